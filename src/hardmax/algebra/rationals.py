@@ -1,0 +1,184 @@
+r"""Exact numbers at the door.
+
+*Exact* means: of the numbers that were handed over. A float64 is a dyadic rational, so an array of floats is its own exact form.
+``fractions.Fraction`` entries (and integers beyond :math:`2^{53}`) have no exact float; they are kept as a companion beside the
+correctly rounded floats, and every certified decision that the floats cannot make falls back on the companion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+
+__all__ = ["ExactArray", "as_exact", "rational"]
+
+_EXACT_INTEGER = 2**53
+
+
+def rational(value: float | int | Fraction) -> flint.fmpq:
+    """The exact flint rational of a finite float, an integer or a ``Fraction``.
+
+    >>> rational(0.75), rational(3)
+    (3/4, 3)
+    """
+    if isinstance(value, Fraction):
+        return flint.fmpq(value.numerator, value.denominator)
+    if isinstance(value, (int, np.integer)):
+        return flint.fmpq(int(value))
+    return flint.fmpq(*float(value).as_integer_ratio())
+
+
+@dataclass(frozen=True, eq=False)
+class ExactArray:
+    """A float64 array and, where the floats are rounded, the exact numbers behind them.
+
+    Attributes
+    ----------
+    floats : ndarray of float64, read-only
+        The correctly rounded values.
+    fractions : ndarray of object or None
+        The exact values as ``Fraction``; ``None`` when every float is exact already.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> third = as_exact([[Fraction(1, 3), 0.5]], "x", ndim=2)
+    >>> third.rounded, third.rational((0, 0))
+    (True, 1/3)
+    """
+
+    floats: NDArray[np.float64]
+    fractions: NDArray[np.object_] | None = None
+
+    def __post_init__(self) -> None:
+        self.floats.setflags(write=False)
+        if self.fractions is not None:
+            self.fractions.setflags(write=False)
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the floats only approximate the numbers that were handed over."""
+        return self.fractions is not None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.floats.shape
+
+    def rational(self, index: Any) -> flint.fmpq:
+        """The exact entry at ``index``."""
+        if self.fractions is not None:
+            return rational(self.fractions[index])
+        return rational(float(self.floats[index]))
+
+    def rational_row(self, i: int) -> list[flint.fmpq]:
+        """Row ``i`` of a matrix, or entry ``i`` of a vector as a list of length one, exactly."""
+        row = (self.floats if self.fractions is None else self.fractions)[i]
+        return [rational(value) for value in (row.tolist() if isinstance(row, np.ndarray) else [row])]
+
+    def all_zero(self) -> bool:
+        """Whether every exact entry is zero (a tiny fraction that rounds to 0.0 is not)."""
+        if self.fractions is not None:
+            return not any(self.fractions.flat)
+        return not self.floats.any()
+
+    def take(self, rows: NDArray[np.int64]) -> ExactArray:
+        """The array restricted to some rows."""
+        return ExactArray(self.floats[rows], None if self.fractions is None else self.fractions[rows])
+
+
+def as_exact(values: Any, name: str, *, ndim: int) -> ExactArray:
+    """Validate an array argument and keep its exact numbers.
+
+    Parameters
+    ----------
+    values : array_like
+        Anything with ``__array__`` (a torch tensor too), nested sequences, floats, integers, ``Fraction``.
+    name : str
+        The argument's name, for the error sentence.
+    ndim : int
+        The number of axes it must have.
+
+    Raises
+    ------
+    InvalidInputError, NotFiniteError, DimensionMismatchError
+        When the values are ragged, not real numbers, not finite, or of another number of axes.
+    """
+    if isinstance(values, ExactArray):
+        array: NDArray[Any] = values.floats if values.fractions is None else values.fractions
+    else:
+        try:
+            array = np.asarray(values)
+        except (ValueError, TypeError) as error:
+            raise InvalidInputError(f"{name} must be a rectangular array of numbers, but its rows differ in shape.") from error
+    if array.ndim != ndim:
+        axes = {1: "a vector", 2: "a matrix (one row per point)", 3: "a stack of matrices"}.get(ndim, f"{ndim}-dimensional")
+        raise DimensionMismatchError(f"{name} must be {axes}, but has shape {array.shape}.")
+    if array.dtype == np.float64 or array.dtype in (np.float32, np.float16):
+        floats = np.array(array, dtype=np.float64)
+        if not np.isfinite(floats).all():
+            raise NotFiniteError(f"{name} must be finite, but holds {_first_bad(floats)}.")
+        return ExactArray(floats + 0.0)  # -0.0 becomes 0.0: they are the same number
+    if array.dtype.kind in "iu" and (array.size == 0 or _fits(array)):
+        return ExactArray(array.astype(np.float64))
+    return _from_objects(array, name)
+
+
+def _fits(integers: NDArray[Any]) -> bool:
+    return int(integers.max()) <= _EXACT_INTEGER and int(integers.min()) >= -_EXACT_INTEGER
+
+
+def _first_bad(floats: NDArray[np.float64]) -> str:
+    index = tuple(int(i) for i in np.argwhere(~np.isfinite(floats))[0])
+    return f"{floats[index]} at index {index if len(index) > 1 else index[0]}"
+
+
+def _from_objects(array: NDArray[Any], name: str) -> ExactArray:
+    fractions = np.empty(array.shape, dtype=object)
+    floats = np.empty(array.shape, dtype=np.float64)
+    exact = True
+    for index, value in _entries(array):
+        fraction = _as_fraction(value, name, index)
+        fractions[index] = fraction
+        try:
+            floats[index] = float(fraction)
+        except OverflowError:
+            raise NotFiniteError(f"{name} must fit into float64, but holds about 1e{_log10(fraction)} at index {index}.") from None
+        exact = exact and Fraction(floats[index]) == fraction
+    return ExactArray(floats, None if exact else fractions)
+
+
+def _entries(array: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], Any]]:
+    for index in np.ndindex(array.shape):
+        yield index, array[index]
+
+
+def _as_fraction(value: Any, name: str, index: tuple[int, ...]) -> Fraction:
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)) or value is None:
+        raise InvalidInputError(f"{name} must hold real numbers, but has {type(value).__name__} {value!r} at index {index}.")
+    try:
+        if isinstance(value, (int, np.integer)):
+            return Fraction(int(value))
+        if isinstance(value, flint.fmpq):
+            return Fraction(int(value.p), int(value.q))
+        return Fraction(*value.as_integer_ratio())
+    except (OverflowError, ValueError):
+        raise NotFiniteError(f"{name} must be finite, but holds {value} at index {index}.") from None
+    except (AttributeError, TypeError):
+        raise InvalidInputError(
+            f"{name} must hold real numbers, but has {type(value).__name__} {value!r} at index {index}; "
+            "if its rows differ in length, pad or split them."
+        ) from None
+
+
+def _log10(fraction: Fraction) -> int:
+    return len(str(abs(fraction.numerator) // fraction.denominator)) - 1

@@ -1,0 +1,66 @@
+"""Every exception of hardmax, named after the situation a user is in.
+
+Each message is one sentence that says which argument is meant, what it must be, what it was and, where one exists, what to try.
+All of them derive from :class:`HardmaxError`, so one ``except`` catches what the library itself reports; the second base class
+(``ValueError``, ``ImportError``, ...) is the one that Python users expect.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BiasedDiagramError",
+    "CertificateError",
+    "DimensionMismatchError",
+    "EmptyDomainError",
+    "FileFormatError",
+    "HardmaxError",
+    "IncompleteError",
+    "InvalidInputError",
+    "MissingExtraError",
+    "NotFiniteError",
+    "UnsupportedDimensionError",
+]
+
+
+class HardmaxError(Exception):
+    """Base class of every error that hardmax raises on purpose."""
+
+
+class InvalidInputError(HardmaxError, ValueError):
+    """An argument is not what the mathematics needs."""
+
+
+class DimensionMismatchError(InvalidInputError):
+    """Two arguments live in spaces of different dimension, or have lengths that do not fit together."""
+
+
+class NotFiniteError(InvalidInputError):
+    """An array holds NaN or an infinity where a real number is needed."""
+
+
+class EmptyDomainError(InvalidInputError):
+    """A domain has no interior, so it holds no full-dimensional cell."""
+
+
+class BiasedDiagramError(InvalidInputError):
+    """A question that only makes sense for unbiased keys was asked of a biased diagram."""
+
+
+class UnsupportedDimensionError(InvalidInputError):
+    """The dimension is outside the range for which this question has an algorithm here."""
+
+
+class FileFormatError(HardmaxError, ValueError):
+    """A file is truncated, foreign, newer than this version, or not what its name says."""
+
+
+class MissingExtraError(HardmaxError, ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+class IncompleteError(HardmaxError, RuntimeError):
+    """A computation was stopped before its answer was certain."""
+
+
+class CertificateError(HardmaxError, RuntimeError):
+    """A certificate failed its check; this is a defect of hardmax, not of the input."""

@@ -1,0 +1,177 @@
+r"""Where cells are looked for: a box, a polytope, or the whole space.
+
+Every domain is an intersection of half-spaces :math:`\{x : Ax \le b\}` with interior. The whole space has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.algebra.rationals import ExactArray, as_exact
+from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError
+
+__all__ = ["Box", "Domain", "Polytope", "WholeSpace"]
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Polytope:
+    r"""The polyhedron :math:`\{x \in \mathbb{R}^d : A x \le b\}`.
+
+    It may be unbounded. Rows of ``A`` that are zero, and systems without interior, are refused when cells are looked for.
+
+    Examples
+    --------
+    >>> triangle = Polytope([[-1, 0], [0, -1], [1, 1]], [0, 0, 1])
+    >>> triangle.contains([[0.2, 0.2], [1.0, 1.0]])
+    array([ True, False])
+    """
+
+    a: ExactArray
+    b: ExactArray
+
+    def __init__(self, A: ArrayLike, b: ArrayLike) -> None:
+        matrix, vector = as_exact(A, "A", ndim=2), as_exact(b, "b", ndim=1)
+        if matrix.shape[0] != vector.shape[0]:
+            raise DimensionMismatchError(f"A and b must have as many rows, but have {matrix.shape[0]} and {vector.shape[0]}.")
+        if matrix.shape[1] == 0:
+            raise InvalidInputError(f"A must have at least one column, but has shape {matrix.shape}.")
+        object.__setattr__(self, "a", matrix)
+        object.__setattr__(self, "b", vector)
+
+    @property
+    def d(self) -> int:
+        """The dimension of the space."""
+        return self.a.shape[1]
+
+    def halfspaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """``(A, b)`` with :math:`A x \\le b`, as floats."""
+        return self.a.floats, self.b.floats
+
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+        """Which of the points (one per row) satisfy every inequality, in float arithmetic."""
+        x = _points(points, self.d)
+        return np.asarray((x @ self.a.floats.T <= self.b.floats).all(axis=1))
+
+    def __repr__(self) -> str:
+        return f"Polytope(d={self.d}, {self.b.shape[0]} half-spaces)"
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Box:
+    r"""The box :math:`[l_1, h_1] \times \dots \times [l_d, h_d]`.
+
+    Examples
+    --------
+    >>> Box([-1, -1], [1, 2]).volume
+    6.0
+    >>> Box.cube(3, -4, 4)
+    Box([-4, -4, -4], [4, 4, 4])
+    """
+
+    low: ExactArray
+    high: ExactArray
+
+    def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
+        lower, upper = as_exact(low, "low", ndim=1), as_exact(high, "high", ndim=1)
+        if lower.shape != upper.shape:
+            raise DimensionMismatchError(
+                f"low and high must have the same length, but have {lower.shape[0]} and {upper.shape[0]}."
+            )
+        if lower.shape[0] == 0:
+            raise InvalidInputError("low must have at least one entry, but is empty.")
+        for i in range(lower.shape[0]):
+            if lower.rational(i) >= upper.rational(i):
+                raise EmptyDomainError(
+                    f"low must be below high in every coordinate, but coordinate {i} has {lower.floats[i]:g} and {upper.floats[i]:g}."
+                )
+        object.__setattr__(self, "low", lower)
+        object.__setattr__(self, "high", upper)
+
+    @classmethod
+    def cube(cls, d: int, low: Any, high: Any) -> Box:
+        """The cube :math:`[low, high]^d`."""
+        if d < 1:
+            raise InvalidInputError(f"d must be at least 1, but was {d}.")
+        return cls([low] * d, [high] * d)
+
+    @property
+    def d(self) -> int:
+        """The dimension of the space."""
+        return self.low.shape[0]
+
+    @property
+    def volume(self) -> float:
+        """The product of the side lengths."""
+        return float(np.prod(self.high.floats - self.low.floats))
+
+    @property
+    def a(self) -> ExactArray:
+        identity = np.eye(self.d)
+        return ExactArray(np.concatenate([identity, -identity]))
+
+    @property
+    def b(self) -> ExactArray:
+        floats = np.concatenate([self.high.floats, -self.low.floats])
+        if self.low.fractions is None and self.high.fractions is None:
+            return ExactArray(floats)
+        values = [self.high.rational(i) for i in range(self.d)] + [-self.low.rational(i) for i in range(self.d)]
+        return as_exact(np.array(values, dtype=object), "box", ndim=1)
+
+    def halfspaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """``(A, b)`` with :math:`A x \\le b`, as floats: upper sides first, then lower sides."""
+        return self.a.floats, self.b.floats
+
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+        """Which of the points (one per row) lie in the closed box."""
+        x = _points(points, self.d)
+        return np.asarray(((x >= self.low.floats) & (x <= self.high.floats)).all(axis=1))
+
+    def __repr__(self) -> str:
+        return f"Box([{', '.join(f'{v:g}' for v in self.low.floats)}], [{', '.join(f'{v:g}' for v in self.high.floats)}])"
+
+
+@dataclass(frozen=True)
+class WholeSpace:
+    r"""All of :math:`\mathbb{R}^d`.
+
+    Examples
+    --------
+    >>> WholeSpace(2).contains([[1e300, 0.0]])
+    array([ True])
+    """
+
+    d: int
+
+    def __post_init__(self) -> None:
+        if self.d < 1:
+            raise InvalidInputError(f"d must be at least 1, but was {self.d}.")
+
+    @property
+    def a(self) -> ExactArray:
+        return ExactArray(np.empty((0, self.d)))
+
+    @property
+    def b(self) -> ExactArray:
+        return ExactArray(np.empty(0))
+
+    def halfspaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """``(A, b)`` without rows."""
+        return self.a.floats, self.b.floats
+
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+        """``True`` for every point."""
+        return np.ones(len(_points(points, self.d)), dtype=np.bool_)
+
+
+Domain = Box | Polytope | WholeSpace
+
+
+def _points(points: ArrayLike, d: int) -> NDArray[np.float64]:
+    x = as_exact(points, "points", ndim=2).floats
+    if x.shape[1] != d:
+        raise DimensionMismatchError(f"points must have {d} columns, but have {x.shape[1]}.")
+    return x

@@ -1,0 +1,198 @@
+r"""One head's scores: the affine functions :math:`s_j(x) = a_j \cdot x + b_j`, one per key.
+
+The head routes an input to the key with the largest score, so everything the geometry needs of a head is this list of affine
+functions: the keys of P1 Theorem IV.3 (:math:`a_j = k_j`), keys seen through a query map (:math:`a_j = W_Q^\top k_j`,
+Remark IV.5), or the sites of a power diagram (:math:`a_j = c_j`, :math:`b_j = (w_j - |c_j|^2)/2`).
+
+The last two are derived quantities. Rounding them would move the walls, so a :class:`Scores` keeps the numbers that were handed
+over; its floats carry a proven bound on their error and :meth:`Scores.exact_row` gives any row in rationals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import flint
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.algebra.rationals import ExactArray, as_exact
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+
+__all__ = ["Scores"]
+
+UNIT_ROUNDOFF = 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    r"""Affine scores :math:`s_j(x) = a_j \cdot x + b_j` of one head.
+
+    Attributes
+    ----------
+    slopes : (N, d) float64
+    offsets : (N,) float64
+    row_error : (N,) float64
+        A proven bound on :math:`\sum_i |\tilde a_{ji} - a_{ji}| + |\tilde b_j - b_j|`: zero where the floats are exact.
+    exact_row : callable
+        ``exact_row(j)`` is the list :math:`[a_{j1}, \dots, a_{jd}, b_j]` of flint rationals.
+    linear : bool
+        Whether every offset is exactly zero, so that cells are cones.
+
+    Examples
+    --------
+    >>> scores = Scores.of_sites([[0.0, 0.0], [2.0, 0.0]], [0.0, 0.0])
+    >>> scores.exact_row(1)
+    [2, 0, -2]
+    """
+
+    slopes: NDArray[np.float64]
+    offsets: NDArray[np.float64]
+    row_error: NDArray[np.float64]
+    exact_row: Callable[[int], list[flint.fmpq]]
+    linear: bool
+    source: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("slopes", "offsets", "row_error"):
+            array = getattr(self, name)
+            if not np.isfinite(array).all():
+                raise NotFiniteError(
+                    "the scores must stay within float64, but a derived slope or offset overflows; rescale the input."
+                )
+            array.setflags(write=False)
+
+    @property
+    def n_keys(self) -> int:
+        return len(self.slopes)
+
+    @property
+    def d(self) -> int:
+        return int(self.slopes.shape[1])
+
+    @property
+    def rounded(self) -> bool:
+        """Whether some float row only approximates the exact one."""
+        return bool(self.row_error.any())
+
+    @classmethod
+    def of_keys(
+        cls,
+        keys: ArrayLike,
+        biases: ArrayLike | None = None,
+        query_map: tuple[ArrayLike, ArrayLike | None] | None = None,
+        *,
+        name: str = "keys",
+    ) -> Scores:
+        r"""Attention scores :math:`k_j \cdot (W_Q x + b_Q) + b_j`, where ``query_map = (W_Q, b_Q)``."""
+        k = as_exact(keys, name, ndim=2)
+        if k.shape[0] == 0 or k.shape[1] == 0:
+            raise InvalidInputError(f"{name} must hold at least one key of at least one coordinate, but has shape {k.shape}.")
+        if biases is None:
+            b = ExactArray(np.zeros(k.shape[0]))
+        else:
+            b = as_exact(biases, "biases", ndim=1)
+        if b.shape[0] != k.shape[0]:
+            raise DimensionMismatchError(f"biases must hold one number per key ({k.shape[0]}), but holds {b.shape[0]}.")
+        if query_map is None:
+            return cls._direct(k, b)
+        w_q, b_q = query_map
+        w = as_exact(w_q, "W_Q", ndim=2)
+        if w.shape[0] != k.shape[1]:
+            raise DimensionMismatchError(f"W_Q must have one row per key coordinate ({k.shape[1]}), but has shape {w.shape}.")
+        c = ExactArray(np.zeros(w.shape[0])) if b_q is None else as_exact(b_q, "b_Q", ndim=1)
+        if c.shape[0] != w.shape[0]:
+            raise DimensionMismatchError(f"b_Q must have {w.shape[0]} entries, but has {c.shape[0]}.")
+        return cls._mapped(k, b, w, c)
+
+    @classmethod
+    def _direct(cls, slopes: ExactArray, offsets: ExactArray) -> Scores:
+        error = np.zeros(slopes.shape[0])
+        if slopes.rounded:
+            error = error + _rounding(slopes.floats)
+        if offsets.rounded:
+            error = error + _rounding(offsets.floats[:, None])
+
+        def exact_row(j: int) -> list[flint.fmpq]:
+            return [*slopes.rational_row(j), *offsets.rational_row(j)]
+
+        return cls(slopes.floats, offsets.floats, error, exact_row, offsets.all_zero(), {"keys": slopes, "biases": offsets})
+
+    @classmethod
+    def _mapped(cls, keys: ExactArray, biases: ExactArray, w: ExactArray, c: ExactArray) -> Scores:
+        with np.errstate(over="ignore", invalid="ignore"):
+            slopes = keys.floats @ w.floats
+            offsets = keys.floats @ c.floats + biases.floats
+            size = np.abs(keys.floats) @ (np.abs(w.floats).sum(axis=1) + np.abs(c.floats)) + np.abs(biases.floats)
+        # every product and sum of d_head + 1 terms, and one rounding of each input that was not a float
+        error = size * (UNIT_ROUNDOFF * 1.01 * (keys.shape[1] + 6)) + 1e-300
+        weights = [[w.rational((i, m)) for i in range(w.shape[0])] for m in range(w.shape[1])]
+        shift = [c.rational(i) for i in range(c.shape[0])]
+
+        def exact_row(j: int) -> list[flint.fmpq]:
+            key = keys.rational_row(j)
+            row = [_dot(key, column) for column in weights]
+            return [*row, _dot(key, shift) + biases.rational(j)]
+
+        source = {"keys": keys, "biases": biases, "w_q": w, "b_q": c}
+        return cls(slopes, offsets, error, exact_row, c.all_zero() and biases.all_zero(), source)
+
+    @classmethod
+    def of_sites(cls, sites: ArrayLike, weights: ArrayLike | None = None) -> Scores:
+        r"""Scores whose argmax partition is the power diagram of ``sites`` and ``weights``.
+
+        .. math:: |x - c_j|^2 - w_j = |x|^2 - 2\,\bigl(c_j \cdot x + \tfrac12 (w_j - |c_j|^2)\bigr).
+        """
+        c = as_exact(sites, "sites", ndim=2)
+        if c.shape[0] == 0 or c.shape[1] == 0:
+            raise InvalidInputError(f"sites must hold at least one point of at least one coordinate, but has shape {c.shape}.")
+        w = ExactArray(np.zeros(c.shape[0])) if weights is None else as_exact(weights, "weights", ndim=1)
+        if w.shape[0] != c.shape[0]:
+            raise DimensionMismatchError(f"weights must hold one number per site ({c.shape[0]}), but holds {w.shape[0]}.")
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = np.einsum("ij,ij->i", c.floats, c.floats)
+            offsets = 0.5 * (w.floats - squares)
+            error = (np.abs(w.floats) + squares) * (UNIT_ROUNDOFF * 1.01 * (c.shape[1] + 6)) + 1e-300
+        if c.rounded:
+            error = error + _rounding(c.floats)
+
+        def exact_row(j: int) -> list[flint.fmpq]:
+            site = c.rational_row(j)
+            return [*site, (w.rational(j) - _dot(site, site)) / 2]
+
+        # whether all offsets vanish is decided on the exact numbers, but only where the floats leave it open
+        linear = all(exact_row(j)[-1] == 0 for j in range(c.shape[0])) if bool((np.abs(offsets) <= error).all()) else False
+        return cls(c.floats, offsets, error, exact_row, linear, {"sites": c, "weights": w})
+
+    @cached_property
+    def tie_group(self) -> NDArray[np.int64]:
+        """For each key the lowest index of a key with exactly the same score; such keys win together."""
+        group = np.arange(self.n_keys)
+        rows = np.column_stack([self.slopes, self.offsets])
+        # equal rows have equal projections; only keys whose projections agree within their error are compared exactly
+        direction = 1.0 + np.modf(np.arange(1, self.d + 2) * 0.6180339887498949)[0]
+        projection = rows @ direction
+        slack = np.abs(rows) @ direction * (UNIT_ROUNDOFF * 2 * (self.d + 3)) + 2 * self.row_error
+        order = np.argsort(projection, kind="stable")
+        low, high = (projection - slack)[order], (projection + slack)[order]
+        starts = np.flatnonzero(np.concatenate([[True], low[1:] > np.maximum.accumulate(high)[:-1]]))
+        ends = np.append(starts[1:], self.n_keys)
+        exact = not self.rounded
+        for start, end in zip(starts[ends - starts > 1], ends[ends - starts > 1], strict=True):
+            first: dict[Any, int] = {}
+            for j in sorted(order[start:end].tolist()):
+                label = rows[j].tobytes() if exact else tuple((q.p, q.q) for q in self.exact_row(j))
+                group[j] = first.setdefault(label, j)
+        group.setflags(write=False)
+        return group
+
+
+def _rounding(floats: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.abs(floats).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + 1e-300
+
+
+def _dot(u: list[flint.fmpq], v: list[flint.fmpq]) -> flint.fmpq:
+    return sum((a * b for a, b in zip(u, v, strict=True)), flint.fmpq(0))
