@@ -121,8 +121,11 @@ class RationalCone:
         self.rays, self.masks = rays, masks
 
     def interior_point(self) -> list[int]:
-        """The sum of the extreme rays: a point in the interior of a full-dimensional cone."""
-        return [sum(ray[c] for ray in self.rays) for c in range(self.dimension)]
+        """A sum of the extreme rays, moved along the lines: a point in the interior of a full-dimensional cone."""
+        point = [sum(ray[c] for ray in self.rays) for c in range(self.dimension)]
+        for i, line in enumerate(self.lines):
+            point = [p + (2 * i + 3) ** 2 * v for p, v in zip(point, line, strict=True)]
+        return point
 
     def pointed_form(self) -> tuple[int, list[list[int]]]:
         """Free coordinates (as a bit set) that cut the lines away, and the rays moved into their coordinate subspace."""

@@ -22,9 +22,11 @@ Nothing here decides a sign that the bound does not prove: such a cut returns ``
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 # results of a cut
 MISSES, TOUCHES, CUTS, EMPTIES, UNDECIDED, OVERFLOWS = 0, 1, 2, 3, 4, 5
@@ -38,8 +40,63 @@ _SAFETY = 1.02  # absorbs the second-order terms of the bounds above
 # labels of facets that do not come from a head
 DOMAIN, ARTIFICIAL = -1, -2
 
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
-@njit(cache=True, nogil=True)
+
+class Cone(NamedTuple):
+    """One working cone: rays with the set of facet slots they lie on, and facets in slots."""
+
+    state: Integers  # [number of rays, free coordinates as a bit set]
+    rays: Floats  # (capacity, D + 2): coordinates, error, bits
+    mask: Words
+    used: NDArray[np.bool_]
+    facets: Floats  # (slots, D + 2): normal, error, bits
+    label: Integers
+
+
+class Scratch(NamedTuple):
+    """Room for the rays that a cut creates, and for small temporary lists."""
+
+    sign: Integers
+    order: Integers
+    rays: Floats
+    mask: Words
+    pick: Integers
+    pool: Integers
+    minors: Floats
+    residual: Floats
+    vector: Floats
+    touched: Integers
+    queue: Integers
+
+
+class Store(NamedTuple):
+    """Many cones in flat arrays: cell i has the rays ray_start[i] .. ray_start[i + 1] - 1, and facets likewise."""
+
+    parent: Integers
+    key: Integers
+    free: Integers
+    ray_start: Integers
+    rays: Floats
+    mask: Words
+    facet_start: Integers
+    facets: Floats
+    label: Integers
+
+
+class Rows(NamedTuple):
+    """A head: one row per distinct score, a bound on each row's error, and for each key the keys it may have walls with."""
+
+    points: Floats
+    error: Floats
+    grain: int  # every entry is an integer multiple of 2^grain, or -INEXACT
+    neighbour_start: Integers
+    neighbours: Integers
+
+
+@njit(cache=True, nogil=True, _nrt=False)
 def _popcount(x):
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -47,304 +104,312 @@ def _popcount(x):
     return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def _has(mask, i, slot):
     return (mask[i, slot >> 6] >> np.uint64(slot & 63)) & np.uint64(1) != np.uint64(0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def _set(mask, i, slot):
     mask[i, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
 
 
-@njit(cache=True, nogil=True)
-def _cross(rows, D, out, minors):
-    """The vector of signed maximal minors of ``rows[0 .. D-2]``: orthogonal to each of them."""
+@njit(cache=True, nogil=True, _nrt=False)
+def _cross(f, pick, D, out, i, minors):
+    """out[i] = signed maximal minors of the rows f[pick[0 .. D-2]]: a vector orthogonal to each of them."""
     if D == 1:
-        out[0] = 1.0
+        out[i, 0] = 1.0
     elif D == 2:
-        out[0] = rows[0, 1]
-        out[1] = -rows[0, 0]
+        p = pick[0]
+        out[i, 0] = f[p, 1]
+        out[i, 1] = -f[p, 0]
     elif D == 3:
-        out[0] = rows[0, 1] * rows[1, 2] - rows[0, 2] * rows[1, 1]
-        out[1] = rows[0, 2] * rows[1, 0] - rows[0, 0] * rows[1, 2]
-        out[2] = rows[0, 0] * rows[1, 1] - rows[0, 1] * rows[1, 0]
+        p, q = pick[0], pick[1]
+        out[i, 0] = f[p, 1] * f[q, 2] - f[p, 2] * f[q, 1]
+        out[i, 1] = f[p, 2] * f[q, 0] - f[p, 0] * f[q, 2]
+        out[i, 2] = f[p, 0] * f[q, 1] - f[p, 1] * f[q, 0]
     elif D == 4:
-        p01 = rows[0, 0] * rows[1, 1] - rows[0, 1] * rows[1, 0]
-        p02 = rows[0, 0] * rows[1, 2] - rows[0, 2] * rows[1, 0]
-        p03 = rows[0, 0] * rows[1, 3] - rows[0, 3] * rows[1, 0]
-        p12 = rows[0, 1] * rows[1, 2] - rows[0, 2] * rows[1, 1]
-        p13 = rows[0, 1] * rows[1, 3] - rows[0, 3] * rows[1, 1]
-        p23 = rows[0, 2] * rows[1, 3] - rows[0, 3] * rows[1, 2]
-        r0, r1, r2, r3 = rows[2, 0], rows[2, 1], rows[2, 2], rows[2, 3]
-        out[0] = r1 * p23 - r2 * p13 + r3 * p12
-        out[1] = -(r0 * p23 - r2 * p03 + r3 * p02)
-        out[2] = r0 * p13 - r1 * p03 + r3 * p01
-        out[3] = -(r0 * p12 - r1 * p02 + r2 * p01)
+        p, q, r = pick[0], pick[1], pick[2]
+        m01 = f[p, 0] * f[q, 1] - f[p, 1] * f[q, 0]
+        m02 = f[p, 0] * f[q, 2] - f[p, 2] * f[q, 0]
+        m03 = f[p, 0] * f[q, 3] - f[p, 3] * f[q, 0]
+        m12 = f[p, 1] * f[q, 2] - f[p, 2] * f[q, 1]
+        m13 = f[p, 1] * f[q, 3] - f[p, 3] * f[q, 1]
+        m23 = f[p, 2] * f[q, 3] - f[p, 3] * f[q, 2]
+        r0, r1, r2, r3 = f[r, 0], f[r, 1], f[r, 2], f[r, 3]
+        out[i, 0] = r1 * m23 - r2 * m13 + r3 * m12
+        out[i, 1] = r2 * m03 - r0 * m23 - r3 * m02
+        out[i, 2] = r0 * m13 - r1 * m03 + r3 * m01
+        out[i, 3] = r1 * m02 - r0 * m12 - r2 * m01
     else:
         # minors[S] = minor of the first |S| rows on the columns S, by Laplace expansion along the last row
         full = (1 << D) - 1
         minors[0] = 1.0
         for subset in range(1, full):
             size = _popcount(np.uint64(subset))
+            row = pick[size - 1]
             total = 0.0
             sign = 1.0 if size & 1 else -1.0
             for column in range(D):
                 if subset >> column & 1:
-                    total += sign * rows[size - 1, column] * minors[subset ^ (1 << column)]
+                    total += sign * f[row, column] * minors[subset ^ (1 << column)]
                     sign = -sign
             minors[subset] = total
         sign = 1.0
         for column in range(D):
-            out[column] = sign * minors[full ^ (1 << column)]
+            out[i, column] = sign * minors[full ^ (1 << column)]
             sign = -sign
 
 
-@njit(cache=True, nogil=True)
-def _choose_rows(need, pool, n_pool, normals, D, chosen, basis):
-    """Pick ``need`` independent normals out of a pool by pivoted Gram-Schmidt; returns how many were found."""
-    found = 0
-    taken = np.zeros(n_pool, dtype=np.bool_)
-    residual = np.empty((n_pool, D))
+@njit(cache=True, nogil=True, _nrt=False)
+def _choose(need, pool, n_pool, f, D, pick, residual):
+    """pick[0 .. need-1] = independent rows out of f[pool], by pivoted Gram-Schmidt; returns how many were found."""
     for i in range(n_pool):
         for c in range(D):
-            residual[i, c] = normals[pool[i], c]
+            residual[i, c] = f[pool[i], c]
+    found = 0
     while found < need:
         best, size = -1, 1e-12
         for i in range(n_pool):
-            if not taken[i]:
-                total = 0.0
-                for c in range(D):
-                    total += residual[i, c] * residual[i, c]
-                if total > size:
-                    best, size = i, total
+            total = 0.0
+            for c in range(D):
+                total += residual[i, c] * residual[i, c]
+            if total > size:
+                best, size = i, total
         if best < 0:
             return found
-        taken[best] = True
-        chosen[found] = pool[best]
+        pick[found] = pool[best]
         found += 1
-        norm = math.sqrt(size)
-        for c in range(D):
-            basis[c] = residual[best, c] / norm
         for i in range(n_pool):
-            if not taken[i]:
+            if i != best:
                 dot = 0.0
                 for c in range(D):
-                    dot += residual[i, c] * basis[c]
+                    dot += residual[i, c] * residual[best, c]
+                dot /= size
                 for c in range(D):
-                    residual[i, c] -= dot * basis[c]
+                    residual[i, c] -= dot * residual[best, c]
+        for c in range(D):
+            residual[best, c] = 0.0
     return found
 
 
-@njit(cache=True, nogil=True)
-def _sign(a, a_error, a_bits, D, ray, ray_error, ray_bits):
-    """-1, 0, 1 where the sign of a . ray is proven, 2 where it is not."""
+@njit(cache=True, nogil=True, _nrt=False)
+def _sign(facets, slot, D, rays, i):
+    """The sign of facets[slot] . rays[i]: -1, 0 or 1 where it is proven, 2 where it is not."""
     total = 0.0
     for c in range(D):
-        total += a[c] * ray[c]
-    if a_bits + ray_bits <= 53:
+        total += facets[slot, c] * rays[i, c]
+    if facets[slot, D + 1] + rays[i, D + 1] <= 53.0:
         return 1 if total > 0.0 else (-1 if total < 0.0 else 0)
-    bound = _SAFETY * (ray_error + a_error + (D + 1) * _UNIT)
+    bound = _SAFETY * (rays[i, D] + facets[slot, D] + (D + 1) * _UNIT)
     return 1 if total > bound else (-1 if total < -bound else 2)
 
 
-@njit(cache=True, nogil=True)
-def _finish_ray(D, rows_error, rows_bits, ray):
-    """Scale a cross product to largest entry in [1/2, 1); returns (error, bits), error < 0 when the ray is zero."""
+@njit(cache=True, nogil=True, _nrt=False)
+def _new_ray(facets, D, pick, rays, i, minors):
+    """rays[i] = the cross product of the picked facets, scaled to largest entry in [1/2, 1); False when it vanishes."""
+    _cross(facets, pick, D, rays, i, minors)
     largest = 0.0
     for c in range(D):
-        largest = max(largest, abs(ray[c]))
+        largest = max(largest, abs(rays[i, c]))
     if largest == 0.0:
-        return -1.0, 0
+        return False
     exponent = math.frexp(largest)[1]
+    scale = math.ldexp(1.0, -exponent)
     for c in range(D):
-        ray[c] = math.ldexp(ray[c], -exponent)
-    bits = rows_bits
-    error = 0.0
-    if rows_bits <= 53:
-        bits = rows_bits + exponent
+        rays[i, c] *= scale
+    total_error, total_bits = 0.0, 0.0
+    for k in range(D - 1):
+        total_error += facets[pick[k], D]
+        total_bits += facets[pick[k], D + 1]
+    if total_bits <= 53.0:
+        rays[i, D] = 0.0
+        rays[i, D + 1] = total_bits + exponent
     else:
-        bits = INEXACT
-        error = math.ldexp(_SAFETY * (rows_error + D * D * _UNIT), -exponent)
-    return error, bits
+        rays[i, D] = _SAFETY * (total_error + D * D * _UNIT) * scale
+        rays[i, D + 1] = INEXACT
+    return True
 
 
-@njit(cache=True, nogil=True)
-def _cut_line(D, state, rays, ray_error, ray_bits, mask, used, normals, error, bits, a, a_error, a_bits, slot, rows, minors):
-    """Cut a cone that contains lines by a . y >= 0 where a does not vanish on all of them.
+@njit(cache=True, nogil=True, _nrt=False)
+def _cut_line(
+    D, state, rays, mask, used, facets,
+    slot, sign, order, s_rays, s_mask, pick, pool, minors, residual,
+):  # fmt: skip
+    """Cut a cone that contains lines by normals[slot] . y >= 0 where that normal does not vanish on all of them.
 
-    Returns CUTS, MISSES (a vanishes on every line: an ordinary cut follows), UNDECIDED or OVERFLOWS.
+    Returns CUTS, MISSES (it vanishes on every line: an ordinary cut follows), UNDECIDED or OVERFLOWS.
     """
     n, free = state[0], state[1]
-    pool = np.empty(used.shape[0], dtype=np.int64)
     n_pool = 0
     for s in range(D, used.shape[0]):
-        if used[s] and s != slot:
+        if used[s]:
             pool[n_pool] = s
             n_pool += 1
-    n_free = 0
+    De = D
     for i in range(D):
         if free >> i & 1:
-            n_free += 1
-    De = D - n_free
-    chosen = np.empty(D, dtype=np.int64)
-    basis = np.empty(D)
-    if _choose_rows(De, pool, n_pool, normals, D, chosen, basis) < De:
+            De -= 1
+    if _choose(De, pool, n_pool, facets, D, pick, residual) < De:
         return UNDECIDED
-    # the line l_i: all chosen facets and all free coordinates but i vanish
-    line = np.empty(D)
-    best_line = np.empty(D)
-    best, best_size, best_error, best_bits, best_sign = -1, 0.0, 0.0, 0, 0
+    # the line l_i: all chosen facets and all free coordinates but i vanish on it
+    best, best_size, best_sign = -1, 0.0, 0
     all_zero = True
     for i in range(D):
         if not free >> i & 1:
             continue
-        k = 0
-        total_error, total_bits = 0.0, 0
-        for q in range(De):
-            rows[k] = normals[chosen[q]]
-            total_error += error[chosen[q]]
-            total_bits += bits[chosen[q]]
-            k += 1
+        k = De
         for c in range(D):
             if free >> c & 1 and c != i:
-                rows[k] = normals[c]
+                pick[k] = c
                 k += 1
-        _cross(rows, D, line, minors)
-        line_error, line_bits = _finish_ray(D, total_error, total_bits, line)
-        if line_error < 0.0:
+        if not _new_ray(facets, D, pick, s_rays, 0, minors):
             all_zero = False
             continue
-        sign = _sign(a, a_error, a_bits, D, line, line_error, line_bits)
-        if sign == 2:
-            all_zero = False
-        elif sign != 0:
-            all_zero = False
+        sign = _sign(facets, slot, D, s_rays, 0)
+        if sign == 0:
+            continue
+        all_zero = False
+        if sign != 2:
             size = 0.0
             for c in range(D):
-                size += a[c] * line[c]
+                size += facets[slot, c] * s_rays[0, c]
             if abs(size) > best_size:
-                best, best_size, best_error, best_bits, best_sign = i, abs(size), line_error, line_bits, sign
-                best_line[:] = line
+                best, best_size, best_sign = i, abs(size), sign
     if all_zero:
         return MISSES
     if best < 0:
         return UNDECIDED
     if n + 1 > rays.shape[0]:
         return OVERFLOWS
-    # every old ray slides along the line into the new facet: its row e_best is replaced by a
-    local = np.empty(used.shape[0], dtype=np.int64)
-    for r in range(n):
-        m = 0
-        outside = -1
-        for q in range(n_pool):
-            if _has(mask, r, pool[q]):
-                local[m] = pool[q]
-                m += 1
-            elif outside < 0:
-                outside = pool[q]
-        if outside < 0 or _choose_rows(De - 1, local, m, normals, D, chosen, basis) < De - 1:
-            return UNDECIDED
-        k = 0
-        total_error, total_bits = a_error, a_bits
-        for q in range(De - 1):
-            rows[k] = normals[chosen[q]]
-            total_error += error[chosen[q]]
-            total_bits += bits[chosen[q]]
-            k += 1
-        for c in range(D):
-            if free >> c & 1 and c != best:
-                rows[k] = normals[c]
-                k += 1
-        rows[k] = a
-        _cross(rows, D, line, minors)
-        new_error, new_bits = _finish_ray(D, total_error, total_bits, line)
-        if new_error < 0.0:
-            return UNDECIDED
-        sign = _sign(normals[outside], error[outside], bits[outside], D, line, new_error, new_bits)
-        if sign == 2 or sign == 0:
-            return UNDECIDED
-        for c in range(D):
-            rays[r, c] = line[c] * sign
-        ray_error[r], ray_bits[r] = new_error, new_bits
-        mask[r, best >> 6] &= ~(np.uint64(1) << np.uint64(best & 63))
-        _set(mask, r, slot)
+    k = De
     for c in range(D):
-        rays[n, c] = best_line[c] * best_sign
-    ray_error[n], ray_bits[n] = best_error, best_bits
-    mask[n, :] = np.uint64(0)
+        if free >> c & 1 and c != best:
+            pick[k] = c
+            k += 1
+    _new_ray(facets, D, pick, rays, n, minors)
+    for c in range(D):
+        rays[n, c] *= best_sign
+    for w in range(mask.shape[1]):
+        mask[n, w] = np.uint64(0)
     for q in range(n_pool):
         _set(mask, n, pool[q])
     for c in range(D):
         if free >> c & 1 and c != best:
             _set(mask, n, c)
+    # every old ray slides along the line into the new facet: its row e_best is replaced by the new normal
+    for r in range(n):
+        m = 0
+        outside = -1
+        for s in range(D, used.shape[0]):
+            if used[s]:
+                if _has(mask, r, s):
+                    pool[m] = s
+                    m += 1
+                elif outside < 0:
+                    outside = s
+        if outside < 0 or _choose(De - 1, pool, m, facets, D, pick, residual) < De - 1:
+            return UNDECIDED
+        k = De - 1
+        for c in range(D):
+            if free >> c & 1 and c != best:
+                pick[k] = c
+                k += 1
+        pick[k] = slot
+        if not _new_ray(facets, D, pick, rays, r, minors):
+            return UNDECIDED
+        sign = _sign(facets, outside, D, rays, r)
+        if sign == 2 or sign == 0:
+            return UNDECIDED
+        for c in range(D):
+            rays[r, c] *= sign
+        mask[r, best >> 6] &= ~(np.uint64(1) << np.uint64(best & 63))
+        _set(mask, r, slot)
     state[0] = n + 1
     state[1] = free & ~(1 << best)
     return CUTS
 
 
-@njit(cache=True, nogil=True)
-def _free_slot(D, used):
-    for s in range(D, used.shape[0]):
-        if not used[s]:
-            return s
-    return -1
-
-
-@njit(cache=True, nogil=True)
-def _write_facet(slot, used, normals, error, bits, label, a, a_error, a_bits, head, key):
-    used[slot] = True
-    normals[slot, : a.shape[0]] = a
-    error[slot] = a_error
-    bits[slot] = a_bits
-    label[slot, 0] = head
-    label[slot, 1] = key
-
-
-@njit(cache=True, nogil=True)
-def cut(
-    D, state, rays, ray_error, ray_bits, mask, used, normals, error, bits, label,
-    a, a_error, a_bits, head, key, rows, minors, sign, new_rays, new_error, new_bits, new_mask,
+@njit(cache=True, nogil=True, _nrt=False)
+def _edge_ray(
+    D, mask, facets, p, q, shared, slot,
+    s_rays, s_mask, pick, pool, minors, residual, i,
 ):  # fmt: skip
-    """Intersect the working cone with a . y >= 0; returns MISSES, TOUCHES, CUTS, EMPTIES, UNDECIDED or OVERFLOWS.
+    """scratch ray i = where the edge between rays p and q meets the new facet; False when that is not proven."""
+    words = mask.shape[1]
+    target = pick if shared == D - 2 else pool
+    k = 0
+    for w in range(words):
+        word = s_mask[i, w]
+        while word != np.uint64(0):
+            low = word & (~word + np.uint64(1))
+            target[k] = (w << 6) + _popcount(low - np.uint64(1))
+            k += 1
+            word ^= low
+    if shared != D - 2 and _choose(D - 2, pool, shared, facets, D, pick, residual) < D - 2:
+        return False
+    pick[D - 2] = slot
+    if not _new_ray(facets, D, pick, s_rays, i, minors):
+        return False
+    # a facet through exactly one end of the edge is strictly positive at the new ray: it fixes the direction
+    for w in range(words):
+        word = mask[p, w] ^ mask[q, w]
+        while word != np.uint64(0):
+            low = word & (~word + np.uint64(1))
+            s = (w << 6) + _popcount(low - np.uint64(1))
+            direction = _sign(facets, s, D, s_rays, i)
+            if direction == 1:
+                return True
+            if direction == -1:
+                for c in range(D):
+                    s_rays[i, c] = -s_rays[i, c]
+                return True
+            word ^= low
+    return False
 
-    After TOUCHES, CUTS and MISSES the working cone is the intersection. After EMPTIES the intersection has no interior, and after
+
+@njit(cache=True, nogil=True, _nrt=False)
+def cut(
+    D, state, rays, mask, used, facets,
+    slot, sign, order, s_rays, s_mask, pick, pool, minors, residual,
+):  # fmt: skip
+    """Intersect the working cone with normals[slot] . y >= 0; returns MISSES, TOUCHES, CUTS, EMPTIES, UNDECIDED or OVERFLOWS.
+
+    The new facet's normal, error and bits have been written to an unused slot, which becomes used when the cone meets it in a
+    facet. After MISSES, TOUCHES and CUTS the working cone is the intersection; after EMPTIES the intersection has no interior; after
     UNDECIDED and OVERFLOWS the working cone is spoilt.
     """
     n, free = state[0], state[1]
     words = mask.shape[1]
-    slot = _free_slot(D, used)
-    if slot < 0:
-        return OVERFLOWS
     De = D
-    for i in range(D):
-        if free >> i & 1:
-            De -= 1
     if free != 0:
+        for i in range(D):
+            if free >> i & 1:
+                De -= 1
         result = _cut_line(
-            D, state, rays, ray_error, ray_bits, mask, used, normals, error, bits, a, a_error, a_bits, slot, rows, minors
-        )
+            D, state, rays, mask, used, facets,
+            slot, sign, order, s_rays, s_mask, pick, pool, minors, residual,
+        )  # fmt: skip
         if result != MISSES:
-            if result == CUTS:
-                _write_facet(slot, used, normals, error, bits, label, a, a_error, a_bits, head, key)
+            used[slot] = result == CUTS
             return result
     n_pos, n_neg, n_zero = 0, 0, 0
     for i in range(n):
-        s = _sign(a, a_error, a_bits, D, rays[i], ray_error[i], ray_bits[i])
-        if s == 2:
-            return UNDECIDED
+        s = _sign(facets, slot, D, rays, i)
         sign[i] = s
-        if s > 0:
+        if s == 1:
             n_pos += 1
-        elif s < 0:
+        elif s == -1:
             n_neg += 1
-        else:
+        elif s == 0:
             n_zero += 1
+        else:
+            return UNDECIDED
     if n_pos == 0:
         return EMPTIES
     if n_neg == 0:
         if n_zero >= De - 1:  # the hyperplane holds a facet of the cone: keep its label too
-            _write_facet(slot, used, normals, error, bits, label, a, a_error, a_bits, head, key)
+            used[slot] = True
             for i in range(n):
                 if sign[i] == 0:
                     _set(mask, i, slot)
@@ -358,27 +423,36 @@ def cut(
         if on != D - 1:
             simple = False
             break
+    # split the ray numbers: negative ones first in `order`, then positive ones
+    n_low, n_high = 0, n_neg
+    for i in range(n):
+        if sign[i] < 0:
+            order[n_low] = i
+            n_low += 1
+        elif sign[i] > 0:
+            order[n_high] = i
+            n_high += 1
     n_new = 0
-    common = np.empty(words, dtype=np.uint64)
-    for p in range(n):
-        if sign[p] <= 0:
-            continue
-        for q in range(n):
-            if sign[q] >= 0:
-                continue
+    for k in range(n_neg, n_high):
+        p = order[k]
+        for m in range(n_neg):
+            q = order[m]
             shared = 0
             for w in range(words):
-                common[w] = mask[p, w] & mask[q, w]
-                shared += _popcount(common[w])
+                shared += _popcount(mask[p, w] & mask[q, w])
             if shared < D - 2:
                 continue
+            if n_new >= s_rays.shape[0]:
+                return OVERFLOWS
+            for w in range(words):
+                s_mask[n_new, w] = mask[p, w] & mask[q, w]
             if not simple:
                 adjacent = True
                 for i in range(n):
                     if i != p and i != q:
                         inside = True
                         for w in range(words):
-                            if common[w] & ~mask[i, w] != np.uint64(0):
+                            if s_mask[n_new, w] & ~mask[i, w] != np.uint64(0):
                                 inside = False
                                 break
                         if inside:
@@ -386,135 +460,84 @@ def cut(
                             break
                 if not adjacent:
                     continue
-            if n_new >= new_rays.shape[0]:
-                return OVERFLOWS
-            # D - 2 independent facets through the edge, and the new one
-            total_error, total_bits = a_error, a_bits
-            if shared == D - 2:
-                k = 0
-                for w in range(words):
-                    word = common[w]
-                    while word != np.uint64(0):
-                        low = word & (~word + np.uint64(1))
-                        s = (w << 6) + _popcount(low - np.uint64(1))
-                        rows[k] = normals[s]
-                        total_error += error[s]
-                        total_bits += bits[s]
-                        k += 1
-                        word ^= low
-            else:
-                pool = np.empty(shared, dtype=np.int64)
-                k = 0
-                for w in range(words):
-                    word = common[w]
-                    while word != np.uint64(0):
-                        low = word & (~word + np.uint64(1))
-                        pool[k] = (w << 6) + _popcount(low - np.uint64(1))
-                        k += 1
-                        word ^= low
-                chosen = np.empty(D, dtype=np.int64)
-                basis = np.empty(D)
-                if _choose_rows(D - 2, pool, shared, normals, D, chosen, basis) < D - 2:
-                    return UNDECIDED
-                for k in range(D - 2):
-                    rows[k] = normals[chosen[k]]
-                    total_error += error[chosen[k]]
-                    total_bits += bits[chosen[k]]
-            rows[D - 2] = a
-            ray = new_rays[n_new]
-            _cross(rows, D, ray, minors)
-            e, b = _finish_ray(D, total_error, total_bits, ray)
-            if e < 0.0:
+            if not _edge_ray(
+                D, mask, facets, p, q, shared, slot,
+                s_rays, s_mask, pick, pool, minors, residual, n_new,
+            ):
                 return UNDECIDED
-            # a facet through exactly one end of the edge is strictly positive at the new ray: it fixes the direction
-            direction = 2
-            for w in range(words):
-                word = mask[p, w] ^ mask[q, w]
-                while word != np.uint64(0):
-                    low = word & (~word + np.uint64(1))
-                    s = (w << 6) + _popcount(low - np.uint64(1))
-                    direction = _sign(normals[s], error[s], bits[s], D, ray, e, b)
-                    if direction == 1 or direction == -1:
-                        break
-                    direction = 2
-                    word ^= low
-                if direction != 2:
-                    break
-            if direction == 2:
-                return UNDECIDED
-            if direction < 0:
-                for c in range(D):
-                    ray[c] = -ray[c]
-            new_error[n_new] = e
-            new_bits[n_new] = b
-            for w in range(words):
-                new_mask[n_new, w] = common[w]
-            _set(new_mask, n_new, slot)
+            _set(s_mask, n_new, slot)
             n_new += 1
+    if n - n_neg + n_new > rays.shape[0]:
+        return OVERFLOWS
     kept = 0
     for i in range(n):
-        if sign[i] < 0:
+        if sign[i] == -1:
             continue
         if kept != i:
-            rays[kept] = rays[i]
-            ray_error[kept] = ray_error[i]
-            ray_bits[kept] = ray_bits[i]
-            mask[kept] = mask[i]
+            _move(D, rays, mask, i, rays, mask, kept)
         if sign[i] == 0:
             _set(mask, kept, slot)
         kept += 1
-    if kept + n_new > rays.shape[0]:
-        return OVERFLOWS
     for i in range(n_new):
-        rays[kept] = new_rays[i]
-        ray_error[kept] = new_error[i]
-        ray_bits[kept] = new_bits[i]
-        mask[kept] = new_mask[i]
+        _move(D, s_rays, s_mask, i, rays, mask, kept)
         kept += 1
     state[0] = kept
-    _write_facet(slot, used, normals, error, bits, label, a, a_error, a_bits, head, key)
+    used[slot] = True
     for w in range(words):  # a facet that no ray lies on any more is redundant: its slot is free again
         alive = np.uint64(0)
         for i in range(kept):
             alive |= mask[i, w]
         for b in range(64):
             s = (w << 6) + b
-            if s >= D and s < used.shape[0] and used[s] and (alive >> np.uint64(b)) & np.uint64(1) == np.uint64(0):
-                if De > 1:
-                    used[s] = False
+            if s >= D and used[s] and (alive >> np.uint64(b)) & np.uint64(1) == np.uint64(0):
+                used[s] = False
     return CUTS
 
 
-@njit(cache=True, nogil=True)
-def wall(points, point_error, grain, D, j, l, a):
-    """The scaled normal of {s_j = s_l}, pointing to j's side; returns (error, bits)."""
+@njit(cache=True, nogil=True, _nrt=False)
+def _move(D, rays, mask, i, to_rays, to_mask, k):
+    for c in range(D + 2):
+        to_rays[k, c] = rays[i, c]
+    for w in range(mask.shape[1]):
+        to_mask[k, w] = mask[i, w]
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _write_wall(points, point_error, grain, D, j, l, facets, slot):
+    """facets[slot] = the scaled normal of the wall {s_j = s_l}, pointing to the side of j."""
     size = 0.0
     for c in range(D):
-        a[c] = points[j, c] - points[l, c]
-        size += abs(a[c])
-    if size == 0.0:
-        return 4.0, INEXACT  # distinct keys whose floats coincide: nothing can be decided in floats
+        difference = points[j, c] - points[l, c]
+        facets[slot, c] = difference
+        size += abs(difference)
     mantissa, exponent = math.frexp(size)
+    if size == 0.0 or exponent < -900:  # distinct scores whose floats (nearly) coincide: nothing can be decided in floats
+        facets[slot, D] = 4.0
+        facets[slot, D + 1] = INEXACT
+        return
     if mantissa == 0.5:
         exponent -= 1
-    if exponent < -900:
-        return 4.0, INEXACT
+    scale = math.ldexp(1.0, -exponent)
     for c in range(D):
-        a[c] = math.ldexp(a[c], -exponent)
-    if grain > -INEXACT and exponent - grain <= 53:
-        return 0.0, exponent - grain
-    return _SAFETY * (_UNIT + math.ldexp(point_error[j] + point_error[l], -exponent)), INEXACT
+        facets[slot, c] *= scale
+    if exponent - grain <= 53:
+        facets[slot, D] = 0.0
+        facets[slot, D + 1] = exponent - grain
+    else:
+        facets[slot, D] = _SAFETY * (_UNIT + (point_error[j] + point_error[l]) * scale)
+        facets[slot, D + 1] = INEXACT
 
 
-@njit(cache=True, nogil=True)
-def _climb(points, D, neighbour_start, neighbours, y, j):
+@njit(cache=True, nogil=True, _nrt=False)
+def _climb(head, D, y, j):
     """The key with the largest score at y: on a convex envelope a local maximum over neighbours is global."""
+    points, start, neighbours = head.points, head.neighbour_start, head.neighbours
     best = 0.0
     for c in range(D):
         best += points[j, c] * y[c]
     while True:
         next_j = j
-        for t in range(neighbour_start[j], neighbour_start[j + 1]):
+        for t in range(start[j], start[j + 1]):
             l = neighbours[t]
             value = 0.0
             for c in range(D):
@@ -527,77 +550,123 @@ def _climb(points, D, neighbour_start, neighbours, y, j):
         j = next_j
 
 
-@njit(cache=True, nogil=True)
-def expand(
-    D, head, points, point_error, grain, neighbour_start, neighbours, start,
-    parent, ray_start, p_rays, p_ray_error, p_ray_bits, p_mask, facet_start, p_normals, p_error, p_bits, p_label, p_free,
-    seeds, n_seeds, visited, stamp, queue,
-    state, rays, ray_error, ray_bits, mask, used, normals, error, bits, label,
-    rows, minors, sign, new_rays, new_error, new_bits, new_mask,
-    counts, o_parent, o_key, o_free, o_ray_start, o_rays, o_ray_error, o_ray_bits, o_mask,
-    o_facet_start, o_normals, o_error, o_bits, o_label, parked, touched,
-):  # fmt: skip
-    """Cut one parent cell into the cells of one head; returns DONE, FULL (grow the output) or OVERFLOWS (grow the work space).
+@njit(cache=True, nogil=True, _nrt=False)
+def _load(D, store, parent, cone):
+    """The working cone becomes a copy of a stored cell; False when it has no room for it."""
+    rays, mask, used, facets, label = cone.rays, cone.mask, cone.used, cone.facets, cone.label
+    p_rays, p_mask, p_facets, p_label = store.rays, store.mask, store.facets, store.label
+    first, n = store.ray_start[parent], store.ray_start[parent + 1] - store.ray_start[parent]
+    first_facet, n_facets = store.facet_start[parent], store.facet_start[parent + 1] - store.facet_start[parent]
+    if n > rays.shape[0] or D + n_facets > used.shape[0]:
+        return False
+    cone.state[0] = n
+    cone.state[1] = store.free[parent]
+    for i in range(n):
+        _move(D, p_rays, p_mask, first + i, rays, mask, i)
+    for s in range(D, used.shape[0]):
+        used[s] = s < D + n_facets
+    for i in range(n_facets):
+        for c in range(D + 2):
+            facets[D + i, c] = p_facets[first_facet + i, c]
+        label[D + i, 0] = p_label[first_facet + i, 0]
+        label[D + i, 1] = p_label[first_facet + i, 1]
+    return True
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _save(D, cone, parent, key, counts, out):
+    """Append the working cone to the output, its facets in consecutive slots; False when the output is full."""
+    mask, used, facets, label = cone.mask, cone.used, cone.facets, cone.label
+    o_mask, o_facets, o_label = out.mask, out.facets, out.label
+    n = cone.state[0]
+    n_facets = 0
+    for s in range(D, used.shape[0]):
+        if used[s]:
+            n_facets += 1
+    cell, first, first_facet = counts[0], counts[1], counts[2]
+    if cell >= out.key.shape[0] or first + n > o_mask.shape[0] or first_facet + n_facets > o_facets.shape[0]:
+        return False
+    out.parent[cell] = parent
+    out.key[cell] = key
+    out.free[cell] = cone.state[1]
+    out.ray_start[cell + 1] = first + n
+    out.facet_start[cell + 1] = first_facet + n_facets
+    for i in range(n):
+        _move(D, cone.rays, mask, i, out.rays, o_mask, first + i)
+        for w in range(mask.shape[1]):
+            o_mask[first + i, w] = np.uint64(0)
+        o_mask[first + i, 0] = mask[i, 0] & np.uint64((1 << D) - 1)
+    k = 0
+    for s in range(D, used.shape[0]):
+        if used[s]:
+            for c in range(D + 2):
+                o_facets[first_facet + k, c] = facets[s, c]
+            o_label[first_facet + k, 0] = label[s, 0]
+            o_label[first_facet + k, 1] = label[s, 1]
+            for i in range(n):
+                if _has(mask, i, s):
+                    _set(o_mask, first + i, D + k)
+            k += 1
+    counts[0] += 1
+    counts[1] += n
+    counts[2] += n_facets
+    return True
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scratch, counts, out, parked):
+    """Cut one parent cell into the cells of head h; returns DONE, FULL (grow the output) or OVERFLOWS (grow the work space).
 
     Winning keys are found by walking from a winner to the keys whose walls it touches, so the cost follows the number of cells
-    that come out. Keys whose cell could not be decided go to ``parked``. ``counts`` = [cells, rays, facets, parked, last winner].
+    that come out. Keys whose cell could not be decided go to ``parked``. ``counts`` = [cells, rays, facets, parked, last winner,
+    next parent, stamp].
     """
-    a = np.empty(D)
-    n_parent = ray_start[parent + 1] - ray_start[parent]
-    n_facets = facet_start[parent + 1] - facet_start[parent]
-    words = mask.shape[1]
-    head_of_queue, tail = 0, 0
+    queue, touched = scratch.queue, scratch.touched
+    state, rays, mask, used, facets, label = cone.state, cone.rays, cone.mask, cone.used, cone.facets, cone.label
+    sign, order, s_rays, s_mask = scratch.sign, scratch.order, scratch.rays, scratch.mask
+    pick, pool, minors, residual = scratch.pick, scratch.pool, scratch.minors, scratch.residual
+    points, point_error, grain = head.points, head.error, head.grain
+    neighbour_start, neighbours = head.neighbour_start, head.neighbours
+    first, tail = 0, 0
     if n_seeds == 0:
-        y = np.zeros(D)
-        for i in range(ray_start[parent], ray_start[parent + 1]):
+        for c in range(D):
+            scratch.vector[c] = 0.0
+        for i in range(store.ray_start[parent], store.ray_start[parent + 1]):
             for c in range(D):
-                y[c] += p_rays[i, c]
-        queue[0] = _climb(points, D, neighbour_start, neighbours, y, start)
+                scratch.vector[c] += store.rays[i, c]
+        for c in range(D):  # any direction will do along a line that the parent contains
+            if store.free[parent] >> c & 1:
+                scratch.vector[c] += 0.7 + 0.3 * math.sin(2.4 * c)
+        queue[0] = _climb(head, D, scratch.vector, counts[4])
         visited[queue[0]] = stamp
         tail = 1
-    else:
-        for i in range(n_seeds):
-            if visited[seeds[i]] != stamp:
-                visited[seeds[i]] = stamp
-                queue[tail] = seeds[i]
-                tail += 1
-    while head_of_queue < tail:
-        j = queue[head_of_queue]
-        head_of_queue += 1
-        # the working cone starts as the parent
-        if n_parent > rays.shape[0] or D + n_facets > used.shape[0]:
+    for i in range(n_seeds):
+        if visited[seeds[i]] != stamp:
+            visited[seeds[i]] = stamp
+            queue[tail] = seeds[i]
+            tail += 1
+    while first < tail:
+        j = queue[first]
+        first += 1
+        if not _load(D, store, parent, cone):
             return OVERFLOWS
-        state[0] = n_parent
-        state[1] = p_free[parent]
-        for i in range(n_parent):
-            g = ray_start[parent] + i
-            rays[i] = p_rays[g]
-            ray_error[i] = p_ray_error[g]
-            ray_bits[i] = p_ray_bits[g]
-            mask[i] = p_mask[g]
-        for s in range(used.shape[0]):
-            used[s] = s < D or s < D + n_facets
-        for s in range(D):
-            for c in range(D):
-                normals[s, c] = 1.0 if c == s else 0.0
-            error[s] = 0.0
-            bits[s] = 0
-            label[s, 0] = ARTIFICIAL
-            label[s, 1] = s
-        for i in range(n_facets):
-            g = facet_start[parent] + i
-            normals[D + i] = p_normals[g]
-            error[D + i] = p_error[g]
-            bits[D + i] = p_bits[g]
-            label[D + i] = p_label[g]
         result = MISSES
         n_touched = 0
+        slot = D
         for t in range(neighbour_start[j], neighbour_start[j + 1]):
             l = neighbours[t]
-            a_error, a_bits = wall(points, point_error, grain, D, j, l, a)
+            if result != MISSES or used[slot]:
+                slot = D
+                while slot < used.shape[0] and used[slot]:
+                    slot += 1
+                if slot == used.shape[0]:
+                    return OVERFLOWS
+            _write_wall(points, point_error, grain, D, j, l, facets, slot)
+            label[slot, 0] = h
+            label[slot, 1] = l
             result = cut(
-                D, state, rays, ray_error, ray_bits, mask, used, normals, error, bits, label,
-                a, a_error, a_bits, head, l, rows, minors, sign, new_rays, new_error, new_bits, new_mask,
+                D, state, rays, mask, used, facets,
+                slot, sign, order, s_rays, s_mask, pick, pool, minors, residual,
             )  # fmt: skip
             if result >= EMPTIES:
                 break
@@ -607,90 +676,33 @@ def expand(
         if result == OVERFLOWS:
             return OVERFLOWS
         if result == UNDECIDED:
-            if counts[3] >= parked.shape[0]:
-                return FULL
             parked[counts[3]] = j
             counts[3] += 1
             continue
         if result == EMPTIES:
             continue
-        n = state[0]
-        n_used = 0
         for s in range(D, used.shape[0]):
-            if used[s]:
-                n_used += 1
-                if label[s, 0] == head and visited[label[s, 1]] != stamp:
-                    visited[label[s, 1]] = stamp
-                    queue[tail] = label[s, 1]
-                    tail += 1
+            if used[s] and label[s, 0] == h:
+                touched[n_touched] = label[s, 1]
+                n_touched += 1
         for i in range(n_touched):
             if visited[touched[i]] != stamp:
                 visited[touched[i]] = stamp
                 queue[tail] = touched[i]
                 tail += 1
-        cell = counts[0]
-        if cell >= o_key.shape[0] or counts[1] + n > o_rays.shape[0] or counts[2] + n_used > o_normals.shape[0]:
+        if not _save(D, cone, parent, j, counts, out):
             return FULL
-        o_parent[cell] = parent
-        o_key[cell] = j
-        o_free[cell] = state[1]
-        o_ray_start[cell + 1] = counts[1] + n
-        o_facet_start[cell + 1] = counts[2] + n_used
-        # facets move to consecutive slots
-        for i in range(n):
-            g = counts[1] + i
-            o_rays[g] = rays[i]
-            o_ray_error[g] = ray_error[i]
-            o_ray_bits[g] = ray_bits[i]
-            for w in range(words):
-                o_mask[g, w] = np.uint64(0)
-            for s in range(D):
-                if _has(mask, i, s):
-                    _set(o_mask, g, s)
-        k = 0
-        for s in range(D, used.shape[0]):
-            if used[s]:
-                g = counts[2] + k
-                o_normals[g] = normals[s]
-                o_error[g] = error[s]
-                o_bits[g] = bits[s]
-                o_label[g] = label[s]
-                for i in range(n):
-                    if _has(mask, i, s):
-                        _set(o_mask, counts[1] + i, D + k)
-                k += 1
-        counts[0] = cell + 1
-        counts[1] += n
-        counts[2] += n_used
         counts[4] = j
     return DONE
 
 
-@njit(cache=True, nogil=True)
-def expand_many(
-    D, head, points, point_error, grain, neighbour_start, neighbours,
-    stop, ray_start, p_rays, p_ray_error, p_ray_bits, p_mask, facet_start, p_normals, p_error, p_bits, p_label, p_free,
-    visited, queue,
-    state, rays, ray_error, ray_bits, mask, used, normals, error, bits, label,
-    rows, minors, sign, new_rays, new_error, new_bits, new_mask,
-    counts, o_parent, o_key, o_free, o_ray_start, o_rays, o_ray_error, o_ray_bits, o_mask,
-    o_facet_start, o_normals, o_error, o_bits, o_label, parked, touched,
-):  # fmt: skip
+@njit(cache=True, nogil=True, _nrt=False)
+def expand_many(D, h, head, store, stop, nobody, visited, cone, scratch, counts, out, parked):
     """`expand` for the parents counts[5] .. stop-1, until one needs the driver's help (more room, or a rational decision)."""
-    seeds = np.empty(0, dtype=np.int64)
     while counts[5] < stop:
-        parent = counts[5]
         cells, n_rays, n_facets = counts[0], counts[1], counts[2]
         counts[6] += 1
-        status = expand(
-            D, head, points, point_error, grain, neighbour_start, neighbours, counts[4],
-            parent, ray_start, p_rays, p_ray_error, p_ray_bits, p_mask, facet_start, p_normals, p_error, p_bits, p_label, p_free,
-            seeds, 0, visited, counts[6], queue,
-            state, rays, ray_error, ray_bits, mask, used, normals, error, bits, label,
-            rows, minors, sign, new_rays, new_error, new_bits, new_mask,
-            counts, o_parent, o_key, o_free, o_ray_start, o_rays, o_ray_error, o_ray_bits, o_mask,
-            o_facet_start, o_normals, o_error, o_bits, o_label, parked, touched,
-        )  # fmt: skip
+        status = expand(D, h, head, store, counts[5], nobody, 0, visited, counts[6], cone, scratch, counts, out, parked)
         if status != DONE:
             counts[0], counts[1], counts[2], counts[3] = cells, n_rays, n_facets, 0
             return status
@@ -700,12 +712,13 @@ def expand_many(
     return DONE
 
 
-@njit(cache=True, nogil=True)
-def certify(slopes, offsets, row_error, choices, witnesses, rival_start, rivals, shown):
+@njit(cache=True, nogil=True, _nrt=False)
+def certify(slopes, offsets, sizes, row_error, choices, witnesses, rival_start, rivals, shown):
     """Unmark the witnesses at which the chosen key does not beat its rivals by more than the rounding error.
 
-    ``choices`` holds, per witness, the row of the winner; rows of ``slopes`` are pairwise different scores. The rivals of witness i
-    are ``rivals[rival_start[i] : rival_start[i + 1]]``, or all other rows when ``rivals`` is empty.
+    ``choices`` holds, per witness, the row of the winner; rows of ``slopes`` are pairwise different scores of 1-norm ``sizes``
+    (offset included). The rivals of witness i are ``rivals[rival_start[i] : rival_start[i + 1]]``, or all other rows when
+    ``rivals`` is empty.
     """
     n_keys, d = slopes.shape
     everyone = rivals.shape[0] == 0
@@ -713,13 +726,12 @@ def certify(slopes, offsets, row_error, choices, witnesses, rival_start, rivals,
         if not shown[i]:
             continue
         j = choices[i]
-        size = 1.0
+        largest = 1.0
         for c in range(d):
-            size = max(size, abs(witnesses[i, c]))
-        own, own_size = offsets[j], abs(offsets[j])
+            largest = max(largest, abs(witnesses[i, c]))
+        own = offsets[j]
         for c in range(d):
             own += slopes[j, c] * witnesses[i, c]
-            own_size += abs(slopes[j, c] * witnesses[i, c])
         first, last = 0, n_keys
         if not everyone:
             first, last = rival_start[i], rival_start[i + 1]
@@ -727,11 +739,10 @@ def certify(slopes, offsets, row_error, choices, witnesses, rival_start, rivals,
             l = t if everyone else rivals[t]
             if l == j:
                 continue
-            value, value_size = offsets[l], abs(offsets[l])
+            value = offsets[l]
             for c in range(d):
                 value += slopes[l, c] * witnesses[i, c]
-                value_size += abs(slopes[l, c] * witnesses[i, c])
-            bound = _SAFETY * ((d + 2) * _UNIT * (own_size + value_size) + (row_error[j] + row_error[l]) * size)
+            bound = _SAFETY * largest * ((d + 2) * _UNIT * (sizes[j] + sizes[l]) + row_error[j] + row_error[l])
             if not own - value > bound:
                 shown[i] = False
                 break

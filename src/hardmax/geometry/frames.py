@@ -1,0 +1,193 @@
+r"""Coordinates in which cells are cut.
+
+Three things are settled before the first cut, all without rounding:
+
+* which coordinates of :math:`x` matter (score differences may span a smaller space),
+* whether the problem is linear (cells are cones already) or affine (homogenised to :math:`y = (x, x_0)`, :math:`x_0 \ge 0`),
+* powers of two that bring all columns to one size, so that one error bound fits them all and nothing overflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.geometry.domains import Domain
+from hardmax.geometry.scores import Scores
+from hardmax.geometry.splitting_kernels import INEXACT, Rows
+
+__all__ = ["Frame", "Head", "independent_columns", "scaled_heads"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TINY = 1e-250  # entries below this size after scaling count as rounded
+
+
+@dataclass
+class Frame:
+    """Some columns of x, scaled by powers of two, and x_0 last when the problem is affine."""
+
+    d: int
+    columns: list[int]
+    linear: bool
+    exponents: list[int] = field(default_factory=list)  # y_i = 2^exponents[i] x_i
+
+    @property
+    def D(self) -> int:
+        return len(self.columns) + (not self.linear)
+
+    def floats(self, slopes: Floats, offsets: Floats) -> Floats:
+        """The rows (a, b) in the frame's columns, not yet scaled."""
+        columns = slopes[:, self.columns]
+        return columns if self.linear else np.column_stack([columns, offsets])
+
+    def exact(self, row: list[flint.fmpq]) -> list[flint.fmpq]:
+        """An exact row (a, b) in the frame, scaled."""
+        picked = [row[c] for c in self.columns] + ([] if self.linear else [row[-1]])
+        return [value * power_of_two(-e) for value, e in zip(picked, self.exponents, strict=True)]
+
+    def unscaled(self, y: Floats) -> Floats:
+        """Undo the powers of two: homogeneous rows (x, x_0)."""
+        return np.asarray(np.ldexp(y, -np.array(self.exponents, dtype=np.int64)))
+
+    def to_space(self, y: Floats) -> Floats:
+        """Homogeneous points as points of R^d; directions of largest entry 1 when linear."""
+        x = np.zeros((len(y), self.d))
+        y = self.unscaled(y)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if self.linear:
+                x[:, self.columns] = y / np.abs(y).max(axis=1, initial=0.0, keepdims=True)
+            else:
+                x[:, self.columns] = y[:, :-1] / y[:, -1:]
+        return x
+
+    def to_space_exactly(self, y: list[int]) -> list[Fraction]:
+        """The same for one integer vector."""
+        scaled = [Fraction(v) * Fraction(2) ** -e for v, e in zip(y, self.exponents, strict=True)]
+        size = max(map(abs, scaled), default=Fraction(1)) if self.linear else scaled[-1]
+        x = [Fraction(0)] * self.d
+        for c, value in zip(self.columns, scaled, strict=False):
+            x[c] = value / size
+        return x
+
+
+@dataclass
+class Head:
+    """One head in the frame: a row per distinct score."""
+
+    rows: Rows
+    index: Integers  # row -> key of the user
+    exact: Callable[[int], list[flint.fmpq]]
+
+    @property
+    def n_keys(self) -> int:
+        return len(self.rows.points)
+
+    def restricted(self, keep: Integers, start: Integers, neighbours: Integers) -> Head:
+        """Only some rows, with new lists of neighbours (numbered among those rows)."""
+        exact, old, rows = self.exact, keep.tolist(), self.rows
+        kept = Rows(np.ascontiguousarray(rows.points[keep]), rows.error[keep], rows.grain, start, neighbours)
+        return Head(kept, self.index[keep], lambda j: exact(old[j]))
+
+
+def scaled_heads(families: list[Scores], domain: Domain, frame: Frame) -> list[Head]:
+    """Choose the powers of two and express every head in the frame (one row per group of identical scores)."""
+    kept, raw, shifts = [], [], []
+    for family in families:
+        index = np.unique(family.tie_group)
+        points = frame.floats(family.slopes[index], family.offsets[index])
+        shift = -int(np.frexp(np.abs(points).max(initial=0.0))[1])
+        kept.append(index)
+        raw.append(np.ldexp(points, shift))
+        shifts.append(shift)
+    sizes = np.abs(np.concatenate([*raw, frame.floats(domain.a.floats, domain.b.floats)])).max(axis=0, initial=0.0)
+    frame.exponents = [int(np.frexp(size)[1]) for size in sizes]
+    return [
+        _scaled_head(family, index, points, shift, frame)
+        for family, index, points, shift in zip(families, kept, raw, shifts, strict=True)
+    ]
+
+
+def _scaled_head(family: Scores, index: Integers, raw: Floats, shift: int, frame: Frame) -> Head:
+    points = np.ascontiguousarray(np.ldexp(raw, -np.array(frame.exponents, dtype=np.int64)))
+    error = np.ldexp(family.row_error[index], max((shift - e for e in frame.exponents), default=0))
+    if bool((np.abs(points)[points != 0.0] < _TINY).any()):
+        error = error + _TINY
+    grain = INEXACT if error.any() else _grain(points)
+    rows: dict[int, list[flint.fmpq]] = {}
+    power = power_of_two(shift)
+
+    def exact(j: int) -> list[flint.fmpq]:
+        if j not in rows:
+            rows[j] = [value * power for value in frame.exact(family.exact_row(int(index[j])))]
+        return rows[j]
+
+    nobody = np.empty(0, dtype=np.int64)
+    return Head(Rows(points, error, -grain if error.any() else grain, nobody, nobody), index, exact)
+
+
+def _grain(points: Floats) -> int:
+    """The largest e such that every entry is an integer multiple of 2^e."""
+    values = points[points != 0.0]
+    if not len(values):
+        return 0
+    mantissa, exponent = np.frexp(values)
+    digits = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
+    lowest = np.log2((digits & -digits).astype(np.float64)).astype(np.int64)
+    return int((exponent - 53 + lowest).min())
+
+
+def independent_columns(families: list[Scores], domain: Domain) -> list[int]:
+    r"""Coordinates that carry the whole partition.
+
+    Score differences (and the domain's rows) span a space of rank r. Restricting x to r coordinates whose columns are independent
+    keeps every value of all differences, hence every cell, so the other coordinates can be set to zero.
+    """
+    d = families[0].d
+    floats = np.concatenate([f.slopes - f.slopes[0] for f in families] + [domain.a.floats])
+
+    def exact(i: int) -> list[flint.fmpq]:
+        for f in families:
+            if i < f.n_keys:
+                return [a - b for a, b in zip(f.exact_row(i)[:-1], f.exact_row(0)[:-1], strict=True)]
+            i -= f.n_keys
+        return domain.a.rational_row(i)
+
+    basis: list[list[flint.fmpq]] = []
+    # a float elimination proposes independent rows, an exact rank confirms them; only if that falls short every row is looked at
+    for i in [*_proposed(floats, d), *range(len(floats))]:
+        if len(basis) == d:
+            return list(range(d))
+        row = exact(i)
+        if any(row) and flint.fmpq_mat([*basis, row]).rref()[1] > len(basis):
+            basis.append(row)
+    if len(basis) == d:
+        return list(range(d))
+    if not basis:
+        return []
+    reduced, rank = flint.fmpq_mat(basis).rref()
+    return [next(c for c in range(d) if reduced[i, c] != 0) for i in range(rank)]
+
+
+def _proposed(rows: Floats, d: int) -> list[int]:
+    residual = rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0), 1e-300)
+    proposed: list[int] = []
+    for _ in range(min(d, len(rows))):
+        norms = np.einsum("ij,ij->i", residual, residual)
+        i = int(np.argmax(norms))
+        if norms[i] < 1e-24:
+            break
+        proposed.append(i)
+        residual = residual - np.outer(residual @ residual[i], residual[i]) / norms[i]
+    return proposed
+
+
+def power_of_two(exponent: int) -> flint.fmpq:
+    """Two to an integer power, as a rational."""
+    return flint.fmpq(2**exponent) if exponent >= 0 else flint.fmpq(1, 2**-exponent)
