@@ -67,7 +67,7 @@ class Frame:
                 x[:, self.columns] = y[:, :-1] / y[:, -1:]
         return x
 
-    def to_space_exactly(self, y: list[int]) -> list[Fraction]:
+    def to_space_exactly(self, y: list[int] | list[Fraction]) -> list[Fraction]:
         """The same for one integer vector."""
         scaled = [Fraction(v) * Fraction(2) ** -e for v, e in zip(y, self.exponents, strict=True)]
         size = max(map(abs, scaled), default=Fraction(1)) if self.linear else scaled[-1]

@@ -19,7 +19,6 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.rationals import rational
 from hardmax.errors import CertificateError, DimensionMismatchError, EmptyDomainError, InvalidInputError
 from hardmax.geometry import splitting_kernels as kernels
 from hardmax.geometry.candidates import candidate_neighbours
@@ -28,6 +27,7 @@ from hardmax.geometry.domains import Domain, WholeSpace
 from hardmax.geometry.frames import Frame, Head, independent_columns, scaled_heads
 from hardmax.geometry.rational_splitting import RationalCone, integer_row
 from hardmax.geometry.scores import Scores
+from hardmax.geometry.witnesses import is_inside, surely_inside
 
 __all__ = ["Refinement", "refine"]
 
@@ -388,14 +388,16 @@ class _Engine:
             witnesses = frame.to_space(np.add.reduceat(store.rays[:, : frame.D], store.ray_start[:-1]))
         else:
             witnesses = np.zeros((1, frame.d))
-        shown = self._shown(cells, users, witnesses)
+        rivals = [self._facet_keys(cells, h) if cells.n * f.n_keys > _CHECK_ALL_KEYS else None
+                  for h, f in enumerate(self.families)]  # fmt: skip
+        shown = surely_inside(self.families, self.domain, users, witnesses, rivals)
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         exact_witnesses: dict[int, tuple[Fraction, ...]] = {}
         for cell in np.flatnonzero(~shown).tolist():
             point = frame.to_space_exactly(self._rational_cone(cells, cell).interior_point())
             witnesses[cell] = [_nearest(v) for v in point]
-            if not self._wins(users[cell], witnesses[cell]):
+            if not is_inside(self.families, self.domain, users[cell], witnesses[cell]):
                 exact_witnesses[int(rank[cell])] = tuple(point)
         degenerate = (
             bool((np.bitwise_count(store.mask).sum(axis=1) > frame.D - 1).any())
@@ -408,42 +410,13 @@ class _Engine:
             exact_witnesses, frame.linear, self.n_exact, degenerate, cells, order, frame, self.heads,
         )  # fmt: skip
 
-    def _shown(self, cells: Cells, users: Integers, witnesses: Floats) -> NDArray[np.bool_]:
-        """Which float witnesses provably win every head strictly, and lie strictly inside the domain."""
-        shown = np.isfinite(witnesses).all(axis=1)
-        safe = np.where(shown[:, None], witnesses, 0.0)
-        for h, family in enumerate(self.families):
-            index = np.unique(family.tie_group)
-            own = np.searchsorted(index, users[:, h])
-            start, rivals = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64)
-            if cells.n * len(index) > _CHECK_ALL_KEYS:
-                start, rivals = self._facet_keys(cells, h, index)
-            slopes, offsets = family.slopes[index], family.offsets[index]
-            sizes = np.abs(slopes).sum(axis=1) + np.abs(offsets)
-            kernels.certify(slopes, offsets, sizes, family.row_error[index], own, safe, start, rivals, shown)
-        a, b = self.domain.halfspaces()
-        size = np.abs(safe) @ np.abs(a).T + np.abs(b)
-        return np.asarray(shown & (b - safe @ a.T > 4 * (a.shape[1] + 3) * 2.0**-53 * size).all(axis=1))
-
-    def _facet_keys(self, cells: Cells, h: int, index: Integers) -> tuple[Integers, Integers]:
+    def _facet_keys(self, cells: Cells, h: int) -> tuple[Integers, Integers]:
         """For each cell the keys of head h across its facets: beating those is beating all."""
         store = cells.store
         mine = store.label[:, 0] == h
         owner = np.repeat(np.arange(cells.n), np.diff(store.facet_start))[mine]
-        keys = np.searchsorted(index, self.heads[h].index[store.label[mine, 1]])
-        return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=cells.n))]), keys
-
-    def _wins(self, choice: Integers, x: Floats) -> bool:
-        """Whether a float point lies strictly inside a cell, in rationals."""
-        if not np.isfinite(x).all():
-            return False
-        point = [rational(float(v)) for v in x] + [flint.fmpq(1)]
-        for family, j in zip(self.families, choice.tolist(), strict=True):
-            own = _dot(family.exact_row(j), point)
-            if any(_dot(family.exact_row(l), point) >= own for l in range(family.n_keys) if family.tie_group[l] != j):
-                return False
-        a, b = self.domain.a, self.domain.b
-        return all(_dot(a.rational_row(i), point[:-1]) < b.rational(i) for i in range(b.shape[0]))
+        start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=cells.n))])
+        return start, self.heads[h].index[store.label[mine, 1]]
 
 
 def _has_child(out: Cells, parent: int) -> bool:

@@ -1,0 +1,94 @@
+# Two commands matter: `make demo` and `make test`. Every target sets up what it needs in .venv, from a fresh clone,
+# and a second run does not install again. `make help` lists them all.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL: # targets share one environment
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# A virtual environment knows its folder by its full path: one that was copied along with the sources would run the
+# sources of the original. It is built anew.
+ifneq ($(wildcard $(VENV)/made-in),)
+ifneq ($(shell cat $(VENV)/made-in),$(CURDIR))
+$(info ==> $(VENV) was made for another folder; it is built anew)
+$(shell rm -rf $(VENV))
+endif
+endif
+
+.PHONY: help demo test lint format bench docs wheel-check clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+demo: $(VENV)/has-plot ## draw figures 3 and 4 of the tropical paper into out/demo
+	@$(RUN) examples/demo.py
+
+test: $(VENV)/has-test ## run every test and every example in a docstring
+	@echo "==> Tests"
+	@$(RUN) -m pytest
+
+lint: $(VENV)/has-lint ## check style, types and the direction of imports
+	@echo "==> ruff check"
+	@$(VENV)/bin/ruff check
+	@echo "==> ruff format --check"
+	@$(VENV)/bin/ruff format --check
+	@echo "==> mypy"
+	@$(VENV)/bin/mypy
+	@echo "==> import-linter"
+	@$(VENV)/bin/lint-imports --no-cache
+
+format: $(VENV)/has-lint ## let ruff format the sources and sort the imports
+	@$(VENV)/bin/ruff check --fix
+	@$(VENV)/bin/ruff format
+
+bench: $(VENV)/has-test ## measure hardmax side by side with the alternatives (one thread)
+	@echo "==> Benchmarks: ratios measured in one run"
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(RUN) benchmarks/run.py
+
+docs: $(VENV)/has-docs ## build the pages into out/docs and check their links
+	@$(RUN) docs/build.py
+
+wheel-check: $(VENV)/has-test ## build a wheel, install it into a clean environment and run it there
+	@echo "==> Wheel"
+	@$(RUN) -m pytest tests/test_wheel.py
+
+clean: ## remove .venv, out and caches
+	@rm -rf $(VENV) out dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find src tests benchmarks examples docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Set-up ---------------------------------------------------------------------------------------------------------
+
+# `make PYTHON=/path/to/python3.12 test` chooses another interpreter.
+$(VENV)/made-in:
+	@python=; for candidate in $(PYTHON) python3.11 python3 python3.12 python3.13 python; do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "hardmax needs Python 3.11 or newer, but found: $$(python3 --version 2>/dev/null || echo 'no python3')." \
+	    "Install one, or say which: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; \
+	fi; \
+	echo "==> Making $(VENV) with $$("$$python" --version) (first time only)"; \
+	rm -rf $(VENV); \
+	"$$python" -m venv $(VENV) || { echo "Could not make $(VENV): on Debian and Ubuntu try: apt install python3-venv." >&2; exit 1; }
+	@printf '%s' '$(CURDIR)' > $@
+
+# One stamp per extra; it is out of date when the requirements are.
+$(VENV)/has-%: $(VENV)/made-in pyproject.toml constraints.txt
+	@echo "==> Installing hardmax[$*] into $(VENV) (about a minute, first time only)"
+	@$(PIP) --editable '.[$*]' || { \
+	  echo "Could not install hardmax[$*]: see the message of pip above; a first set-up needs a package index or a wheel folder (PIP_FIND_LINKS)." >&2; exit 1; }
+	@touch $@
+
+# pplpy is a second opinion for some tests and has no wheel everywhere; without it they are skipped, and say so.
+$(VENV)/has-test: $(VENV)/made-in pyproject.toml constraints.txt
+	@echo "==> Installing hardmax[test] into $(VENV) (about a minute, first time only)"
+	@$(PIP) --editable '.[test]' || { \
+	  echo "==> That failed; trying without pplpy (tests against it will be skipped)"; \
+	  $(PIP) --editable '.[test-core]' || { \
+	    echo "Could not install hardmax[test-core]: see the message of pip above; a first set-up needs a package index or a wheel folder (PIP_FIND_LINKS)." >&2; exit 1; }; }
+	@touch $@

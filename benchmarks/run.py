@@ -1,0 +1,20 @@
+"""Every benchmark in one table: ``python benchmarks/run.py``. Ratios within one run, on one thread."""
+
+from __future__ import annotations
+
+import sys
+
+from timing import Comparison, print_table
+
+import bench_minkowski  # isort: skip (timing sets the thread counts first)
+import bench_power  # isort: skip
+
+
+def main() -> int:
+    comparisons: list[Comparison] = [*bench_minkowski.run(), *bench_power.run()]
+    print_table(comparisons)
+    return 0 if all(line.ok for line in comparisons) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Side-by-side timing: one thread, compiled kernels warm, ours and the reference in the same run.
+
+Import this module before numpy: it sets the thread counts that the numerical libraries read when they load.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import time  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One line of the table: ``target`` is the least speed-up, or with ``at_most`` the greatest slow-down."""
+
+    name: str
+    ours: float
+    reference: float
+    target: float
+    at_most: bool = False
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.reference if self.at_most else self.reference / self.ours
+
+    @property
+    def ok(self) -> bool:
+        return self.ratio <= self.target if self.at_most else self.ratio >= self.target
+
+
+def seconds(run: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def best_of(run: Callable[[], object], repeats: int) -> float:
+    """The least of several wall-clock times: other processes can only add to it."""
+    return min(seconds(run) for _ in range(repeats))
+
+
+def spell(value: float) -> str:
+    return f"{value * 1e3:.2f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def print_table(comparisons: list[Comparison]) -> None:
+    """name | ours | reference | ratio | target | ok, with the notes underneath."""
+    rows = [("name", "ours", "reference", "ratio", "target", "ok")]
+    for line in comparisons:
+        sign = "<=" if line.at_most else ">="
+        ratio = f"{line.ratio:.2f}x" if line.at_most else f"{line.ratio:.1f}x"
+        target = f"{sign} {line.target:g}x"
+        rows.append(
+            (line.name, spell(line.ours), spell(line.reference), ratio, target, "yes" if line.ok else "NO")
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(6)]
+    for number, row in enumerate(rows):
+        print(" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if number == 0:
+            print("-|-".join("-" * width for width in widths))
+    for line in comparisons:
+        if line.note:
+            print(f"  {line.name}: {line.note}")

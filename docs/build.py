@@ -1,0 +1,202 @@
+"""Build the pages of this folder into out/docs, check that their links lead somewhere, and keep docs/cli.md
+fresh.
+
+    python docs/build.py                build and check; fails when a link is broken or docs/cli.md is stale
+    python docs/build.py --write-cli    write docs/cli.md anew from the help texts of the commands
+
+Pages are Markdown with formulas between dollar signs; they become plain HTML with MathML, so that they can be
+read without a network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import inspect
+import os
+import re
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ROOT / "docs"
+OUT = ROOT / "out" / "docs"
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --soft: #f3f3f0; --link: #0072b2; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8e8e4; --paper: #181818; --soft: #262624; --link: #56b4e9; }
+}
+body { margin: 0 auto; max-width: 48rem; padding: 1.5rem; background: var(--paper); color: var(--ink);
+       font: 1rem/1.6 system-ui, sans-serif; }
+a { color: var(--link); } nav { border-bottom: 1px solid; padding-bottom: .6rem; }
+nav a { margin-right: 1rem; white-space: nowrap; }
+pre { background: var(--soft); padding: .8rem; overflow-x: auto; line-height: 1.4; }
+code { background: var(--soft); padding: .1rem .25rem; } pre code { padding: 0; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+td, th { border: 1px solid #8888; padding: .3rem .6rem; text-align: left; vertical-align: top; }
+img { max-width: 100%; } math[display=block] { margin: 1rem 0; }
+"""
+
+
+def cli_page() -> str:
+    """``docs/cli.md``: the help text of every command, as the terminal shows it."""
+    import click
+
+    from hardmax.cli import main
+
+    def help_of(command: click.Command, name: str) -> str:
+        settings = {"terminal_width": 96, "max_content_width": 96, "help_option_names": ["-h", "--help"]}
+        context = click.Context(command, info_name=name, **settings)
+        return f"```text\n{command.get_help(context).strip()}\n```\n"
+
+    sections = [
+        "# The command line\n",
+        "This page is written by `python docs/build.py --write-cli`; do not edit it by hand.\n",
+        "Exit codes: 0 for success, 2 for wrong input (with one sentence that says what is wrong), 130 after "
+        "an interrupt, 1 for anything else.\n",
+        help_of(main, "hardmax"),
+    ]
+    for name, command in sorted(main.commands.items()):
+        sections += [f"## hardmax {name}\n", help_of(command, f"hardmax {name}")]
+    return "\n".join(sections)
+
+
+def reference_text() -> str:
+    """Signature and docstring of every public name, for the end of the reference page."""
+    import hardmax as hm
+
+    parts = []
+    for name in hm.__all__:
+        thing = getattr(hm, name)
+        if inspect.ismodule(thing):
+            continue
+        signature = str(inspect.signature(thing)).replace("'", "") if callable(thing) else ""
+        docstring = html.escape(inspect.getdoc(thing) or "")
+        parts.append(
+            f'<h2 id="{name}">{name}</h2>\n<pre>hm.{name}{html.escape(signature)}\n\n{docstring}</pre>'
+        )
+    return "\n".join(parts)
+
+
+def anchor_of(heading: str) -> str:
+    """The anchor of a heading, in lower case, with dashes for blanks and no punctuation."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+class Site:
+    """All pages together: rendered one by one, their links checked at the end."""
+
+    def __init__(self) -> None:
+        from latex2mathml.converter import convert
+        from markdown_it import MarkdownIt
+        from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+        def formula(tex: str, options: dict[str, bool]) -> str:
+            return str(convert(tex, display="block" if options["display_mode"] else "inline"))
+
+        self.markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+        self.markdown.use(dollarmath_plugin, renderer=formula)
+        self.sources = sorted(PAGES.rglob("*.md"), key=lambda page: (page.stem != "index", page.as_posix()))
+        self.titles = {page: self._title(page) for page in self.sources}
+        self.anchors = {page: self._anchors(page) for page in self.sources}
+        self.problems: list[str] = []
+
+    def _title(self, page: Path) -> str:
+        heading = re.search(r"^# (.+)$", page.read_text(), flags=re.MULTILINE)
+        return heading[1] if heading else page.stem
+
+    def _anchors(self, page: Path) -> set[str]:
+        tokens = self.markdown.parse(page.read_text())
+        headings = {
+            anchor_of(tokens[i + 1].content) for i, t in enumerate(tokens) if t.type == "heading_open"
+        }
+        return headings | set(re.findall(r'id="([^"]+)"', page.read_text()))
+
+    def build(self) -> None:
+        """Write every page to out/docs."""
+        for page in self.sources:
+            tokens = self.markdown.parse(page.read_text())
+            for i, token in enumerate(tokens):
+                if token.type == "heading_open":
+                    token.attrSet("id", anchor_of(tokens[i + 1].content))
+                for child in token.children or []:
+                    for attribute in ("href", "src"):
+                        link = child.attrGet(attribute)
+                        if link is not None:
+                            child.attrSet(attribute, self._resolved(str(link), page))
+            body = self.markdown.renderer.render(tokens, self.markdown.options, {})
+            if page.stem == "reference":
+                body += reference_text()
+            target = self._target(page)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(self._framed(body, page), encoding="utf-8")
+
+    def _target(self, page: Path) -> Path:
+        return OUT / page.relative_to(PAGES).with_suffix(".html")
+
+    def _framed(self, body: str, page: Path) -> str:
+        links = " ".join(
+            f'<a href="{os.path.relpath(self._target(other), self._target(page).parent)}">'
+            f"{html.escape('hardmax' if other.stem == 'index' else self.titles[other])}</a>"
+            for other in self.sources
+        )
+        return (
+            '<!doctype html><html lang="en"><meta charset="utf-8">'
+            f"<title>{html.escape(self.titles[page])}</title>"
+            f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>'
+            f"<nav>{links}</nav><main>{body}</main></html>\n"
+        )
+
+    def _resolved(self, link: str, page: Path) -> str:
+        """The link as the built page needs it; a link inside the project that leads nowhere is a problem."""
+        if re.match(r"[a-z]+:", link):
+            return link
+        path, _, anchor = unquote(link).partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists():
+            self.problems.append(f"{page.relative_to(ROOT)}: {link} leads to no file")
+            return link
+        if target not in self.titles:
+            return os.path.relpath(target, self._target(page).parent)
+        known = self.anchors[target] | (public_names() if target.stem == "reference" else set())
+        if anchor and anchor not in known:
+            self.problems.append(f"{page.relative_to(ROOT)}: {link} leads to no heading")
+        built = os.path.relpath(self._target(target), self._target(page).parent)
+        return f"{built}#{anchor}" if anchor else built
+
+
+def public_names() -> set[str]:
+    """The anchors that :func:`reference_text` adds to the reference page."""
+    import hardmax as hm
+
+    return set(hm.__all__)
+
+
+def main() -> int:
+    """Run from the command line; the exit code says whether everything is in order."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write-cli", action="store_true", help="write docs/cli.md anew")
+    options = parser.parse_args()
+    cli = PAGES / "cli.md"
+    if options.write_cli:
+        cli.write_text(cli_page())
+        print(f"wrote {cli.relative_to(ROOT)}")
+        return 0
+    site = Site()
+    site.build()
+    problems = site.problems
+    if not cli.exists() or cli.read_text() != cli_page():
+        problems.append("docs/cli.md is stale; run: python docs/build.py --write-cli")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if not problems:
+        print(f"built {len(site.sources)} pages; open {(OUT / 'index.html').relative_to(ROOT)}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Figures 3 and 4 of the tropical paper with their counts, written to out/demo.
+
+    make demo
+
+Figure 3: a Voronoi diagram and the attention diagram of the same keys. Figure 4: the Newton polytopes of one,
+two and three heads with six keys each, and why the third cannot have the 216 vertices that the paper gives
+it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hardmax as hm
+from hardmax.plotting.diagrams import compare_diagrams
+from hardmax.plotting.polytopes import compare_sums
+
+OUT = Path(__file__).resolve().parent.parent / "out" / "demo"
+
+# Figure 3: eight keys in the plane; the last two lie inside the hull of the others.
+KEYS = np.array(
+    [
+        [2.1, 0.4],
+        [0.9, 1.9],
+        [-1.5, 1.6],
+        [-2.2, -0.6],
+        [-0.5, -2.0],
+        [1.6, -1.5],
+        [0.9, 0.3],
+        [-0.6, 0.5],
+    ]
+)
+
+# Figure 4: integer heads on parabolas, keys (p u, -p^2) with p = 7 j + c, j = -2 .. 3.
+DIRECTIONS = [(1, 0), (-1, 2), (-1, -3)]
+SHIFTS = [0, 5, 11]
+
+WHY_NOT_216 = "The paper's 216 is impossible: linear scores in R^3 allow 3 N^2 - 3 N + 2 = 92 at most."
+
+
+def heads_of_figure_4() -> list[np.ndarray]:
+    """Three heads with six integer keys in R^3; their sum has 92 vertices, the most that any three have."""
+    steps = [[7 * j + c for j in range(-2, 4)] for c in SHIFTS]
+    return [
+        np.array([[p * u, p * v, -p * p] for p in ps]) for (u, v), ps in zip(DIRECTIONS, steps, strict=True)
+    ]
+
+
+def figure_3() -> dict[str, Any]:
+    """Draw figure 3 and count its cells."""
+    voronoi = hm.power_diagram(KEYS, np.zeros(len(KEYS)))
+    attention = hm.attention_diagram(KEYS)
+    counts = [int(diagram.nonempty.sum()) for diagram in (voronoi, attention)]
+    titles = [f"(a) Voronoi diagram: {counts[0]} cells", f"(b) attention: {counts[1]} cells with interior"]
+    figure = compare_diagrams([voronoi, attention], titles=titles, box=hm.Box.cube(2, -3, 3))
+    save(figure, "figure3")
+    losers = np.flatnonzero(~attention.nonempty).tolist()
+    return {
+        "keys": len(KEYS),
+        "voronoi_cells": counts[0],
+        "attention_cells": counts[1],
+        "keys_without_cell": losers,
+    }
+
+
+def figure_4() -> dict[str, Any]:
+    """Draw figure 4 and count its vertices."""
+    heads = heads_of_figure_4()
+    sums = [hm.minkowski_vertices(heads[:n]) for n in (1, 2, 3)]
+    for result in sums:
+        result.verify()
+    figure = compare_sums(
+        sums, titles=["one head", "two heads", "three heads"], view=(30, -50), proportions="round"
+    )
+    save(figure, "figure4")
+    # The same six numbers per head where the directions are independent: all 216 choices win.
+    steps = [np.array([7 * j + c for j in range(-2, 4)]) for c in SHIFTS]
+    axes = np.eye(3, dtype=int)
+    affine = hm.minkowski_vertices(
+        [np.outer(p, axis) for p, axis in zip(steps, axes, strict=True)], [-(p**2) for p in steps]
+    )
+    linear = hm.minkowski_vertices(
+        [np.column_stack([np.outer(p, axis), -(p**2)]) for p, axis in zip(steps, axes, strict=True)]
+    )
+    return {
+        "keys_per_head": 6,
+        "vertices": {"one head": sums[0].count, "two heads": sums[1].count, "three heads": sums[2].count},
+        "maximum_linear_R3": hm.vertex_maximum(6, 3, 3, biased=False),
+        "vertices_affine_R3": affine.count,
+        "vertices_linear_R4": linear.count,
+    }
+
+
+def save(figure: Any, name: str) -> None:
+    """Write a figure as SVG and as PNG."""
+    for ending in ("svg", "png"):
+        figure.savefig(OUT / f"{name}.{ending}")
+
+
+def main() -> int:
+    """Make both figures and say what they show."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    print("Figures 3 and 4 of the tropical paper (the first run compiles kernels; later ones load them)")
+    third, fourth = figure_3(), figure_4()
+    (OUT / "counts.json").write_text(json.dumps({"figure3": third, "figure4": fourth}, indent=2) + "\n")
+    never = " and ".join(map(str, third["keys_without_cell"]))
+    print(f"""
+Figure 3: {third["keys"]} keys in the plane
+  {third["voronoi_cells"]:>3} cells of the Voronoi diagram
+  {third["attention_cells"]:>3} attention cells: keys {never} lie in the hull of the others
+
+Figure 4: {fourth["keys_per_head"]} keys per head, vertices of the Minkowski sum, linear scores in R^3""")
+    for heads, count in fourth["vertices"].items():
+        print(f"  {count:>3} with {heads}")
+    print(f"""\
+  {fourth["maximum_linear_R3"]:>3} is the most that any three heads can have
+  {fourth["vertices_affine_R3"]:>3} with three heads and biases in R^3, all 6^3 choices
+  {fourth["vertices_linear_R4"]:>3} with three heads in R^4, all 6^3 choices
+  {WHY_NOT_216}
+
+{time.perf_counter() - start:.1f} s; the pictures and counts.json are in {OUT}""")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

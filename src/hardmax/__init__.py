@@ -1,0 +1,81 @@
+"""What a transformer can express, computed exactly.
+
+``hardmax`` is softmax at temperature zero, the object that two papers share: "Expressivity of Transformers: A
+Tropical Geometry Perspective" (here ``tropical``, P1 in docstrings) and "InfoFlow: A Framework for
+Multi-Layer Transformer Analysis" (here ``infoflow``, P2). This file holds the public names and nothing else;
+each is loaded from its module on first use, so that ``import hardmax`` costs a few milliseconds.
+
+Examples
+--------
+>>> import hardmax as hm
+>>> hm.oplus(2.0, 3.0)
+3.0
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hardmax import errors as errors
+    from hardmax.algebra.semirings import oplus as oplus
+    from hardmax.algebra.semirings import otimes as otimes
+    from hardmax.algebra.semirings import tropical_matmul as tropical_matmul
+    from hardmax.bounds import vertex_maximum as vertex_maximum
+    from hardmax.geometry.domains import Box as Box
+    from hardmax.geometry.domains import Polytope as Polytope
+    from hardmax.geometry.domains import WholeSpace as WholeSpace
+    from hardmax.geometry.minkowski import MinkowskiVertices as MinkowskiVertices
+    from hardmax.geometry.minkowski import minkowski_vertices as minkowski_vertices
+    from hardmax.geometry.minkowski import parabolic_heads as parabolic_heads
+    from hardmax.geometry.polynomials import TropicalPolynomial as TropicalPolynomial
+    from hardmax.geometry.power_diagrams import PowerDiagram as PowerDiagram
+    from hardmax.geometry.power_diagrams import attention_diagram as attention_diagram
+    from hardmax.geometry.power_diagrams import power_diagram as power_diagram
+    from hardmax.geometry.rational_maps import TropicalRationalMap as TropicalRationalMap
+    from hardmax.geometry.refinements import common_refinement as common_refinement
+    from hardmax.geometry.tropical_layers import log_lifted_head as log_lifted_head
+    from hardmax.geometry.tropical_layers import relu_layer as relu_layer
+    from hardmax.results import load as load
+    from hardmax.versions import show_versions as show_versions
+
+__version__ = "0.1.0"
+
+_HOME_OF = {
+    "oplus": "hardmax.algebra.semirings",
+    "otimes": "hardmax.algebra.semirings",
+    "tropical_matmul": "hardmax.algebra.semirings",
+    "TropicalPolynomial": "hardmax.geometry.polynomials",
+    "TropicalRationalMap": "hardmax.geometry.rational_maps",
+    "common_refinement": "hardmax.geometry.refinements",
+    "log_lifted_head": "hardmax.geometry.tropical_layers",
+    "relu_layer": "hardmax.geometry.tropical_layers",
+    "Box": "hardmax.geometry.domains",
+    "Polytope": "hardmax.geometry.domains",
+    "WholeSpace": "hardmax.geometry.domains",
+    "power_diagram": "hardmax.geometry.power_diagrams",
+    "attention_diagram": "hardmax.geometry.power_diagrams",
+    "PowerDiagram": "hardmax.geometry.power_diagrams",
+    "minkowski_vertices": "hardmax.geometry.minkowski",
+    "MinkowskiVertices": "hardmax.geometry.minkowski",
+    "parabolic_heads": "hardmax.geometry.minkowski",
+    "vertex_maximum": "hardmax.bounds",
+    "load": "hardmax.results",
+    "show_versions": "hardmax.versions",
+}
+
+__all__ = [*_HOME_OF, "errors"]  # a test holds the table to the imports above, which type checkers read
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its module the first time it is asked for."""
+    if name == "errors":
+        return import_module("hardmax.errors")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'hardmax' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,34 @@
+"""``hardmax compile``: compile every kernel now, so that the first real call does not wait for it."""
+
+from __future__ import annotations
+
+import click
+
+from hardmax.cli.outputs import print_json, print_table
+
+__all__ = ["compile_kernels"]
+
+
+@click.command("compile")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def compile_kernels(as_json: bool) -> None:
+    """Compile every kernel and keep the machine code on disk.
+
+    Kernels are compiled on first use and cached; this does it for all of them at once, for instance when an
+    image or a cluster node is prepared. A second run only loads the cache.
+
+    \b
+    Example:
+      hardmax compile
+    """
+    from hardmax import geometry
+
+    seconds: dict[str, float] = {}
+    warm = getattr(geometry, "compile_kernels", None)
+    if warm is not None:
+        warm(lambda module, elapsed: seconds.__setitem__(module, elapsed))
+    if as_json:
+        print_json({"seconds": seconds})
+    else:
+        lines = [[module, f"{elapsed:.2f}"] for module, elapsed in seconds.items()]
+        print_table("Compiled kernels", ["module", "seconds"], lines.__getitem__, len(lines))

@@ -1,0 +1,216 @@
+"""Files that users hand over: plain numbers, read without ever running or unpickling anything.
+
+``.npy`` is one array, ``.npz`` a set of named arrays or a saved result, ``.csv`` a table of numbers with an
+optional line of column names. A csv entry may be a fraction such as ``1/3``; it is kept exact. Whatever is
+wrong with a file is said in one sentence that names the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax import storage
+from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError, NotFiniteError
+from hardmax.results import load
+
+__all__ = ["naming", "read_arrays", "read_heads", "read_matrix", "read_result", "read_vector", "read_vectors"]
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Every array of a file under its name; the one array of a ``.npy`` or ``.csv`` file under the file's
+    name."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} must be a file, but is a folder.")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist.")
+    if path.stat().st_size == 0:
+        raise FileFormatError(f"{path} must hold numbers, but is empty (0 bytes).")
+    match path.suffix.lower():
+        case ".npy":
+            arrays = {path.name: _read_npy(path.read_bytes(), str(path))}
+        case ".npz":
+            arrays = _read_npz(path)
+        case ".csv":
+            arrays = {path.name: _read_csv(path)}
+        case suffix:
+            raise FileFormatError(
+                f"{path} must be a .npy, .npz or .csv file, but ends in {suffix or 'nothing'!r}."
+            )
+    for name, array in arrays.items():
+        _check_numbers(array, str(path) if len(arrays) == 1 else f"{path}[{name}]")
+    return arrays
+
+
+def _read_npy(data: bytes, where: str) -> NDArray[Any]:
+    if not data.startswith(b"\x93NUMPY"):
+        raise FileFormatError(f"{where} must be a numpy array file, but is something else with that name.")
+    try:
+        return np.asarray(np.lib.format.read_array(io.BytesIO(data), allow_pickle=False))
+    except ValueError as error:
+        if "Object arrays" in str(error):
+            raise FileFormatError(f"{where} must hold plain numbers, but holds Python objects.") from error
+        raise FileFormatError(f"{where} is truncated or damaged.") from error
+    except (EOFError, MemoryError, TypeError, SyntaxError) as error:
+        raise FileFormatError(f"{where} is truncated or damaged.") from error
+
+
+def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".npy")]
+            arrays = {name[:-4]: _read_npy(archive.read(name), f"{path}[{name[:-4]}]") for name in names}
+    except storage.ZIP_ERRORS as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(
+            f"{path} must be an npz file, but is truncated, damaged or something else."
+        ) from error
+    if not arrays:
+        raise FileFormatError(f"{path} must hold arrays, but holds none.")
+    return arrays
+
+
+def _read_csv(path: Path) -> NDArray[Any]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        lines = [
+            (i, row) for i, row in enumerate(csv.reader(io.StringIO(text)), 1) if any(e.strip() for e in row)
+        ]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FileFormatError(f"{path} must be a text file of numbers, but is not text.") from error
+    lines = [(i, row) for i, row in lines if not row[0].lstrip().startswith("#")]
+    if lines and not any(_is_number(entry) for entry in lines[0][1]):
+        lines = lines[1:]  # column names
+    if not lines:
+        raise FileFormatError(f"{path} must hold numbers, but has no line of them.")
+    width = len(lines[0][1])
+    rows = []
+    for i, row in lines:
+        if len(row) != width:
+            raise DimensionMismatchError(
+                f"{path} must have {width} numbers on every line, but line {i} has {len(row)}."
+            )
+        rows.append([_number(entry, path, i) for entry in row])
+    exact = any(isinstance(entry, Fraction) for row in rows for entry in row)
+    return np.array(rows, dtype=object if exact else np.float64)
+
+
+def _is_number(entry: str) -> bool:
+    try:
+        Fraction(entry.strip()) if "/" in entry else float(entry)
+    except (ValueError, ZeroDivisionError):
+        return False
+    return True
+
+
+def _number(entry: str, path: Path, line: int) -> float | Fraction:
+    try:
+        return Fraction(entry.strip()) if "/" in entry else float(entry)
+    except (ValueError, ZeroDivisionError):
+        raise FileFormatError(
+            f"{path} must hold numbers, but line {line} has {entry.strip()[:40]!r}."
+        ) from None
+
+
+def _check_numbers(array: NDArray[Any], where: str) -> None:
+    if array.dtype.kind not in "fiuO":
+        raise InvalidInputError(f"{where} must hold real numbers, but holds {array.dtype.name} values.")
+    if array.size == 0:
+        raise InvalidInputError(f"{where} must hold numbers, but has shape {array.shape}.")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise NotFiniteError(f"{where} must be finite, but holds {array[index]} at index {list(index)}.")
+
+
+def read_result(path: Path, kind: str) -> Any:
+    """The saved result in ``path``, which must be of that kind; ``None`` when the file holds plain arrays."""
+    if path.suffix.lower() != ".npz" or not path.is_file() or not zipfile.is_zipfile(path):
+        return None
+    with zipfile.ZipFile(path) as archive:
+        if storage.HEADER not in archive.namelist():
+            return None
+    result = load(path)
+    if result.kind != kind:
+        raise InvalidInputError(f"{path} must hold a {kind}, but holds a {result.kind}.")
+    return result
+
+
+def _read_one(path: Path) -> NDArray[Any]:
+    arrays = read_arrays(path)
+    if len(arrays) != 1:
+        raise InvalidInputError(f"{path} must hold one array, but holds {len(arrays)}: {', '.join(arrays)}.")
+    return next(iter(arrays.values()))
+
+
+def read_matrix(path: Path, rows: str) -> NDArray[Any]:
+    """The one matrix in ``path``; ``rows`` says what its rows are, for the error sentence."""
+    array = _read_one(path)
+    if array.ndim != 2:
+        raise DimensionMismatchError(
+            f"{path} must be a matrix with one row per {rows}, but has shape {array.shape}."
+        )
+    return array
+
+
+def read_vector(path: Path) -> NDArray[Any]:
+    """The one vector in ``path``; a matrix with one row or one column counts as one."""
+    return _as_vector(_read_one(path), str(path))
+
+
+def _as_vector(array: NDArray[Any], where: str) -> NDArray[Any]:
+    if array.ndim == 2 and 1 in array.shape:
+        array = array.reshape(-1)
+    if array.ndim != 1:
+        raise DimensionMismatchError(f"{where} must be one list of numbers, but has shape {array.shape}.")
+    return array
+
+
+def read_heads(paths: Sequence[Path]) -> list[NDArray[Any]]:
+    """The heads in some files: one matrix per head, several named matrices, or a stack of shape (H, N, d)."""
+    heads: list[NDArray[Any]] = []
+    for path in paths:
+        arrays = read_arrays(path)
+        for name, array in arrays.items():
+            if array.ndim == 3:
+                heads.extend(array)
+            elif array.ndim == 2:
+                heads.append(array)
+            else:
+                where = path if len(arrays) == 1 else f"{path}[{name}]"
+                raise DimensionMismatchError(
+                    f"{where} must be a head (N, d) or a stack (H, N, d), but has shape {array.shape}."
+                )
+    return heads
+
+
+def read_vectors(paths: Sequence[Path]) -> list[NDArray[Any]]:
+    """One vector per head: one file per head, several named vectors, or a matrix of shape (H, N)."""
+    vectors: list[NDArray[Any]] = []
+    for path in paths:
+        arrays = read_arrays(path)
+        for name, array in arrays.items():
+            if array.ndim == 2 and len(paths) == 1 and len(arrays) == 1:
+                vectors.extend(array)
+            else:
+                vectors.append(_as_vector(array, str(path) if len(arrays) == 1 else f"{path}[{name}]"))
+    return vectors
+
+
+@contextmanager
+def naming(*paths: Path | None) -> Iterator[None]:
+    """Name the files in front of what the mathematics says about their contents."""
+    try:
+        yield
+    except InvalidInputError as error:
+        files = ", ".join(str(path) for path in paths if path is not None)
+        raise type(error)(f"{files}: {error}") from error

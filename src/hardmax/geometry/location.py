@@ -1,0 +1,172 @@
+r"""Which key wins at each of many points: a matrix product, and a proof that rounding did not choose the
+winner.
+
+Scores of a block of points are one matrix product. The winner of a point is certain when every other score
+lies below the largest by more than twice a proven bound on the error of a score; that test runs while the
+block is in cache, so certainty costs little more than an arg-max. The rare points left open (on a wall, or
+within rounding of one) are settled on a lattice where the floats turn out to be exact, and in rationals
+otherwise. Exact ties go to the lowest index.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import flint
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.algebra.rationals import ExactArray, rational
+from hardmax.errors import NotFiniteError
+from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
+
+__all__ = ["Locator"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_BLOCK = 1 << 18  # scores per block: two megabytes, so that they are read back from cache
+_CHECK_ROWS = 20_000  # derived rows are compared with their exact values up to this many keys
+
+
+class Locator:
+    """Point location for one head's scores.
+
+    Examples
+    --------
+    >>> Locator(Scores.of_keys([[1, 0], [0, 1], [0, 1]])).locate(np.array([[2.0, 1.0], [1.0, 2.0], [1.0,
+    1.0]])) array([0, 1, 0])
+    """
+
+    def __init__(self, scores: Scores) -> None:
+        self.scores = scores
+        self.index = np.unique(scores.tie_group)  # one row per score; identical ones tie everywhere
+        slopes, offsets = scores.slopes[self.index], scores.offsets[self.index]
+        error = scores.row_error[self.index]
+        centre = slopes.mean(axis=0) if self._far_from_origin(slopes) else np.zeros(scores.d)
+        if centre.any():
+            slopes = slopes - centre
+            error = error + np.abs(slopes).sum(axis=1) * (UNIT_ROUNDOFF * 1.01)
+        self.transposed = np.ascontiguousarray(slopes.T)
+        self.offsets = offsets
+        self.centred = bool(centre.any())
+        # |computed - exact| <= slope_noise |x| + offset_noise for every key
+        norms = np.sqrt(np.einsum("ij,ij->i", slopes, slopes))
+        unit = UNIT_ROUNDOFF * 1.01 * (scores.d + 12)
+        self.slope_noise = float((norms * unit + error).max())
+        self.offset_noise = float((np.abs(offsets) * (UNIT_ROUNDOFF * 4) + error).max()) + 1e-300
+
+    @staticmethod
+    def _far_from_origin(slopes: Floats) -> bool:
+        """Whether the keys share an offset that would drown their differences in rounding."""
+        with np.errstate(over="ignore"):
+            centre = slopes.mean(axis=0)
+            spread = np.abs(slopes - centre).max(initial=0.0)
+        return bool(
+            np.isfinite(centre).all()
+            and np.isfinite(spread)
+            and np.abs(centre).max(initial=0.0) > 16 * spread
+        )
+
+    def locate(self, points: ExactArray | Floats, *, certified: bool = True) -> Integers:
+        """The winning key at each point (rows), the lowest index among ties."""
+        floats = points.floats if isinstance(points, ExactArray) else points
+        n = len(self.index)
+        winner = np.zeros(len(floats), dtype=np.int64)
+        still_open = np.zeros(len(floats), dtype=np.bool_)
+        step = max(16, _BLOCK // n)
+        table = np.empty((min(step, len(floats)), n))
+        for start in range(0, len(floats), step):
+            block = floats[start : start + step]
+            if not np.isfinite(block).all():
+                raise NotFiniteError("points must be finite, but hold NaN or an infinity.")
+            scores = np.matmul(block, self.transposed, out=table[: len(block)])
+            if not self.scores.linear:
+                scores += self.offsets
+            best = scores.argmax(axis=1)
+            winner[start : start + step] = best
+            if certified:
+                _near_ties(
+                    scores, best, block, self.slope_noise, self.offset_noise, still_open[start : start + step]
+                )
+        if still_open.any():
+            self._settle(points, floats, np.flatnonzero(still_open), winner)
+        return self.index[winner]
+
+    def _settle(self, points: ExactArray | Floats, floats: Floats, which: Integers, winner: Integers) -> None:
+        """Decide the points that rounding left open."""
+        if isinstance(points, ExactArray) and points.rounded:
+            for i in which.tolist():
+                winner[i] = self._best(floats[i], points.rational_row(i))
+            return
+        if self._floats_are_exact(floats[which]):
+            return  # then the first largest float is the first largest score
+        distinct, position = np.unique(floats[which], axis=0, return_inverse=True)
+        chosen = [self._best(x, [rational(v) for v in x.tolist()]) for x in distinct]
+        winner[which] = np.array(chosen)[position.ravel()]
+
+    def _best(self, x: Floats, point: list[flint.fmpq]) -> int:
+        """The first of the largest scores at a point, in rationals."""
+        values = x @ self.transposed + self.offsets
+        noise = 2 * (self.slope_noise * float(np.linalg.norm(x)) * (1 + 1e-9) + self.offset_noise)
+        best, highest = -1, None
+        for j in np.flatnonzero(~(values < values.max() - noise)).tolist():
+            row = self.scores.exact_row(int(self.index[j]))
+            value = sum((a * b for a, b in zip(row, [*point, flint.fmpq(1)], strict=True)), flint.fmpq(0))
+            if highest is None or value > highest:
+                best, highest = j, value
+        return best
+
+    def _floats_are_exact(self, points: Floats) -> bool:
+        """Whether all sums in these scores are exact: integers below 2^53 after a common scaling."""
+        if self.centred or not self._rows_are_exact:
+            return False
+        slopes, offsets = self.scores.slopes[self.index], self.scores.offsets[self.index]
+        grain = _grain(slopes) + _grain(points)
+        if offsets.any():
+            grain = min(grain, _grain(offsets))
+        with np.errstate(over="ignore"):
+            size = np.abs(slopes).sum(axis=1).max() * np.abs(points).max(initial=0.0)
+            largest = float(size + np.abs(offsets).max())
+        return largest == 0.0 or bool(grain > -1000 and np.log2(largest) < grain + 52)
+
+    @cached_property
+    def _rows_are_exact(self) -> bool:
+        scores = self.scores
+        doubtful = self.index[scores.row_error[self.index] > 0.0]
+        if len(doubtful) > _CHECK_ROWS:
+            return False
+        floats = np.column_stack([scores.slopes, scores.offsets])
+        return all(
+            all(
+                exact == rational(v) for exact, v in zip(scores.exact_row(j), floats[j].tolist(), strict=True)
+            )
+            for j in doubtful.tolist()
+        )
+
+
+def _grain(values: Floats) -> int:
+    """The largest e such that every entry is an integer multiple of 2^e."""
+    nonzero = values[values != 0.0]
+    if not len(nonzero):
+        return 0
+    mantissa, exponent = np.frexp(nonzero)
+    digits = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
+    trailing = np.log2((digits & -digits).astype(np.float64)).astype(np.int64)
+    return int((exponent - 53 + trailing).min())
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "reassoc", "contract"})
+def _near_ties(scores, best, points, slope_noise, offset_noise, still_open):  # type: ignore[no-untyped-def]
+    """Mark the rows in which another score lies within twice the error bound of the best."""
+    for i in range(scores.shape[0]):
+        square = 0.0
+        for k in range(points.shape[1]):
+            square += points[i, k] * points[i, k]
+        row = scores[i]
+        level = row[best[i]] - 2.0 * (slope_noise * np.sqrt(square) * (1.0 + 1e-9) + offset_noise)
+        near = 0.0  # a float, because such a count is vectorised
+        for j in range(row.shape[0]):
+            near += 1.0 if row[j] >= level else 0.0
+        still_open[i] = near != 1.0

@@ -1,0 +1,393 @@
+r"""Vertices of Minkowski sums: how several heads together cut space (P1 section V-A).
+
+Head h routes x to :math:`\arg\max_j a_{hj} \cdot x`. The inputs that a tuple of keys :math:`(j_1, \dots, j_H)` wins together have
+interior exactly when :math:`\sum_h a_{h j_h}` is a vertex of :math:`P_1 + \dots + P_H`, :math:`P_h = \operatorname{conv}\{a_{hj}\}`
+(Definition III.13). With biases the polytopes are lifted to :math:`(a_{hj}, b_{hj})` and only upper vertices count.
+
+:func:`minkowski_vertices` lists all of them with a witness each. Up to five homogeneous dimensions it carries cells with their rays
+(:mod:`hardmax.geometry.splitting`), beyond that it searches prefixes (:mod:`hardmax.geometry.prefix_search`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.algebra.rationals import ExactArray
+from hardmax.errors import DimensionMismatchError, InvalidInputError, UnsupportedDimensionError
+from hardmax.geometry.domains import WholeSpace
+from hardmax.geometry.prefix_search import PrefixSearch
+from hardmax.geometry.scores import Scores
+from hardmax.geometry.splitting import refine
+from hardmax.geometry.witnesses import is_inside, surely_inside
+from hardmax.results import Result
+
+__all__ = ["MinkowskiVertices", "Verification", "minkowski_vertices", "parabolic_heads"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_RAYS_UP_TO = 5  # homogeneous dimensions in which carrying rays beats one small program per tuple
+_HIGHEST = 10
+_SUBFAMILIES = 1024  # Euler's identity counts every subfamily of heads; beyond this many it is skipped
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What :meth:`MinkowskiVertices.verify` found.
+
+    ``checks`` maps the name of a check to ``"passed"``, ``"failed: ..."`` or ``"skipped: ..."``.
+    """
+
+    checks: dict[str, str]
+
+    @property
+    def ok(self) -> bool:
+        """No check failed."""
+        return not any(outcome.startswith("failed") for outcome in self.checks.values())
+
+    def __repr__(self) -> str:
+        return "<Verification: " + "; ".join(f"{name} {outcome}" for name, outcome in self.checks.items()) + ">"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MinkowskiVertices(Result):
+    """All vertices of a Minkowski sum, or all upper vertices of a lifted one.
+
+    Attributes
+    ----------
+    choices : (count, H) int64
+        The key of each head whose points add up to the vertex, the lowest index among identical keys; lexicographic order.
+    vertices : (count, d) float64
+        The vertices, rounded.
+    witnesses : (count, d) float64
+        An input (a direction, without biases) at which every chosen key wins strictly.
+    exact_witnesses : dict
+        Rational witnesses for the rows, rarely any, whose cell is too thin for the float witness to be shown inside.
+    degenerate : bool or None
+        Whether the sets are not in general position; ``None`` where the algorithm does not see it.
+    """
+
+    kind: ClassVar[str] = "MinkowskiVertices"
+
+    choices: Integers
+    vertices: Floats
+    witnesses: Floats
+    exact_witnesses: dict[int, tuple[Fraction, ...]]
+    degenerate: bool | None
+    n_decided_exactly: int
+    point_sets: tuple[ExactArray, ...] = field(repr=False)
+    biases: tuple[ExactArray, ...] | None = field(repr=False, default=None)
+
+    @property
+    def count(self) -> int:
+        """The number of vertices, which is the number of routing cells of the heads together."""
+        return len(self.choices)
+
+    @property
+    def heads(self) -> int:
+        return int(self.choices.shape[1])
+
+    @property
+    def d(self) -> int:
+        return int(self.witnesses.shape[1])
+
+    @property
+    def families(self) -> list[Scores]:
+        """The scores of each head."""
+        return _families(list(self.point_sets), None if self.biases is None else list(self.biases))
+
+    def verify(self) -> Verification:
+        r"""Check the result from the outside.
+
+        * every witness makes its tuple win strictly, in certified floats or in rationals;
+        * the tuples are pairwise different, and so are the sums they stand for;
+        * no more than :func:`hardmax.vertex_maximum` allows;
+        * in general position Euler's identity: with r(S) the count of a subfamily S of heads and
+          :math:`m(T) = \sum_{S \subseteq T} (-1)^{|T| - |S|} r(S)`, one has m(T) = 0 for \|T\| > d (biased), and
+          :math:`m(T) = (-1)^{d+|T|}` for \|T\| >= d (linear);
+        * Weibel's formula, which it implies: the count from the sums of at most d-1 heads (d when biased).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> minkowski_vertices(np.random.default_rng(0).standard_normal((3, 7, 4))).verify().ok
+        True
+        """
+        checks = {"witnesses": self._check_witnesses(), "distinct": self._check_distinct(), "maximum": self._check_maximum()}
+        checks |= self._check_identities()
+        return Verification(checks)
+
+    def _check_witnesses(self) -> str:
+        families, domain = self.families, WholeSpace(self.d)
+        shown = surely_inside(families, domain, self.choices, self.witnesses)
+        for i in np.flatnonzero(~shown).tolist():
+            if i in self.exact_witnesses:
+                point = self.exact_witnesses[i]
+                if not all(_wins(family, int(j), point) for family, j in zip(families, self.choices[i], strict=True)):
+                    return f"failed: the rational witness of row {i} does not win"
+            elif not is_inside(families, domain, self.choices[i], self.witnesses[i]):
+                return f"failed: the witness of row {i} does not win"
+        return "passed"
+
+    def _check_distinct(self) -> str:
+        return "passed" if len(np.unique(self.choices, axis=0)) == self.count else "failed: a tuple occurs twice"
+
+    def _check_maximum(self) -> str:
+        from hardmax.bounds import vertex_maximum
+
+        largest = max(len(points.floats) for points in self.point_sets)
+        most = vertex_maximum(largest, self.heads, self.d, biased=self.biases is not None)
+        return "passed" if self.count <= most else f"failed: {self.count} vertices, but {most} is the maximum"
+
+    def _check_identities(self) -> dict[str, str]:
+        names = ("euler", "weibel")
+        if self.degenerate is not False:
+            return dict.fromkeys(names, "skipped: the sets are not known to be in general position")
+        biased = self.biases is not None
+        threshold = self.d + 1 if biased else self.d
+        # a head with one key has no walls and changes no count
+        families = [family for family in self.families if len(np.unique(family.tie_group)) > 1]
+        H = len(families)
+        if H < threshold:
+            return dict.fromkeys(names, f"skipped: it says something from {threshold} heads on")
+        if 2**H > _SUBFAMILIES:
+            return dict.fromkeys(names, f"skipped: 2^{H} subfamilies")
+        subsets = [subset for size in range(H + 1) for subset in combinations(range(H), size)]
+        counts = {subset: len(_enumerate([families[h] for h in subset])[0].choices) for subset in subsets[1:-1]}
+        counts |= {(): 1, subsets[-1]: self.count}
+        mixed = {
+            T: sum((-1) ** (len(T) - k) * counts[S] for k in range(len(T) + 1) for S in combinations(T, k)) for T in subsets
+        }
+        expected = {T: 0 if biased else (-1) ** (self.d + len(T)) for T in subsets if len(T) >= threshold}
+        wrong = [T for T, value in expected.items() if mixed[T] != value]
+        total = sum(expected.get(T, value) for T, value in mixed.items())
+        return {
+            "euler": "passed" if not wrong else f"failed: for the heads {wrong[0]}",
+            "weibel": "passed" if total == self.count else f"failed: it gives {total}",
+        }
+
+    def _state(self) -> dict[str, Any]:
+        state: dict[str, Any] = {
+            "choices": self.choices,
+            "vertices": self.vertices,
+            "witnesses": self.witnesses,
+            "exact_rows": sorted(self.exact_witnesses),
+            "exact_witnesses": [list(self.exact_witnesses[i]) for i in sorted(self.exact_witnesses)],
+            "degenerate": self.degenerate,
+            "n_decided_exactly": self.n_decided_exactly,
+            "point_sets": [_stored(points) for points in self.point_sets],
+            "biases": None if self.biases is None else [_stored(values) for values in self.biases],
+        }
+        return state
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        from hardmax.algebra.rationals import as_exact
+
+        exact = {
+            int(i): tuple(Fraction(v) for v in row)
+            for i, row in zip(state["exact_rows"], state["exact_witnesses"], strict=True)
+        }
+        biases = state["biases"]
+        return cls(
+            choices=state["choices"],
+            vertices=state["vertices"],
+            witnesses=state["witnesses"],
+            exact_witnesses=exact,
+            degenerate=state["degenerate"],
+            n_decided_exactly=state["n_decided_exactly"],
+            point_sets=tuple(as_exact(_loaded(points), "point_sets", ndim=2) for points in state["point_sets"]),
+            biases=None if biases is None else tuple(as_exact(_loaded(values), "biases", ndim=1) for values in biases),
+        )
+
+    def _summary(self) -> str:
+        sizes = ", ".join(str(len(points.floats)) for points in self.point_sets)
+        what = "upper vertices of the lifted sum" if self.biases is not None else "vertices of the sum"
+        return f"{self.count} {what} of {self.heads} heads ({sizes} keys) in R^{self.d}"
+
+    def _table(self) -> dict[str, Any]:
+        return {"choice": self.choices, "vertex": self.vertices, "witness": self.witnesses}
+
+
+def minkowski_vertices(point_sets: Sequence[ArrayLike] | ArrayLike, biases: Sequence[ArrayLike] | ArrayLike | None = None) -> MinkowskiVertices:
+    r"""All vertices of :math:`P_1 + \dots + P_H`, each with the keys that make it and a witness.
+
+    .. math:: \{(j_1, \dots, j_H) : \exists x\ \ a_{h j_h} \cdot x + b_{h j_h} > a_{hl} \cdot x + b_{hl}\ \ \forall h,\ l \ne j_h\}
+
+    Parameters
+    ----------
+    point_sets : sequence of (N_h, d) arrays, or one (H, N, d) array
+        The keys of each head. Sizes may differ. Floats, integers and ``Fraction`` are taken as the exact numbers they are.
+    biases : sequence of (N_h,) arrays, optional
+        Biases make the scores affine; then only upper vertices of the lifted sum count (cells with interior).
+
+    Returns
+    -------
+    MinkowskiVertices
+        ``.count``, ``.choices``, ``.vertices``, ``.witnesses``, ``.verify()``.
+
+    Notes
+    -----
+    Identical keys of one head win together and appear as one, under the lowest index. Nothing is perturbed: integer grids,
+    collinear and lower-dimensional sets give their exact answer. The work grows with the number of vertices, not with
+    :math:`\prod N_h`.
+
+    Examples
+    --------
+    Two triangles in general position: a hexagon.
+
+    >>> hexagon = minkowski_vertices([[[0, 0], [1, 0], [0, 1]], [[0, 0], [-1, 0], [0, -1]]])
+    >>> hexagon
+    <MinkowskiVertices: 6 vertices of the sum of 2 heads (3, 3 keys) in R^2>
+    >>> hexagon.choices[0].tolist(), hexagon.vertices[0].tolist()
+    ([0, 1], [-1.0, 0.0])
+    """
+    sets, values = _checked(point_sets, biases)
+    families = _families(sets, values)
+    d = families[0].d
+    if d > _HIGHEST:
+        raise UnsupportedDimensionError(
+            f"point_sets must have dimension at most {_HIGHEST}, but have {d}; project the keys to fewer coordinates first."
+        )
+    found, degenerate = _enumerate(families)
+    vertices = np.zeros((len(found.choices), d))
+    for h, family in enumerate(families):
+        vertices += family.slopes[found.choices[:, h]]
+    return MinkowskiVertices(
+        choices=found.choices,
+        vertices=vertices,
+        witnesses=found.witnesses,
+        exact_witnesses=found.exact_witnesses,
+        degenerate=degenerate,
+        n_decided_exactly=found.n_decided_exactly,
+        point_sets=tuple(family.source["keys"] for family in families),
+        biases=None if values is None else tuple(family.source["biases"] for family in families),
+    )
+
+
+def parabolic_heads(
+    n_tokens: int, heads: int, d: int, *, biased: bool = False
+) -> tuple[list[Integers], list[Integers] | None]:
+    r"""Integer keys whose Minkowski sum attains :func:`hardmax.vertex_maximum`.
+
+    Head h has the scores :math:`2 p\,(u_h \cdot x) - p^2` for N equally spaced integers :math:`p`, tangents of a parabola, so it cuts by
+    N - 1 parallel hyperplanes orthogonal to :math:`u_h`. With biases the :math:`u_h` live in :math:`\mathbb{R}^d` and :math:`-p^2` is the
+    bias; without, they live in :math:`\mathbb{R}^{d-1}` and :math:`-p^2` is the last coordinate of the key (P1 calls this
+    parabolic lifting, Lemma F.1).
+
+    The H families of hyperplanes meet in as many cells as they can: with k the dimension of the :math:`u_h`,
+    :math:`u_h = (1, t_h, \dots, t_h^{k-1})` for distinct integers, spacing a prime :math:`q > H` and offset :math:`t_h^k \bmod q`,
+    any k directions are independent, and any k + 1 of the vectors (direction, wall position) are independent modulo q, because they
+    form a Vandermonde matrix; so no k + 1 hyperplanes have a common point.
+
+    Returns
+    -------
+    point_sets : list of H integer arrays (N, d)
+    biases : list of H integer arrays (N,), or None
+
+    Examples
+    --------
+    >>> sets, _ = parabolic_heads(6, 3, 3)
+    >>> minkowski_vertices(sets).count
+    92
+    """
+    from hardmax.bounds import vertex_maximum
+
+    vertex_maximum(n_tokens, heads, d, biased=biased)  # the same conditions on the arguments
+    k = d if biased else d - 1
+    spacing = _odd_prime_above(heads)
+    sets, biases = [], []
+    for h in range(heads):
+        t = (h + 1) // 2 * (1 if h % 2 else -1)
+        p = spacing * (np.arange(n_tokens, dtype=np.int64) - n_tokens // 2) + t**k % spacing
+        points = np.outer(2 * p, np.array([t**i for i in range(k)], dtype=np.int64))
+        sets.append(points if biased else np.column_stack([points, -p * p]))
+        biases.append(-p * p)
+    return sets, biases if biased else None
+
+
+def _odd_prime_above(n: int) -> int:
+    candidate = max(3, n + 1 + n % 2)
+    while any(candidate % i == 0 for i in range(3, int(candidate**0.5) + 1, 2)):
+        candidate += 2
+    return candidate
+
+
+@dataclass(frozen=True)
+class _Found:
+    choices: Integers
+    witnesses: Floats
+    exact_witnesses: dict[int, tuple[Fraction, ...]]
+    n_decided_exactly: int
+
+
+def _enumerate(families: list[Scores]) -> tuple[_Found, bool | None]:
+    homogeneous = families[0].d + (not all(f.linear for f in families))
+    if homogeneous <= _RAYS_UP_TO:
+        cells = refine(families)
+        found = _Found(cells.choices, cells.witnesses, cells.exact_witnesses, cells.n_decided_exactly)
+        return found, cells.degenerate
+    search = PrefixSearch(families)
+    found = _Found(search.choices, search.witnesses, search.exact_witnesses, search.n_decided_exactly)
+    return found, search.degenerate
+
+
+def _checked(point_sets: Any, biases: Any) -> tuple[list[Any], list[Any] | None]:
+    sets = _sequence(point_sets, "point_sets")
+    if not sets:
+        raise InvalidInputError("point_sets must hold at least one head, but is empty.")
+    if biases is None:
+        return sets, None
+    values = _sequence(biases, "biases")
+    if len(values) != len(sets):
+        raise DimensionMismatchError(f"biases must hold one array per head ({len(sets)}), but holds {len(values)}.")
+    return sets, values
+
+
+def _sequence(values: Any, name: str) -> list[Any]:
+    if hasattr(values, "__array__"):
+        array = np.asarray(values)
+        if array.ndim == 0:
+            raise InvalidInputError(f"{name} must be a sequence of arrays, one per head, but is a single number.")
+        return list(array)
+    try:
+        return list(values)
+    except TypeError:
+        raise InvalidInputError(f"{name} must be a sequence of arrays, one per head, but is {type(values).__name__}.") from None
+
+
+def _families(sets: list[Any], biases: list[Any] | None) -> list[Scores]:
+    families = [
+        Scores.of_keys(points, None if biases is None else biases[h], name=f"point_sets[{h}]") for h, points in enumerate(sets)
+    ]
+    for h, family in enumerate(families):
+        if family.d != families[0].d:
+            raise DimensionMismatchError(
+                f"all heads must live in one space, but point_sets[0] has dimension {families[0].d} and point_sets[{h}] {family.d}."
+            )
+    return families
+
+
+def _wins(family: Scores, j: int, point: tuple[Fraction, ...]) -> bool:
+    from hardmax.algebra.rationals import rational
+
+    x = [*(rational(v) for v in point), rational(1)]
+    scores = [sum((a * b for a, b in zip(family.exact_row(l), x, strict=True)), rational(0)) for l in range(family.n_keys)]
+    return all(scores[l] < scores[j] for l in range(family.n_keys) if family.tie_group[l] != j)
+
+
+def _stored(array: ExactArray) -> Any:
+    return array.floats if array.fractions is None else array.fractions.tolist()
+
+
+def _loaded(values: Any) -> Any:
+    if isinstance(values, list):
+        return [_loaded(value) for value in values]
+    return Fraction(values) if isinstance(values, str) else values

@@ -1,0 +1,69 @@
+"""Pictures, one module per kind; the only room that knows matplotlib (the extra ``plot``).
+
+Everything is drawn through figure objects, never through pyplot, so that no screen, no backend choice and no
+hidden state is involved: a function returns the axes it drew on, and ``axes.figure.savefig`` writes a file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hardmax.errors import InvalidInputError, MissingExtraError
+
+try:
+    import matplotlib  # noqa: F401 (every module below needs it; its absence is explained here, once)
+except ImportError as error:
+    raise MissingExtraError(
+        "pictures need matplotlib, which is not installed; try: pip install 'hardmax[plot]'."
+    ) from error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from hardmax.geometry.domains import Box
+    from hardmax.results import Result
+
+__all__ = ["draw"]
+
+
+def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> Axes:
+    """Draw any result that has a picture; this is what ``result.plot()`` calls.
+
+    Parameters
+    ----------
+    result : Result
+        A power diagram, a common refinement or a hypersurface in the plane, or the vertices of a Minkowski
+        sum in two or three dimensions.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure otherwise. A sum in three dimensions needs axes with ``projection="3d"``.
+    box : Box, optional
+        The part of the plane that is shown.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> axes = draw(hm.attention_diagram([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]))
+    >>> len(axes.patches)
+    3
+    """
+    from hardmax.plotting import diagrams, polytopes, tropical
+
+    match result.kind:
+        case "PowerDiagram":
+            return diagrams.draw_diagram(result, ax=ax, box=box)  # type: ignore[arg-type]
+        case "CommonRefinement":
+            return tropical.draw_refinement(result, ax=ax, box=box)  # type: ignore[arg-type]
+        case "Hypersurface":
+            return tropical.draw_hypersurface(result, ax=ax, box=box)  # type: ignore[arg-type]
+        case "MinkowskiVertices":
+            if box is not None:
+                raise InvalidInputError(
+                    "box belongs to pictures of the plane; a Minkowski sum is drawn whole."
+                )
+            return polytopes.draw_sum(result, ax=ax)  # type: ignore[arg-type]
+        case kind:
+            raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")

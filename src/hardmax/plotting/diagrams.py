@@ -1,0 +1,198 @@
+"""Power diagrams in the plane, as P1 figure 3 draws them.
+
+Cells are coloured by key, walls are black, keys are white stars. A key whose cell has no interior keeps its
+star, but hollow: it is there, and it never wins on an open set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError, UnsupportedDimensionError
+from hardmax.geometry.domains import Box
+from hardmax.plotting.style import FILLS, INK, Picture, new_figure, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from hardmax.geometry.power_diagrams import PowerDiagram
+
+__all__ = ["compare_diagrams", "draw_diagram"]
+
+_MAX_LABELS = 40  # beyond this, numbers would cover the picture
+
+
+def draw_diagram(
+    diagram: PowerDiagram,
+    *,
+    ax: Axes | None = None,
+    box: Box | None = None,
+    labels: bool = True,
+    title: str | None = None,
+    colours: Sequence[str] | None = None,
+) -> Axes:
+    """Draw a power diagram of the plane: coloured cells, black walls, keys as white stars.
+
+    Parameters
+    ----------
+    diagram : PowerDiagram
+        A diagram in two dimensions.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure otherwise.
+    box : Box, optional
+        The part of the plane that is shown; by default a square that holds every key.
+    labels : bool
+        Whether stars carry the number of their key (left out when there are more than forty).
+    title : str, optional
+        A line above the picture.
+    colours : sequence of str, optional
+        One colour per key; by default those of :func:`cell_colours`.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> axes = draw_diagram(hm.power_diagram([[0.0, 0.0], [1.0, 0.0]], [0.0, 0.0]))
+    >>> axes.figure.savefig("two-sites.svg")  # doctest: +SKIP
+    """
+    if diagram.d != 2:
+        raise UnsupportedDimensionError(
+            f"a diagram is drawn in dimension 2, but this one has dimension {diagram.d}."
+        )
+    points = diagram.sites
+    if box is None:
+        box = box_around(points)
+    if box.d != 2:
+        raise InvalidInputError(f"box must have dimension 2, but has {box.d}.")
+    with styled():
+        if ax is None:
+            ax = new_figure(4.6, 4.6).add_subplot()
+        colours = cell_colours(diagram) if colours is None else colours
+        crowded = len(points) > _MAX_LABELS
+        for colour, corners in zip(colours, diagram.polygons(box), strict=True):
+            if len(corners) > 2:
+                wall = 0.5 if crowded else 1.1
+                ax.add_patch(
+                    Polygon(corners, facecolor=colour, edgecolor=INK, linewidth=wall, joinstyle="round")
+                )
+        _draw_keys(ax, points, diagram.nonempty, labels and not crowded)
+        (left, bottom), (right, top) = box.low.floats, box.high.floats
+        ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal", xlabel="$q_1$", ylabel="$q_2$")
+        ax.locator_params(nbins=5)
+        if title is not None:
+            ax.set_title(title)
+    return ax
+
+
+def _draw_keys(ax: Axes, points: NDArray[np.float64], nonempty: NDArray[np.bool_], labels: bool) -> None:
+    crowded = len(points) > _MAX_LABELS
+    for winners, face, zorder in ((True, "white", 4), (False, "none", 3)):
+        ax.scatter(
+            points[nonempty == winners, 0],
+            points[nonempty == winners, 1],
+            s=max(2.0, 1600 / len(points)) if crowded else 130,
+            marker="." if crowded else "*",
+            facecolors=face,
+            edgecolors=INK,
+            linewidths=0.4 if crowded else 0.9,
+            zorder=zorder,
+        )
+    if labels:
+        for j, place in enumerate(points):
+            ax.annotate(
+                str(j),
+                place,
+                xytext=(6, 5),
+                textcoords="offset points",
+                fontsize=9,
+                zorder=5,
+                annotation_clip=True,
+            )
+
+
+def cell_colours(diagram: PowerDiagram) -> list[str]:
+    """One colour per key: the palette in order while it lasts, else adjacent cells in different colours."""
+    n = len(diagram.nonempty)
+    if n <= len(FILLS):
+        return list(FILLS[:n])
+    neighbours: list[set[int]] = [set() for _ in range(n)]
+    for i, j in diagram.adjacency().tolist():
+        neighbours[i].add(j)
+        neighbours[j].add(i)
+    chosen = [-1] * n
+    for j in range(n):
+        taken = {chosen[i] for i in neighbours[j]}
+        turn = [
+            (j + k) % len(FILLS) for k in range(len(FILLS))
+        ]  # begin elsewhere each time: all colours occur
+        chosen[j] = next((colour for colour in turn if colour not in taken), j % len(FILLS))
+    return [FILLS[colour] for colour in chosen]
+
+
+def box_around(points: NDArray[np.float64]) -> Box:
+    """A square that holds all points with a margin."""
+    centre = (points.max(axis=0) + points.min(axis=0)) / 2
+    radius = 0.65 * float(np.ptp(points, axis=0).max())
+    if radius == 0.0:  # one place only
+        radius = max(1.0, float(np.abs(centre).max()))
+    return Box((centre - radius).tolist(), (centre + radius).tolist())
+
+
+def compare_diagrams(diagrams: Sequence[PowerDiagram], *, titles: Sequence[str], box: Box) -> Picture:
+    """Draw several diagrams of the same keys side by side in one box, with the same colours.
+
+    P1 figure 3 is ``compare_diagrams([power_diagram(keys, 0), attention_diagram(keys)], ...)``.
+
+    Parameters
+    ----------
+    diagrams : sequence of PowerDiagram
+    titles : sequence of str
+        One per diagram.
+    box : Box
+        The part of the plane that all of them show.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hardmax as hm
+    >>> keys = np.array([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0], [0.2, 0.1]])
+    >>> both = [hm.power_diagram(keys, np.zeros(4)), hm.attention_diagram(keys)]
+    >>> figure = compare_diagrams(both, titles=["Voronoi", "attention"], box=hm.Box.cube(2, -3, 3))
+    >>> [len(axes.patches) for axes in figure.axes]
+    [4, 3]
+    """
+    if len(diagrams) != len(titles) or not diagrams:
+        raise InvalidInputError(
+            f"titles must hold one line per diagram ({len(diagrams)}), but holds {len(titles)}."
+        )
+    with styled():
+        figure = new_figure(4.4 * len(diagrams), 4.9)
+        axes = figure.subplots(1, len(diagrams), squeeze=False)[0]
+        for ax, diagram, title in zip(axes, diagrams, titles, strict=True):
+            draw_diagram(diagram, ax=ax, box=box, title=title, colours=cell_colours(diagrams[0]))
+        shapes: Any = {"marker": "*", "markersize": 11, "markeredgecolor": INK, "linestyle": "none"}
+        figure.legend(
+            handles=[
+                Line2D([], [], markerfacecolor="white", label="key", **shapes),
+                Line2D([], [], markerfacecolor="none", label="key that wins on no open set", **shapes),
+                Line2D([], [], color=INK, linewidth=1.1, label="wall"),
+            ],
+            loc="outside lower center",
+            ncols=3,
+            facecolor=FILLS[-1],  # a white star and a hollow one differ only on a coloured ground
+            framealpha=1,
+        )
+    return figure

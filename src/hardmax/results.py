@@ -1,0 +1,276 @@
+"""What all results share: they say in one line what they are, and they can be saved, tabled and drawn.
+
+A result is a mathematical value: a frozen dataclass whose arrays are read-only. It knows where it came from
+(its ``provenance``), and a file of it is written whole or not at all and never unpickled
+(:mod:`hardmax.storage`).
+
+A subclass states its ``kind`` and four small methods::
+
+    @dataclass(frozen=True, eq=False, repr=False)
+    class Diagram(Result):
+        kind: ClassVar[str] = "Diagram"
+        sites: NDArray[np.float64]
+
+        def _state(self): return {"sites": self.sites}          # everything that must survive a file
+        @classmethod
+        def _from_state(cls, state): return cls(**state)        # and back
+        def _summary(self): return f"{len(self.sites)} sites"   # follows the class name in the one-line repr
+        def _table(self): return {"site": self.sites}           # columns; a matrix becomes several
+
+``eq=False`` because arrays have no single truth value, ``repr=False`` because the one-line repr is the
+base's.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax import storage
+from hardmax.errors import FileFormatError, MissingExtraError
+from hardmax.versions import installed_versions
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Result", "load", "plain"]
+
+_HTML_ROWS = 10
+
+# Where load finds the class of a kind that is not imported yet; a test holds the table to the classes.
+_HOME_OF_KIND = {
+    "CommonRefinement": "hardmax.geometry.refinements",
+    "Hypersurface": "hardmax.geometry.refinements",
+    "MinkowskiVertices": "hardmax.geometry.minkowski",
+    "PowerDiagram": "hardmax.geometry.power_diagrams",
+    "Reach": "hardmax.geometry.reach",
+}
+
+
+class Result:
+    """Base of every public result.
+
+    Attributes
+    ----------
+    kind : str
+        The class attribute under which :func:`load` finds the class again.
+    provenance : dict
+        Versions of hardmax, Python and the packages that made the result; of the original maker for a loaded
+        one.
+    """
+
+    kind: ClassVar[str]
+    _kinds: ClassVar[dict[str, type[Result]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in cls.__dict__:  # a class without a kind of its own is a base for others
+            Result._kinds[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        self._freeze()
+
+    # What a subclass provides
+    # ----------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        raise NotImplementedError
+
+    def _summary(self) -> str:
+        raise NotImplementedError
+
+    def _table(self) -> Mapping[str, Sequence[Any] | NDArray[Any]]:
+        raise NotImplementedError
+
+    # What it gets
+    # ----------------------------------------------------------------------------------------------
+
+    def _freeze(self) -> None:
+        """Make every array of the dataclass read-only; call it in ``__post_init__``.
+
+        An array that is still writeable is copied first, because the caller may hold it and write to it
+        later; one that is read-only already is kept as it is.
+        """
+        if is_dataclass(self):
+            for field in fields(self):
+                if hasattr(self, field.name):
+                    object.__setattr__(self, field.name, _read_only(getattr(self, field.name)))
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        """Versions of hardmax and of what it stands on when the result was made."""
+        return {name: version for name, version in installed_versions().items() if version is not None}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._summary()}>"
+
+    def _repr_html_(self) -> str:
+        columns = _columns(self._table())
+        n_rows = max((len(column) for column in columns.values()), default=0)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in ["", *columns])
+        body = "".join(
+            f"<tr><th>{i}</th>"
+            + "".join(f"<td>{html.escape(_cell(column[i]))}</td>" for column in columns.values())
+            + "</tr>"
+            for i in range(min(n_rows, _HTML_ROWS))
+        )
+        rest = f"<p>… and {n_rows - _HTML_ROWS} more rows</p>" if n_rows > _HTML_ROWS else ""
+        title = html.escape(f"{type(self).__name__}: {self._summary()}")
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<div><p><b>{title}</b></p>{table}{rest}</div>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result in plain Python: lists, numbers, strings; exact fractions as ``"p/q"``."""
+        return {"kind": self.kind, **plain(self._state()), "provenance": plain(self.provenance)}
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The result as a table, one row per item (needs the extra ``tables``)."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingExtraError(
+                "to_frame needs pandas, which is not installed; try: pip install 'hardmax[tables]'."
+            ) from error
+        return pandas.DataFrame(_columns(self._table()))
+
+    def plot(self, *, ax: Any = None, box: Any = None) -> Any:
+        """Draw the result (needs the extra ``plot``).
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure otherwise.
+        box : Box, optional
+            The part of the plane that is shown, for pictures in the plane.
+
+        Returns
+        -------
+        matplotlib Axes
+            ``.figure.savefig("picture.svg")`` writes it to a file; no screen is needed.
+        """
+        from hardmax import plotting
+
+        return plotting.draw(self, ax=ax, box=box)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the result to an npz file, whole or not at all; :func:`load` reads it back."""
+        return storage.write(path, storage.Stored(self.kind, self._state(), self.provenance))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a result that was saved with its ``save`` method.
+
+    The file is data: it is never unpickled, and only classes of hardmax are built from it.
+
+    Parameters
+    ----------
+    path : path-like
+        An npz file.
+
+    Returns
+    -------
+    Result
+        An object of the class that was saved, with the provenance of the original.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is no such file.
+    FileFormatError
+        When the file is empty, truncated, damaged, of another program, or of a newer hardmax.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import hardmax as hm
+    >>> path = tempfile.mkdtemp() + "/diagram.npz"
+    >>> _ = hm.attention_diagram([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]).save(path)
+    >>> hm.load(path).nonempty
+    array([ True,  True,  True])
+    """
+    stored = storage.read(path)
+    cls = _class_of(stored.kind)
+    if cls is None:
+        raise FileFormatError(
+            f"{path} holds a {stored.kind!r}, which this version of hardmax does not know; "
+            "upgrade with: pip install --upgrade hardmax."
+        )
+    try:
+        result = cls._from_state(stored.state)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise FileFormatError(
+            f"{path} must hold a complete {stored.kind}, but its contents do not fit together."
+        ) from error
+    result.__dict__["provenance"] = stored.provenance
+    return result
+
+
+def _class_of(kind: str) -> type[Result] | None:
+    """The class of a kind; only modules of the table are imported, nothing that a file could name."""
+    if kind not in Result._kinds and kind in _HOME_OF_KIND:
+        import_module(_HOME_OF_KIND[kind])
+    return Result._kinds.get(kind)
+
+
+def plain(value: Any) -> Any:
+    """``value`` as lists, dictionaries, numbers and strings.
+
+    Examples
+    --------
+    >>> plain({"x": np.arange(2), "p": Fraction(1, 3)})
+    {'x': [0, 1], 'p': '1/3'}
+    """
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        if value.flags.writeable:
+            value = value.copy()
+            value.setflags(write=False)
+        return value
+    if type(value) in (list, tuple) and any(isinstance(item, np.ndarray) for item in value):
+        return tuple(_read_only(item) for item in value)
+    return value
+
+
+def _columns(table: Mapping[str, Sequence[Any] | NDArray[Any]]) -> dict[str, Any]:
+    """One entry per column: a matrix is split into ``name_0``, ``name_1``, ..."""
+    columns: dict[str, Any] = {}
+    for name, column in table.items():
+        if isinstance(column, np.ndarray) and column.ndim == 2:
+            columns.update({f"{name}_{i}": column[:, i] for i in range(column.shape[1])})
+        else:
+            columns[name] = column
+    return columns
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        return "" if math.isnan(value) else f"{value:.6g}"
+    return str(value)

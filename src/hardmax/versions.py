@@ -1,0 +1,70 @@
+"""What is installed: the versions that a result depends on, for bug reports and for provenance.
+
+Versions are read from package metadata, so that asking for them imports none of the packages.
+"""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from importlib import metadata
+
+_CORE = ("numpy", "scipy", "numba", "highspy", "python-flint", "joblib", "click", "rich")
+_EXTRAS = ("matplotlib", "pandas", "torch")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@cache
+def _read_versions() -> tuple[tuple[str, str | None], ...]:
+    from hardmax import __version__  # the package is complete only after this module could be imported
+
+    here = (
+        ("hardmax", __version__),
+        ("python", platform.python_version()),
+        ("platform", platform.platform()),
+    )
+    return here + tuple((name, _version(name)) for name in _CORE + _EXTRAS)
+
+
+def installed_versions() -> dict[str, str | None]:
+    """Versions of hardmax, Python, the platform and every dependency; ``None`` for what is not installed.
+
+    Returns
+    -------
+    dict
+        Name to version, core dependencies first, then the extras.
+
+    Examples
+    --------
+    >>> from hardmax.versions import installed_versions
+    >>> sorted(installed_versions())[:3]
+    ['click', 'hardmax', 'highspy']
+    """
+    return dict(_read_versions())
+
+
+def show_versions() -> None:
+    """Print the versions of hardmax and of everything it stands on, one per line.
+
+    Paste the output into a bug report. The command ``hardmax versions`` prints the same.
+
+    See Also
+    --------
+    hardmax.versions.installed_versions : the same as a dictionary.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> hm.show_versions()  # doctest: +ELLIPSIS
+    hardmax        0.1...
+    python         3...
+    platform       ...
+    """
+    for name, version in installed_versions().items():
+        print(f"{name:<14} {version or 'not installed'}")  # noqa: T201 (printing is its purpose)
