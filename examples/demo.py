@@ -74,7 +74,9 @@ def figure_4() -> dict[str, Any]:
     heads = heads_of_figure_4()
     sums = [hm.minkowski_vertices(heads[:n]) for n in (1, 2, 3)]
     for result in sums:
-        result.verify()
+        verification = result.verify()
+        if not verification.ok:
+            raise hm.errors.CertificateError(f"a count failed its check: {verification}.")
     figure = compare_sums(
         sums, titles=["one head", "two heads", "three heads"], view=(30, -50), proportions="round"
     )

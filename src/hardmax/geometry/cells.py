@@ -76,12 +76,7 @@ class Cells:
     def append(self, cone: RationalCone, parent: int, key: int) -> None:
         """Store a rational cone, rounded, with the error bounds that rounding earns."""
         free, rays = cone.pointed_form()
-        keep = list(range(len(cone.facets)))
-        if cone.dimension - len(cone.lines) > 1:
-            alive = 0
-            for m in cone.masks:
-                alive |= m
-            keep = [s for s in keep if alive >> s & 1]
+        keep = cone.touching()
         counts = self.counts
         while (
             counts[0] >= len(self.store.key)
@@ -114,8 +109,8 @@ class Cells:
 class Workspace:
     """Room for one working cone; doubles when a cone does not fit."""
 
-    def __init__(self, D: int, n_keys: int, max_degree: int) -> None:
-        self.D, self.n_keys, self.max_degree = D, n_keys, max_degree
+    def __init__(self, D: int, n_keys: int) -> None:
+        self.D, self.n_keys = D, n_keys
         self._allocate(words=1, capacity=64)
 
     def _allocate(self, words: int, capacity: int) -> None:
@@ -142,7 +137,6 @@ class Workspace:
             minors=np.empty(1 << D),
             residual=np.empty((slots, D)),
             vector=np.empty(D),
-            touched=np.empty(self.max_degree + slots, dtype=np.int64),
             queue=np.empty(self.n_keys + 1, dtype=np.int64),
         )
 

@@ -150,7 +150,8 @@ def independent_columns(families: list[Scores], domain: Domain) -> list[int]:
     keeps every value of all differences, hence every cell, so the other coordinates can be set to zero.
     """
     d = families[0].d
-    floats = np.concatenate([f.slopes - f.slopes[0] for f in families] + [domain.a.floats])
+    # halves, because the difference of two large slopes may overflow
+    floats = np.concatenate([0.5 * f.slopes - 0.5 * f.slopes[0] for f in families] + [domain.a.floats])
 
     def exact(i: int) -> list[flint.fmpq]:
         for f in families:

@@ -43,8 +43,9 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TOLERANCE = 1e-12  # relative margin below which the compiled search hands over to proofs and rationals
-_SPLIT_ABOVE = 5000  # in low dimension, this many keys are cut by the splitting kernel instead
 _GUESS_ALL = 8192  # above this many keys the quadratic table of guesses is not worth its time
+_CUT_SECONDS = {1: 2e-5, 2: 4e-5, 3: 3.5e-4}  # rough time per key of cutting space into cells, by dimension
+_SETTLE_SECONDS = 6e-5, 3e-8  # rough time per open key of the search: fixed, and per key that it is held against
 _BLOCK = 1 << 18  # scores per block: stays in cache
 
 
@@ -204,8 +205,8 @@ def decide_interiors(scores: Scores, *, method: str | None = None) -> Interiors:
     ----------
     scores : Scores
     method : {"search", "splitting"}, optional
-        ``"splitting"`` cuts space into the cells (low dimension, very many keys), ``"search"`` looks at one
-        key after the other (any dimension). Both give the same answer; the faster one is taken by default.
+        ``"splitting"`` cuts space into the cells (low dimension, many keys), ``"search"`` looks at one key
+        after the other (any dimension). Both give the same answer; the faster one is taken by default.
 
     Examples
     --------
@@ -218,11 +219,20 @@ def decide_interiors(scores: Scores, *, method: str | None = None) -> Interiors:
     if len(index) == 1:
         everything = np.zeros((scores.n_keys, scores.d))
         return Interiors(np.ones(scores.n_keys, dtype=np.bool_), everything, {}, *_no_supports(scores.n_keys))
-    if method is None:
-        method = "splitting" if scores.d <= 3 and len(index) > _SPLIT_ABOVE else "search"
     if method == "splitting":
         return _by_splitting(scores)
-    return _by_search(scores, index)
+    search = _Search(LiftedKeys(scores, index))
+    if method is None and scores.linear and scores.d in _CUT_SECONDS and len(index) > 500:
+        return _by_splitting(scores)  # few cells, and only these are cut
+    guesses = search.guess()
+    if method is None and scores.d in _CUT_SECONDS:
+        still_open = int((search.verdict == programs.OPEN).sum())
+        settling = still_open * (_SETTLE_SECONDS[0] + _SETTLE_SECONDS[1] * len(index))
+        if settling > len(index) * _CUT_SECONDS[scores.d]:
+            return _by_splitting(scores)
+    search.settle(range(len(index)), guesses)
+    search.settle_exactly()
+    return search.answer()
 
 
 def find_support(scores: Scores, key: int, nonempty: NDArray[np.bool_]) -> tuple[int, ...]:
@@ -260,15 +270,6 @@ def _by_splitting(scores: Scores) -> Interiors:
 
 def _no_supports(n_keys: int) -> tuple[Integers, Integers]:
     return np.zeros(n_keys + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
-
-
-def _by_search(scores: Scores, index: Integers) -> Interiors:
-    lifted = LiftedKeys(scores, index)
-    search = _Search(lifted)
-    guesses = search.guess()
-    search.settle(range(lifted.n), guesses)
-    search.settle_exactly()
-    return search.answer()
 
 
 class _Search:

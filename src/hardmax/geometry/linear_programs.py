@@ -391,6 +391,27 @@ def certify_zero_kernel(rows, row_error, corral, size, weights, work):  # type: 
     return proved
 
 
+@numba.njit(cache=True, nogil=True)
+def _cut(values, count, wanted, best):  # type: ignore[no-untyped-def]
+    """The ``wanted``-th smallest of the first ``count`` values, or infinity when there are no more than that."""
+    if count <= wanted:
+        return np.inf
+    kept = 0
+    for i in range(count):
+        value = values[i]
+        if kept == wanted:
+            if value >= best[kept - 1]:
+                continue
+            kept -= 1
+        j = kept
+        while j > 0 and best[j - 1] > value:
+            best[j] = best[j - 1]
+            j -= 1
+        best[j] = value
+        kept += 1
+    return best[kept - 1]
+
+
 @numba.njit(cache=True, nogil=True, fastmath=_REORDER)
 def _unit_difference(own, other, row):  # type: ignore[no-untyped-def]
     """row = own - other at unit length; returns the length."""
@@ -457,7 +478,7 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
     1); the index n in a corral stands for the row (0, ..., 0, 1) of affine scores.
     """
     n, d = points.shape
-    first, growth = 2 * d + 2, d + 1
+    first, growth = max(2 * d + 2, 40), max(d + 1, 20)
     room = max(64, first + growth)
     rows = np.empty((room, d))
     members = np.empty(room, dtype=np.int64)
@@ -474,6 +495,7 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
     x = np.empty(d)
     y = np.empty(d)
     row = np.empty(d)
+    best = np.empty(first)
     row_error = np.empty(d + 1)
     chosen = np.empty((d + 1, d))
     identity = np.arange(d + 1)
@@ -500,7 +522,7 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
                     values[found] = -scores[i]
                     found += 1
             if found > 0:
-                cut = np.inf if found <= wanted else np.partition(values[:found], wanted)[wanted]
+                cut = _cut(values, found, wanted, best)
                 for i in range(m):
                     if not inside[i] and rivals[i] != key and scores[i] >= level and -scores[i] <= cut:
                         if count == room:
@@ -580,7 +602,7 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
     whatever stopped the search.
     """
     n, d = points.shape
-    first, growth = 2 * d + 2, d + 1
+    first, growth = max(2 * d + 2, 40), max(d + 1, 20)
     room = first + growth
     rows = np.empty((room, d))
     members = np.empty(room, dtype=np.int64)
@@ -590,6 +612,7 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
     corral = np.empty(d + 1, dtype=np.int64)
     weights = np.empty(d + 1)
     x = np.empty(d)
+    best = np.empty(first)
     total = np.empty(d)
     for which in range(keys.shape[0]):
         key = keys[which]
@@ -608,7 +631,7 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
                     found += 1
             if found == 0:
                 break
-            cut = np.inf if found <= wanted else np.partition(values[:found], wanted)[wanted]
+            cut = _cut(values, found, wanted, best)
             for i in range(n):
                 if not inside[i] and scores[i] > level and -scores[i] <= cut:
                     if count == room:

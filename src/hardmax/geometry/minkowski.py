@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.algebra.rationals import ExactArray
-from hardmax.errors import DimensionMismatchError, InvalidInputError, UnsupportedDimensionError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError, UnsupportedDimensionError
 from hardmax.geometry.domains import WholeSpace
 from hardmax.geometry.prefix_search import PrefixSearch
 from hardmax.geometry.scores import Scores
@@ -150,7 +150,7 @@ class MinkowskiVertices(Result):
         names = ("euler", "weibel")
         if self.degenerate is not False:
             return dict.fromkeys(names, "skipped: the sets are not known to be in general position")
-        biased = self.biases is not None
+        biased = not all(family.linear for family in self.families)  # biases that are all zero are none
         threshold = self.d + 1 if biased else self.d
         # a head with one key has no walls and changes no count
         families = [family for family in self.families if len(np.unique(family.tie_group)) > 1]
@@ -258,8 +258,11 @@ def minkowski_vertices(point_sets: Sequence[ArrayLike] | ArrayLike, biases: Sequ
         )
     found, degenerate = _enumerate(families)
     vertices = np.zeros((len(found.choices), d))
-    for h, family in enumerate(families):
-        vertices += family.slopes[found.choices[:, h]]
+    with np.errstate(over="ignore"):
+        for h, family in enumerate(families):
+            vertices += family.slopes[found.choices[:, h]]
+    if not np.isfinite(vertices).all():
+        raise NotFiniteError("the sums of point_sets must stay within float64, but a vertex overflows; rescale the keys.")
     return MinkowskiVertices(
         choices=found.choices,
         vertices=vertices,

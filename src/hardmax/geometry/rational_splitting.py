@@ -83,11 +83,11 @@ class RationalCone:
             return EMPTIES
         zeros = sum(value == 0 for value in values)
         if not any(value < 0 for value in values):
-            if zeros >= self.dimension - len(self.lines) - 1:
+            if zeros or self.dimension - len(self.lines) == 1:
                 self.facets.append((normal, label))
                 self.masks = [m | bit if value == 0 else m for m, value in zip(self.masks, values, strict=True)]
                 return TOUCHES
-            return TOUCHES if zeros else MISSES
+            return MISSES
         self._cut_rays(values, bit)
         self.facets.append((normal, label))
         return CUTS
@@ -119,6 +119,15 @@ class RationalCone:
                 rays.append(_combine(values[p], self.rays[q], -values[q], self.rays[p]))
                 masks.append(common | bit)
         self.rays, self.masks = rays, masks
+
+    def touching(self) -> list[int]:
+        """The facets (numbers in ``facets``) that the cone still touches outside its lines."""
+        if self.dimension - len(self.lines) == 1:
+            return list(range(len(self.facets)))
+        alive = 0
+        for m in self.masks:
+            alive |= m
+        return [s for s in range(len(self.facets)) if alive >> s & 1]
 
     def interior_point(self) -> list[int]:
         """A sum of the extreme rays, moved along the lines: a point in the interior of a full-dimensional cone."""

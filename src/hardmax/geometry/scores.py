@@ -174,8 +174,10 @@ class Scores:
         rows = np.column_stack([self.slopes, self.offsets])
         # equal rows have equal projections; only keys whose projections agree within their error are compared exactly
         direction = 1.0 + np.modf(np.arange(1, self.d + 2) * 0.6180339887498949)[0]
-        projection = rows @ direction
-        slack = np.abs(rows) @ direction * (UNIT_ROUNDOFF * 2 * (self.d + 3)) + 2 * self.row_error
+        shift = -int(np.frexp(np.abs(rows).max())[1])
+        scaled = np.ldexp(rows, shift)  # nothing overflows; what underflows is compared exactly
+        projection = scaled @ direction
+        slack = np.abs(scaled) @ direction * (UNIT_ROUNDOFF * 2 * (self.d + 3)) + 2 * np.ldexp(self.row_error, shift) + 1e-300
         order = np.argsort(projection, kind="stable")
         low, high = (projection - slack)[order], (projection + slack)[order]
         starts = np.flatnonzero(np.concatenate([[True], low[1:] > np.maximum.accumulate(high)[:-1]]))

@@ -257,7 +257,7 @@ class _Engine:
         head, D = self.heads[h], self.frame.D
         guess = max(8 * cells.n, 2 * head.n_keys, 256)
         out = Cells(D, cells.words, guess, guess * 2 ** (D - 1), guess * 2 * D)
-        work = Workspace(D, head.n_keys, int(np.diff(head.rows.neighbour_start).max(initial=0)))
+        work = Workspace(D, head.n_keys)
         visited, parked = np.zeros(head.n_keys, dtype=np.int64), np.empty(head.n_keys, dtype=np.int64)
         counts, nobody = out.counts, np.empty(0, dtype=np.int64)
         if cells.n == 1:  # candidate lists are only safe for walks that start at a key that wins
@@ -324,18 +324,16 @@ class _Engine:
 
     def _rational_child(self, cone: RationalCone, head: Head, h: int, parent: int, j: int, out: Cells) -> set[int]:
         """Append the cell of key j inside a rational cone, if it has interior; returns the keys it touches."""
-        child, near, own = cone.copy(), set(), head.exact(j)
+        child, own = cone.copy(), head.exact(j)
         self.n_exact += 1
         start, stop = head.rows.neighbour_start[j], head.rows.neighbour_start[j + 1]
         for l in head.rows.neighbours[start:stop].tolist():
             normal = integer_row([a - b for a, b in zip(own, head.exact(l), strict=True)])
-            result = child.cut(normal, (h, l))
-            if result == kernels.EMPTIES:
+            if child.cut(normal, (h, l)) == kernels.EMPTIES:
                 return set()
-            if result != kernels.MISSES:
-                near.add(l)
         out.append(child, parent, j)
-        return near
+        labels = [child.facets[s][1] for s in child.touching()]
+        return {key for head_of_label, key in labels if head_of_label == h}
 
     def _compiled_children(
         self, cells: Cells, out: Cells, h: int, work: Workspace, seeds: list[int], visited: Integers, parked: Integers

@@ -68,7 +68,6 @@ class Scratch(NamedTuple):
     minors: Floats
     residual: Floats
     vector: Floats
-    touched: Integers
     queue: Integers
 
 
@@ -375,8 +374,7 @@ def cut(
 ):  # fmt: skip
     """Intersect the working cone with normals[slot] . y >= 0; returns MISSES, TOUCHES, CUTS, EMPTIES, UNDECIDED or OVERFLOWS.
 
-    The new facet's normal, error and bits have been written to an unused slot, which becomes used when the cone meets it in a
-    facet. After MISSES, TOUCHES and CUTS the working cone is the intersection; after EMPTIES the intersection has no interior; after
+    The new facet's normal, error and bits have been written to an unused slot, which becomes used when the cone touches it. After MISSES, TOUCHES and CUTS the working cone is the intersection; after EMPTIES the intersection has no interior; after
     UNDECIDED and OVERFLOWS the working cone is spoilt.
     """
     n, free = state[0], state[1]
@@ -408,13 +406,13 @@ def cut(
     if n_pos == 0:
         return EMPTIES
     if n_neg == 0:
-        if n_zero >= De - 1:  # the hyperplane holds a facet of the cone: keep its label too
+        if n_zero > 0 or De == 1:  # keep the label as long as the cone touches the hyperplane
             used[slot] = True
             for i in range(n):
                 if sign[i] == 0:
                     _set(mask, i, slot)
             return TOUCHES
-        return TOUCHES if n_zero > 0 else MISSES
+        return MISSES
     simple = True
     for i in range(n):
         on = 0
@@ -621,7 +619,7 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
     that come out. Keys whose cell could not be decided go to ``parked``. ``counts`` = [cells, rays, facets, parked, last winner,
     next parent, stamp].
     """
-    queue, touched = scratch.queue, scratch.touched
+    queue = scratch.queue
     state, rays, mask, used, facets, label = cone.state, cone.rays, cone.mask, cone.used, cone.facets, cone.label
     sign, order, s_rays, s_mask = scratch.sign, scratch.order, scratch.rays, scratch.mask
     pick, pool, minors, residual = scratch.pick, scratch.pool, scratch.minors, scratch.residual
@@ -651,7 +649,6 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
         if not _load(D, store, parent, cone):
             return OVERFLOWS
         result = MISSES
-        n_touched = 0
         slot = D
         for t in range(neighbour_start[j], neighbour_start[j + 1]):
             l = neighbours[t]
@@ -670,9 +667,6 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
             )  # fmt: skip
             if result >= EMPTIES:
                 break
-            if result == TOUCHES:
-                touched[n_touched] = l
-                n_touched += 1
         if result == OVERFLOWS:
             return OVERFLOWS
         if result == UNDECIDED:
@@ -682,13 +676,9 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
         if result == EMPTIES:
             continue
         for s in range(D, used.shape[0]):
-            if used[s] and label[s, 0] == h:
-                touched[n_touched] = label[s, 1]
-                n_touched += 1
-        for i in range(n_touched):
-            if visited[touched[i]] != stamp:
-                visited[touched[i]] = stamp
-                queue[tail] = touched[i]
+            if used[s] and label[s, 0] == h and visited[label[s, 1]] != stamp:
+                visited[label[s, 1]] = stamp
+                queue[tail] = label[s, 1]
                 tail += 1
         if not _save(D, cone, parent, j, counts, out):
             return FULL

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
-from hardmax.plotting.style import FILLS, INK, LINES, Picture, new_figure, quiet, styled
+from hardmax.plotting.style import FILLS, INK, LINES, Picture, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,28 +126,28 @@ def _draw_solid(
         side = [(normal, corners) for normal, corners in faces if (normal @ eye > 0) == near]
         shades = [_shaded(colour, 0.6 + 0.4 * max(0.0, float(normal @ light))) for normal, _ in side]
         if side:
-            ax.add_collection3d(
-                Poly3DCollection(
-                    [shown[np.append(corners, corners[0])] for _, corners in side],  # closed outlines
-                    facecolors=shades,
-                    edgecolors=INK,
-                    linewidths=0.7,
-                    alpha=0.88,
-                    zorder=2 if near else 0,
-                )
+            polygons = Poly3DCollection(
+                [shown[np.append(corners, corners[0])] for _, corners in side],  # closed outlines
+                facecolors=shades,
+                edgecolors=INK,
+                linewidths=0.7,
+                alpha=0.88,
+                zorder=2 if near else 0,
             )
+            # the limits are set below; matplotlib 3.11 would read them from uninitialised padding
+            ax.add_collection(polygons, autolim=False)
     ax.computed_zorder = False
     if not front.all():
         ax.scatter(*shown[~front].T, s=9, color=INK, linewidths=0, depthshade=False, zorder=1)
     ax.scatter(
         *shown[front].T, s=16, color=LINES[1], edgecolors=INK, linewidths=0.5, depthshade=False, zorder=3
     )
-    radius = 1.02 * float(np.abs(shown).max()) or 1.0
+    radius = float(np.linalg.norm(shown, axis=1).max()) or 1.0  # fits from every side
     ax.set(xlim=(-radius, radius), ylim=(-radius, radius), zlim=(-radius, radius))
     ax.set_proj_type("ortho")
-    ax.set_box_aspect((1, 1, 1), zoom=1.5)
+    ax.set_box_aspect((1, 1, 1), zoom=1.6)
     ax.view_init(*view)
-    quiet(ax)
+    ax.set_axis_off()
     if rescaled:
         ax.text2D(0.5, 0.0, "affine image", transform=ax.transAxes, ha="center", va="bottom", fontsize=8)
 
@@ -247,7 +247,7 @@ def compare_sums(
             f"titles must hold one line per sum ({len(results)}), but holds {len(titles)}."
         )
     with styled():
-        figure = new_figure(3.7 * len(results), 4.1)
+        figure = new_figure(3.7 * len(results), 4.3)
         for i, (result, title) in enumerate(zip(results, titles, strict=True)):
             ax = figure.add_subplot(1, len(results), i + 1, projection="3d")
             draw_sum(

@@ -14,7 +14,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-__all__ = ["FILLS", "INK", "LINES", "Picture", "new_figure", "quiet", "styled"]
+__all__ = ["FILLS", "INK", "LINES", "Picture", "new_figure", "styled"]
 
 FILLS = (
     "#77AADD",
@@ -76,12 +76,3 @@ class Picture(Figure):
 def new_figure(width: float, height: float) -> Picture:
     """An empty figure of a size in inches that belongs to no screen."""
     return Picture(figsize=(width, height), layout="constrained")
-
-
-def quiet(axes: Any) -> None:
-    """Take away what a picture of space does not need: grid, panes and the box of three-dimensional axes."""
-    axes.grid(False)
-    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
-        axis.pane.set_visible(False)
-        axis.line.set_color("none")
-        axis.set_ticks([])

@@ -1,0 +1,49 @@
+"""The examples run, and the demo writes the figures and counts that it promises."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="pictures need the extra 'plot'")
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
+    spec = importlib.util.spec_from_file_location("demo", EXAMPLES / "demo.py")
+    demo = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(demo)
+    monkeypatch.setattr(demo, "OUT", tmp_path / "demo")
+    assert demo.main() == 0
+    written = sorted(path.name for path in (tmp_path / "demo").iterdir())
+    assert written == ["counts.json", "figure3.png", "figure3.svg", "figure4.png", "figure4.svg"]
+    counts = json.loads((tmp_path / "demo" / "counts.json").read_text())
+    assert counts["figure3"] == {
+        "keys": 8,
+        "voronoi_cells": 8,
+        "attention_cells": 6,
+        "keys_without_cell": [6, 7],
+    }
+    assert list(counts["figure4"]["vertices"].values()) == [6, 36, 92]
+    assert counts["figure4"]["maximum_linear_R3"] == 92
+    assert counts["figure4"]["vertices_affine_R3"] == counts["figure4"]["vertices_linear_R4"] == 216
+    printed = capsys.readouterr().out
+    assert str(tmp_path / "demo") in printed
+    assert "216 is impossible" in printed
+    assert "92 vertices" in (tmp_path / "demo" / "figure4.svg").read_text()
+
+
+OTHERS = sorted(set(EXAMPLES.glob("*.py")) - {EXAMPLES / "demo.py"})
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
+def test_an_example_runs(path, tmp_path):
+    done = subprocess.run([sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
