@@ -9,7 +9,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
 # A virtual environment knows its folder by its full path: one that was copied along with the sources would run the
 # sources of the original. It is built anew.

@@ -201,6 +201,11 @@ def test_the_bare_command_shows_its_help():
     assert "Commands:" in result.stdout
 
 
+def test_python_m_hardmax_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "hardmax", "--version"], capture_output=True, text=True)
+    assert done.stdout == f"hardmax {hm.__version__}\n"
+
+
 def test_a_long_table_is_cut_and_says_so():
     np.save("many.npy", np.random.default_rng(0).normal(size=(60, 2)))
     assert "... and 20 more rows" in run("diagram", "many.npy").stdout

@@ -51,8 +51,9 @@ def test_public_methods_are_described(name):
 
 
 @pytest.mark.parametrize("name", errors.__all__)
-def test_an_error_says_what_happened(name):
+def test_an_error_is_documented(name):
     assert inspect.getdoc(getattr(errors, name))
+    assert f"| `{name}` |" in PAGES[ROOT / "docs" / "errors.md"]
 
 
 @pytest.mark.parametrize("name", sorted(main.commands))

@@ -218,15 +218,35 @@ def test_named_cases(name):
     assert result.verify().ok
 
 
-def test_huge_keys_are_right_or_refused():
-    """Sums of keys near the end of the float range overflow: a right answer or a named error."""
-    point_sets = [[[1e308, 0.0], [0.0, 1e308], [-1e308, -1e308]]] * 3
+HUGE = [[1e308, 0.0], [0.0, 1e308], [-1e308, -1e308]]
+EXTREME = {
+    "sums beyond the float range": ([HUGE, HUGE, HUGE], None),
+    "differences beyond the float range": ([HUGE], None),
+    "a wall beyond the float range": (
+        [[[0.0], [-1.2035415053273523e-170]]],
+        [[-1.4817611848649048e294, -4.6e-283]],
+    ),
+    "a witness beyond the float range in R^5": (
+        [[[0.0] * 5, [0.0] * 4 + [1.6330252207878255e-201]]],
+        [[-9.631122184913854e201, 6.321601419838989e192]],
+    ),
+    "walls at both ends of the float range": (
+        [[[0.0], [1e-300]], [[0.0], [1e300]]],
+        [[0.0, -1.0], [0.0, -1.0]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXTREME)
+def test_extreme_scales_are_right_or_refused(name):
+    point_sets, biases = EXTREME[name]
+    heads = lift_heads(point_sets, biases)
     try:
-        result = hm.minkowski_vertices(point_sets)
+        result = hm.minkowski_vertices(point_sets, biases)
     except errors.HardmaxError:
         return
-    assert result.count == 3
-    assert np.isfinite(result.vertices).all()
+    assert result_problems(result, heads) == []
+    assert missing_and_extra(result, simplex_vertices(heads)) == (set(), set())
 
 
 # ----------------------------------------------------------------------------------------------

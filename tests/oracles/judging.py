@@ -54,9 +54,14 @@ def result_problems(result, heads: list[Head]) -> list[str]:
             )
         keys = [head[j] for head, j in zip(heads, choice, strict=True)]
         for axis in range(d):
+            given = float(result.vertices[row, axis])
             total = sum((key[axis] for key in keys), Fraction(0))
-            size = float(sum(abs(key[axis]) for key in keys))
-            if abs(float(result.vertices[row, axis]) - float(total)) > 1e-13 * size:
+            slack = Fraction(1, 10**13) * sum(abs(key[axis]) for key in keys)
+            if (
+                given in (float("inf"), float("-inf"))
+                or given != given
+                or abs(Fraction(given) - total) > slack
+            ):
                 problems.append(
                     f"row {row} {choice}: vertex coordinate {axis} is not the sum of the chosen keys"
                 )

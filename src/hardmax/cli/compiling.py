@@ -24,9 +24,7 @@ def compile_kernels(as_json: bool) -> None:
     from hardmax import geometry
 
     seconds: dict[str, float] = {}
-    warm = getattr(geometry, "compile_kernels", None)
-    if warm is not None:
-        warm(lambda module, elapsed: seconds.__setitem__(module, elapsed))
+    geometry.compile_kernels(seconds.__setitem__)
     if as_json:
         print_json({"seconds": seconds})
     else:

@@ -16,6 +16,7 @@ __all__ = ["Cells", "Workspace"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_TABLE_KEYS = 1024  # heads with more keys have short lists of neighbours and need no table of scores
 _PER_RAY = ("rays", "mask")
 _PER_FACET = ("facets", "label")
 
@@ -122,14 +123,15 @@ class Workspace:
             state=np.zeros(2, dtype=np.int64),
             rays=np.empty((capacity, D + 2)),
             mask=np.zeros((capacity, words), dtype=np.uint64),
-            used=np.zeros(slots, dtype=np.bool_),
+            used=np.zeros(words, dtype=np.uint64),
             facets=facets,
             label=label,
         )
-        self.cone.used[:D] = True
+        self.cone.used[0] = np.uint64((1 << D) - 1)
         self.scratch = Scratch(
             sign=np.empty(capacity, dtype=np.int64),
             order=np.empty(capacity, dtype=np.int64),
+            shared_with=np.empty(capacity, dtype=np.int64),
             rays=np.empty((capacity, D + 2)),
             mask=np.zeros((capacity, words), dtype=np.uint64),
             pick=np.empty(max(D, 2), dtype=np.int64),
@@ -137,7 +139,11 @@ class Workspace:
             minors=np.empty(1 << D),
             residual=np.empty((slots, D)),
             vector=np.empty(D),
+            table=np.empty((capacity if self.n_keys <= _TABLE_KEYS else 0, self.n_keys)),
+            slack=np.empty(capacity),
             queue=np.empty(self.n_keys + 1, dtype=np.int64),
+            walls=np.empty(self.n_keys + 1, dtype=np.int64),
+            depth=np.empty(self.n_keys + 1, dtype=np.int64),
         )
 
     def widen(self, words: int) -> None:

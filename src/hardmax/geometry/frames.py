@@ -92,7 +92,9 @@ class Head:
     def restricted(self, keep: Integers, start: Integers, neighbours: Integers) -> Head:
         """Only some rows, with new lists of neighbours (numbered among those rows)."""
         exact, old, rows = self.exact, keep.tolist(), self.rows
-        kept = Rows(np.ascontiguousarray(rows.points[keep]), rows.error[keep], rows.grain, start, neighbours)
+        points = np.ascontiguousarray(rows.points[keep])
+        columns = np.ascontiguousarray(points.T)
+        kept = Rows(points, columns, rows.error[keep], rows.noise, rows.grain, start, neighbours)
         return Head(kept, self.index[keep], lambda j: exact(old[j]))
 
 
@@ -119,7 +121,7 @@ def _scaled_head(family: Scores, index: Integers, raw: Floats, shift: int, frame
     error = np.ldexp(family.row_error[index], max((shift - e for e in frame.exponents), default=0))
     if bool((np.abs(points)[points != 0.0] < _TINY).any()):
         error = error + _TINY
-    grain = INEXACT if error.any() else _grain(points)
+    grain = -INEXACT if error.any() else _grain(points)
     rows: dict[int, list[flint.fmpq]] = {}
     power = power_of_two(shift)
 
@@ -129,7 +131,10 @@ def _scaled_head(family: Scores, index: Integers, raw: Floats, shift: int, frame
         return rows[j]
 
     nobody = np.empty(0, dtype=np.int64)
-    return Head(Rows(points, error, -grain if error.any() else grain, nobody, nobody), index, exact)
+    columns = np.ascontiguousarray(points.T)
+    D = frame.D
+    noise = 4.1 * D * (D + 2) * 2.0**-53 + 2.1 * float(error.max(initial=0.0))
+    return Head(Rows(points, columns, error, noise, grain, nobody, nobody), index, exact)
 
 
 def _grain(points: Floats) -> int:

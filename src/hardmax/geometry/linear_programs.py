@@ -94,7 +94,7 @@ def corral_workspace(dimension: int) -> Workspace:
     return np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n)), np.zeros((4, n))
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _dot(u, v, start, end):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(start, end):
@@ -102,7 +102,13 @@ def _dot(u, v, start, end):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=True)
+def _price_by_blas(rows, n_rows, x, values):  # type: ignore[no-untyped-def]
+    np.dot(rows[:n_rows], x, values[:n_rows])
+    return np.argmin(values[:n_rows])
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _price(rows, n_rows, x, values):  # type: ignore[no-untyped-def]
     """values = rows @ x and the index of its smallest entry."""
     d = x.shape[0]
@@ -116,11 +122,10 @@ def _price(rows, n_rows, x, values):  # type: ignore[no-untyped-def]
             if total < lowest:
                 best, lowest = i, total
         return best
-    np.dot(rows[:n_rows], x, values[:n_rows])
-    return np.argmin(values[:n_rows])
+    return _price_by_blas(rows, n_rows, x, values)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _append(rows, index, size, scale, q, r, lifted):  # type: ignore[no-untyped-def]
     """Add the lifted row to the QR factor; False when it lies in the span already.
 
@@ -150,7 +155,7 @@ def _append(rows, index, size, scale, q, r, lifted):  # type: ignore[no-untyped-
     return True
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _remove(position, size, n, q, r):  # type: ignore[no-untyped-def]
     """Drop one column of the QR factor by plane rotations."""
     for i in range(size):
@@ -175,7 +180,7 @@ def _remove(position, size, n, q, r):  # type: ignore[no-untyped-def]
             q[i + 1, k] = c * b - s * a
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _affine_weights(size, q, r, target):  # type: ignore[no-untyped-def]
     """Weights (sum 1) of the smallest point of the affine hull of the corral."""
     total = 0.0
@@ -189,7 +194,7 @@ def _affine_weights(size, q, r, target):  # type: ignore[no-untyped-def]
         target[i] /= total
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _shrink_to_inside(corral, size, weights, n, q, r, target):  # type: ignore[no-untyped-def]
     """Wolfe's minor cycles: walk to the smallest point of the affine hull, dropping rows on the way."""
     while True:
@@ -216,7 +221,7 @@ def _shrink_to_inside(corral, size, weights, n, q, r, target):  # type: ignore[n
                 size -= 1
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _place(size, scale, q, x):  # type: ignore[no-untyped-def]
     """x = smallest point of the affine hull of the corral; returns its squared norm."""
     d = x.shape[0]
@@ -235,7 +240,7 @@ def _place(size, scale, q, x):  # type: ignore[no-untyped-def]
     return square
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _row_size(rows, n_rows):  # type: ignore[no-untyped-def]
     largest = 0.0
     for i in range(n_rows):
@@ -243,7 +248,7 @@ def _row_size(rows, n_rows):  # type: ignore[no-untyped-def]
     return np.sqrt(largest)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def min_norm_point_kernel(  # type: ignore[no-untyped-def]
     rows, n_rows, corral, corral_size, x, weights, values, work, scale, stop_when_positive, tol, max_iter
 ):
@@ -304,7 +309,7 @@ def min_norm_point_kernel(  # type: ignore[no-untyped-def]
     return UNDECIDED, size
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def certify_zero_kernel(rows, row_error, corral, size, weights, work):  # type: ignore[no-untyped-def]
     r"""Whether the corral provably has a positive combination that is exactly zero, for all rows within their
     error.
@@ -412,7 +417,7 @@ def _cut(values, count, wanted, best):  # type: ignore[no-untyped-def]
     return best[kept - 1]
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _unit_difference(own, other, row):  # type: ignore[no-untyped-def]
     """row = own - other at unit length; returns the length."""
     square = 0.0
@@ -667,7 +672,7 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
         away[which] = (length * (1.0 + (d + 4) * 2.0**-53) + slack) / mass * (1.0 + (size + 4) * 2.0**-53)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _fill_rows(points, error, first, last, j, rows, row_error, start):  # type: ignore[no-untyped-def]
     """Unit rows points[j] - points[l] for the other keys of a head, with bounds on the sum of their errors."""
     d = points.shape[1]
@@ -680,7 +685,7 @@ def _fill_rows(points, error, first, last, j, rows, row_error, start):  # type: 
             k += 1
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def _surely_positive(rows, row_error, start, stop, x):  # type: ignore[no-untyped-def]
     """Whether the exact rows start .. stop - 1, each within its error, are all positive at x."""
     d = x.shape[0]
@@ -693,7 +698,7 @@ def _surely_positive(rows, row_error, start, stop, x):  # type: ignore[no-untype
     return largest > 0.0
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
 def search_prefixes_kernel(  # type: ignore[no-untyped-def]
     points, error, key_start, row_start, lowest, state, next_key, sure, choice, x, corral, sizes, weights,
     rows, row_error, values, work, out_choices, out_points, parked,

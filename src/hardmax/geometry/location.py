@@ -11,6 +11,7 @@ otherwise. Exact ties go to the lowest index.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import flint
 import numba
@@ -27,6 +28,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _BLOCK = 1 << 18  # scores per block: two megabytes, so that they are read back from cache
+_TREE_DIMENSION, _TREE_KEYS, _TREE_WORK = 3, 1000, 1 << 28  # beyond these sizes a search tree is faster
 _CHECK_ROWS = 20_000  # derived rows are compared with their exact values up to this many keys
 
 
@@ -73,6 +75,8 @@ class Locator:
         """The winning key at each point (rows), the lowest index among ties."""
         floats = points.floats if isinstance(points, ExactArray) else points
         n = len(self.index)
+        if self.scores.d <= _TREE_DIMENSION and n > _TREE_KEYS and n * len(floats) > _TREE_WORK:
+            return self._locate_by_tree(points, floats, certified)
         winner = np.zeros(len(floats), dtype=np.int64)
         still_open = np.zeros(len(floats), dtype=np.bool_)
         step = max(16, _BLOCK // n)
@@ -110,13 +114,52 @@ class Locator:
         """The first of the largest scores at a point, in rationals."""
         values = x @ self.transposed + self.offsets
         noise = 2 * (self.slope_noise * float(np.linalg.norm(x)) * (1 + 1e-9) + self.offset_noise)
+        return self._best_of(np.flatnonzero(~(values < values.max() - noise)).tolist(), point)
+
+    def _best_of(self, candidates: list[int], point: list[flint.fmpq]) -> int:
         best, highest = -1, None
-        for j in np.flatnonzero(~(values < values.max() - noise)).tolist():
+        for j in candidates:
             row = self.scores.exact_row(int(self.index[j]))
             value = sum((a * b for a, b in zip(row, [*point, flint.fmpq(1)], strict=True)), flint.fmpq(0))
             if highest is None or value > highest:
                 best, highest = j, value
         return best
+
+    def _locate_by_tree(self, points: ExactArray | Floats, floats: Floats, certified: bool) -> Integers:
+        r"""Many keys in low dimension: the least power is the least distance in one dimension more.
+
+        .. math:: |x - c_j|^2 - w_j = |(x, 0) - (c_j, h_j)|^2 - W, \qquad h_j^2 = W - w_j, \quad W = \max_j w_j
+        """
+        if not np.isfinite(floats).all():
+            raise NotFiniteError("points must be finite, but hold NaN or an infinity.")
+        tree, noise = self._tree
+        lifted = np.column_stack([floats, np.zeros(len(floats))])
+        distance, nearest = tree.query(lifted, k=2)
+        winner = nearest[:, 0].astype(np.int64)
+        if certified:
+            squares = distance**2
+            slack = 2.0 * (squares[:, 1] * (64 * UNIT_ROUNDOFF) + noise * (1.0 + np.abs(floats).sum(axis=1)))
+            still_open = np.flatnonzero(~(squares[:, 1] - squares[:, 0] > slack))
+            radius = np.sqrt(squares[still_open, 1] + 2.0 * slack[still_open])
+            near = tree.query_ball_point(lifted[still_open], radius)
+            for i, candidates in zip(still_open.tolist(), near, strict=True):
+                rounded = isinstance(points, ExactArray) and points.rounded
+                point = points.rational_row(i) if rounded else [rational(v) for v in floats[i].tolist()]  # type: ignore[union-attr]
+                winner[i] = self._best_of(sorted(candidates), point)
+        return self.index[winner]
+
+    @cached_property
+    def _tree(self) -> tuple[Any, float]:
+        """The lifted sites, and a bound on the error of their powers at a point x, to be multiplied by 1 + |x|."""
+        from scipy.spatial import cKDTree
+
+        slopes, offsets = self.scores.slopes[self.index], self.scores.offsets[self.index]
+        squares = np.einsum("ij,ij->i", slopes, slopes)
+        weights = squares + 2.0 * offsets
+        heights = np.sqrt(weights.max() - weights)
+        error = 64 * UNIT_ROUNDOFF * (squares + 2.0 * np.abs(offsets)).max()
+        error += 4.0 * float(self.scores.row_error[self.index].max())
+        return cKDTree(np.column_stack([slopes, heights])), float(error)
 
     def _floats_are_exact(self, points: Floats) -> bool:
         """Whether all sums in these scores are exact: integers below 2^53 after a common scaling."""

@@ -34,6 +34,7 @@ __all__ = ["Refinement", "refine"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_FEW_KEYS = 40  # with fewer keys in a head, looking for its own walls first does not pay
 _COMPARE_ALL = 250  # heads with more keys than this get candidate lists before their walls are computed
 _PARENTS_PER_CALL = 4096  # the compiled loop returns this often, so that Ctrl-C is heard
 _CHECK_ALL_KEYS = 400_000_000  # above this many comparisons a witness is checked against the facets of its cell only
@@ -216,7 +217,9 @@ class _Engine:
         self.heads = [self._with_candidates(head) for head in self.heads]
         if len(self.heads) > 1:
             everywhere = self._root(self.domain_rows[:1])
-            self.heads = [self._with_walls(everywhere, h) for h in range(len(self.heads))]
+            for h, head in enumerate(self.heads):
+                if head.n_keys > _FEW_KEYS:
+                    self.heads[h] = self._with_walls(everywhere, h)
         for h in range(len(self.heads)):
             cells = self._level(cells, h)
         return self._result(cells)

@@ -25,7 +25,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 # results of a cut
@@ -51,7 +53,7 @@ class Cone(NamedTuple):
     state: Integers  # [number of rays, free coordinates as a bit set]
     rays: Floats  # (capacity, D + 2): coordinates, error, bits
     mask: Words
-    used: NDArray[np.bool_]
+    used: Words  # which facet slots are taken, as a bit set
     facets: Floats  # (slots, D + 2): normal, error, bits
     label: Integers
 
@@ -61,6 +63,7 @@ class Scratch(NamedTuple):
 
     sign: Integers
     order: Integers
+    shared_with: Integers
     rays: Floats
     mask: Words
     pick: Integers
@@ -68,7 +71,11 @@ class Scratch(NamedTuple):
     minors: Floats
     residual: Floats
     vector: Floats
+    table: Floats  # scores of all keys at the rays of the parent
+    slack: Floats  # how far such a score difference may be off
     queue: Integers
+    walls: Integers
+    depth: Integers
 
 
 class Store(NamedTuple):
@@ -89,18 +96,32 @@ class Rows(NamedTuple):
     """A head: one row per distinct score, a bound on each row's error, and for each key the keys it may have walls with."""
 
     points: Floats
+    columns: Floats  # the points transposed
     error: Floats
+    noise: float  # bounds the rounding of a score difference at a ray of size 1
     grain: int  # every entry is an integer multiple of 2^grain, or -INEXACT
     neighbour_start: Integers
     neighbours: Integers
 
 
-@njit(cache=True, nogil=True, _nrt=False)
-def _popcount(x):
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+@intrinsic
+def _popcount(typingctx, word):
+    """The number of ones of a 64-bit word, as one instruction."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def _lowest(typingctx, word):
+    """The position of the lowest one of a 64-bit word that is not zero."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), codegen
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -111,6 +132,20 @@ def _has(mask, i, slot):
 @njit(cache=True, nogil=True, _nrt=False)
 def _set(mask, i, slot):
     mask[i, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _free_slot(used):
+    for w in range(used.shape[0]):
+        if ~used[w] != np.uint64(0):
+            return (w << 6) + _lowest(~used[w])
+    return -1
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _proper(used, w, D):
+    """Word w of the taken slots without the D artificial ones."""
+    return used[w] & ~np.uint64((1 << D) - 1) if w == 0 else used[w]
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -140,6 +175,34 @@ def _cross(f, pick, D, out, i, minors):
         out[i, 1] = r2 * m03 - r0 * m23 - r3 * m02
         out[i, 2] = r0 * m13 - r1 * m03 + r3 * m01
         out[i, 3] = r1 * m02 - r0 * m12 - r2 * m01
+    elif D == 5:
+        # Laplace expansion by the 2 x 2 minors m of the first two rows and n of the last two
+        p, q, r, s = pick[0], pick[1], pick[2], pick[3]
+        m01 = f[p, 0] * f[q, 1] - f[p, 1] * f[q, 0]
+        m02 = f[p, 0] * f[q, 2] - f[p, 2] * f[q, 0]
+        m03 = f[p, 0] * f[q, 3] - f[p, 3] * f[q, 0]
+        m04 = f[p, 0] * f[q, 4] - f[p, 4] * f[q, 0]
+        m12 = f[p, 1] * f[q, 2] - f[p, 2] * f[q, 1]
+        m13 = f[p, 1] * f[q, 3] - f[p, 3] * f[q, 1]
+        m14 = f[p, 1] * f[q, 4] - f[p, 4] * f[q, 1]
+        m23 = f[p, 2] * f[q, 3] - f[p, 3] * f[q, 2]
+        m24 = f[p, 2] * f[q, 4] - f[p, 4] * f[q, 2]
+        m34 = f[p, 3] * f[q, 4] - f[p, 4] * f[q, 3]
+        n01 = f[r, 0] * f[s, 1] - f[r, 1] * f[s, 0]
+        n02 = f[r, 0] * f[s, 2] - f[r, 2] * f[s, 0]
+        n03 = f[r, 0] * f[s, 3] - f[r, 3] * f[s, 0]
+        n04 = f[r, 0] * f[s, 4] - f[r, 4] * f[s, 0]
+        n12 = f[r, 1] * f[s, 2] - f[r, 2] * f[s, 1]
+        n13 = f[r, 1] * f[s, 3] - f[r, 3] * f[s, 1]
+        n14 = f[r, 1] * f[s, 4] - f[r, 4] * f[s, 1]
+        n23 = f[r, 2] * f[s, 3] - f[r, 3] * f[s, 2]
+        n24 = f[r, 2] * f[s, 4] - f[r, 4] * f[s, 2]
+        n34 = f[r, 3] * f[s, 4] - f[r, 4] * f[s, 3]
+        out[i, 0] = m12 * n34 + m14 * n23 + m23 * n14 + m34 * n12 - m13 * n24 - m24 * n13
+        out[i, 1] = m03 * n24 + m24 * n03 - m02 * n34 - m04 * n23 - m23 * n04 - m34 * n02
+        out[i, 2] = m01 * n34 + m04 * n13 + m13 * n04 + m34 * n01 - m03 * n14 - m14 * n03
+        out[i, 3] = m02 * n14 + m14 * n02 - m01 * n24 - m04 * n12 - m12 * n04 - m24 * n01
+        out[i, 4] = m01 * n23 + m03 * n12 + m12 * n03 + m23 * n01 - m02 * n13 - m13 * n02
     else:
         # minors[S] = minor of the first |S| rows on the columns S, by Laplace expansion along the last row
         full = (1 << D) - 1
@@ -195,9 +258,12 @@ def _choose(need, pool, n_pool, f, D, pick, residual):
 @njit(cache=True, nogil=True, _nrt=False)
 def _sign(facets, slot, D, rays, i):
     """The sign of facets[slot] . rays[i]: -1, 0 or 1 where it is proven, 2 where it is not."""
-    total = 0.0
-    for c in range(D):
-        total += facets[slot, c] * rays[i, c]
+    total = facets[slot, 0] * rays[i, 0]
+    if D == 4:
+        total += facets[slot, 1] * rays[i, 1] + (facets[slot, 2] * rays[i, 2] + facets[slot, 3] * rays[i, 3])
+    else:
+        for c in range(1, D):
+            total += facets[slot, c] * rays[i, c]
     if facets[slot, D + 1] + rays[i, D + 1] <= 53.0:
         return 1 if total > 0.0 else (-1 if total < 0.0 else 0)
     bound = _SAFETY * (rays[i, D] + facets[slot, D] + (D + 1) * _UNIT)
@@ -206,34 +272,35 @@ def _sign(facets, slot, D, rays, i):
 
 @njit(cache=True, nogil=True, _nrt=False)
 def _new_ray(facets, D, pick, rays, i, minors):
-    """rays[i] = the cross product of the picked facets, scaled to largest entry in [1/2, 1); False when it vanishes."""
+    """rays[i] = the cross product of the picked facets, scaled to a largest entry of at most 1; False when it vanishes."""
     _cross(facets, pick, D, rays, i, minors)
     largest = 0.0
     for c in range(D):
         largest = max(largest, abs(rays[i, c]))
     if largest == 0.0:
         return False
-    exponent = math.frexp(largest)[1]
-    scale = math.ldexp(1.0, -exponent)
-    for c in range(D):
-        rays[i, c] *= scale
     total_error, total_bits = 0.0, 0.0
     for k in range(D - 1):
         total_error += facets[pick[k], D]
         total_bits += facets[pick[k], D + 1]
-    if total_bits <= 53.0:
+    if total_bits <= 53.0:  # exact: scale by a power of two
+        exponent = math.frexp(largest)[1]
+        scale = math.ldexp(1.0, -exponent)
         rays[i, D] = 0.0
         rays[i, D + 1] = total_bits + exponent
     else:
-        rays[i, D] = _SAFETY * (total_error + D * D * _UNIT) * scale
+        scale = 1.0 / largest
+        rays[i, D] = _SAFETY * ((total_error + D * D * _UNIT) * scale + 2.0 * _UNIT)
         rays[i, D + 1] = INEXACT
+    for c in range(D):
+        rays[i, c] *= scale
     return True
 
 
 @njit(cache=True, nogil=True, _nrt=False)
 def _cut_line(
     D, state, rays, mask, used, facets,
-    slot, sign, order, s_rays, s_mask, pick, pool, minors, residual,
+    slot, sign, order, shared_with, s_rays, s_mask, pick, pool, minors, residual,
 ):  # fmt: skip
     """Cut a cone that contains lines by normals[slot] . y >= 0 where that normal does not vanish on all of them.
 
@@ -241,10 +308,12 @@ def _cut_line(
     """
     n, free = state[0], state[1]
     n_pool = 0
-    for s in range(D, used.shape[0]):
-        if used[s]:
-            pool[n_pool] = s
+    for w in range(used.shape[0]):
+        word = _proper(used, w, D)
+        while word != np.uint64(0):
+            pool[n_pool] = (w << 6) + _lowest(word)
             n_pool += 1
+            word &= word - np.uint64(1)
     De = D
     for i in range(D):
         if free >> i & 1:
@@ -300,13 +369,16 @@ def _cut_line(
     for r in range(n):
         m = 0
         outside = -1
-        for s in range(D, used.shape[0]):
-            if used[s]:
+        for w in range(used.shape[0]):
+            word = _proper(used, w, D)
+            while word != np.uint64(0):
+                s = (w << 6) + _lowest(word)
                 if _has(mask, r, s):
                     pool[m] = s
                     m += 1
                 elif outside < 0:
                     outside = s
+                word &= word - np.uint64(1)
         if outside < 0 or _choose(De - 1, pool, m, facets, D, pick, residual) < De - 1:
             return UNDECIDED
         k = De - 1
@@ -341,10 +413,9 @@ def _edge_ray(
     for w in range(words):
         word = s_mask[i, w]
         while word != np.uint64(0):
-            low = word & (~word + np.uint64(1))
-            target[k] = (w << 6) + _popcount(low - np.uint64(1))
+            target[k] = (w << 6) + _lowest(word)
             k += 1
-            word ^= low
+            word &= word - np.uint64(1)
     if shared != D - 2 and _choose(D - 2, pool, shared, facets, D, pick, residual) < D - 2:
         return False
     pick[D - 2] = slot
@@ -354,8 +425,7 @@ def _edge_ray(
     for w in range(words):
         word = mask[p, w] ^ mask[q, w]
         while word != np.uint64(0):
-            low = word & (~word + np.uint64(1))
-            s = (w << 6) + _popcount(low - np.uint64(1))
+            s = (w << 6) + _lowest(word)
             direction = _sign(facets, s, D, s_rays, i)
             if direction == 1:
                 return True
@@ -363,14 +433,14 @@ def _edge_ray(
                 for c in range(D):
                     s_rays[i, c] = -s_rays[i, c]
                 return True
-            word ^= low
+            word &= word - np.uint64(1)
     return False
 
 
 @njit(cache=True, nogil=True, _nrt=False)
 def cut(
     D, state, rays, mask, used, facets,
-    slot, sign, order, s_rays, s_mask, pick, pool, minors, residual,
+    slot, sign, order, shared_with, s_rays, s_mask, pick, pool, minors, residual,
 ):  # fmt: skip
     """Intersect the working cone with normals[slot] . y >= 0; returns MISSES, TOUCHES, CUTS, EMPTIES, UNDECIDED or OVERFLOWS.
 
@@ -386,10 +456,11 @@ def cut(
                 De -= 1
         result = _cut_line(
             D, state, rays, mask, used, facets,
-            slot, sign, order, s_rays, s_mask, pick, pool, minors, residual,
+            slot, sign, order, shared_with, s_rays, s_mask, pick, pool, minors, residual,
         )  # fmt: skip
         if result != MISSES:
-            used[slot] = result == CUTS
+            if result == CUTS:
+                used[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
             return result
     n_pos, n_neg, n_zero = 0, 0, 0
     for i in range(n):
@@ -407,7 +478,7 @@ def cut(
         return EMPTIES
     if n_neg == 0:
         if n_zero > 0 or De == 1:  # keep the label as long as the cone touches the hyperplane
-            used[slot] = True
+            used[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
             for i in range(n):
                 if sign[i] == 0:
                     _set(mask, i, slot)
@@ -434,12 +505,15 @@ def cut(
     for k in range(n_neg, n_high):
         p = order[k]
         for m in range(n_neg):
-            q = order[m]
-            shared = 0
-            for w in range(words):
-                shared += _popcount(mask[p, w] & mask[q, w])
+            shared_with[m] = _popcount(mask[p, 0] & mask[order[m], 0])
+        for w in range(1, words):
+            for m in range(n_neg):
+                shared_with[m] += _popcount(mask[p, w] & mask[order[m], w])
+        for m in range(n_neg):
+            shared = shared_with[m]
             if shared < D - 2:
                 continue
+            q = order[m]
             if n_new >= s_rays.shape[0]:
                 return OVERFLOWS
             for w in range(words):
@@ -480,15 +554,12 @@ def cut(
         _move(D, s_rays, s_mask, i, rays, mask, kept)
         kept += 1
     state[0] = kept
-    used[slot] = True
+    used[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
     for w in range(words):  # a facet that no ray lies on any more is redundant: its slot is free again
-        alive = np.uint64(0)
+        alive = np.uint64((1 << D) - 1) if w == 0 else np.uint64(0)
         for i in range(kept):
             alive |= mask[i, w]
-        for b in range(64):
-            s = (w << 6) + b
-            if s >= D and used[s] and (alive >> np.uint64(b)) & np.uint64(1) == np.uint64(0):
-                used[s] = False
+        used[w] &= alive
     return CUTS
 
 
@@ -508,22 +579,51 @@ def _write_wall(points, point_error, grain, D, j, l, facets, slot):
         difference = points[j, c] - points[l, c]
         facets[slot, c] = difference
         size += abs(difference)
-    mantissa, exponent = math.frexp(size)
-    if size == 0.0 or exponent < -900:  # distinct scores whose floats (nearly) coincide: nothing can be decided in floats
+    if size < 1e-270:  # distinct scores whose floats (nearly) coincide: nothing can be decided in floats
         facets[slot, D] = 4.0
         facets[slot, D + 1] = INEXACT
         return
-    if mantissa == 0.5:
-        exponent -= 1
-    scale = math.ldexp(1.0, -exponent)
+    scale = 1.0 / size
+    if grain > -INEXACT:
+        mantissa, exponent = math.frexp(size)
+        if mantissa == 0.5:
+            exponent -= 1
+        if exponent - grain <= 53:  # exact: scale by a power of two
+            scale = math.ldexp(1.0, -exponent)
+            facets[slot, D] = 0.0
+            facets[slot, D + 1] = exponent - grain
+        else:
+            grain = -INEXACT
+    if grain == -INEXACT:
+        facets[slot, D] = _SAFETY * (4.0 * _UNIT + (point_error[j] + point_error[l]) * scale)
+        facets[slot, D + 1] = INEXACT
     for c in range(D):
         facets[slot, c] *= scale
-    if exponent - grain <= 53:
-        facets[slot, D] = 0.0
-        facets[slot, D + 1] = exponent - grain
-    else:
-        facets[slot, D] = _SAFETY * (_UNIT + (point_error[j] + point_error[l]) * scale)
-        facets[slot, D + 1] = INEXACT
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _misses(D, points, j, l, rays, state, noise):
+    """A quick test that the wall between j and l surely misses the working cone.
+
+    It works on the plain difference, of 1-norm at most 2 D; ``noise`` bounds what rounding does to it.
+    """
+    if state[1] != 0 or state[0] == 1:  # the end of a half-line lies on every wall
+        return False
+    if D == 4:
+        a, b = points[j, 0] - points[l, 0], points[j, 1] - points[l, 1]
+        c, d = points[j, 2] - points[l, 2], points[j, 3] - points[l, 3]
+        for i in range(state[0]):
+            value = (a * rays[i, 0] + b * rays[i, 1]) + (c * rays[i, 2] + d * rays[i, 3])
+            if not value > noise + 8.2 * rays[i, 4]:
+                return False
+        return True
+    for i in range(state[0]):
+        value = 0.0
+        for k in range(D):
+            value += (points[j, k] - points[l, k]) * rays[i, k]
+        if not value > noise + 2.05 * D * rays[i, D]:
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -555,14 +655,15 @@ def _load(D, store, parent, cone):
     p_rays, p_mask, p_facets, p_label = store.rays, store.mask, store.facets, store.label
     first, n = store.ray_start[parent], store.ray_start[parent + 1] - store.ray_start[parent]
     first_facet, n_facets = store.facet_start[parent], store.facet_start[parent + 1] - store.facet_start[parent]
-    if n > rays.shape[0] or D + n_facets > used.shape[0]:
+    if n > rays.shape[0] or D + n_facets > 64 * used.shape[0]:
         return False
     cone.state[0] = n
     cone.state[1] = store.free[parent]
     for i in range(n):
         _move(D, p_rays, p_mask, first + i, rays, mask, i)
-    for s in range(D, used.shape[0]):
-        used[s] = s < D + n_facets
+    for w in range(used.shape[0]):
+        filled = min(max(D + n_facets - (w << 6), 0), 64)
+        used[w] = ~np.uint64(0) if filled == 64 else np.uint64((1 << filled) - 1)
     for i in range(n_facets):
         for c in range(D + 2):
             facets[D + i, c] = p_facets[first_facet + i, c]
@@ -572,15 +673,14 @@ def _load(D, store, parent, cone):
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _save(D, cone, parent, key, counts, out):
+def _save(D, cone, parent, key, counts, out, place):
     """Append the working cone to the output, its facets in consecutive slots; False when the output is full."""
-    mask, used, facets, label = cone.mask, cone.used, cone.facets, cone.label
-    o_mask, o_facets, o_label = out.mask, out.facets, out.label
-    n = cone.state[0]
-    n_facets = 0
-    for s in range(D, used.shape[0]):
-        if used[s]:
-            n_facets += 1
+    rays, mask, used, facets, label = cone.rays, cone.mask, cone.used, cone.facets, cone.label
+    o_rays, o_mask, o_facets, o_label = out.rays, out.mask, out.facets, out.label
+    n, words = cone.state[0], mask.shape[1]
+    n_facets = -D
+    for w in range(words):
+        n_facets += _popcount(used[w])
     cell, first, first_facet = counts[0], counts[1], counts[2]
     if cell >= out.key.shape[0] or first + n > o_mask.shape[0] or first_facet + n_facets > o_facets.shape[0]:
         return False
@@ -589,26 +689,51 @@ def _save(D, cone, parent, key, counts, out):
     out.free[cell] = cone.state[1]
     out.ray_start[cell + 1] = first + n
     out.facet_start[cell + 1] = first_facet + n_facets
-    for i in range(n):
-        _move(D, cone.rays, mask, i, out.rays, o_mask, first + i)
-        for w in range(mask.shape[1]):
-            o_mask[first + i, w] = np.uint64(0)
-        o_mask[first + i, 0] = mask[i, 0] & np.uint64((1 << D) - 1)
+    for s in range(D):
+        place[s] = s
     k = 0
-    for s in range(D, used.shape[0]):
-        if used[s]:
+    for w in range(words):
+        word = _proper(used, w, D)
+        while word != np.uint64(0):
+            s = (w << 6) + _lowest(word)
+            place[s] = D + k
             for c in range(D + 2):
                 o_facets[first_facet + k, c] = facets[s, c]
             o_label[first_facet + k, 0] = label[s, 0]
             o_label[first_facet + k, 1] = label[s, 1]
-            for i in range(n):
-                if _has(mask, i, s):
-                    _set(o_mask, first + i, D + k)
             k += 1
+            word &= word - np.uint64(1)
+    for i in range(n):
+        for c in range(D + 2):
+            o_rays[first + i, c] = rays[i, c]
+        for w in range(words):
+            o_mask[first + i, w] = np.uint64(0)
+        for w in range(words):
+            word = mask[i, w]
+            while word != np.uint64(0):
+                _set(o_mask, first + i, place[(w << 6) + _lowest(word)])
+                word &= word - np.uint64(1)
     counts[0] += 1
     counts[1] += n
     counts[2] += n_facets
     return True
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _tabulate(D, columns, noise, rays, first, n, table, slack):
+    """table[i, j] = score of key j at the i-th ray of a stored cell; differences are off by less than slack[i].
+
+    Entries of points and rays are at most 1 in size, so a difference has 1-norm at most 2 D.
+    """
+    for i in range(n):
+        value = rays[first + i, 0]
+        for j in range(columns.shape[1]):
+            table[i, j] = columns[0, j] * value
+        for c in range(1, D):
+            value = rays[first + i, c]
+            for j in range(columns.shape[1]):
+                table[i, j] += columns[c, j] * value
+        slack[i] = noise + 2.05 * D * rays[first + i, D]
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -621,9 +746,17 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
     """
     queue = scratch.queue
     state, rays, mask, used, facets, label = cone.state, cone.rays, cone.mask, cone.used, cone.facets, cone.label
-    sign, order, s_rays, s_mask = scratch.sign, scratch.order, scratch.rays, scratch.mask
+    sign, order, shared_with = scratch.sign, scratch.order, scratch.shared_with
+    s_rays, s_mask = scratch.rays, scratch.mask
     pick, pool, minors, residual = scratch.pick, scratch.pool, scratch.minors, scratch.residual
     points, point_error, grain = head.points, head.error, head.grain
+    table, slack, walls, depth = scratch.table, scratch.slack, scratch.walls, scratch.depth
+    noise = head.noise
+    n_parent = store.ray_start[parent + 1] - store.ray_start[parent]
+    # not for cones with lines, which a wall may cut without a ray, nor for a half-line, whose end every wall meets
+    tabled = store.free[parent] == 0 and 1 < n_parent <= table.shape[0]
+    if tabled:
+        _tabulate(D, head.columns, noise, store.rays, store.ray_start[parent], n_parent, table, slack)
     neighbour_start, neighbours = head.neighbour_start, head.neighbours
     first, tail = 0, 0
     if n_seeds == 0:
@@ -649,21 +782,38 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
         if not _load(D, store, parent, cone):
             return OVERFLOWS
         result = MISSES
-        slot = D
+        n_walls = 0
         for t in range(neighbour_start[j], neighbour_start[j + 1]):
             l = neighbours[t]
-            if result != MISSES or used[slot]:
-                slot = D
-                while slot < used.shape[0] and used[slot]:
-                    slot += 1
-                if slot == used.shape[0]:
-                    return OVERFLOWS
+            outside = 0
+            if tabled:
+                for i in range(n_parent):
+                    if not table[i, j] - table[i, l] > slack[i]:
+                        outside += 1
+                if outside == 0:  # most walls do not even meet the parent
+                    continue
+            # walls that cut away most come first: what they leave is met by fewer others
+            k = n_walls
+            while k > 0 and depth[k - 1] < outside:
+                walls[k] = walls[k - 1]
+                depth[k] = depth[k - 1]
+                k -= 1
+            walls[k] = l
+            depth[k] = outside
+            n_walls += 1
+        for t in range(n_walls):
+            l = walls[t]
+            if _misses(D, points, j, l, rays, state, noise):
+                continue
+            slot = _free_slot(used)
+            if slot < 0:
+                return OVERFLOWS
             _write_wall(points, point_error, grain, D, j, l, facets, slot)
             label[slot, 0] = h
             label[slot, 1] = l
             result = cut(
                 D, state, rays, mask, used, facets,
-                slot, sign, order, s_rays, s_mask, pick, pool, minors, residual,
+                slot, sign, order, shared_with, s_rays, s_mask, pick, pool, minors, residual,
             )  # fmt: skip
             if result >= EMPTIES:
                 break
@@ -675,12 +825,16 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
             continue
         if result == EMPTIES:
             continue
-        for s in range(D, used.shape[0]):
-            if used[s] and label[s, 0] == h and visited[label[s, 1]] != stamp:
-                visited[label[s, 1]] = stamp
-                queue[tail] = label[s, 1]
-                tail += 1
-        if not _save(D, cone, parent, j, counts, out):
+        for w in range(used.shape[0]):
+            word = _proper(used, w, D)
+            while word != np.uint64(0):
+                s = (w << 6) + _lowest(word)
+                if label[s, 0] == h and visited[label[s, 1]] != stamp:
+                    visited[label[s, 1]] = stamp
+                    queue[tail] = label[s, 1]
+                    tail += 1
+                word &= word - np.uint64(1)
+        if not _save(D, cone, parent, j, counts, out, pool):
             return FULL
         counts[4] = j
     return DONE
