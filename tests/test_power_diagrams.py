@@ -342,6 +342,37 @@ def test_locate_decides_near_ties_that_floats_get_wrong():
     ]
 
 
+@settings(max_examples=100)
+@given(diagrams(max_d=3), st.lists(st.lists(QUARTERS, min_size=3, max_size=3), min_size=1, max_size=8))
+def test_locate_by_tree_and_among_winners(diagram, points):
+    """The roads for very many keys end where the plain one does, on walls and at ties too."""
+    queries = np.array([q[: diagram.d] for q in points])
+    expected = diagram.locate(queries)
+    np.testing.assert_array_equal(diagram._locate_among_winners(queries, True), expected)
+    if len(diagram._locator.index) > 1 and "sites" in diagram.scores.source:
+        likely, still_open = diagram._locator.likely_winner(queries, by_tree=True)
+        np.testing.assert_array_equal(diagram._locator.index[likely][~still_open], expected[~still_open])
+        rows = lifted(diagram)
+        for q in queries[~still_open]:
+            values = scores_at(rows, q.tolist())
+            assert len({tuple(rows[j]) for j, v in enumerate(values) if v == max(values)}) == 1
+
+
+def test_locate_among_thousands_of_sites():
+    rng = np.random.default_rng(14)
+    sites, points = rng.standard_normal((3000, 2)), rng.standard_normal((500, 2))
+    weights = 0.01 * rng.uniform(size=3000)
+    diagram = hm.power_diagram(sites, weights)
+    assert diagram._locator.prefers_tree
+    powers = ((points[:, None] - sites) ** 2).sum(axis=2) - weights
+    np.testing.assert_array_equal(diagram.locate(points), powers.argmin(axis=1))
+    grid = np.stack(np.meshgrid(np.arange(50.0), np.arange(50.0), indexing="ij"), axis=-1).reshape(-1, 2)
+    corners = rng.integers(0, 49, size=(200, 2)) + 0.5  # four sites tie
+    first = [int(a * 50 + b) for a, b in corners - 0.5]
+    np.testing.assert_array_equal(hm.power_diagram(grid).locate(corners), first)
+    np.testing.assert_array_equal(hm.power_diagram(grid / 10).locate(corners / 10)[:3] >= 0, True)
+
+
 def test_locate_many_ties_at_once():
     """A hundred thousand points on the walls of a grid: settled on the lattice, without rationals."""
     sites = np.stack(np.meshgrid(np.arange(5.0), np.arange(5.0), indexing="ij"), axis=-1).reshape(-1, 2)

@@ -20,8 +20,9 @@ def vertex_maximum(n_tokens: int, heads: int, d: int, *, biased: bool = False) -
         V_{\mathrm{lin}}(N, H, d) = \sum_{j=0}^{d-1} \binom{H}{j} (N-1)^j + \binom{H-1}{d-1}, \qquad
         V_{\mathrm{aff}}(N, H, d) = \sum_{j=0}^{d} \binom{H}{j} (N-1)^j .
 
-    The linear form counts the vertices of a Minkowski sum of H polytopes with N vertices each (bias-free scores), the affine form the
-    upper vertices of the lifted sum (scores with free biases). For N = 1 both are 1. P1 Theorem V.2 prints
+    The linear form counts the vertices of a Minkowski sum of H polytopes with N vertices each (bias-free
+    scores), the affine form the upper vertices of the lifted sum (scores with free biases). For N = 1 both
+    are 1. P1 Theorem V.2 prints
     :math:`O((NH)^{\lfloor d/2 \rfloor})` for H > d; that is too small for every d >= 3.
 
     Parameters
@@ -37,8 +38,9 @@ def vertex_maximum(n_tokens: int, heads: int, d: int, *, biased: bool = False) -
 
     Notes
     -----
-    Proven here by Euler characteristics for linear d <= 3 and affine d <= 2 (``docs/minkowski.md``); for larger d the upper bound rests
-    on Weibel (2012) and on Montufar, Ren and Zhang (2021). That it is attained is checked exactly by :func:`hardmax.parabolic_heads`.
+    Proven here by Euler characteristics for linear d <= 3 and affine d <= 2 (``docs/minkowski.md``); for
+    larger d the upper bound rests on Weibel (2012) and on Montufar, Ren and Zhang (2021). That it is attained
+    is checked exactly by :func:`hardmax.parabolic_heads`.
 
     Examples
     --------
@@ -53,5 +55,5 @@ def vertex_maximum(n_tokens: int, heads: int, d: int, *, biased: bool = False) -
     if n_tokens == 1:
         return 1
     top = d if biased else d - 1
-    total = sum(comb(heads, j) * (n_tokens - 1) ** j for j in range(min(top, heads) + 1))
+    total = sum(comb(heads, j) * int((n_tokens - 1) ** j) for j in range(min(top, heads) + 1))
     return total if biased else total + comb(heads - 1, d - 1)

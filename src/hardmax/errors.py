@@ -1,8 +1,9 @@
 """Every exception of hardmax, named after the situation a user is in.
 
-Each message is one sentence that says which argument is meant, what it must be, what it was and, where one exists, what to try.
-All of them derive from :class:`HardmaxError`, so one ``except`` catches what the library itself reports; the second base class
-(``ValueError``, ``ImportError``, ...) is the one that Python users expect.
+Each message is one sentence that says which argument is meant, what it must be, what it was and, where one
+exists, what to try. All of them derive from :class:`HardmaxError`, so one ``except`` catches what the library
+itself reports; the second base class (``ValueError``, ``ImportError``, ...) is the one that Python users
+expect.
 """
 
 from __future__ import annotations

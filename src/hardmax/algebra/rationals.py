@@ -1,8 +1,9 @@
 r"""Exact numbers at the door.
 
-*Exact* means: of the numbers that were handed over. A float64 is a dyadic rational, so an array of floats is its own exact form.
-``fractions.Fraction`` entries (and integers beyond :math:`2^{53}`) have no exact float; they are kept as a companion beside the
-correctly rounded floats, and every certified decision that the floats cannot make falls back on the companion.
+*Exact* means: of the numbers that were handed over. A float64 is a dyadic rational, so an array of floats is
+its own exact form. ``fractions.Fraction`` entries (and integers beyond :math:`2^{53}`) have no exact float;
+they are kept as a companion beside the correctly rounded floats, and every certified decision that the floats
+cannot make falls back on the companion.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class ExactArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
         return self.floats.shape
 
     def rational(self, index: Any) -> flint.fmpq:
@@ -117,9 +119,13 @@ def as_exact(values: Any, name: str, *, ndim: int) -> ExactArray:
         try:
             array = np.asarray(values)
         except (ValueError, TypeError) as error:
-            raise InvalidInputError(f"{name} must be a rectangular array of numbers, but its rows differ in shape.") from error
+            raise InvalidInputError(
+                f"{name} must be a rectangular array of numbers, but its rows differ in shape."
+            ) from error
     if array.ndim != ndim:
-        axes = {1: "a vector", 2: "a matrix (one row per point)", 3: "a stack of matrices"}.get(ndim, f"{ndim}-dimensional")
+        axes = {1: "a vector", 2: "a matrix (one row per point)", 3: "a stack of matrices"}.get(
+            ndim, f"{ndim}-dimensional"
+        )
         raise DimensionMismatchError(f"{name} must be {axes}, but has shape {array.shape}.")
     if array.dtype == np.float64 or array.dtype in (np.float32, np.float16):
         floats = np.array(array, dtype=np.float64)
@@ -150,7 +156,9 @@ def _from_objects(array: NDArray[Any], name: str) -> ExactArray:
         try:
             floats[index] = float(fraction)
         except OverflowError:
-            raise NotFiniteError(f"{name} must fit into float64, but holds about 1e{_log10(fraction)} at index {index}.") from None
+            raise NotFiniteError(
+                f"{name} must fit into float64, but holds about 1e{_log10(fraction)} at index {index}."
+            ) from None
         exact = exact and Fraction(floats[index]) == fraction
     return ExactArray(floats, None if exact else fractions)
 
@@ -164,7 +172,9 @@ def _as_fraction(value: Any, name: str, index: tuple[int, ...]) -> Fraction:
     if isinstance(value, Fraction):
         return value
     if isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)) or value is None:
-        raise InvalidInputError(f"{name} must hold real numbers, but has {type(value).__name__} {value!r} at index {index}.")
+        raise InvalidInputError(
+            f"{name} must hold real numbers, but has {type(value).__name__} {value!r} at index {index}."
+        )
     try:
         if isinstance(value, (int, np.integer)):
             return Fraction(int(value))

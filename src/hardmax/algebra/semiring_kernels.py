@@ -7,13 +7,14 @@ pays for it.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from hardmax.compiling import kernel
 
 __all__ = ["max_plus", "soft_max_plus"]
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def max_plus(a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     r"""Write :math:`\max_k (a_{ik} + b_{kj})` into ``out``, which starts as :math:`-\infty`.
 
@@ -38,7 +39,7 @@ def max_plus(a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.flo
                         row[j] = value if value > row[j] else row[j]
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def soft_max_plus(
     a: NDArray[np.float64], b: NDArray[np.float64], tau: float, out: NDArray[np.float64]
 ) -> None:

@@ -1,4 +1,7 @@
-"""Polyhedra: scores, domains, cells, power diagrams, Minkowski sums, tropical polynomials. Knows no transformer."""
+"""Polyhedra: scores, domains, cells, power diagrams, Minkowski sums, tropical polynomials.
+
+Knows no transformer.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
 r"""Which keys can have a wall in common: a search by nested cones, for heads with many keys.
 
-Space is covered by simplicial cones. On such a cone every score difference is a positive combination of its values at the D rays, so a
-key that is strictly below another key at all rays is strictly below it on the whole closed cone: it can neither win there nor touch a
-winner. Cones are halved until few keys are left; keys that are never left together cannot be neighbours.
+Space is covered by simplicial cones. On such a cone every score difference is a positive combination of its
+values at the D rays, so a key that is strictly below another key at all rays is strictly below it on the
+whole closed cone: it can neither win there nor touch a winner. Cones are halved until few keys are left; keys
+that are never left together cannot be neighbours.
 
-The lists that come out contain every true neighbour (and some others), so cutting the cell of a winning key by the walls on its list
-gives the cell exactly. For a key that wins nowhere a list may be too short to show it, so a walk over these lists has to start at a
-key that does win: from there it only meets winners and keys that tie with a winner at some point, and near such a point all the keys
-that matter are on each other's lists. Rays are sums of earlier rays and stay exact: small integers up to a power of two, so the two halves cover their parent
-without a gap; a cone whose middle ray would be rounded is not halved any more.
+The lists that come out contain every true neighbour (and some others), so cutting the cell of a winning key
+by the walls on its list gives the cell exactly. For a key that wins nowhere a list may be too short to show
+it, so a walk over these lists has to start at a key that does win: from there it only meets winners and keys
+that tie with a winner at some point, and near such a point all the keys that matter are on each other's
+lists. Rays are sums of earlier rays and stay exact: small integers up to a power of two, so the two halves
+cover their parent without a gap; a cone whose middle ray would be rounded is not halved any more.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hardmax.compiling import kernel
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.splitting_kernels import Rows
 
@@ -40,7 +42,8 @@ def candidate_neighbours(rows: Rows, *, affine: bool) -> tuple[Integers, Integer
     keep : (m,) int64
         Rows that can win; all others are strictly below the maximum everywhere.
     start, neighbours : int64
-        ``neighbours[start[i] : start[i + 1]]`` are positions in ``keep``: a superset of the neighbours of ``keep[i]``.
+        ``neighbours[start[i] : start[i + 1]]`` are positions in ``keep``: a superset of the neighbours of
+        ``keep[i]``.
     """
     n, D = rows.points.shape
     leaf = _LEAF.get(D, 4 ** (D - 2))
@@ -51,7 +54,7 @@ def candidate_neighbours(rows: Rows, *, affine: bool) -> tuple[Integers, Integer
         status, n_pairs = _search(rows.points, rows.error, affine, leaf, ids, values, alone, pairs)
         if status == _CROWDED:
             raise InvalidInputError(
-                f"more than {_CROWD} keys come so close to a common tie that they cannot be told apart in float64; "
+                f"more than {_CROWD} keys come so close to a common tie that float64 cannot tell them apart; "
                 "thin out the keys or round them."
             )
         if status == _DONE:
@@ -71,8 +74,8 @@ def candidate_neighbours(rows: Rows, *, affine: bool) -> tuple[Integers, Integer
 _DONE, _LISTS_FULL, _PAIRS_FULL, _CROWDED = 0, 1, 2, 3
 
 
-@njit(cache=True, nogil=True)
-def _collect(n, D, start, count, ids, values, margin, alone, pairs, n_pairs):
+@kernel
+def _collect(n, D, start, count, ids, values, margin, alone, pairs, n_pairs):  # type: ignore[no-untyped-def]
     """Record the pairs of a cone that is not halved any more; -1 when there is no room."""
     # a key below another one on the whole cone is of no use there
     kept = start
@@ -101,9 +104,11 @@ def _collect(n, D, start, count, ids, values, margin, alone, pairs, n_pairs):
     return n_pairs
 
 
-@njit(cache=True, nogil=True)
-def _search(points, error, affine, leaf, ids, values, alone, pairs):
-    """Depth-first halving; ``ids`` and ``values`` are stacks of candidate lists with their scores at the rays of the cone."""
+@kernel(allocates=True)
+def _search(points, error, affine, leaf, ids, values, alone, pairs):  # type: ignore[no-untyped-def]
+    """Depth-first halving; ``ids`` and ``values`` are stacks of candidate lists with their scores at the rays
+    of the cone.
+    """
     n, D = points.shape
     deepest = 400
     cones = np.empty((deepest, D, D))
@@ -176,7 +181,8 @@ def _search(points, error, affine, leaf, ids, values, alone, pairs):
             length[top] = count
             split = count > leaf and stuck[top] <= _PATIENCE and top + 2 < deepest
             if split:
-                # halve the longest edge; rays are comparable in size because each is scaled to largest entry in [1/2, 1)
+                # halve the longest edge; rays are comparable in size because each is scaled to largest entry
+                # in [1/2, 1)
                 p, q, longest = 0, 1, -1.0
                 for a in range(D):
                     for b in range(a + 1, D):

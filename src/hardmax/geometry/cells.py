@@ -24,7 +24,8 @@ _PER_FACET = ("facets", "label")
 class Cells:
     """A growing list of cones of one dimension, with the keys that were chosen on the way to each.
 
-    ``counts`` = [cells, rays, facets, parked keys, last winner, next parent, stamp] is shared with the compiled kernel.
+    ``counts`` = [cells, rays, facets, parked keys, last winner, next parent, stamp] is shared with the
+    compiled kernel.
     """
 
     def __init__(self, D: int, words: int, cells: int, rays: int, facets: int) -> None:
@@ -45,10 +46,12 @@ class Cells:
 
     @property
     def n(self) -> int:
+        """The number of cells."""
         return int(self.counts[0])
 
     @property
     def words(self) -> int:
+        """How many 64-bit words a set of facet slots takes."""
         return int(self.store.mask.shape[1])
 
     def grow(self) -> None:
@@ -68,7 +71,9 @@ class Cells:
 
     def trim(self) -> None:
         """Show only what is filled. Untouched pages of large arrays cost nothing, so nothing is copied."""
-        self.store = Store(**{name: array[: self._size(name)] for name, array in self.store._asdict().items()})
+        self.store = Store(
+            **{name: array[: self._size(name)] for name, array in self.store._asdict().items()}
+        )
 
     def _size(self, name: str) -> int:
         cells, rays, facets = (int(count) for count in self.counts[:3])
@@ -147,6 +152,7 @@ class Workspace:
         )
 
     def widen(self, words: int) -> None:
+        """Room for 64 * words facet slots."""
         if words > self.words:
             self._allocate(words, self.capacity)
 

@@ -1,6 +1,7 @@
 r"""Where cells are looked for: a box, a polytope, or the whole space.
 
-Every domain is an intersection of half-spaces :math:`\{x : Ax \le b\}` with interior. The whole space has none.
+Every domain is an intersection of half-spaces :math:`\{x : Ax \le b\}` with interior. The whole space has
+none.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ __all__ = ["Box", "Domain", "Polytope", "WholeSpace"]
 class Polytope:
     r"""The polyhedron :math:`\{x \in \mathbb{R}^d : A x \le b\}`.
 
-    It may be unbounded. Rows of ``A`` that are zero, and systems without interior, are refused when cells are looked for.
+    It may be unbounded. Rows of ``A`` that are zero, and systems without interior, are refused when cells are
+    looked for.
 
     Examples
     --------
@@ -36,7 +38,9 @@ class Polytope:
     def __init__(self, A: ArrayLike, b: ArrayLike) -> None:
         matrix, vector = as_exact(A, "A", ndim=2), as_exact(b, "b", ndim=1)
         if matrix.shape[0] != vector.shape[0]:
-            raise DimensionMismatchError(f"A and b must have as many rows, but have {matrix.shape[0]} and {vector.shape[0]}.")
+            raise DimensionMismatchError(
+                f"A and b must have as many rows, but have {matrix.shape[0]} and {vector.shape[0]}."
+            )
         if matrix.shape[1] == 0:
             raise InvalidInputError(f"A must have at least one column, but has shape {matrix.shape}.")
         object.__setattr__(self, "a", matrix)
@@ -86,7 +90,8 @@ class Box:
         for i in range(lower.shape[0]):
             if lower.rational(i) >= upper.rational(i):
                 raise EmptyDomainError(
-                    f"low must be below high in every coordinate, but coordinate {i} has {lower.floats[i]:g} and {upper.floats[i]:g}."
+                    f"low must be below high in every coordinate, but coordinate {i} has "
+                    f"{lower.floats[i]:g} and {upper.floats[i]:g}."
                 )
         object.__setattr__(self, "low", lower)
         object.__setattr__(self, "high", upper)
@@ -110,15 +115,19 @@ class Box:
 
     @property
     def a(self) -> ExactArray:
+        """The rows of A, exactly."""
         identity = np.eye(self.d)
         return ExactArray(np.concatenate([identity, -identity]))
 
     @property
     def b(self) -> ExactArray:
+        """The right-hand sides b, exactly."""
         floats = np.concatenate([self.high.floats, -self.low.floats])
         if self.low.fractions is None and self.high.fractions is None:
             return ExactArray(floats)
-        values = [self.high.rational(i) for i in range(self.d)] + [-self.low.rational(i) for i in range(self.d)]
+        values = [self.high.rational(i) for i in range(self.d)] + [
+            -self.low.rational(i) for i in range(self.d)
+        ]
         return as_exact(np.array(values, dtype=object), "box", ndim=1)
 
     def halfspaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -131,7 +140,8 @@ class Box:
         return np.asarray(((x >= self.low.floats) & (x <= self.high.floats)).all(axis=1))
 
     def __repr__(self) -> str:
-        return f"Box([{', '.join(f'{v:g}' for v in self.low.floats)}], [{', '.join(f'{v:g}' for v in self.high.floats)}])"
+        low, high = (", ".join(f"{v:g}" for v in side.floats) for side in (self.low, self.high))
+        return f"Box([{low}], [{high}])"
 
 
 @dataclass(frozen=True)
@@ -152,10 +162,12 @@ class WholeSpace:
 
     @property
     def a(self) -> ExactArray:
+        """The rows of A, exactly."""
         return ExactArray(np.empty((0, self.d)))
 
     @property
     def b(self) -> ExactArray:
+        """The right-hand sides b, exactly."""
         return ExactArray(np.empty(0))
 
     def halfspaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

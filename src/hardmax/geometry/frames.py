@@ -3,13 +3,15 @@ r"""Coordinates in which cells are cut.
 Three things are settled before the first cut, all without rounding:
 
 * which coordinates of :math:`x` matter (score differences may span a smaller space),
-* whether the problem is linear (cells are cones already) or affine (homogenised to :math:`y = (x, x_0)`, :math:`x_0 \ge 0`),
-* powers of two that bring all columns to one size, so that one error bound fits them all and nothing overflows.
+* whether the problem is linear (cells are cones already) or affine (homogenised to :math:`y = (x, x_0)`,
+  :math:`x_0 \ge 0`),
+* powers of two that bring all columns to one size, so that one error bound fits them all and nothing
+  overflows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -26,6 +28,7 @@ __all__ = ["Frame", "Head", "independent_columns", "scaled_heads"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_NOTHING = -(1 << 20)  # exponent of zero
 _TINY = 1e-250  # entries below this size after scaling count as rounded
 
 
@@ -40,6 +43,7 @@ class Frame:
 
     @property
     def D(self) -> int:
+        """The number of homogeneous coordinates."""
         return len(self.columns) + (not self.linear)
 
     def floats(self, slopes: Floats, offsets: Floats) -> Floats:
@@ -67,9 +71,10 @@ class Frame:
                 x[:, self.columns] = y[:, :-1] / y[:, -1:]
         return x
 
-    def to_space_exactly(self, y: list[int] | list[Fraction]) -> list[Fraction]:
+    def to_space_exactly(self, y: Sequence[int | Fraction]) -> list[Fraction]:
         """The same for one integer vector."""
-        scaled = [Fraction(v) * Fraction(2) ** -e for v, e in zip(y, self.exponents, strict=True)]
+        powers = [Fraction(2**-e) if e < 0 else Fraction(1, 2**e) for e in self.exponents]
+        scaled = [v * power for v, power in zip(y, powers, strict=True)]
         size = max(map(abs, scaled), default=Fraction(1)) if self.linear else scaled[-1]
         x = [Fraction(0)] * self.d
         for c, value in zip(self.columns, scaled, strict=False):
@@ -87,6 +92,7 @@ class Head:
 
     @property
     def n_keys(self) -> int:
+        """The number of rows."""
         return len(self.rows.points)
 
     def restricted(self, keep: Integers, start: Integers, neighbours: Integers) -> Head:
@@ -99,27 +105,36 @@ class Head:
 
 
 def scaled_heads(families: list[Scores], domain: Domain, frame: Frame) -> list[Head]:
-    """Choose the powers of two and express every head in the frame (one row per group of identical scores)."""
-    kept, raw, shifts = [], [], []
-    for family in families:
-        index = np.unique(family.tie_group)
-        points = frame.floats(family.slopes[index], family.offsets[index])
-        shift = -int(np.frexp(np.abs(points).max(initial=0.0))[1])
-        kept.append(index)
-        raw.append(np.ldexp(points, shift))
-        shifts.append(shift)
-    sizes = np.abs(np.concatenate([*raw, frame.floats(domain.a.floats, domain.b.floats)])).max(axis=0, initial=0.0)
-    frame.exponents = [int(np.frexp(size)[1]) for size in sizes]
+    """Choose the powers of two and express every head in the frame, one row per group of identical scores."""
+    kept = [np.unique(family.tie_group) for family in families]
+    raw = [frame.floats(f.slopes[index], f.offsets[index]) for f, index in zip(families, kept, strict=True)]
+    # sizes as exponents: a product of two powers of two may leave the float range that its factors are in
+    sizes = [_exponents(points) for points in raw]
+    shifts = [
+        -int(size.max(initial=_NOTHING)) if size.max(initial=_NOTHING) > _NOTHING else 0 for size in sizes
+    ]
+    columns = [size + shift for size, shift in zip(sizes, shifts, strict=True)]
+    columns.append(_exponents(frame.floats(domain.a.floats, domain.b.floats)))
+    largest = np.max(columns, axis=0, initial=_NOTHING)
+    frame.exponents = [int(e) if e > _NOTHING // 2 else 0 for e in largest]
     return [
         _scaled_head(family, index, points, shift, frame)
         for family, index, points, shift in zip(families, kept, raw, shifts, strict=True)
     ]
 
 
+def _exponents(points: Floats) -> Integers:
+    """For each column the e with largest entry in [2^(e-1), 2^e), or far below everything when it is zero."""
+    largest = np.abs(points).max(axis=0, initial=0.0)
+    return np.where(largest > 0.0, np.frexp(largest)[1].astype(np.int64), _NOTHING)
+
+
 def _scaled_head(family: Scores, index: Integers, raw: Floats, shift: int, frame: Frame) -> Head:
-    points = np.ascontiguousarray(np.ldexp(raw, -np.array(frame.exponents, dtype=np.int64)))
-    error = np.ldexp(family.row_error[index], max((shift - e for e in frame.exponents), default=0))
-    if bool((np.abs(points)[points != 0.0] < _TINY).any()):
+    powers = shift - np.array(frame.exponents, dtype=np.int64)
+    points = np.ascontiguousarray(np.ldexp(raw, powers))
+    with np.errstate(over="ignore"):
+        error = np.ldexp(family.row_error[index], int(powers.max(initial=0)))
+    if bool((np.abs(points)[raw != 0.0] < _TINY).any()):  # something came close to underflow
         error = error + _TINY
     grain = -INEXACT if error.any() else _grain(points)
     rows: dict[int, list[flint.fmpq]] = {}
@@ -151,8 +166,9 @@ def _grain(points: Floats) -> int:
 def independent_columns(families: list[Scores], domain: Domain) -> list[int]:
     r"""Coordinates that carry the whole partition.
 
-    Score differences (and the domain's rows) span a space of rank r. Restricting x to r coordinates whose columns are independent
-    keeps every value of all differences, hence every cell, so the other coordinates can be set to zero.
+    Score differences (and the domain's rows) span a space of rank r. Restricting x to r coordinates whose
+    columns are independent keeps every value of all differences, hence every cell, so the other coordinates
+    can be set to zero.
     """
     d = families[0].d
     # halves, because the difference of two large slopes may overflow
@@ -166,7 +182,8 @@ def independent_columns(families: list[Scores], domain: Domain) -> list[int]:
         return domain.a.rational_row(i)
 
     basis: list[list[flint.fmpq]] = []
-    # a float elimination proposes independent rows, an exact rank confirms them; only if that falls short every row is looked at
+    # a float elimination proposes independent rows, an exact rank confirms them; only if that falls short
+    # every row is looked at
     for i in [*_proposed(floats, d), *range(len(floats))]:
         if len(basis) == d:
             return list(range(d))

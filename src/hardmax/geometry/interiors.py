@@ -45,7 +45,10 @@ Integers = NDArray[np.int64]
 _TOLERANCE = 1e-12  # relative margin below which the compiled search hands over to proofs and rationals
 _GUESS_ALL = 8192  # above this many keys the quadratic table of guesses is not worth its time
 _CUT_SECONDS = {1: 2e-5, 2: 4e-5, 3: 3.5e-4}  # rough time per key of cutting space into cells, by dimension
-_SETTLE_SECONDS = 6e-5, 3e-8  # rough time per open key of the search: fixed, and per key that it is held against
+_SETTLE_SECONDS = (
+    6e-5,
+    3e-8,
+)  # rough time per open key of the search: fixed, and per key that it is held against
 _BLOCK = 1 << 18  # scores per block: stays in cache
 
 
@@ -222,10 +225,10 @@ def decide_interiors(scores: Scores, *, method: str | None = None) -> Interiors:
     if method == "splitting":
         return _by_splitting(scores)
     search = _Search(LiftedKeys(scores, index))
-    if method is None and scores.linear and scores.d in _CUT_SECONDS and len(index) > 500:
+    if method is None and scores.linear and scores.d in (2, 3) and len(index) > 500:
         return _by_splitting(scores)  # few cells, and only these are cut
     guesses = search.guess()
-    if method is None and scores.d in _CUT_SECONDS:
+    if method is None and not scores.linear and scores.d in _CUT_SECONDS:
         still_open = int((search.verdict == programs.OPEN).sum())
         settling = still_open * (_SETTLE_SECONDS[0] + _SETTLE_SECONDS[1] * len(index))
         if settling > len(index) * _CUT_SECONDS[scores.d]:
@@ -263,9 +266,7 @@ def _by_splitting(scores: Scores) -> Interiors:
     for cell, point in cells.exact_witnesses.items():
         for j in np.flatnonzero(group == winners[cell]).tolist():
             exact[j] = point
-    return Interiors(
-        own[group], points[group], exact, *_no_supports(scores.n_keys), cells.n_decided_exactly
-    )
+    return Interiors(own[group], points[group], exact, *_no_supports(scores.n_keys), cells.n_decided_exactly)
 
 
 def _no_supports(n_keys: int) -> tuple[Integers, Integers]:

@@ -51,9 +51,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from hardmax.compiling import kernel
 
 __all__ = [
     "EMPTY",
@@ -79,11 +80,6 @@ Workspace: TypeAlias = tuple[
     NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
 ]
 
-_REORDER = {
-    "reassoc",
-    "contract",
-    "nsz",
-}  # sums may be reordered and fused; the error bounds below hold for any order
 _SMALL_PRODUCT = 1024  # below this many entries a plain loop beats the call into BLAS
 _DEPENDENT = 1e-13  # a new row this close to the span of the lifted corral adds nothing but noise
 
@@ -94,7 +90,7 @@ def corral_workspace(dimension: int) -> Workspace:
     return np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n)), np.zeros((4, n))
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _dot(u, v, start, end):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(start, end):
@@ -102,13 +98,13 @@ def _dot(u, v, start, end):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=True)
+@kernel(reorder=True, allocates=True)
 def _price_by_blas(rows, n_rows, x, values):  # type: ignore[no-untyped-def]
     np.dot(rows[:n_rows], x, values[:n_rows])
     return np.argmin(values[:n_rows])
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _price(rows, n_rows, x, values):  # type: ignore[no-untyped-def]
     """values = rows @ x and the index of its smallest entry."""
     d = x.shape[0]
@@ -125,7 +121,7 @@ def _price(rows, n_rows, x, values):  # type: ignore[no-untyped-def]
     return _price_by_blas(rows, n_rows, x, values)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _append(rows, index, size, scale, q, r, lifted):  # type: ignore[no-untyped-def]
     """Add the lifted row to the QR factor; False when it lies in the span already.
 
@@ -155,7 +151,7 @@ def _append(rows, index, size, scale, q, r, lifted):  # type: ignore[no-untyped-
     return True
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _remove(position, size, n, q, r):  # type: ignore[no-untyped-def]
     """Drop one column of the QR factor by plane rotations."""
     for i in range(size):
@@ -180,7 +176,7 @@ def _remove(position, size, n, q, r):  # type: ignore[no-untyped-def]
             q[i + 1, k] = c * b - s * a
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _affine_weights(size, q, r, target):  # type: ignore[no-untyped-def]
     """Weights (sum 1) of the smallest point of the affine hull of the corral."""
     total = 0.0
@@ -194,7 +190,7 @@ def _affine_weights(size, q, r, target):  # type: ignore[no-untyped-def]
         target[i] /= total
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _shrink_to_inside(corral, size, weights, n, q, r, target):  # type: ignore[no-untyped-def]
     """Wolfe's minor cycles: walk to the smallest point of the affine hull, dropping rows on the way."""
     while True:
@@ -221,7 +217,7 @@ def _shrink_to_inside(corral, size, weights, n, q, r, target):  # type: ignore[n
                 size -= 1
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _place(size, scale, q, x):  # type: ignore[no-untyped-def]
     """x = smallest point of the affine hull of the corral; returns its squared norm."""
     d = x.shape[0]
@@ -240,7 +236,7 @@ def _place(size, scale, q, x):  # type: ignore[no-untyped-def]
     return square
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _row_size(rows, n_rows):  # type: ignore[no-untyped-def]
     largest = 0.0
     for i in range(n_rows):
@@ -248,7 +244,7 @@ def _row_size(rows, n_rows):  # type: ignore[no-untyped-def]
     return np.sqrt(largest)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def min_norm_point_kernel(  # type: ignore[no-untyped-def]
     rows, n_rows, corral, corral_size, x, weights, values, work, scale, stop_when_positive, tol, max_iter
 ):
@@ -309,7 +305,7 @@ def min_norm_point_kernel(  # type: ignore[no-untyped-def]
     return UNDECIDED, size
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def certify_zero_kernel(rows, row_error, corral, size, weights, work):  # type: ignore[no-untyped-def]
     r"""Whether the corral provably has a positive combination that is exactly zero, for all rows within their
     error.
@@ -396,7 +392,7 @@ def certify_zero_kernel(rows, row_error, corral, size, weights, work):  # type: 
     return proved
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _cut(values, count, wanted, best):  # type: ignore[no-untyped-def]
     """The ``wanted``-th smallest of the first ``count`` values, or infinity when there are no more than that."""
     if count <= wanted:
@@ -417,7 +413,7 @@ def _cut(values, count, wanted, best):  # type: ignore[no-untyped-def]
     return best[kept - 1]
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _unit_difference(own, other, row):  # type: ignore[no-untyped-def]
     """row = own - other at unit length; returns the length."""
     square = 0.0
@@ -431,7 +427,7 @@ def _unit_difference(own, other, row):  # type: ignore[no-untyped-def]
     return length
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@kernel(reorder=True, allocates=True)
 def _wins_surely(points, error, noise, key, y, scores, row):  # type: ignore[no-untyped-def]
     """Whether ``points[key]`` provably has the largest product with y; else the index of the strongest rival.
 
@@ -464,7 +460,7 @@ def _wins_surely(points, error, noise, key, y, scores, row):  # type: ignore[no-
     return sure, strongest
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@kernel(reorder=True, allocates=True)
 def settle_keys_kernel(  # type: ignore[no-untyped-def]
     points, error, noise, affine, last, order, guesses, rivals, n_rivals, tol,
     verdict, witnesses, corrals, corral_sizes, all_weights, work,
@@ -597,7 +593,7 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
                 inside[members[i]] = False
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER)
+@kernel(reorder=True, allocates=True)
 def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):  # type: ignore[no-untyped-def]
     """For each key the vector ``nearest`` from the hull of the other points to it, and a proven upper bound
     on the distance.
@@ -672,9 +668,9 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
         away[which] = (length * (1.0 + (d + 4) * 2.0**-53) + slack) / mass * (1.0 + (size + 4) * 2.0**-53)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _fill_rows(points, error, first, last, j, rows, row_error, start):  # type: ignore[no-untyped-def]
-    """Unit rows points[j] - points[l] for the other keys of a head, with bounds on the sum of their errors."""
+    """Unit rows points[j] - points[l] for the other keys of a head, with bounds on their errors."""
     d = points.shape[1]
     k = start
     for other in range(first, last):
@@ -685,7 +681,7 @@ def _fill_rows(points, error, first, last, j, rows, row_error, start):  # type: 
             k += 1
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def _surely_positive(rows, row_error, start, stop, x):  # type: ignore[no-untyped-def]
     """Whether the exact rows start .. stop - 1, each within its error, are all positive at x."""
     d = x.shape[0]
@@ -698,18 +694,19 @@ def _surely_positive(rows, row_error, start, stop, x):  # type: ignore[no-untype
     return largest > 0.0
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_REORDER, _nrt=False)
+@kernel(reorder=True)
 def search_prefixes_kernel(  # type: ignore[no-untyped-def]
     points, error, key_start, row_start, lowest, state, next_key, sure, choice, x, corral, sizes, weights,
     rows, row_error, values, work, out_choices, out_points, parked,
 ):  # fmt: skip
     """Depth-first search for tuples (j_0, ..., j_{H-1}) whose keys win together somewhere.
 
-    Head g owns the points key_start[g] .. key_start[g + 1] - 1 and, once its key is chosen, the rows row_start[g] ..
-    row_start[g + 1] - 1. A node of level g has its first g keys chosen; level g of ``x``, ``corral``, ``sizes`` and ``weights``
-    is where Wolfe's algorithm stands for it, ``sure[g]`` tells that x[g] is proven to satisfy its rows. Everything lives in arrays,
-    so the search can stop at any node and go on: ``state`` = [level, tuples found, nodes parked]. It returns when it has come back to
-    level ``lowest`` - 1, or when one of the output arrays is full.
+    Head g owns the points key_start[g] .. key_start[g + 1] - 1 and, once its key is chosen, the rows
+    row_start[g] .. row_start[g + 1] - 1. A node of level g has its first g keys chosen; level g of ``x``,
+    ``corral``, ``sizes`` and ``weights`` is where Wolfe's algorithm stands for it, ``sure[g]`` tells that x[g]
+    is proven to satisfy its rows. Everything lives in arrays, so the search can stop at any node and go on:
+    ``state`` = [level, tuples found, nodes parked]. It returns when it has come back to level ``lowest`` - 1,
+    or when one of the output arrays is full.
     """
     d = points.shape[1]
     heads = key_start.shape[0] - 1

@@ -6,6 +6,8 @@ lies below the largest by more than twice a proven bound on the error of a score
 block is in cache, so certainty costs little more than an arg-max. The rare points left open (on a wall, or
 within rounding of one) are settled on a lattice where the floats turn out to be exact, and in rationals
 otherwise. Exact ties go to the lowest index.
+
+Thousands of sites in low dimension are put into a search tree instead, with the same certainty.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from functools import cached_property
 from typing import Any
 
 import flint
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import ExactArray, rational
+from hardmax.compiling import kernel
 from hardmax.errors import NotFiniteError
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 
@@ -28,22 +30,30 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _BLOCK = 1 << 18  # scores per block: two megabytes, so that they are read back from cache
-_TREE_DIMENSION, _TREE_KEYS, _TREE_WORK = 3, 1000, 1 << 28  # beyond these sizes a search tree is faster
+_TREE_ABOVE = (
+    2000  # from this many sites on, in low dimension, a search tree is faster than the matrix product
+)
 _CHECK_ROWS = 20_000  # derived rows are compared with their exact values up to this many keys
 
 
 class Locator:
     """Point location for one head's scores.
 
+    Parameters
+    ----------
+    scores : Scores
+    among : (n,) int64, optional
+        The keys that are held against each other, one per tie group; all of them by default.
+
     Examples
     --------
-    >>> Locator(Scores.of_keys([[1, 0], [0, 1], [0, 1]])).locate(np.array([[2.0, 1.0], [1.0, 2.0], [1.0,
-    1.0]])) array([0, 1, 0])
+    >>> Locator(Scores.of_keys([[1, 0], [0, 1], [0, 1]])).locate(np.array([[2.0, 1.0], [1.0, 2.0], [1.0, 1.0]]))
+    array([0, 1, 0])
     """
 
-    def __init__(self, scores: Scores) -> None:
+    def __init__(self, scores: Scores, among: Integers | None = None) -> None:
         self.scores = scores
-        self.index = np.unique(scores.tie_group)  # one row per score; identical ones tie everywhere
+        self.index = np.unique(scores.tie_group) if among is None else among
         slopes, offsets = scores.slopes[self.index], scores.offsets[self.index]
         error = scores.row_error[self.index]
         centre = slopes.mean(axis=0) if self._far_from_origin(slopes) else np.zeros(scores.d)
@@ -74,9 +84,17 @@ class Locator:
     def locate(self, points: ExactArray | Floats, *, certified: bool = True) -> Integers:
         """The winning key at each point (rows), the lowest index among ties."""
         floats = points.floats if isinstance(points, ExactArray) else points
+        winner, still_open = self.likely_winner(floats)
+        if certified and still_open.any():
+            self._settle(points, floats, np.flatnonzero(still_open), winner)
+        return self.index[winner]
+
+    def likely_winner(
+        self, floats: Floats, *, by_tree: bool | None = None
+    ) -> tuple[Integers, NDArray[np.bool_]]:
+        """The position in ``index`` of the best float score at each point, and where rounding leaves it open."""
+        by_tree = self.prefers_tree if by_tree is None else by_tree
         n = len(self.index)
-        if self.scores.d <= _TREE_DIMENSION and n > _TREE_KEYS and n * len(floats) > _TREE_WORK:
-            return self._locate_by_tree(points, floats, certified)
         winner = np.zeros(len(floats), dtype=np.int64)
         still_open = np.zeros(len(floats), dtype=np.bool_)
         step = max(16, _BLOCK // n)
@@ -85,18 +103,18 @@ class Locator:
             block = floats[start : start + step]
             if not np.isfinite(block).all():
                 raise NotFiniteError("points must be finite, but hold NaN or an infinity.")
+            if by_tree:
+                winner[start : start + step], still_open[start : start + step] = self._ask_tree(block)
+                continue
             scores = np.matmul(block, self.transposed, out=table[: len(block)])
             if not self.scores.linear:
                 scores += self.offsets
             best = scores.argmax(axis=1)
             winner[start : start + step] = best
-            if certified:
-                _near_ties(
-                    scores, best, block, self.slope_noise, self.offset_noise, still_open[start : start + step]
-                )
-        if still_open.any():
-            self._settle(points, floats, np.flatnonzero(still_open), winner)
-        return self.index[winner]
+            _near_ties(
+                scores, best, block, self.slope_noise, self.offset_noise, still_open[start : start + step]
+            )
+        return winner, still_open
 
     def _settle(self, points: ExactArray | Floats, floats: Floats, which: Integers, winner: Integers) -> None:
         """Decide the points that rounding left open."""
@@ -104,8 +122,9 @@ class Locator:
             for i in which.tolist():
                 winner[i] = self._best(floats[i], points.rational_row(i))
             return
-        if self._floats_are_exact(floats[which]):
-            return  # then the first largest float is the first largest score
+        if self._floats_are_exact(floats[which]):  # then the first largest float is the first largest score
+            winner[which] = self.likely_winner(floats[which], by_tree=False)[0]
+            return
         distinct, position = np.unique(floats[which], axis=0, return_inverse=True)
         chosen = [self._best(x, [rational(v) for v in x.tolist()]) for x in distinct]
         winner[which] = np.array(chosen)[position.ravel()]
@@ -125,28 +144,22 @@ class Locator:
                 best, highest = j, value
         return best
 
-    def _locate_by_tree(self, points: ExactArray | Floats, floats: Floats, certified: bool) -> Integers:
-        r"""Many keys in low dimension: the least power is the least distance in one dimension more.
+    @property
+    def prefers_tree(self) -> bool:
+        """Whether a search tree beats the matrix product: many sites of like weight in low dimension."""
+        return "sites" in self.scores.source and self.scores.d <= 3 and len(self.index) > _TREE_ABOVE
+
+    def _ask_tree(self, floats: Floats) -> tuple[Integers, NDArray[np.bool_]]:
+        r"""The least power is the least distance in one dimension more.
 
         .. math:: |x - c_j|^2 - w_j = |(x, 0) - (c_j, h_j)|^2 - W, \qquad h_j^2 = W - w_j, \quad W = \max_j w_j
         """
-        if not np.isfinite(floats).all():
-            raise NotFiniteError("points must be finite, but hold NaN or an infinity.")
         tree, noise = self._tree
-        lifted = np.column_stack([floats, np.zeros(len(floats))])
-        distance, nearest = tree.query(lifted, k=2)
-        winner = nearest[:, 0].astype(np.int64)
-        if certified:
-            squares = distance**2
-            slack = 2.0 * (squares[:, 1] * (64 * UNIT_ROUNDOFF) + noise * (1.0 + np.abs(floats).sum(axis=1)))
-            still_open = np.flatnonzero(~(squares[:, 1] - squares[:, 0] > slack))
-            radius = np.sqrt(squares[still_open, 1] + 2.0 * slack[still_open])
-            near = tree.query_ball_point(lifted[still_open], radius)
-            for i, candidates in zip(still_open.tolist(), near, strict=True):
-                rounded = isinstance(points, ExactArray) and points.rounded
-                point = points.rational_row(i) if rounded else [rational(v) for v in floats[i].tolist()]  # type: ignore[union-attr]
-                winner[i] = self._best_of(sorted(candidates), point)
-        return self.index[winner]
+        distance, nearest = tree.query(np.column_stack([floats, np.zeros(len(floats))]), k=2)
+        squares = distance**2
+        size = 1.0 + np.abs(floats).sum(axis=1)
+        slack = 2.0 * (squares[:, 1] * (64 * UNIT_ROUNDOFF) + noise * size)
+        return nearest[:, 0].astype(np.int64), ~(squares[:, 1] - squares[:, 0] > slack)
 
     @cached_property
     def _tree(self) -> tuple[Any, float]:
@@ -200,7 +213,7 @@ def _grain(values: Floats) -> int:
     return int((exponent - 53 + trailing).min())
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "reassoc", "contract"})
+@kernel(reorder=True)
 def _near_ties(scores, best, points, slope_noise, offset_noise, still_open):  # type: ignore[no-untyped-def]
     """Mark the rows in which another score lies within twice the error bound of the best."""
     for i in range(scores.shape[0]):

@@ -1,11 +1,13 @@
 r"""Vertices of Minkowski sums: how several heads together cut space (P1 section V-A).
 
-Head h routes x to :math:`\arg\max_j a_{hj} \cdot x`. The inputs that a tuple of keys :math:`(j_1, \dots, j_H)` wins together have
-interior exactly when :math:`\sum_h a_{h j_h}` is a vertex of :math:`P_1 + \dots + P_H`, :math:`P_h = \operatorname{conv}\{a_{hj}\}`
-(Definition III.13). With biases the polytopes are lifted to :math:`(a_{hj}, b_{hj})` and only upper vertices count.
+Head h routes x to :math:`\arg\max_j a_{hj} \cdot x`. The inputs that a tuple of keys :math:`(j_1, \dots,
+j_H)` wins together have interior exactly when :math:`\sum_h a_{h j_h}` is a vertex of :math:`P_1 + \dots +
+P_H`, :math:`P_h = \operatorname{conv}\{a_{hj}\}` (Definition III.13). With biases the polytopes are lifted to
+:math:`(a_{hj}, b_{hj})` and only upper vertices count.
 
-:func:`minkowski_vertices` lists all of them with a witness each. Up to five homogeneous dimensions it carries cells with their rays
-(:mod:`hardmax.geometry.splitting`), beyond that it searches prefixes (:mod:`hardmax.geometry.prefix_search`).
+:func:`minkowski_vertices` lists all of them with a witness each. Up to five homogeneous dimensions it carries
+cells with their rays (:mod:`hardmax.geometry.splitting`), beyond that it searches prefixes
+(:mod:`hardmax.geometry.prefix_search`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.algebra.rationals import ExactArray
-from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError, UnsupportedDimensionError
+from hardmax.errors import (
+    DimensionMismatchError,
+    InvalidInputError,
+    NotFiniteError,
+    UnsupportedDimensionError,
+)
 from hardmax.geometry.domains import WholeSpace
 from hardmax.geometry.prefix_search import PrefixSearch
 from hardmax.geometry.scores import Scores
@@ -53,7 +60,9 @@ class Verification:
         return not any(outcome.startswith("failed") for outcome in self.checks.values())
 
     def __repr__(self) -> str:
-        return "<Verification: " + "; ".join(f"{name} {outcome}" for name, outcome in self.checks.items()) + ">"
+        return (
+            "<Verification: " + "; ".join(f"{name} {outcome}" for name, outcome in self.checks.items()) + ">"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,13 +72,15 @@ class MinkowskiVertices(Result):
     Attributes
     ----------
     choices : (count, H) int64
-        The key of each head whose points add up to the vertex, the lowest index among identical keys; lexicographic order.
+        The key of each head whose points add up to the vertex, the lowest index among identical keys;
+        lexicographic order.
     vertices : (count, d) float64
         The vertices, rounded.
     witnesses : (count, d) float64
         An input (a direction, without biases) at which every chosen key wins strictly.
     exact_witnesses : dict
-        Rational witnesses for the rows, rarely any, whose cell is too thin for the float witness to be shown inside.
+        Rational witnesses for the rows, rarely any, whose cell is too thin for the float witness to be shown
+        inside.
     degenerate : bool or None
         Whether the sets are not in general position; ``None`` where the algorithm does not see it.
     """
@@ -92,10 +103,12 @@ class MinkowskiVertices(Result):
 
     @property
     def heads(self) -> int:
+        """The number of heads."""
         return int(self.choices.shape[1])
 
     @property
     def d(self) -> int:
+        """The dimension of the space."""
         return int(self.witnesses.shape[1])
 
     @property
@@ -110,7 +123,8 @@ class MinkowskiVertices(Result):
         * the tuples are pairwise different, and so are the sums they stand for;
         * no more than :func:`hardmax.vertex_maximum` allows;
         * in general position Euler's identity: with r(S) the count of a subfamily S of heads and
-          :math:`m(T) = \sum_{S \subseteq T} (-1)^{|T| - |S|} r(S)`, one has m(T) = 0 for \|T\| > d (biased), and
+          :math:`m(T) = \sum_{S \subseteq T} (-1)^{|T| - |S|} r(S)`, one has m(T) = 0 for \|T\| > d (biased),
+          and
           :math:`m(T) = (-1)^{d+|T|}` for \|T\| >= d (linear);
         * Weibel's formula, which it implies: the count from the sums of at most d-1 heads (d when biased).
 
@@ -120,7 +134,11 @@ class MinkowskiVertices(Result):
         >>> minkowski_vertices(np.random.default_rng(0).standard_normal((3, 7, 4))).verify().ok
         True
         """
-        checks = {"witnesses": self._check_witnesses(), "distinct": self._check_distinct(), "maximum": self._check_maximum()}
+        checks = {
+            "witnesses": self._check_witnesses(),
+            "distinct": self._check_distinct(),
+            "maximum": self._check_maximum(),
+        }
         checks |= self._check_identities()
         return Verification(checks)
 
@@ -130,14 +148,18 @@ class MinkowskiVertices(Result):
         for i in np.flatnonzero(~shown).tolist():
             if i in self.exact_witnesses:
                 point = self.exact_witnesses[i]
-                if not all(_wins(family, int(j), point) for family, j in zip(families, self.choices[i], strict=True)):
+                if not all(
+                    _wins(family, int(j), point) for family, j in zip(families, self.choices[i], strict=True)
+                ):
                     return f"failed: the rational witness of row {i} does not win"
             elif not is_inside(families, domain, self.choices[i], self.witnesses[i]):
                 return f"failed: the witness of row {i} does not win"
         return "passed"
 
     def _check_distinct(self) -> str:
-        return "passed" if len(np.unique(self.choices, axis=0)) == self.count else "failed: a tuple occurs twice"
+        return (
+            "passed" if len(np.unique(self.choices, axis=0)) == self.count else "failed: a tuple occurs twice"
+        )
 
     def _check_maximum(self) -> str:
         from hardmax.bounds import vertex_maximum
@@ -155,15 +177,18 @@ class MinkowskiVertices(Result):
         # a head with one key has no walls and changes no count
         families = [family for family in self.families if len(np.unique(family.tie_group)) > 1]
         H = len(families)
-        if H < threshold:
+        if threshold > H:
             return dict.fromkeys(names, f"skipped: it says something from {threshold} heads on")
         if 2**H > _SUBFAMILIES:
             return dict.fromkeys(names, f"skipped: 2^{H} subfamilies")
         subsets = [subset for size in range(H + 1) for subset in combinations(range(H), size)]
-        counts = {subset: len(_enumerate([families[h] for h in subset])[0].choices) for subset in subsets[1:-1]}
+        counts = {
+            subset: len(_enumerate([families[h] for h in subset])[0].choices) for subset in subsets[1:-1]
+        }
         counts |= {(): 1, subsets[-1]: self.count}
         mixed = {
-            T: sum((-1) ** (len(T) - k) * counts[S] for k in range(len(T) + 1) for S in combinations(T, k)) for T in subsets
+            T: sum((-1) ** (len(T) - k) * counts[S] for k in range(len(T) + 1) for S in combinations(T, k))
+            for T in subsets
         }
         expected = {T: 0 if biased else (-1) ** (self.d + len(T)) for T in subsets if len(T) >= threshold}
         wrong = [T for T, value in expected.items() if mixed[T] != value]
@@ -203,8 +228,12 @@ class MinkowskiVertices(Result):
             exact_witnesses=exact,
             degenerate=state["degenerate"],
             n_decided_exactly=state["n_decided_exactly"],
-            point_sets=tuple(as_exact(_loaded(points), "point_sets", ndim=2) for points in state["point_sets"]),
-            biases=None if biases is None else tuple(as_exact(_loaded(values), "biases", ndim=1) for values in biases),
+            point_sets=tuple(
+                as_exact(_loaded(points), "point_sets", ndim=2) for points in state["point_sets"]
+            ),
+            biases=None
+            if biases is None
+            else tuple(as_exact(_loaded(values), "biases", ndim=1) for values in biases),
         )
 
     def _summary(self) -> str:
@@ -216,15 +245,21 @@ class MinkowskiVertices(Result):
         return {"choice": self.choices, "vertex": self.vertices, "witness": self.witnesses}
 
 
-def minkowski_vertices(point_sets: Sequence[ArrayLike] | ArrayLike, biases: Sequence[ArrayLike] | ArrayLike | None = None) -> MinkowskiVertices:
+def minkowski_vertices(
+    point_sets: Sequence[ArrayLike] | ArrayLike, biases: Sequence[ArrayLike] | ArrayLike | None = None
+) -> MinkowskiVertices:
     r"""All vertices of :math:`P_1 + \dots + P_H`, each with the keys that make it and a witness.
 
-    .. math:: \{(j_1, \dots, j_H) : \exists x\ \ a_{h j_h} \cdot x + b_{h j_h} > a_{hl} \cdot x + b_{hl}\ \ \forall h,\ l \ne j_h\}
+    .. math::
+
+        \{(j_1, \dots, j_H) : \exists x\ \ a_{h j_h} \cdot x + b_{h j_h} > a_{hl} \cdot x + b_{hl}
+        \ \ \forall h,\ l \ne j_h\}
 
     Parameters
     ----------
     point_sets : sequence of (N_h, d) arrays, or one (H, N, d) array
-        The keys of each head. Sizes may differ. Floats, integers and ``Fraction`` are taken as the exact numbers they are.
+        The keys of each head. Sizes may differ. Floats, integers and ``Fraction`` are taken as the exact
+        numbers they are.
     biases : sequence of (N_h,) arrays, optional
         Biases make the scores affine; then only upper vertices of the lifted sum count (cells with interior).
 
@@ -235,8 +270,9 @@ def minkowski_vertices(point_sets: Sequence[ArrayLike] | ArrayLike, biases: Sequ
 
     Notes
     -----
-    Identical keys of one head win together and appear as one, under the lowest index. Nothing is perturbed: integer grids,
-    collinear and lower-dimensional sets give their exact answer. The work grows with the number of vertices, not with
+    Identical keys of one head win together and appear as one, under the lowest index. Nothing is perturbed:
+    integer grids, collinear and lower-dimensional sets give their exact answer. The work grows with the
+    number of vertices, not with
     :math:`\prod N_h`.
 
     Examples
@@ -254,7 +290,8 @@ def minkowski_vertices(point_sets: Sequence[ArrayLike] | ArrayLike, biases: Sequ
     d = families[0].d
     if d > _HIGHEST:
         raise UnsupportedDimensionError(
-            f"point_sets must have dimension at most {_HIGHEST}, but have {d}; project the keys to fewer coordinates first."
+            f"point_sets must have dimension at most {_HIGHEST}, but have {d}; "
+            "project the keys to fewer coordinates first."
         )
     found, degenerate = _enumerate(families)
     vertices = np.zeros((len(found.choices), d))
@@ -262,7 +299,9 @@ def minkowski_vertices(point_sets: Sequence[ArrayLike] | ArrayLike, biases: Sequ
         for h, family in enumerate(families):
             vertices += family.slopes[found.choices[:, h]]
     if not np.isfinite(vertices).all():
-        raise NotFiniteError("the sums of point_sets must stay within float64, but a vertex overflows; rescale the keys.")
+        raise NotFiniteError(
+            "the sums of point_sets must stay within float64, but a vertex overflows; rescale the keys."
+        )
     return MinkowskiVertices(
         choices=found.choices,
         vertices=vertices,
@@ -280,15 +319,17 @@ def parabolic_heads(
 ) -> tuple[list[Integers], list[Integers] | None]:
     r"""Integer keys whose Minkowski sum attains :func:`hardmax.vertex_maximum`.
 
-    Head h has the scores :math:`2 p\,(u_h \cdot x) - p^2` for N equally spaced integers :math:`p`, tangents of a parabola, so it cuts by
-    N - 1 parallel hyperplanes orthogonal to :math:`u_h`. With biases the :math:`u_h` live in :math:`\mathbb{R}^d` and :math:`-p^2` is the
-    bias; without, they live in :math:`\mathbb{R}^{d-1}` and :math:`-p^2` is the last coordinate of the key (P1 calls this
-    parabolic lifting, Lemma F.1).
+    Head h has the scores :math:`2 p\,(u_h \cdot x) - p^2` for N equally spaced integers :math:`p`, tangents
+    of a parabola, so it cuts by N - 1 parallel hyperplanes orthogonal to :math:`u_h`. With biases the
+    :math:`u_h` live in :math:`\mathbb{R}^d` and :math:`-p^2` is the bias; without, they live in
+    :math:`\mathbb{R}^{d-1}` and :math:`-p^2` is the last coordinate of the key (P1 calls this parabolic
+    lifting, Lemma F.1).
 
     The H families of hyperplanes meet in as many cells as they can: with k the dimension of the :math:`u_h`,
-    :math:`u_h = (1, t_h, \dots, t_h^{k-1})` for distinct integers, spacing a prime :math:`q > H` and offset :math:`t_h^k \bmod q`,
-    any k directions are independent, and any k + 1 of the vectors (direction, wall position) are independent modulo q, because they
-    form a Vandermonde matrix; so no k + 1 hyperplanes have a common point.
+    :math:`u_h = (1, t_h, \dots, t_h^{k-1})` for distinct integers, spacing a prime :math:`q > H` and offset
+    :math:`t_h^k \bmod q`, any k directions are independent, and any k + 1 of the vectors (direction, wall
+    position) are independent modulo q, because they form a Vandermonde matrix; so no k + 1 hyperplanes have a
+    common point.
 
     Returns
     -------
@@ -350,7 +391,9 @@ def _checked(point_sets: Any, biases: Any) -> tuple[list[Any], list[Any] | None]
         return sets, None
     values = _sequence(biases, "biases")
     if len(values) != len(sets):
-        raise DimensionMismatchError(f"biases must hold one array per head ({len(sets)}), but holds {len(values)}.")
+        raise DimensionMismatchError(
+            f"biases must hold one array per head ({len(sets)}), but holds {len(values)}."
+        )
     return sets, values
 
 
@@ -358,22 +401,28 @@ def _sequence(values: Any, name: str) -> list[Any]:
     if hasattr(values, "__array__"):
         array = np.asarray(values)
         if array.ndim == 0:
-            raise InvalidInputError(f"{name} must be a sequence of arrays, one per head, but is a single number.")
+            raise InvalidInputError(
+                f"{name} must be a sequence of arrays, one per head, but is a single number."
+            )
         return list(array)
     try:
         return list(values)
     except TypeError:
-        raise InvalidInputError(f"{name} must be a sequence of arrays, one per head, but is {type(values).__name__}.") from None
+        raise InvalidInputError(
+            f"{name} must be a sequence of arrays, one per head, but is {type(values).__name__}."
+        ) from None
 
 
 def _families(sets: list[Any], biases: list[Any] | None) -> list[Scores]:
     families = [
-        Scores.of_keys(points, None if biases is None else biases[h], name=f"point_sets[{h}]") for h, points in enumerate(sets)
+        Scores.of_keys(points, None if biases is None else biases[h], name=f"point_sets[{h}]")
+        for h, points in enumerate(sets)
     ]
     for h, family in enumerate(families):
         if family.d != families[0].d:
             raise DimensionMismatchError(
-                f"all heads must live in one space, but point_sets[0] has dimension {families[0].d} and point_sets[{h}] {family.d}."
+                f"all heads must live in one space, but point_sets[0] has dimension {families[0].d} "
+                f"and point_sets[{h}] {family.d}."
             )
     return families
 
@@ -382,7 +431,10 @@ def _wins(family: Scores, j: int, point: tuple[Fraction, ...]) -> bool:
     from hardmax.algebra.rationals import rational
 
     x = [*(rational(v) for v in point), rational(1)]
-    scores = [sum((a * b for a, b in zip(family.exact_row(l), x, strict=True)), rational(0)) for l in range(family.n_keys)]
+    scores = [
+        sum((a * b for a, b in zip(family.exact_row(l), x, strict=True)), rational(0))
+        for l in range(family.n_keys)
+    ]
     return all(scores[l] < scores[j] for l in range(family.n_keys) if family.tie_group[l] != j)
 
 

@@ -46,6 +46,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _LOW_DIMENSION = 4  # faces of cells are listed up to here
+_MANY_SCORES = 1 << 28  # beyond this many pairs of point and key, finding the winning keys first pays off
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -221,11 +222,32 @@ class PowerDiagram(Result):
         x: ExactArray | Floats = points if plain else as_exact(points, "points", ndim=2)  # type: ignore[assignment]
         if x.shape[1] != self.d:
             raise DimensionMismatchError(f"points must have {self.d} columns, but have {x.shape[1]}.")
+        many = self.n_keys > 1000 and x.shape[0] * self.n_keys > _MANY_SCORES
+        if many and self.d <= 3 and not self._locator.prefers_tree:
+            return self._locate_among_winners(x, certified)
         return self._locator.locate(x, certified=certified)
+
+    def _locate_among_winners(self, x: ExactArray | Floats, certified: bool) -> Integers:
+        """Hold points against the keys with interior only, and against all keys where two of these may tie.
+
+        Away from the walls the best key has interior: a key without it lies below a combination of at least
+        two others, so that it can tie with the best only where these tie.
+        """
+        floats = x.floats if isinstance(x, ExactArray) else x
+        winner, still_open = self._winner_locator.likely_winner(floats)
+        keys = self._winner_locator.index[winner]
+        if certified and still_open.any():
+            rows = np.flatnonzero(still_open)
+            keys[rows] = self._locator.locate(x.take(rows) if isinstance(x, ExactArray) else x[rows])
+        return keys
 
     @cached_property
     def _locator(self) -> Locator:
         return Locator(self.scores)
+
+    @cached_property
+    def _winner_locator(self) -> Locator:
+        return Locator(self.scores, np.unique(self.tie_group[self.nonempty]))
 
     # Faces, in low dimension
     # ------------------------------------------------------------------------------------------------------

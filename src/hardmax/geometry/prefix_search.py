@@ -2,10 +2,11 @@ r"""Common refinements in higher dimension: a depth-first search over tuples of 
 
 Beyond five or six dimensions a cell has too many vertices to be carried along. Instead each tuple
 :math:`(j_1, \dots, j_H)` is decided by itself: it is a cell exactly when some :math:`y` satisfies
-:math:`(p_{h j_h} - p_{h l}) \cdot y > 0` for every head h and every other key l. The search extends prefixes that can still win,
-so it asks about :math:`N` extensions per cell of the previous heads, each a small min-norm-point problem warm-started from its
-parent (``linear_programs``). A feasible prefix keeps its point as a witness, an infeasible one is proven so by a positive combination of
-rows that vanishes; what floats cannot settle is decided in rationals.
+:math:`(p_{h j_h} - p_{h l}) \cdot y > 0` for every head h and every other key l. The search extends prefixes
+that can still win, so it asks about :math:`N` extensions per cell of the previous heads, each a small
+min-norm-point problem warm-started from its parent (``linear_programs``). A feasible prefix keeps its point
+as a witness, an infeasible one is proven so by a positive combination of rows that vanishes; what floats
+cannot settle is decided in rationals.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hardmax.geometry.frames import Frame, Head, independent_columns, scaled_hea
 from hardmax.geometry.linear_programs import corral_workspace, search_prefixes_kernel
 from hardmax.geometry.rational_programs import Separation, separate_exactly
 from hardmax.geometry.scores import Scores
-from hardmax.geometry.witnesses import is_inside, surely_inside
+from hardmax.geometry.witnesses import is_inside, nearest_float, surely_inside
 
 __all__ = ["PrefixSearch"]
 
@@ -91,8 +92,8 @@ class PrefixSearch:
         lowest = 0
         while True:
             search_prefixes_kernel(
-                points, error, key_start, row_start, lowest, state, next_key, sure, choice, x, corral, sizes, weights,
-                rows, row_error, values, work, out_choices, out_points, parked,
+                points, error, key_start, row_start, lowest, state, next_key, sure, choice, x, corral,
+                sizes, weights, rows, row_error, values, work, out_choices, out_points, parked,
             )  # fmt: skip
             found_choices.append(out_choices[: state[1]].copy())
             found_points.append(out_points[: state[1]].copy())
@@ -151,7 +152,9 @@ class PrefixSearch:
 
         return separate_exactly(rows.__getitem__, [0], not_positive)
 
-    def _finish(self, choices: Integers, points: Floats, exact: dict[tuple[int, ...], list[Fraction]]) -> None:
+    def _finish(
+        self, choices: Integers, points: Floats, exact: dict[tuple[int, ...], list[Fraction]]
+    ) -> None:
         users = np.column_stack([head.index[choices[:, h]] for h, head in enumerate(self.heads)])
         order = np.lexsort(users.T[::-1])
         witnesses = self.frame.to_space(points) if self.frame.D else np.zeros((len(users), self.frame.d))
@@ -168,7 +171,7 @@ class PrefixSearch:
                 witness = self._decide(self.heads, prefix).witness
                 y = [Fraction(int(v.p), int(v.q)) for v in witness or ()]
             x = self.frame.to_space_exactly(y)
-            witnesses[i] = [float(v) for v in x]
+            witnesses[i] = [nearest_float(v) for v in x]
             if not is_inside(self.families, self.domain, users[i], witnesses[i]):
                 self.exact_witnesses[int(rank[i])] = tuple(x)
         self.choices = np.ascontiguousarray(users[order])

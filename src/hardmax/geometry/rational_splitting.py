@@ -1,8 +1,8 @@
 r"""The rational half of the splitting kernel: the same cuts, decided without rounding.
 
-A :class:`RationalCone` is the double description of a cone: its extreme rays as primitive integer vectors, a basis of the lines it
-contains, and for each ray the set of facets it lies on. It takes over where the compiled kernel cannot prove a sign, and it is the
-whole engine when ``arithmetic="exact"``.
+A :class:`RationalCone` is the double description of a cone: its extreme rays as primitive integer vectors, a
+basis of the lines it contains, and for each ray the set of facets it lies on. It takes over where the
+compiled kernel cannot prove a sign, and it is the whole engine when ``arithmetic="exact"``.
 """
 
 from __future__ import annotations
@@ -68,10 +68,16 @@ class RationalCone:
             self.lines = [[int(i == k) for k in range(self.dimension)] for i in range(self.dimension)]
 
     def copy(self) -> RationalCone:
-        return RationalCone(self.dimension, list(self.lines), list(self.rays), list(self.masks), list(self.facets))
+        """A cone that can be cut without changing this one."""
+        return RationalCone(
+            self.dimension, list(self.lines), list(self.rays), list(self.masks), list(self.facets)
+        )
 
     def cut(self, normal: list[int], label: Label) -> int:
-        """Intersect with ``normal . y >= 0``; returns MISSES, TOUCHES, CUTS or EMPTIES as the compiled kernel does."""
+        """Intersect with ``normal .
+
+        y >= 0``; returns MISSES, TOUCHES, CUTS or EMPTIES as the compiled kernel does.
+        """
         bit = 1 << len(self.facets)
         for i, line in enumerate(self.lines):
             value = _dot(normal, line)
@@ -85,7 +91,9 @@ class RationalCone:
         if not any(value < 0 for value in values):
             if zeros or self.dimension - len(self.lines) == 1:
                 self.facets.append((normal, label))
-                self.masks = [m | bit if value == 0 else m for m, value in zip(self.masks, values, strict=True)]
+                self.masks = [
+                    m | bit if value == 0 else m for m, value in zip(self.masks, values, strict=True)
+                ]
                 return TOUCHES
             return MISSES
         self._cut_rays(values, bit)
@@ -108,7 +116,9 @@ class RationalCone:
         negative = [i for i, value in enumerate(values) if value < 0]
         needed = self.dimension - len(self.lines) - 2
         rays = [ray for ray, value in zip(self.rays, values, strict=True) if value >= 0]
-        masks = [m | bit if value == 0 else m for m, value in zip(self.masks, values, strict=True) if value >= 0]
+        masks = [
+            m | bit if value == 0 else m for m, value in zip(self.masks, values, strict=True) if value >= 0
+        ]
         for p in positive:
             for q in negative:
                 common = self.masks[p] & self.masks[q]
@@ -130,14 +140,18 @@ class RationalCone:
         return [s for s in range(len(self.facets)) if alive >> s & 1]
 
     def interior_point(self) -> list[int]:
-        """A sum of the extreme rays, moved along the lines: a point in the interior of a full-dimensional cone."""
+        """A sum of the extreme rays, moved along the lines: a point in the interior of a full-dimensional
+        cone.
+        """
         point = [sum(ray[c] for ray in self.rays) for c in range(self.dimension)]
         for i, line in enumerate(self.lines):
             point = [p + (2 * i + 3) ** 2 * v for p, v in zip(point, line, strict=True)]
         return point
 
     def pointed_form(self) -> tuple[int, list[list[int]]]:
-        """Free coordinates (as a bit set) that cut the lines away, and the rays moved into their coordinate subspace."""
+        """Free coordinates (as a bit set) that cut the lines away, and the rays moved into their coordinate
+        subspace.
+        """
         if not self.lines:
             return 0, self.rays
         basis, rank = flint.fmpq_mat([[flint.fmpq(x) for x in line] for line in self.lines]).rref()

@@ -1,11 +1,13 @@
 r"""One head's scores: the affine functions :math:`s_j(x) = a_j \cdot x + b_j`, one per key.
 
-The head routes an input to the key with the largest score, so everything the geometry needs of a head is this list of affine
-functions: the keys of P1 Theorem IV.3 (:math:`a_j = k_j`), keys seen through a query map (:math:`a_j = W_Q^\top k_j`,
-Remark IV.5), or the sites of a power diagram (:math:`a_j = c_j`, :math:`b_j = (w_j - |c_j|^2)/2`).
+The head routes an input to the key with the largest score, so everything the geometry needs of a head is this
+list of affine functions: the keys of P1 Theorem IV.3 (:math:`a_j = k_j`), keys seen through a query map
+(:math:`a_j = W_Q^\top k_j`, Remark IV.5), or the sites of a power diagram (:math:`a_j = c_j`, :math:`b_j =
+(w_j - |c_j|^2)/2`).
 
-The last two are derived quantities. Rounding them would move the walls, so a :class:`Scores` keeps the numbers that were handed
-over; its floats carry a proven bound on their error and :meth:`Scores.exact_row` gives any row in rationals.
+The last two are derived quantities. Rounding them would move the walls, so a :class:`Scores` keeps the
+numbers that were handed over; its floats carry a proven bound on their error and :meth:`Scores.exact_row`
+gives any row in rationals.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Scores:
     slopes : (N, d) float64
     offsets : (N,) float64
     row_error : (N,) float64
-        A proven bound on :math:`\sum_i |\tilde a_{ji} - a_{ji}| + |\tilde b_j - b_j|`: zero where the floats are exact.
+        A proven bound on :math:`\sum_i |\tilde a_{ji} - a_{ji}| + |\tilde b_j - b_j|`: zero where the floats
+        are exact.
     exact_row : callable
         ``exact_row(j)`` is the list :math:`[a_{j1}, \dots, a_{jd}, b_j]` of flint rationals.
     linear : bool
@@ -61,16 +64,19 @@ class Scores:
             array = getattr(self, name)
             if not np.isfinite(array).all():
                 raise NotFiniteError(
-                    "the scores must stay within float64, but a derived slope or offset overflows; rescale the input."
+                    "the scores must stay within float64, but a derived slope or offset overflows; "
+                    "rescale the input."
                 )
             array.setflags(write=False)
 
     @property
     def n_keys(self) -> int:
+        """The number of keys."""
         return len(self.slopes)
 
     @property
     def d(self) -> int:
+        """The dimension of the input."""
         return int(self.slopes.shape[1])
 
     @property
@@ -90,19 +96,25 @@ class Scores:
         r"""Attention scores :math:`k_j \cdot (W_Q x + b_Q) + b_j`, where ``query_map = (W_Q, b_Q)``."""
         k = as_exact(keys, name, ndim=2)
         if k.shape[0] == 0 or k.shape[1] == 0:
-            raise InvalidInputError(f"{name} must hold at least one key of at least one coordinate, but has shape {k.shape}.")
+            raise InvalidInputError(
+                f"{name} must hold at least one key of at least one coordinate, but has shape {k.shape}."
+            )
         if biases is None:
             b = ExactArray(np.zeros(k.shape[0]))
         else:
             b = as_exact(biases, "biases", ndim=1)
         if b.shape[0] != k.shape[0]:
-            raise DimensionMismatchError(f"biases must hold one number per key ({k.shape[0]}), but holds {b.shape[0]}.")
+            raise DimensionMismatchError(
+                f"biases must hold one number per key ({k.shape[0]}), but holds {b.shape[0]}."
+            )
         if query_map is None:
             return cls._direct(k, b)
         w_q, b_q = query_map
         w = as_exact(w_q, "W_Q", ndim=2)
         if w.shape[0] != k.shape[1]:
-            raise DimensionMismatchError(f"W_Q must have one row per key coordinate ({k.shape[1]}), but has shape {w.shape}.")
+            raise DimensionMismatchError(
+                f"W_Q must have one row per key coordinate ({k.shape[1]}), but has shape {w.shape}."
+            )
         c = ExactArray(np.zeros(w.shape[0])) if b_q is None else as_exact(b_q, "b_Q", ndim=1)
         if c.shape[0] != w.shape[0]:
             raise DimensionMismatchError(f"b_Q must have {w.shape[0]} entries, but has {c.shape[0]}.")
@@ -119,14 +131,23 @@ class Scores:
         def exact_row(j: int) -> list[flint.fmpq]:
             return [*slopes.rational_row(j), *offsets.rational_row(j)]
 
-        return cls(slopes.floats, offsets.floats, error, exact_row, offsets.all_zero(), {"keys": slopes, "biases": offsets})
+        return cls(
+            slopes.floats,
+            offsets.floats,
+            error,
+            exact_row,
+            offsets.all_zero(),
+            {"keys": slopes, "biases": offsets},
+        )
 
     @classmethod
     def _mapped(cls, keys: ExactArray, biases: ExactArray, w: ExactArray, c: ExactArray) -> Scores:
         with np.errstate(over="ignore", invalid="ignore"):
             slopes = keys.floats @ w.floats
             offsets = keys.floats @ c.floats + biases.floats
-            size = np.abs(keys.floats) @ (np.abs(w.floats).sum(axis=1) + np.abs(c.floats)) + np.abs(biases.floats)
+            size = np.abs(keys.floats) @ (np.abs(w.floats).sum(axis=1) + np.abs(c.floats)) + np.abs(
+                biases.floats
+            )
         # every product and sum of d_head + 1 terms, and one rounding of each input that was not a float
         error = size * (UNIT_ROUNDOFF * 1.01 * (keys.shape[1] + 6)) + 1e-300
         weights = [[w.rational((i, m)) for i in range(w.shape[0])] for m in range(w.shape[1])]
@@ -148,10 +169,14 @@ class Scores:
         """
         c = as_exact(sites, "sites", ndim=2)
         if c.shape[0] == 0 or c.shape[1] == 0:
-            raise InvalidInputError(f"sites must hold at least one point of at least one coordinate, but has shape {c.shape}.")
+            raise InvalidInputError(
+                f"sites must hold at least one point of at least one coordinate, but has shape {c.shape}."
+            )
         w = ExactArray(np.zeros(c.shape[0])) if weights is None else as_exact(weights, "weights", ndim=1)
         if w.shape[0] != c.shape[0]:
-            raise DimensionMismatchError(f"weights must hold one number per site ({c.shape[0]}), but holds {w.shape[0]}.")
+            raise DimensionMismatchError(
+                f"weights must hold one number per site ({c.shape[0]}), but holds {w.shape[0]}."
+            )
         with np.errstate(over="ignore", invalid="ignore"):
             squares = np.einsum("ij,ij->i", c.floats, c.floats)
             offsets = 0.5 * (w.floats - squares)
@@ -164,7 +189,11 @@ class Scores:
             return [*site, (w.rational(j) - _dot(site, site)) / 2]
 
         # whether all offsets vanish is decided on the exact numbers, but only where the floats leave it open
-        linear = all(exact_row(j)[-1] == 0 for j in range(c.shape[0])) if bool((np.abs(offsets) <= error).all()) else False
+        linear = (
+            all(exact_row(j)[-1] == 0 for j in range(c.shape[0]))
+            if bool((np.abs(offsets) <= error).all())
+            else False
+        )
         return cls(c.floats, offsets, error, exact_row, linear, {"sites": c, "weights": w})
 
     @cached_property
@@ -172,12 +201,17 @@ class Scores:
         """For each key the lowest index of a key with exactly the same score; such keys win together."""
         group = np.arange(self.n_keys)
         rows = np.column_stack([self.slopes, self.offsets])
-        # equal rows have equal projections; only keys whose projections agree within their error are compared exactly
+        # equal rows have equal projections; only keys whose projections agree within their error are compared
+        # exactly
         direction = 1.0 + np.modf(np.arange(1, self.d + 2) * 0.6180339887498949)[0]
         shift = -int(np.frexp(np.abs(rows).max())[1])
         scaled = np.ldexp(rows, shift)  # nothing overflows; what underflows is compared exactly
         projection = scaled @ direction
-        slack = np.abs(scaled) @ direction * (UNIT_ROUNDOFF * 2 * (self.d + 3)) + 2 * np.ldexp(self.row_error, shift) + 1e-300
+        slack = (
+            np.abs(scaled) @ direction * (UNIT_ROUNDOFF * 2 * (self.d + 3))
+            + 2 * np.ldexp(self.row_error, shift)
+            + 1e-300
+        )
         order = np.argsort(projection, kind="stable")
         low, high = (projection - slack)[order], (projection + slack)[order]
         starts = np.flatnonzero(np.concatenate([[True], low[1:] > np.maximum.accumulate(high)[:-1]]))
@@ -193,7 +227,7 @@ class Scores:
 
 
 def _rounding(floats: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.abs(floats).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + 1e-300
+    return np.asarray(np.abs(floats).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + 1e-300)
 
 
 def _dot(u: list[flint.fmpq], v: list[flint.fmpq]) -> flint.fmpq:

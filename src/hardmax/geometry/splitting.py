@@ -1,12 +1,14 @@
 r"""The one kernel that cuts cells: common refinements of argmax partitions.
 
-Each head cuts space by :math:`\arg\max_j (a_j \cdot x + b_j)`; all heads together by the common refinement (P1 Definition III.8), whose
-full-dimensional cells are, in the whole space, the vertices of the Minkowski sum of the heads' Newton polytopes (Definition III.13).
+Each head cuts space by :math:`\arg\max_j (a_j \cdot x + b_j)`; all heads together by the common refinement
+(P1 Definition III.8), whose full-dimensional cells are, in the whole space, the vertices of the Minkowski sum
+of the heads' Newton polytopes (Definition III.13).
 
-:func:`refine` takes the heads one after the other and cuts every cell found so far into the cells of the next head. Inside a cell the
-winning keys are found by walking across walls, so the work follows the number of cells that exist, not the number of combinations.
-Signs are proven in floats (``splitting_kernels``) or decided in rationals (``rational_splitting``); nothing is perturbed, so
-duplicates, ties, collinear keys and vertices on many facets are ordinary input.
+:func:`refine` takes the heads one after the other and cuts every cell found so far into the cells of the
+next head. Inside a cell the winning keys are found by walking across walls, so the work follows the number of
+cells that exist, not the number of combinations. Signs are proven in floats (``splitting_kernels``) or
+decided in rationals (``rational_splitting``); nothing is perturbed, so duplicates, ties, collinear keys and
+vertices on many facets are ordinary input.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from hardmax.geometry.domains import Domain, WholeSpace
 from hardmax.geometry.frames import Frame, Head, independent_columns, scaled_heads
 from hardmax.geometry.rational_splitting import RationalCone, integer_row
 from hardmax.geometry.scores import Scores
-from hardmax.geometry.witnesses import is_inside, surely_inside
+from hardmax.geometry.witnesses import is_inside, nearest_float, surely_inside
 
 __all__ = ["Refinement", "refine"]
 
@@ -37,7 +39,9 @@ Integers = NDArray[np.int64]
 _FEW_KEYS = 40  # with fewer keys in a head, looking for its own walls first does not pay
 _COMPARE_ALL = 250  # heads with more keys than this get candidate lists before their walls are computed
 _PARENTS_PER_CALL = 4096  # the compiled loop returns this often, so that Ctrl-C is heard
-_CHECK_ALL_KEYS = 400_000_000  # above this many comparisons a witness is checked against the facets of its cell only
+_CHECK_ALL_KEYS = (
+    400_000_000  # above this many comparisons a witness is checked against the facets of its cell only
+)
 
 
 @dataclass(eq=False)
@@ -47,7 +51,8 @@ class Refinement:
     Attributes
     ----------
     choices : (n_cells, H) int64
-        The winning key of each head, the lowest index of a group of identical scores. Rows are in lexicographic order.
+        The winning key of each head, the lowest index of a group of identical scores. Rows are in
+        lexicographic order.
     witnesses : (n_cells, d) float64
         A point in the interior of each cell; a direction of largest entry 1 when the cells are cones.
     exact_witnesses : dict
@@ -57,8 +62,8 @@ class Refinement:
     n_decided_exactly : int
         How many cells needed rational arithmetic.
     degenerate : bool
-        Whether the input is not in general position: identical scores, a direction that no score sees, or a ray on more facets
-        than its dimension needs.
+        Whether the input is not in general position: identical scores, a direction that no score sees, or a
+        ray on more facets than its dimension needs.
     """
 
     families: list[Scores]
@@ -76,19 +81,24 @@ class Refinement:
 
     @property
     def n_cells(self) -> int:
+        """The number of cells."""
         return len(self.choices)
 
     @property
     def d(self) -> int:
+        """The dimension of the space."""
         return self._frame.d
 
     def generators(self, i: int) -> Floats:
-        """Homogeneous vertices and rays of cell ``i`` as rows ``[x0, x]``: ``x / x0`` is a vertex, ``x0 = 0`` a ray.
+        """Homogeneous vertices and rays of cell ``i`` as rows ``[x0, x]``: ``x / x0`` is a vertex, ``x0 = 0``
+        a ray.
 
         Directions in which nothing changes (see :meth:`lines`) come on top.
         """
         store, cell = self._cells.store, int(self._order[i])
-        y = self._frame.unscaled(store.rays[store.ray_start[cell] : store.ray_start[cell + 1], : self._frame.D])
+        y = self._frame.unscaled(
+            store.rays[store.ray_start[cell] : store.ray_start[cell + 1], : self._frame.D]
+        )
         out = np.zeros((len(y), self.d + 1))
         out[:, [c + 1 for c in self._frame.columns]] = y if self.is_fan else y[:, :-1]
         if not self.is_fan:
@@ -96,7 +106,9 @@ class Refinement:
         return out
 
     def lines(self) -> Floats:
-        """A basis of the lines that every cell contains, as rows: directions in which no score difference changes."""
+        """A basis of the lines that every cell contains, as rows: directions in which no score difference
+        changes.
+        """
         if len(self._frame.columns) == self.d:
             return np.empty((0, self.d))
         rows = np.concatenate([f.slopes - f.slopes[0] for f in self.families] + [self.domain.a.floats])
@@ -114,7 +126,8 @@ class Refinement:
     def facets(self, i: int) -> list[tuple[int, int]]:
         """Across each facet of cell ``i``: ``(head, key)``, or ``(-1, row)`` for a facet of the domain.
 
-        Walls that share one facet (several collinear keys, or two heads with a common wall) are listed one after the other.
+        Walls that share one facet (several collinear keys, or two heads with a common wall) are listed one
+        after the other.
         """
         return [label for label, _ in self.facets_with_generators(i)]
 
@@ -139,7 +152,9 @@ class Refinement:
     def adjacency(self) -> Integers:
         """For one head: the pairs of keys whose cells meet in dimension d-1 (inside the domain), sorted."""
         if len(self.families) != 1:
-            raise InvalidInputError(f"adjacency of keys needs exactly one head, but there are {len(self.families)}.")
+            raise InvalidInputError(
+                f"adjacency of keys needs exactly one head, but there are {len(self.families)}."
+            )
         winners = set(self.choices[:, 0].tolist())
         pairs = set()
         for i in range(self.n_cells):
@@ -150,7 +165,9 @@ class Refinement:
         return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
 
 
-def refine(families: Iterable[Scores], domain: Domain | None = None, *, arithmetic: str = "certified") -> Refinement:
+def refine(
+    families: Iterable[Scores], domain: Domain | None = None, *, arithmetic: str = "certified"
+) -> Refinement:
     r"""All full-dimensional cells of the common refinement of the heads' argmax partitions.
 
     Parameters
@@ -160,8 +177,8 @@ def refine(families: Iterable[Scores], domain: Domain | None = None, *, arithmet
     domain : Box, Polytope or WholeSpace, optional
         Where to look; the whole space by default.
     arithmetic : {"certified", "exact"}
-        ``"certified"`` proves each sign in floats and turns to rationals only where that fails; ``"exact"`` uses rationals
-        throughout. Both give the same cells.
+        ``"certified"`` proves each sign in floats and turns to rationals only where that fails; ``"exact"``
+        uses rationals throughout. Both give the same cells.
 
     Examples
     --------
@@ -180,10 +197,14 @@ def refine(families: Iterable[Scores], domain: Domain | None = None, *, arithmet
     d = families[0].d
     for family in families:
         if family.d != d:
-            raise DimensionMismatchError(f"all heads must live in one space, but have dimensions {d} and {family.d}.")
+            raise DimensionMismatchError(
+                f"all heads must live in one space, but have dimensions {d} and {family.d}."
+            )
     domain = WholeSpace(d) if domain is None else domain
     if domain.d != d:
-        raise DimensionMismatchError(f"the domain must have dimension {d} like the heads, but has {domain.d}.")
+        raise DimensionMismatchError(
+            f"the domain must have dimension {d} like the heads, but has {domain.d}."
+        )
     return _Engine(families, domain, arithmetic == "exact").run()
 
 
@@ -271,7 +292,18 @@ class _Engine:
                 stop = min(cells.n, int(counts[5]) + _PARENTS_PER_CALL)
                 _align(cells, out, work)
                 status = kernels.expand_many(
-                    D, h, head.rows, cells.store, stop, nobody, visited, work.cone, work.scratch, counts, out.store, parked
+                    D,
+                    h,
+                    head.rows,
+                    cells.store,
+                    stop,
+                    nobody,
+                    visited,
+                    work.cone,
+                    work.scratch,
+                    counts,
+                    out.store,
+                    parked,
                 )
                 if status != kernels.DONE:
                     work.make_room(status, cells, out)
@@ -284,11 +316,14 @@ class _Engine:
         out.choices = np.column_stack([cells.choices[out.store.parent], out.store.key])
         return out
 
-    def _walk(self, cells: Cells, out: Cells, h: int, work: Workspace, visited: Integers, parked: Integers) -> None:
+    def _walk(
+        self, cells: Cells, out: Cells, h: int, work: Workspace, visited: Integers, parked: Integers
+    ) -> None:
         """Find all cells of one parent, starting from what the compiled walk has left open.
 
-        Where it has found nothing at all (its first guess only tied for the maximum, or this is the very first cell) the walk starts
-        anew from the keys that win or tie at an interior point, decided exactly: at least one of them has a cell.
+        Where it has found nothing at all (its first guess only tied for the maximum, or this is the very
+        first cell) the walk starts anew from the keys that win or tie at an interior point, decided exactly:
+        at least one of them has a cell.
         """
         head, counts = self.heads[h], out.counts
         parent = int(counts[5])
@@ -325,8 +360,10 @@ class _Engine:
                 pending = parked[: counts[3]].tolist()
         counts[3] = 0
 
-    def _rational_child(self, cone: RationalCone, head: Head, h: int, parent: int, j: int, out: Cells) -> set[int]:
-        """Append the cell of key j inside a rational cone, if it has interior; returns the keys it touches."""
+    def _rational_child(
+        self, cone: RationalCone, head: Head, h: int, parent: int, j: int, out: Cells
+    ) -> set[int]:
+        """Append the cell of key j inside a rational cone, if it has interior; returns what it touches."""
         child, own = cone.copy(), head.exact(j)
         self.n_exact += 1
         start, stop = head.rows.neighbour_start[j], head.rows.neighbour_start[j + 1]
@@ -339,7 +376,14 @@ class _Engine:
         return {key for head_of_label, key in labels if head_of_label == h}
 
     def _compiled_children(
-        self, cells: Cells, out: Cells, h: int, work: Workspace, seeds: list[int], visited: Integers, parked: Integers
+        self,
+        cells: Cells,
+        out: Cells,
+        h: int,
+        work: Workspace,
+        seeds: list[int],
+        visited: Integers,
+        parked: Integers,
     ) -> None:
         """The compiled walk from given keys; what it cannot decide is left in ``parked``."""
         counts = out.counts
@@ -357,7 +401,9 @@ class _Engine:
             work.make_room(status, cells, out)
 
     def _winners(self, y: list[int], head: Head) -> list[int]:
-        """The keys whose scores are largest at an integer point: those that floats cannot rule out, compared exactly."""
+        """The keys whose scores are largest at an integer point: those that floats cannot rule out, compared
+        exactly.
+        """
         size = max(map(abs, y))
         floats = np.array([float(Fraction(v, size)) for v in y])
         scores = head.rows.points @ floats
@@ -397,7 +443,7 @@ class _Engine:
         exact_witnesses: dict[int, tuple[Fraction, ...]] = {}
         for cell in np.flatnonzero(~shown).tolist():
             point = frame.to_space_exactly(self._rational_cone(cells, cell).interior_point())
-            witnesses[cell] = [_nearest(v) for v in point]
+            witnesses[cell] = [nearest_float(v) for v in point]
             if not is_inside(self.families, self.domain, users[cell], witnesses[cell]):
                 exact_witnesses[int(rank[cell])] = tuple(point)
         degenerate = (
@@ -407,8 +453,9 @@ class _Engine:
             or len(frame.columns) < frame.d
         )  # fmt: skip
         return Refinement(
-            self.families, self.domain, np.ascontiguousarray(users[order]), np.ascontiguousarray(witnesses[order]),
-            exact_witnesses, frame.linear, self.n_exact, degenerate, cells, order, frame, self.heads,
+            self.families, self.domain, np.ascontiguousarray(users[order]),
+            np.ascontiguousarray(witnesses[order]), exact_witnesses, frame.linear, self.n_exact,
+            degenerate, cells, order, frame, self.heads,
         )  # fmt: skip
 
     def _facet_keys(self, cells: Cells, h: int) -> tuple[Integers, Integers]:
@@ -437,10 +484,3 @@ def _dot(u: list[flint.fmpq], v: list[flint.fmpq]) -> flint.fmpq:
 
 def _bit(mask: NDArray[np.uint64], slot: int) -> NDArray[np.bool_]:
     return np.asarray((mask[:, slot >> 6] >> np.uint64(slot & 63)) & np.uint64(1), dtype=np.bool_)
-
-
-def _nearest(value: Fraction) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")

@@ -1,22 +1,26 @@
 r"""The compiled half of the splitting kernel: cones cut by hyperplanes, with proven signs.
 
-A cell is a polyhedral cone in :math:`\mathbb{R}^D` (affine problems are homogenised, so :math:`D = d + 1`), kept as its extreme rays
-and the set of facets that each ray lies on. A ray is never derived from other rays: it is the generalised cross product of
-:math:`D-1` facet normals, so its error does not grow with the number of cuts that led to it. Every normal is scaled by a power of two
-to :math:`\|F_i\|_1 \le 1`. Then every minor of order :math:`k` is at most 1 in absolute value, Laplace expansion computes it within
-:math:`\tfrac12 k (k+1) u` plus the sum of the errors of its rows, and the sign of :math:`a \cdot r` is proven whenever
+A cell is a polyhedral cone in :math:`\mathbb{R}^D` (affine problems are homogenised, so :math:`D = d + 1`),
+kept as its extreme rays and the set of facets that each ray lies on. A ray is never derived from other rays:
+it is the generalised cross product of
+:math:`D-1` facet normals, so its error does not grow with the number of cuts that led to it. Every normal is
+scaled by a power of two to :math:`\|F_i\|_1 \le 1`. Then every minor of order :math:`k` is at most 1 in
+absolute value, Laplace expansion computes it within
+:math:`\tfrac12 k (k+1) u` plus the sum of the errors of its rows, and the sign of :math:`a \cdot r` is proven
+whenever
 
 .. math:: |\mathrm{fl}(a \cdot r)| > \varepsilon_r + \rho_a + D u ,
 
-where :math:`\rho` bounds the 1-norm error of a normal and :math:`\varepsilon_r` the largest error of a coordinate of the ray. When the
-numbers are small integers (up to a power of two) all of this is exact, and a zero is known to be zero: ``bits`` counts how many binary
-digits a value needs, and 53 are available.
+where :math:`\rho` bounds the 1-norm error of a normal and :math:`\varepsilon_r` the largest error of a
+coordinate of the ray. When the numbers are small integers (up to a power of two) all of this is exact, and a
+zero is known to be zero: ``bits`` counts how many binary digits a value needs, and 53 are available.
 
-A cone may contain lines. ``free`` is a set of coordinates whose unit vectors, added as equations, cut the lines away; rays are
-represented inside that coordinate subspace, and the unit rows sit in the facet slots 0 .. D-1. The first cuts turn free coordinates
-into proper facets one at a time (`_cut_line`).
+A cone may contain lines. ``free`` is a set of coordinates whose unit vectors, added as equations, cut the
+lines away; rays are represented inside that coordinate subspace, and the unit rows sit in the facet slots 0
+.. D-1. The first cuts turn free coordinates into proper facets one at a time (`_cut_line`).
 
-Nothing here decides a sign that the bound does not prove: such a cut returns ``UNDECIDED`` and is repeated in rationals.
+Nothing here decides a sign that the bound does not prove: such a cut returns ``UNDECIDED`` and is repeated in
+rationals.
 """
 
 from __future__ import annotations
@@ -26,9 +30,11 @@ from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from hardmax.compiling import kernel
 
 # results of a cut
 MISSES, TOUCHES, CUTS, EMPTIES, UNDECIDED, OVERFLOWS = 0, 1, 2, 3, 4, 5
@@ -79,7 +85,10 @@ class Scratch(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Many cones in flat arrays: cell i has the rays ray_start[i] .. ray_start[i + 1] - 1, and facets likewise."""
+    """Many cones in flat arrays: cell i has the rays ray_start[i] ..
+
+    ray_start[i + 1] - 1, and facets likewise.
+    """
 
     parent: Integers
     key: Integers
@@ -93,7 +102,9 @@ class Store(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A head: one row per distinct score, a bound on each row's error, and for each key the keys it may have walls with."""
+    """A head: one row per distinct score, a bound on each row's error, and for each key the keys it may have
+    walls with.
+    """
 
     points: Floats
     columns: Floats  # the points transposed
@@ -124,17 +135,17 @@ def _lowest(typingctx, word):
     return types.int64(types.uint64), codegen
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _has(mask, i, slot):
     return (mask[i, slot >> 6] >> np.uint64(slot & 63)) & np.uint64(1) != np.uint64(0)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _set(mask, i, slot):
     mask[i, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _free_slot(used):
     for w in range(used.shape[0]):
         if ~used[w] != np.uint64(0):
@@ -142,13 +153,13 @@ def _free_slot(used):
     return -1
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _proper(used, w, D):
     """Word w of the taken slots without the D artificial ones."""
     return used[w] & ~np.uint64((1 << D) - 1) if w == 0 else used[w]
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _cross(f, pick, D, out, i, minors):
     """out[i] = signed maximal minors of the rows f[pick[0 .. D-2]]: a vector orthogonal to each of them."""
     if D == 1:
@@ -223,9 +234,12 @@ def _cross(f, pick, D, out, i, minors):
             sign = -sign
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _choose(need, pool, n_pool, f, D, pick, residual):
-    """pick[0 .. need-1] = independent rows out of f[pool], by pivoted Gram-Schmidt; returns how many were found."""
+    """pick[0 ..
+
+    need-1] = independent rows out of f[pool], by pivoted Gram-Schmidt; returns how many were found.
+    """
     for i in range(n_pool):
         for c in range(D):
             residual[i, c] = f[pool[i], c]
@@ -255,7 +269,7 @@ def _choose(need, pool, n_pool, f, D, pick, residual):
     return found
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _sign(facets, slot, D, rays, i):
     """The sign of facets[slot] . rays[i]: -1, 0 or 1 where it is proven, 2 where it is not."""
     total = facets[slot, 0] * rays[i, 0]
@@ -270,9 +284,11 @@ def _sign(facets, slot, D, rays, i):
     return 1 if total > bound else (-1 if total < -bound else 2)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _new_ray(facets, D, pick, rays, i, minors):
-    """rays[i] = the cross product of the picked facets, scaled to a largest entry of at most 1; False when it vanishes."""
+    """rays[i] = the cross product of the picked facets, scaled to a largest entry of at most 1; False when it
+    vanishes.
+    """
     _cross(facets, pick, D, rays, i, minors)
     largest = 0.0
     for c in range(D):
@@ -297,12 +313,13 @@ def _new_ray(facets, D, pick, rays, i, minors):
     return True
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _cut_line(
     D, state, rays, mask, used, facets,
     slot, sign, order, shared_with, s_rays, s_mask, pick, pool, minors, residual,
 ):  # fmt: skip
-    """Cut a cone that contains lines by normals[slot] . y >= 0 where that normal does not vanish on all of them.
+    """Cut a cone that contains lines by normals[slot] . y >= 0 where that normal does not vanish on all of
+    them.
 
     Returns CUTS, MISSES (it vanishes on every line: an ordinary cut follows), UNDECIDED or OVERFLOWS.
     """
@@ -401,12 +418,12 @@ def _cut_line(
     return CUTS
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _edge_ray(
     D, mask, facets, p, q, shared, slot,
     s_rays, s_mask, pick, pool, minors, residual, i,
 ):  # fmt: skip
-    """scratch ray i = where the edge between rays p and q meets the new facet; False when that is not proven."""
+    """scratch ray i = where the edge between rays p and q meets the new facet; False when not proven."""
     words = mask.shape[1]
     target = pick if shared == D - 2 else pool
     k = 0
@@ -437,15 +454,17 @@ def _edge_ray(
     return False
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def cut(
     D, state, rays, mask, used, facets,
     slot, sign, order, shared_with, s_rays, s_mask, pick, pool, minors, residual,
 ):  # fmt: skip
-    """Intersect the working cone with normals[slot] . y >= 0; returns MISSES, TOUCHES, CUTS, EMPTIES, UNDECIDED or OVERFLOWS.
+    """Intersect the working cone with normals[slot] . y >= 0; returns MISSES, TOUCHES, CUTS, EMPTIES,
+    UNDECIDED or OVERFLOWS.
 
-    The new facet's normal, error and bits have been written to an unused slot, which becomes used when the cone touches it. After MISSES, TOUCHES and CUTS the working cone is the intersection; after EMPTIES the intersection has no interior; after
-    UNDECIDED and OVERFLOWS the working cone is spoilt.
+    The new facet's normal, error and bits have been written to an unused slot, which becomes used when the
+    cone touches it. After MISSES, TOUCHES and CUTS the working cone is the intersection; after EMPTIES the
+    intersection has no interior; after UNDECIDED and OVERFLOWS the working cone is spoilt.
     """
     n, free = state[0], state[1]
     words = mask.shape[1]
@@ -533,8 +552,20 @@ def cut(
                 if not adjacent:
                     continue
             if not _edge_ray(
-                D, mask, facets, p, q, shared, slot,
-                s_rays, s_mask, pick, pool, minors, residual, n_new,
+                D,
+                mask,
+                facets,
+                p,
+                q,
+                shared,
+                slot,
+                s_rays,
+                s_mask,
+                pick,
+                pool,
+                minors,
+                residual,
+                n_new,
             ):
                 return UNDECIDED
             _set(s_mask, n_new, slot)
@@ -563,7 +594,7 @@ def cut(
     return CUTS
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _move(D, rays, mask, i, to_rays, to_mask, k):
     for c in range(D + 2):
         to_rays[k, c] = rays[i, c]
@@ -571,7 +602,7 @@ def _move(D, rays, mask, i, to_rays, to_mask, k):
         to_mask[k, w] = mask[i, w]
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _write_wall(points, point_error, grain, D, j, l, facets, slot):
     """facets[slot] = the scaled normal of the wall {s_j = s_l}, pointing to the side of j."""
     size = 0.0
@@ -601,7 +632,7 @@ def _write_wall(points, point_error, grain, D, j, l, facets, slot):
         facets[slot, c] *= scale
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _misses(D, points, j, l, rays, state, noise):
     """A quick test that the wall between j and l surely misses the working cone.
 
@@ -626,7 +657,7 @@ def _misses(D, points, j, l, rays, state, noise):
     return True
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _climb(head, D, y, j):
     """The key with the largest score at y: on a convex envelope a local maximum over neighbours is global."""
     points, start, neighbours = head.points, head.neighbour_start, head.neighbours
@@ -648,13 +679,16 @@ def _climb(head, D, y, j):
         j = next_j
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _load(D, store, parent, cone):
     """The working cone becomes a copy of a stored cell; False when it has no room for it."""
     rays, mask, used, facets, label = cone.rays, cone.mask, cone.used, cone.facets, cone.label
     p_rays, p_mask, p_facets, p_label = store.rays, store.mask, store.facets, store.label
     first, n = store.ray_start[parent], store.ray_start[parent + 1] - store.ray_start[parent]
-    first_facet, n_facets = store.facet_start[parent], store.facet_start[parent + 1] - store.facet_start[parent]
+    first_facet, n_facets = (
+        store.facet_start[parent],
+        store.facet_start[parent + 1] - store.facet_start[parent],
+    )
     if n > rays.shape[0] or D + n_facets > 64 * used.shape[0]:
         return False
     cone.state[0] = n
@@ -672,9 +706,9 @@ def _load(D, store, parent, cone):
     return True
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _save(D, cone, parent, key, counts, out, place):
-    """Append the working cone to the output, its facets in consecutive slots; False when the output is full."""
+    """Append the working cone to the output, facets in consecutive slots; False when the output is full."""
     rays, mask, used, facets, label = cone.rays, cone.mask, cone.used, cone.facets, cone.label
     o_rays, o_mask, o_facets, o_label = out.rays, out.mask, out.facets, out.label
     n, words = cone.state[0], mask.shape[1]
@@ -719,9 +753,10 @@ def _save(D, cone, parent, key, counts, out, place):
     return True
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def _tabulate(D, columns, noise, rays, first, n, table, slack):
-    """table[i, j] = score of key j at the i-th ray of a stored cell; differences are off by less than slack[i].
+    """table[i, j] = score of key j at the i-th ray of a stored cell; differences are off by less than
+    slack[i].
 
     Entries of points and rays are at most 1 in size, so a difference has 1-norm at most 2 D.
     """
@@ -736,16 +771,24 @@ def _tabulate(D, columns, noise, rays, first, n, table, slack):
         slack[i] = noise + 2.05 * D * rays[first + i, D]
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scratch, counts, out, parked):
-    """Cut one parent cell into the cells of head h; returns DONE, FULL (grow the output) or OVERFLOWS (grow the work space).
+    """Cut one parent cell into the cells of head h; returns DONE, FULL (grow the output) or OVERFLOWS (grow
+    the work space).
 
-    Winning keys are found by walking from a winner to the keys whose walls it touches, so the cost follows the number of cells
-    that come out. Keys whose cell could not be decided go to ``parked``. ``counts`` = [cells, rays, facets, parked, last winner,
-    next parent, stamp].
+    Winning keys are found by walking from a winner to the keys whose walls it touches, so the cost follows
+    the number of cells that come out. Keys whose cell could not be decided go to ``parked``. ``counts`` =
+    [cells, rays, facets, parked, last winner, next parent, stamp].
     """
     queue = scratch.queue
-    state, rays, mask, used, facets, label = cone.state, cone.rays, cone.mask, cone.used, cone.facets, cone.label
+    state, rays, mask, used, facets, label = (
+        cone.state,
+        cone.rays,
+        cone.mask,
+        cone.used,
+        cone.facets,
+        cone.label,
+    )
     sign, order, shared_with = scratch.sign, scratch.order, scratch.shared_with
     s_rays, s_mask = scratch.rays, scratch.mask
     pick, pool, minors, residual = scratch.pick, scratch.pool, scratch.minors, scratch.residual
@@ -753,7 +796,8 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
     table, slack, walls, depth = scratch.table, scratch.slack, scratch.walls, scratch.depth
     noise = head.noise
     n_parent = store.ray_start[parent + 1] - store.ray_start[parent]
-    # not for cones with lines, which a wall may cut without a ray, nor for a half-line, whose end every wall meets
+    # not for cones with lines, which a wall may cut without a ray, nor for a half-line, whose end every wall
+    # meets
     tabled = store.free[parent] == 0 and 1 < n_parent <= table.shape[0]
     if tabled:
         _tabulate(D, head.columns, noise, store.rays, store.ray_start[parent], n_parent, table, slack)
@@ -840,13 +884,18 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
     return DONE
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def expand_many(D, h, head, store, stop, nobody, visited, cone, scratch, counts, out, parked):
-    """`expand` for the parents counts[5] .. stop-1, until one needs the driver's help (more room, or a rational decision)."""
+    """`expand` for the parents counts[5] ..
+
+    stop-1, until one needs the driver's help (more room, or a rational decision).
+    """
     while counts[5] < stop:
         cells, n_rays, n_facets = counts[0], counts[1], counts[2]
         counts[6] += 1
-        status = expand(D, h, head, store, counts[5], nobody, 0, visited, counts[6], cone, scratch, counts, out, parked)
+        status = expand(
+            D, h, head, store, counts[5], nobody, 0, visited, counts[6], cone, scratch, counts, out, parked
+        )
         if status != DONE:
             counts[0], counts[1], counts[2], counts[3] = cells, n_rays, n_facets, 0
             return status
@@ -856,13 +905,13 @@ def expand_many(D, h, head, store, stop, nobody, visited, cone, scratch, counts,
     return DONE
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def certify(slopes, offsets, sizes, row_error, choices, witnesses, rival_start, rivals, shown):
     """Unmark the witnesses at which the chosen key does not beat its rivals by more than the rounding error.
 
-    ``choices`` holds, per witness, the row of the winner; rows of ``slopes`` are pairwise different scores of 1-norm ``sizes``
-    (offset included). The rivals of witness i are ``rivals[rival_start[i] : rival_start[i + 1]]``, or all other rows when
-    ``rivals`` is empty.
+    ``choices`` holds, per witness, the row of the winner; rows of ``slopes`` are pairwise different scores of
+    1-norm ``sizes`` (offset included). The rivals of witness i are ``rivals[rival_start[i] : rival_start[i +
+    1]]``, or all other rows when ``rivals`` is empty.
     """
     n_keys, d = slopes.shape
     everyone = rivals.shape[0] == 0
@@ -886,7 +935,9 @@ def certify(slopes, offsets, sizes, row_error, choices, witnesses, rival_start, 
             value = offsets[l]
             for c in range(d):
                 value += slopes[l, c] * witnesses[i, c]
-            bound = _SAFETY * largest * ((d + 2) * _UNIT * (sizes[j] + sizes[l]) + row_error[j] + row_error[l])
+            bound = (
+                _SAFETY * largest * ((d + 2) * _UNIT * (sizes[j] + sizes[l]) + row_error[j] + row_error[l])
+            )
             if not own - value > bound:
                 shown[i] = False
                 break

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import flint
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,7 @@ from hardmax.geometry.domains import Domain
 from hardmax.geometry.scores import Scores
 from hardmax.geometry.splitting_kernels import certify
 
-__all__ = ["is_inside", "surely_inside"]
+__all__ = ["is_inside", "nearest_float", "surely_inside"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -19,7 +21,11 @@ Rivals = tuple[Integers, Integers]
 
 
 def surely_inside(
-    families: list[Scores], domain: Domain, choices: Integers, points: Floats, rivals: list[Rivals | None] | None = None
+    families: list[Scores],
+    domain: Domain,
+    choices: Integers,
+    points: Floats,
+    rivals: list[Rivals | None] | None = None,
 ) -> NDArray[np.bool_]:
     """Which float points provably win every head strictly with the chosen keys, strictly inside the domain.
 
@@ -29,9 +35,10 @@ def surely_inside(
         The chosen key of each head, the lowest index of its group of identical scores.
     points : (n, d) float64
     rivals : list of (start, keys), optional
-        Per head the keys that suffice as rivals of each point, ``keys[start[i] : start[i + 1]]``; all keys by default.
+        Per head the keys that suffice as rivals of each point, ``keys[start[i] : start[i + 1]]``; all keys by
+        default.
     """
-    shown = np.isfinite(points).all(axis=1)
+    shown = np.asarray(np.isfinite(points).all(axis=1))
     safe = np.where(shown[:, None], points, 0.0)
     for h, family in enumerate(families):
         index = np.unique(family.tie_group)
@@ -59,6 +66,14 @@ def is_inside(families: list[Scores], domain: Domain, choice: Integers, point: F
             return False
     a, b = domain.a, domain.b
     return all(_dot(a.rational_row(i), x[:-1]) < b.rational(i) for i in range(b.shape[0]))
+
+
+def nearest_float(value: Fraction) -> float:
+    """The float next to a rational; an infinity beyond the range."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
 
 
 def _dot(u: list[flint.fmpq], v: list[flint.fmpq]) -> flint.fmpq:

@@ -1,0 +1,37 @@
+"""How kernels are compiled: on first use, cached on disk, without the interpreter's lock.
+
+Kernels that call each other live in one module, because numba's cache notices edits of the file a function
+stands in, but not edits of another file that it calls into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+__all__ = ["kernel"]
+
+# sums may be reordered and fused; error bounds that hold for any order allow it
+REORDER = frozenset({"reassoc", "contract", "nsz"})
+
+
+def kernel(
+    function: Callable[..., Any] | None = None, *, reorder: bool = False, allocates: bool = False
+) -> Any:
+    """Compile a function with numba.
+
+    Parameters
+    ----------
+    reorder : bool
+        Allow the compiler to reorder and fuse sums.
+    allocates : bool
+        Whether the function creates arrays. Kernels that only work on the arrays they are given need no
+        reference counts; leaving them out makes those that pass many arrays around twice as fast.
+    """
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": allocates}
+    if reorder:
+        options["fastmath"] = set(REORDER)
+    compile_with = numba.njit(**options)
+    return compile_with if function is None else compile_with(function)
