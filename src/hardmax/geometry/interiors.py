@@ -67,8 +67,9 @@ class Interiors:
         Key -> rational point, for cells so thin that the float witness is not inside.
     support_start : (N + 1,) int64
     support_keys : int64 array
-        ``support_keys[support_start[j] : support_start[j + 1]]`` are the keys (lowest of their tie group) of which a
-        convex combination beats key j, where one was looked for. The index N says that key j lies below it.
+        ``support_keys[support_start[j] : support_start[j + 1]]`` are the keys (lowest of their tie group) of
+        which a convex combination beats key j, where one was looked for. The index N says that key j lies
+        below it.
     n_decided_exactly : int
         How many keys needed rational arithmetic.
     """
@@ -228,7 +229,7 @@ def decide_interiors(scores: Scores, *, method: str | None = None) -> Interiors:
     if method is None and scores.linear and scores.d in (2, 3) and len(index) > 500:
         return _by_splitting(scores)  # few cells, and only these are cut
     guesses = search.guess()
-    if method is None and not scores.linear and scores.d in _CUT_SECONDS:
+    if method is None and not scores.linear and scores.d in _CUT_SECONDS and len(index) > 1000:
         still_open = int((search.verdict == programs.OPEN).sum())
         settling = still_open * (_SETTLE_SECONDS[0] + _SETTLE_SECONDS[1] * len(index))
         if settling > len(index) * _CUT_SECONDS[scores.d]:

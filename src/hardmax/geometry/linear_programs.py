@@ -394,7 +394,7 @@ def certify_zero_kernel(rows, row_error, corral, size, weights, work):  # type: 
 
 @kernel
 def _cut(values, count, wanted, best):  # type: ignore[no-untyped-def]
-    """The ``wanted``-th smallest of the first ``count`` values, or infinity when there are no more than that."""
+    """The ``wanted``-th smallest of the first ``count`` values; infinity when there are no more."""
     if count <= wanted:
         return np.inf
     kept = 0

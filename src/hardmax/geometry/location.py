@@ -47,7 +47,8 @@ class Locator:
 
     Examples
     --------
-    >>> Locator(Scores.of_keys([[1, 0], [0, 1], [0, 1]])).locate(np.array([[2.0, 1.0], [1.0, 2.0], [1.0, 1.0]]))
+    >>> locator = Locator(Scores.of_keys([[1, 0], [0, 1], [0, 1]]))
+    >>> locator.locate(np.array([[2.0, 1.0], [1.0, 2.0], [1.0, 1.0]]))
     array([0, 1, 0])
     """
 
@@ -92,7 +93,7 @@ class Locator:
     def likely_winner(
         self, floats: Floats, *, by_tree: bool | None = None
     ) -> tuple[Integers, NDArray[np.bool_]]:
-        """The position in ``index`` of the best float score at each point, and where rounding leaves it open."""
+        """The place in ``index`` of the best float score at each point, and where rounding leaves it open."""
         by_tree = self.prefers_tree if by_tree is None else by_tree
         n = len(self.index)
         winner = np.zeros(len(floats), dtype=np.int64)
@@ -152,7 +153,7 @@ class Locator:
     def _ask_tree(self, floats: Floats) -> tuple[Integers, NDArray[np.bool_]]:
         r"""The least power is the least distance in one dimension more.
 
-        .. math:: |x - c_j|^2 - w_j = |(x, 0) - (c_j, h_j)|^2 - W, \qquad h_j^2 = W - w_j, \quad W = \max_j w_j
+        .. math:: |x - c_j|^2 - w_j = |(x, 0) - (c_j, h_j)|^2 - W, \quad h_j^2 = W - w_j, \ W = \max_j w_j
         """
         tree, noise = self._tree
         distance, nearest = tree.query(np.column_stack([floats, np.zeros(len(floats))]), k=2)
@@ -163,7 +164,7 @@ class Locator:
 
     @cached_property
     def _tree(self) -> tuple[Any, float]:
-        """The lifted sites, and a bound on the error of their powers at a point x, to be multiplied by 1 + |x|."""
+        """The lifted sites, and a bound on the error of their powers at x, in units of 1 + |x|."""
         from scipy.spatial import cKDTree
 
         slopes, offsets = self.scores.slopes[self.index], self.scores.offsets[self.index]

@@ -47,7 +47,8 @@ def surely_inside(
         if limited is not None:
             start, keys = limited[0], np.searchsorted(index, limited[1])
         slopes, offsets = family.slopes[index], family.offsets[index]
-        sizes = np.abs(slopes).sum(axis=1) + np.abs(offsets)
+        with np.errstate(over="ignore"):  # an infinite size shows nothing
+            sizes = np.abs(slopes).sum(axis=1) + np.abs(offsets)
         own = np.searchsorted(index, choices[:, h])
         certify(slopes, offsets, sizes, family.row_error[index], own, safe, start, keys, shown)
     a, b = domain.halfspaces()
