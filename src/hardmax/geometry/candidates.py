@@ -60,15 +60,16 @@ def candidate_neighbours(rows: Rows, *, affine: bool) -> tuple[Integers, Integer
         if status == _DONE:
             break
         room, pair_room = (2 * room, pair_room) if status == _LISTS_FULL else (room, 2 * pair_room)
-    unique = np.unique(pairs[:n_pairs])
-    low, high = np.divmod(unique, n)
+    found = np.sort(pairs[:n_pairs])
+    low, high = np.divmod(found[np.append(True, found[1:] != found[:-1])] if n_pairs else found, n)
     keep = np.flatnonzero(alone)
     position = np.full(n, -1, dtype=np.int64)
     position[keep] = np.arange(len(keep))
-    source = np.concatenate([position[low], position[high]])
-    target = np.concatenate([position[high], position[low]])
-    order = np.lexsort((target, source))
-    return keep, np.searchsorted(source[order], np.arange(len(keep) + 1)), target[order]
+    low, high = position[low], position[high]
+    source, target = np.divmod(
+        np.sort(np.concatenate([low * len(keep) + high, high * len(keep) + low])), len(keep)
+    )
+    return keep, np.searchsorted(source, np.arange(len(keep) + 1)), target
 
 
 _DONE, _LISTS_FULL, _PAIRS_FULL, _CROWDED = 0, 1, 2, 3

@@ -115,10 +115,11 @@ class LiftedKeys:
             overflows = ~np.isfinite(rows - centre).all(axis=0)  # then that column stays where it is
             centred = rows - np.where(overflows, 0.0, centre)
         largest = np.abs(centred).max(axis=0, initial=0.0)
-        self.exponents = np.where(largest > 0.0, np.frexp(largest)[1], 0).astype(np.int64)
-        self.points = np.ascontiguousarray(np.ldexp(centred, -self.exponents))
-        D = self.points.shape[1]
-        lost = np.ldexp(scores.row_error[index], -int(self.exponents.min(initial=0)))
+        self.exponents = np.where(largest > 0.0, np.frexp(largest)[1] - 1, 0).astype(np.int64)
+        D = len(self.exponents)
+        with np.errstate(over="ignore", under="ignore"):  # an infinite error sends every key to the rationals
+            self.points = np.ascontiguousarray(np.ldexp(centred, -self.exponents))
+            lost = np.ldexp(scores.row_error[index], -int(self.exponents.min(initial=0)))
         self.error = np.abs(self.points).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + lost * 1.01 + 1e-300
         norms = np.sqrt(np.einsum("ij,ij->i", self.points, self.points))
         self.noise = norms * (UNIT_ROUNDOFF * 1.01 * (D + 8)) + self.error
@@ -139,33 +140,23 @@ class LiftedKeys:
         """The last entry of y that makes :math:`x_0 = 1` (of affine scores)."""
         return float(np.ldexp(1.0, self.exponents[-1])) if self.affine else 1.0
 
-    def to_space(self, y: Floats) -> Floats:
-        """Witnesses y (rows) as points x of the user, or as directions with largest entry near 1 for linear
-        scores.
+    def to_space(self, y: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Witnesses y (rows) as points x of the user, and whether nothing was lost on the way.
 
-        Both are powers of two away from y (whose last entry is :attr:`last` for affine scores), so nothing is
-        rounded.
+        For affine scores the last entry of y is :attr:`last`; for linear ones x is a direction with largest
+        entry near 1. Both are powers of two away from y, so only overflow and underflow can lose something.
         """
-        out = np.zeros((len(y), self.scores.d))
-        out[:, self.columns] = self._to_columns(y)
-        return out
-
-    def _to_columns(self, y: Floats) -> Floats:
+        exponents = self.exponents[: len(self.columns)]
+        y = y[:, : len(self.columns)]
+        shift = -exponents + np.zeros((len(y), 1), dtype=np.int64)
+        if not self.affine:
+            top = np.where(y != 0.0, np.frexp(y)[1] + shift, -(10**6)).max(axis=1, keepdims=True)
+            shift = shift - np.where(top > -(10**6), top, 0) + 1
+        x = np.zeros((len(y), self.scores.d))
         with np.errstate(over="ignore", under="ignore"):
-            if self.affine:
-                return np.asarray(np.ldexp(y[:, :-1], -self.exponents[:-1]))
-            x = np.ldexp(y, self.exponents.min(initial=0) - self.exponents)
-            largest = np.abs(x).max(axis=1, keepdims=True)
-            return np.asarray(np.ldexp(x, 1 - np.frexp(np.where(largest > 0.0, largest, 1.0))[1]))
-
-    def shown_exactly(self, y: Floats) -> NDArray[np.bool_]:
-        """Which witnesses survive :meth:`to_space` without overflow or underflow."""
-        x = self._to_columns(y)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            back = np.ldexp(x, self.exponents[: x.shape[1]])
-            same = np.sign(back) == np.sign(y[:, : x.shape[1]])
-        tiny = (x != 0.0) & (np.abs(x) < 1e-290)
-        return np.asarray(np.isfinite(x).all(axis=1) & same.all(axis=1) & ~tiny.any(axis=1))
+            x[:, self.columns] = np.ldexp(y, shift)
+            kept = np.ldexp(x[:, self.columns], -shift) == y
+        return x, np.asarray(kept.all(axis=1) & np.isfinite(x).all(axis=1))
 
     def exact(self, row: int) -> list[flint.fmpq]:
         """Row ``row`` in rationals, scaled as the floats are but not centred."""
@@ -295,8 +286,8 @@ class _Search:
         """Try cheap witnesses for all keys at once; winners become rivals. Returns guesses for the rest."""
         points, n = self.lifted.points, self.lifted.n
         if self.lifted.affine and n <= 4 * _GUESS_ALL:
-            with np.errstate(over="ignore"):  # the key as a point, x = a_j
-                slopes = self.lifted.scores.slopes[np.ix_(self.lifted.index, self.lifted.columns)]
+            slopes = self.lifted.scores.slopes[np.ix_(self.lifted.index, self.lifted.columns)]
+            with np.errstate(over="ignore", under="ignore"):  # the key as a point, x = a_j
                 own = np.ldexp(slopes, self.lifted.exponents[:-1])
             self._try(np.column_stack([own, np.full(n, self.lifted.last)]))
         if n > _GUESS_ALL or not (self.verdict == programs.OPEN).any():
@@ -308,7 +299,8 @@ class _Search:
         if self.lifted.affine:
             last = np.full((n, 1), self.lifted.last)
             upward = np.where(whitened[:, -1:] > 0.0, whitened[:, -1:], np.inf)
-            self._try(np.column_stack([whitened[:, :-1] * (last / upward), last]))
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                self._try(np.column_stack([whitened[:, :-1] * (last / upward), last]))
         else:
             self._try(whitened / np.maximum(np.abs(whitened).max(axis=1, keepdims=True), 1e-300))
         return np.ascontiguousarray(whitened)
@@ -316,17 +308,19 @@ class _Search:
     def _try(self, directions: Floats) -> None:
         points, noise, n = self.lifted.points, self.lifted.noise, self.lifted.n
         transposed = np.ascontiguousarray(points.T)
-        directions = np.where(np.abs(directions) < 1e150, directions, 0.0)  # others are no guesses
+        tame = (np.abs(directions) < 1e150).all(axis=1)
+        directions = np.where(tame[:, None], directions, 0.0)  # no direction, and so no witness
         step = max(1, _BLOCK // n)
         for start in range(0, n, step):
             y = directions[start : start + step]
             keys = np.arange(start, start + len(y))
             length = np.sqrt(np.einsum("ij,ij->i", y, y)) * (1.0 + 1e-9)
             table = y @ transposed
-            own = table[np.arange(len(y)), keys] - noise[keys] * length
-            table += np.multiply.outer(length, noise)
+            with np.errstate(over="ignore", invalid="ignore"):
+                own = table[np.arange(len(y)), keys] - noise[keys] * length
+                table += np.multiply.outer(length, noise)
             table[np.arange(len(y)), keys] = -np.inf
-            sure = (table.max(axis=1) < own) & np.isfinite(length) & (self.verdict[keys] == programs.OPEN)
+            sure = (table.max(axis=1) < own) & (length > 1e-100) & (self.verdict[keys] == programs.OPEN)
             won = keys[sure]
             self.verdict[won] = programs.WINS
             self.witnesses[won] = y[sure]
@@ -347,7 +341,7 @@ class _Search:
             )  # fmt: skip
         # a witness that leaves float64 in the user's coordinates is none
         won = np.flatnonzero(self.verdict == programs.WINS)
-        lost = won[~lifted.shown_exactly(self.witnesses[won])]
+        lost = won[~lifted.to_space(self.witnesses[won])[1]]
         self.verdict[lost] = programs.PARKED
         self.corral_sizes[lost] = 0
 
@@ -409,7 +403,7 @@ class _Search:
         position = np.searchsorted(lifted.index, scores.tie_group)
         points = np.full((lifted.n, scores.d), np.nan)
         won = self.verdict == programs.WINS
-        points[won] = lifted.to_space(self.witnesses[won])
+        points[won] = lifted.to_space(self.witnesses[won])[0]
         for key, floats in self.rounded_points.items():
             points[key] = self._with_zeros(floats, 0.0)
         exact = {}

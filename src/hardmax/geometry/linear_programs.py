@@ -186,8 +186,9 @@ def _affine_weights(size, q, r, target):  # type: ignore[no-untyped-def]
             rest -= r[i, j] * target[j]
         target[i] = rest / r[i, i]
         total += target[i]
-    for i in range(size):
-        target[i] /= total
+    if total != 0.0:
+        for i in range(size):
+            target[i] /= total
 
 
 @kernel(reorder=True)
@@ -440,7 +441,7 @@ def _wins_surely(points, error, noise, key, y, scores, row):  # type: ignore[no-
     for k in range(d):
         largest = max(largest, abs(y[k]))
     np.dot(points, y, scores[:n])
-    floor = scores[key] - noise[key] * length
+    floor = scores[key] - noise[key] * length if length > 1e-100 else -np.inf
     sure, strongest = True, -1
     for other in range(n):
         if other != key and not scores[other] + noise[other] * length < floor:
@@ -555,8 +556,10 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
                         member = members[corral[i]]
                         if member >= 0:
                             length = _unit_difference(own, rival_points[member], row)
-                            moved = (error[key] + error[rivals[member]]) / length
-                            row_error[i] = (moved + 3.0 * 2.0**-53 * np.sqrt(d)) * (1.0 + 1e-9)
+                            row_error[i] = np.inf  # two keys that coincide in floats prove nothing
+                            if length > 0.0:
+                                moved = (error[key] + error[rivals[member]]) / length
+                                row_error[i] = (moved + 3.0 * 2.0**-53 * np.sqrt(d)) * (1.0 + 1e-9)
                     if certify_zero_kernel(chosen, row_error, identity, size, weights, work):
                         verdict[key] = EMPTY
                 continue

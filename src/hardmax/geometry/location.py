@@ -33,6 +33,7 @@ _BLOCK = 1 << 18  # scores per block: two megabytes, so that they are read back 
 _TREE_ABOVE = (
     2000  # from this many sites on, in low dimension, a search tree is faster than the matrix product
 )
+_SAFE = 1e280  # error bounds beyond this belong to scores that may overflow
 _CHECK_ROWS = 20_000  # derived rows are compared with their exact values up to this many keys
 
 
@@ -107,9 +108,10 @@ class Locator:
             if by_tree:
                 winner[start : start + step], still_open[start : start + step] = self._ask_tree(block)
                 continue
-            scores = np.matmul(block, self.transposed, out=table[: len(block)])
-            if not self.scores.linear:
-                scores += self.offsets
+            with np.errstate(over="ignore", invalid="ignore"):  # such points are left open
+                scores = np.matmul(block, self.transposed, out=table[: len(block)])
+                if not self.scores.linear:
+                    scores += self.offsets
             best = scores.argmax(axis=1)
             winner[start : start + step] = best
             _near_ties(
@@ -132,13 +134,13 @@ class Locator:
 
     def _best(self, x: Floats, point: list[flint.fmpq]) -> int:
         """The first of the largest scores at a point, in rationals."""
-        values = x @ self.transposed + self.offsets
-        noise = 2 * (self.slope_noise * float(np.linalg.norm(x)) * (1 + 1e-9) + self.offset_noise)
-        return self._best_of(np.flatnonzero(~(values < values.max() - noise)).tolist(), point)
-
-    def _best_of(self, candidates: list[int], point: list[flint.fmpq]) -> int:
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = x @ self.transposed + self.offsets
+            noise = 2 * (self.slope_noise * float(np.sqrt(x @ x)) * (1 + 1e-9) + self.offset_noise)
+        if not noise < _SAFE:
+            values[:] = 0.0  # overflow: every key is a candidate
         best, highest = -1, None
-        for j in candidates:
+        for j in np.flatnonzero(~(values < values.max() - noise)).tolist():
             row = self.scores.exact_row(int(self.index[j]))
             value = sum((a * b for a, b in zip(row, [*point, flint.fmpq(1)], strict=True)), flint.fmpq(0))
             if highest is None or value > highest:
@@ -183,10 +185,10 @@ class Locator:
         grain = _grain(slopes) + _grain(points)
         if offsets.any():
             grain = min(grain, _grain(offsets))
-        with np.errstate(over="ignore"):
-            size = np.abs(slopes).sum(axis=1).max() * np.abs(points).max(initial=0.0)
-            largest = float(size + np.abs(offsets).max())
-        return largest == 0.0 or bool(grain > -1000 and np.log2(largest) < grain + 52)
+        with np.errstate(over="ignore", divide="ignore"):  # logarithms, because the product itself may underflow
+            products = np.log2(np.abs(slopes).sum(axis=1).max()) + np.log2(np.abs(points).max(initial=0.0))
+            largest = max(products, np.log2(np.abs(offsets).max())) + 1.0
+        return bool(largest == -np.inf or (grain > -1000 and largest < grain + 52))
 
     @cached_property
     def _rows_are_exact(self) -> bool:
@@ -222,8 +224,9 @@ def _near_ties(scores, best, points, slope_noise, offset_noise, still_open):  # 
         for k in range(points.shape[1]):
             square += points[i, k] * points[i, k]
         row = scores[i]
-        level = row[best[i]] - 2.0 * (slope_noise * np.sqrt(square) * (1.0 + 1e-9) + offset_noise)
+        noise = 2.0 * (slope_noise * np.sqrt(square) * (1.0 + 1e-9) + offset_noise)
+        level = row[best[i]] - noise
         near = 0.0  # a float, because such a count is vectorised
         for j in range(row.shape[0]):
             near += 1.0 if row[j] >= level else 0.0
-        still_open[i] = near != 1.0
+        still_open[i] = not (near == 1.0 and noise < _SAFE)

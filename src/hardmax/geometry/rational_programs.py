@@ -59,8 +59,7 @@ def separate_exactly(
 
     Examples
     --------
-    >>> rows = [[flint.fmpq(1), flint.fmpq(0)], [flint.fmpq(-1), flint.fmpq(1)], [flint.fmpq(-1),
-    flint.fmpq(-1)]]
+    >>> rows = [[flint.fmpq(v) for v in row] for row in [[1, 0], [-1, 1], [-1, -1]]]
     >>> def not_positive(y):
     ...     return [l for l, g in enumerate(rows) if g[0] * y[0] + g[1] * y[1] <= 0]
     >>> answer = separate_exactly(rows.__getitem__, [0], not_positive)

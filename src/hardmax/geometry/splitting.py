@@ -155,14 +155,27 @@ class Refinement:
             raise InvalidInputError(
                 f"adjacency of keys needs exactly one head, but there are {len(self.families)}."
             )
-        winners = set(self.choices[:, 0].tolist())
-        pairs = set()
-        for i in range(self.n_cells):
-            j = int(self.choices[i, 0])
-            for head, key in self.facets(i):
-                if head >= 0 and key in winners:
-                    pairs.add((min(j, key), max(j, key)))
-        return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+        store, index = self._cells.store, self._heads[0].index
+        owner = np.repeat(np.arange(self._cells.n), np.diff(store.facet_start))
+        # where no ray lies on more facets than it must, every stored wall is a facet
+        crowded = self._crowded_cells()
+        plain = (store.label[:, 0] == 0) & ~crowded[owner]
+        pairs = [np.column_stack([index[store.key[owner[plain]]], index[store.label[plain, 1]]])]
+        for i in np.flatnonzero(crowded[self._order]).tolist():
+            near = [key for head, key in self.facets(i) if head >= 0]
+            pairs.append(np.array([[int(self.choices[i, 0]), key] for key in near]).reshape(-1, 2))
+        both = np.concatenate(pairs)
+        wins = np.zeros(self.families[0].n_keys, dtype=np.bool_)
+        wins[self.choices[:, 0]] = True
+        both = both[wins[both[:, 1]]].astype(np.int64)
+        codes = np.sort(both.min(axis=1) * len(wins) + both.max(axis=1))
+        codes = codes[np.append(True, codes[1:] != codes[:-1])] if len(codes) else codes
+        return np.column_stack(np.divmod(codes, len(wins)))
+
+    def _crowded_cells(self) -> NDArray[np.bool_]:
+        store = self._cells.store
+        over = np.bitwise_count(store.mask).sum(axis=1) > self._frame.D - 1
+        return np.asarray(np.logical_or.reduceat(over, store.ray_start[:-1]))
 
 
 def refine(
