@@ -213,7 +213,6 @@ def test_radial_keys_against_highs(n_keys, d):
         certify(diagram, lift_keys(keys, biases), certificates=12)
 
 
-@pytest.mark.slow
 def test_512_radial_keys_in_64_dimensions():
     """448 full and 64 empty cells, as HiGHS found too; every proof is re-checked in rationals."""
     rng = np.random.default_rng(0)

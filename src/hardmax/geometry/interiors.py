@@ -122,7 +122,7 @@ class LiftedKeys:
             lost = np.ldexp(scores.row_error[index], -int(self.exponents.min(initial=0)))
         self.error = np.abs(self.points).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + lost * 1.01 + 1e-300
         norms = np.sqrt(np.einsum("ij,ij->i", self.points, self.points))
-        self.noise = norms * (UNIT_ROUNDOFF * 1.01 * (D + 8)) + self.error
+        self.noise = (norms + 1e-150) * (UNIT_ROUNDOFF * 1.01 * (D + 8)) + self.error
         self._exact: dict[int, list[flint.fmpq]] = {}
 
     @property
@@ -178,7 +178,7 @@ class LiftedKeys:
         floats = np.array([_scaled_float(v, bits) for v in y])
         products = self.points @ floats
         length = float(np.linalg.norm(floats)) * (1.0 + 1e-9)
-        slack = (self.noise + np.linalg.norm(self.points, axis=1) * (4 * UNIT_ROUNDOFF)) * length
+        slack = self.noise * (1.5 * length)  # half as much again for the rounding of y
         gap = (products[row] - slack[row]) - (products + slack)
         gap[row] = np.inf
         found: list[int] = []

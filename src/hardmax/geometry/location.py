@@ -65,11 +65,12 @@ class Locator:
         self.transposed = np.ascontiguousarray(slopes.T)
         self.offsets = offsets
         self.centred = bool(centre.any())
-        # |computed - exact| <= slope_noise |x| + offset_noise for every key
-        norms = np.sqrt(np.einsum("ij,ij->i", slopes, slopes))
+        # |computed - exact| <= slope_noise * sum |x_i| + offset_noise for every key
+        largest = np.abs(slopes).max(axis=1)
         unit = UNIT_ROUNDOFF * 1.01 * (scores.d + 12)
-        self.slope_noise = float((norms * unit + error).max())
-        self.offset_noise = float((np.abs(offsets) * (UNIT_ROUNDOFF * 4) + error).max()) + 1e-300
+        with np.errstate(over="ignore"):
+            self.slope_noise = float((largest * unit + error).max())
+            self.offset_noise = float((np.abs(offsets) * (UNIT_ROUNDOFF * 4) + error).max()) + 1e-300
 
     @staticmethod
     def _far_from_origin(slopes: Floats) -> bool:
@@ -136,7 +137,7 @@ class Locator:
         """The first of the largest scores at a point, in rationals."""
         with np.errstate(over="ignore", invalid="ignore"):
             values = x @ self.transposed + self.offsets
-            noise = 2 * (self.slope_noise * float(np.sqrt(x @ x)) * (1 + 1e-9) + self.offset_noise)
+            noise = 2 * (self.slope_noise * float(np.abs(x).sum()) * (1 + 1e-9) + self.offset_noise)
         if not noise < _SAFE:
             values[:] = 0.0  # overflow: every key is a candidate
         best, highest = -1, None
@@ -150,7 +151,8 @@ class Locator:
     @property
     def prefers_tree(self) -> bool:
         """Whether a search tree beats the matrix product: many sites of like weight in low dimension."""
-        return "sites" in self.scores.source and self.scores.d <= 3 and len(self.index) > _TREE_ABOVE
+        low = "sites" in self.scores.source and self.scores.d <= 3 and len(self.index) > _TREE_ABOVE
+        return low and float(np.abs(self.scores.slopes).max()) < 1e100 and np.abs(self.offsets).max() < 1e200
 
     def _ask_tree(self, floats: Floats) -> tuple[Integers, NDArray[np.bool_]]:
         r"""The least power is the least distance in one dimension more.
@@ -174,7 +176,7 @@ class Locator:
         weights = squares + 2.0 * offsets
         heights = np.sqrt(weights.max() - weights)
         error = 64 * UNIT_ROUNDOFF * (squares + 2.0 * np.abs(offsets)).max()
-        error += 4.0 * float(self.scores.row_error[self.index].max())
+        error += 4.0 * float(self.scores.row_error[self.index].max()) + 1e-290
         return cKDTree(np.column_stack([slopes, heights])), float(error)
 
     def _floats_are_exact(self, points: Floats) -> bool:
@@ -185,7 +187,9 @@ class Locator:
         grain = _grain(slopes) + _grain(points)
         if offsets.any():
             grain = min(grain, _grain(offsets))
-        with np.errstate(over="ignore", divide="ignore"):  # logarithms, because the product itself may underflow
+        with np.errstate(
+            over="ignore", divide="ignore"
+        ):  # logarithms, because the product itself may underflow
             products = np.log2(np.abs(slopes).sum(axis=1).max()) + np.log2(np.abs(points).max(initial=0.0))
             largest = max(products, np.log2(np.abs(offsets).max())) + 1.0
         return bool(largest == -np.inf or (grain > -1000 and largest < grain + 52))
@@ -220,11 +224,11 @@ def _grain(values: Floats) -> int:
 def _near_ties(scores, best, points, slope_noise, offset_noise, still_open):  # type: ignore[no-untyped-def]
     """Mark the rows in which another score lies within twice the error bound of the best."""
     for i in range(scores.shape[0]):
-        square = 0.0
+        size = 0.0
         for k in range(points.shape[1]):
-            square += points[i, k] * points[i, k]
+            size += abs(points[i, k])
         row = scores[i]
-        noise = 2.0 * (slope_noise * np.sqrt(square) * (1.0 + 1e-9) + offset_noise)
+        noise = 2.0 * (slope_noise * size * (1.0 + 1e-9) + offset_noise)
         level = row[best[i]] - noise
         near = 0.0  # a float, because such a count is vectorised
         for j in range(row.shape[0]):

@@ -83,6 +83,14 @@ class MinkowskiVertices(Result):
         inside.
     degenerate : bool or None
         Whether the sets are not in general position; ``None`` where the algorithm does not see it.
+
+    Examples
+    --------
+    >>> square = minkowski_vertices([[[0, 0], [1, 0]], [[0, 0], [0, 1]]])
+    >>> square.count, square.vertices.tolist()
+    (4, [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    >>> square.witnesses[3].tolist()  # a direction in which both second keys win
+    [1.0, 1.0]
     """
 
     kind: ClassVar[str] = "MinkowskiVertices"

@@ -113,24 +113,27 @@ def reach_of_keys(scores: Scores, nonempty: NDArray[np.bool_], guesses: Floats) 
     lost = np.ldexp(scores.row_error[index], -exponent) * 1.01
     error = np.abs(points).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + lost + 1e-300
     norms = np.sqrt(np.einsum("ij,ij->i", points, points))
-    noise = norms * (UNIT_ROUNDOFF * 1.01 * (d + 8)) + error
+    noise = (norms + 1e-150) * (UNIT_ROUNDOFF * 1.01 * (d + 8)) + error
     rows = np.searchsorted(index, keys)
+    starts = np.where(np.isfinite(guesses[keys]).all(axis=1, keepdims=True), guesses[keys], 0.0)
     nearest = np.zeros((len(keys), d))
     away = np.zeros(len(keys))
     for start in range(0, len(keys), 256):  # a few hundred at a time, so that Ctrl-C is heard
         part = slice(start, start + 256)
         programs.reach_kernel(
-            points, error, rows[part], np.ascontiguousarray(guesses[keys[part]]), 2.0 * float(norms.max()),
-            _TOLERANCE, nearest[part], away[part], programs.corral_workspace(d),
+            points, error, rows[part], starts[part], 2.0 * float(norms.max()), _TOLERANCE,
+            nearest[part], away[part], programs.corral_workspace(d),
         )  # fmt: skip
+    # where the distance drowns in rounding, the query at which the key wins is as good as any
+    best = np.where(nearest.any(axis=1, keepdims=True), nearest, starts)
+    unit = best / np.maximum(np.linalg.norm(best, axis=1, keepdims=True), 1e-300)
     length = np.linalg.norm(nearest, axis=1)
-    unit = nearest / np.maximum(length, 1e-300)[:, None]
     margins = _margins(points, noise, rows, unit)
     lower, upper = np.zeros(n), np.zeros(n)
-    with np.errstate(over="ignore"):
-        lower[keys] = np.ldexp(margins, exponent)
+    with np.errstate(over="ignore", under="ignore"):
+        lower[keys] = np.maximum(np.ldexp(margins, exponent) - 5e-324, 0.0)
         upper[keys] = np.ldexp(away, exponent) + 5e-324
-        values[keys] = np.ldexp(np.clip(length, margins, away), exponent)
+        values[keys] = np.ldexp(np.clip(np.where(length > 0.0, length, away), margins, away), exponent)
     queries[keys] = unit
     return Reach(values, lower, upper, queries)
 
@@ -151,5 +154,5 @@ def _margins(points: Floats, noise: Floats, rows: NDArray[np.int64], queries: Fl
         table += np.multiply.outer(length, noise)
         table[each, keys] = -np.inf
         margin = own - table.max(axis=1)
-        out[start : start + step] = np.where(margin > 0.0, margin / length * (1.0 - 1e-15), 0.0)
+        out[start : start + step] = np.maximum(margin, 0.0) / np.maximum(length, 0.5) * (1.0 - 1e-15)
     return out

@@ -175,6 +175,8 @@ class Refinement:
     def _crowded_cells(self) -> NDArray[np.bool_]:
         store = self._cells.store
         over = np.bitwise_count(store.mask).sum(axis=1) > self._frame.D - 1
+        if not len(over):  # the whole space is one cell
+            return np.zeros(self._cells.n, dtype=np.bool_)
         return np.asarray(np.logical_or.reduceat(over, store.ray_start[:-1]))
 
 
