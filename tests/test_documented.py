@@ -74,6 +74,12 @@ def test_the_pages_build_and_their_links_resolve(build, tmp_path, monkeypatch):
     assert "<math" in (tmp_path / "glossary.html").read_text()
 
 
+def test_every_page_is_reached_from_the_index():
+    index = PAGES[ROOT / "docs" / "index.md"]
+    pages = {path.name for path in PAGES if path.parent.name == "docs"} - {"index.md"}
+    assert {page for page in pages if f"({page})" not in index} == set()
+
+
 def test_a_dead_link_is_found(build, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "OUT", tmp_path)
     site = build.Site()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hardmax.algebra.semirings import oplus as oplus
     from hardmax.algebra.semirings import otimes as otimes
     from hardmax.algebra.semirings import tropical_matmul as tropical_matmul
+    from hardmax.algebra.semirings import tropical_sum as tropical_sum
     from hardmax.bounds import vertex_maximum as vertex_maximum
     from hardmax.geometry.domains import Box as Box
     from hardmax.geometry.domains import Polytope as Polytope
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
     from hardmax.geometry.power_diagrams import PowerDiagram as PowerDiagram
     from hardmax.geometry.power_diagrams import attention_diagram as attention_diagram
     from hardmax.geometry.power_diagrams import power_diagram as power_diagram
+    from hardmax.geometry.rational_maps import TropicalProduct as TropicalProduct
     from hardmax.geometry.rational_maps import TropicalRationalMap as TropicalRationalMap
+    from hardmax.geometry.reach import Reach as Reach
+    from hardmax.geometry.refinements import CommonRefinement as CommonRefinement
+    from hardmax.geometry.refinements import Hypersurface as Hypersurface
     from hardmax.geometry.refinements import common_refinement as common_refinement
     from hardmax.geometry.tropical_layers import log_lifted_head as log_lifted_head
     from hardmax.geometry.tropical_layers import relu_layer as relu_layer
@@ -43,10 +48,14 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "oplus": "hardmax.algebra.semirings",
     "otimes": "hardmax.algebra.semirings",
+    "tropical_sum": "hardmax.algebra.semirings",
     "tropical_matmul": "hardmax.algebra.semirings",
     "TropicalPolynomial": "hardmax.geometry.polynomials",
     "TropicalRationalMap": "hardmax.geometry.rational_maps",
+    "TropicalProduct": "hardmax.geometry.rational_maps",
     "common_refinement": "hardmax.geometry.refinements",
+    "CommonRefinement": "hardmax.geometry.refinements",
+    "Hypersurface": "hardmax.geometry.refinements",
     "log_lifted_head": "hardmax.geometry.tropical_layers",
     "relu_layer": "hardmax.geometry.tropical_layers",
     "Box": "hardmax.geometry.domains",
@@ -55,6 +64,7 @@ _HOME_OF = {
     "power_diagram": "hardmax.geometry.power_diagrams",
     "attention_diagram": "hardmax.geometry.power_diagrams",
     "PowerDiagram": "hardmax.geometry.power_diagrams",
+    "Reach": "hardmax.geometry.reach",
     "minkowski_vertices": "hardmax.geometry.minkowski",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "parabolic_heads": "hardmax.geometry.minkowski",

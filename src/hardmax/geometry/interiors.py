@@ -308,7 +308,7 @@ class _Search:
     def _try(self, directions: Floats) -> None:
         points, noise, n = self.lifted.points, self.lifted.noise, self.lifted.n
         transposed = np.ascontiguousarray(points.T)
-        tame = (np.abs(directions) < 1e150).all(axis=1)
+        tame = np.asarray((np.abs(directions) < 1e150).all(axis=1))
         directions = np.where(tame[:, None], directions, 0.0)  # no direction, and so no witness
         step = max(1, _BLOCK // n)
         for start in range(0, n, step):

@@ -481,10 +481,9 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
     """
     n, d = points.shape
     first, growth = max(2 * d + 2, 40), max(d + 1, 20)
-    room = max(64, first + growth)
-    rows = np.empty((room, d))
-    members = np.empty(room, dtype=np.int64)
-    values = np.empty(max(n + 1, room))
+    rows = np.empty((n + 2, d))
+    members = np.empty(n + 2, dtype=np.int64)
+    values = np.empty(n + 2)
     scores = np.empty(n + 1)
     rival_points = np.empty((n, d))
     place = np.full(n, -1, dtype=np.int64)
@@ -506,7 +505,7 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
             continue
         own = points[key]
         x[:] = guesses[key] if guesses.shape[0] == n else own
-        count, size, begun = 0, 0, False
+        count, size, begun = np.int64(0), np.int64(0), False
         if affine:
             rows[0, :] = 0.0
             rows[0, d - 1] = 1.0
@@ -527,10 +526,6 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
                 cut = _cut(values, found, wanted, best)
                 for i in range(m):
                     if not inside[i] and rivals[i] != key and scores[i] >= level and -scores[i] <= cut:
-                        if count == room:
-                            rows = np.concatenate((rows, np.empty((room, d))))
-                            members = np.concatenate((members, np.empty(room, dtype=np.int64)))
-                            room *= 2
                         _unit_difference(own, rival_points[i], rows[count])
                         members[count] = i
                         inside[i] = True
@@ -607,10 +602,9 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
     """
     n, d = points.shape
     first, growth = max(2 * d + 2, 40), max(d + 1, 20)
-    room = first + growth
-    rows = np.empty((room, d))
-    members = np.empty(room, dtype=np.int64)
-    values = np.empty(max(n, room))
+    rows = np.empty((n, d))
+    members = np.empty(n, dtype=np.int64)
+    values = np.empty(n)
     scores = np.empty(n)
     inside = np.zeros(n, dtype=np.bool_)
     corral = np.empty(d + 1, dtype=np.int64)
@@ -622,7 +616,7 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
         key = keys[which]
         x[:] = guesses[which]
         inside[key] = True
-        count, size = 0, 0
+        count, size = np.int64(0), np.int64(0)
         while True:
             norm = np.sqrt(_dot(x, x, 0, d))
             np.dot(points, x, scores)
@@ -638,10 +632,6 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
             cut = _cut(values, found, wanted, best)
             for i in range(n):
                 if not inside[i] and scores[i] > level and -scores[i] <= cut:
-                    if count == room:
-                        rows = np.concatenate((rows, np.empty((room, d))))
-                        members = np.concatenate((members, np.empty(room, dtype=np.int64)))
-                        room *= 2
                     for k in range(d):
                         rows[count, k] = points[key, k] - points[i, k]
                     members[count] = i
