@@ -72,7 +72,10 @@ def test_query_map_keeps_its_factors():
     scores = Scores.of_keys(keys, None, (w, b))
     for j in range(5):
         row = [Fraction(int(v.p), int(v.q)) for v in scores.exact_row(j)]
-        exact = [sum(Fraction(k) * Fraction(v) for k, v in zip(keys[j], column, strict=True)) for column in [*w.T, b]]
+        exact = [
+            sum(Fraction(k) * Fraction(v) for k, v in zip(keys[j], column, strict=True))
+            for column in [*w.T, b]
+        ]
         assert row == exact
         floats = [*scores.slopes[j], scores.offsets[j]]
         off = sum(abs(Fraction(f) - e) for f, e in zip(floats, exact, strict=True))

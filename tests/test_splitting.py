@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import combinations
 from math import comb
 
 import numpy as np
@@ -19,7 +20,7 @@ from hardmax.geometry.splitting import refine
 
 
 def random_family(rng, kind, n_keys, d, biased):
-    """Keys that are generic, on a small grid, collinear, multiples of 0.1 (no short dyadic form) or in thirds."""
+    """Keys that are generic, on a small grid, collinear, multiples of 0.1 (long in binary) or in thirds."""
     if kind == "generic":
         keys = rng.standard_normal((n_keys, d))
     elif kind == "grid":
@@ -29,7 +30,8 @@ def random_family(rng, kind, n_keys, d, biased):
     elif kind == "tenths":
         keys = rng.integers(-3, 4, (n_keys, d)) * 0.1
     else:
-        keys = np.array([[Fraction(int(v), 3) for v in row] for row in rng.integers(-3, 4, (n_keys, d))], dtype=object)
+        thirds = rng.integers(-3, 4, (n_keys, d)).tolist()
+        keys = np.array([[Fraction(v, 3) for v in row] for row in thirds], dtype=object)
     biases = None
     if biased:
         biases = rng.standard_normal(n_keys) if kind == "generic" else rng.integers(-2, 3, n_keys)
@@ -67,12 +69,14 @@ def test_every_point_lies_in_exactly_one_listed_cell(data):
 def test_many_keys_agree_with_qhull(n, d):
     """Beyond 250 keys the walls come from candidate lists."""
     points = np.random.default_rng(n + d).standard_normal((n, d))
-    assert refine([Scores.of_keys(points)]).choices[:, 0].tolist() == sorted(ConvexHull(points).vertices.tolist())
+    assert refine([Scores.of_keys(points)]).choices[:, 0].tolist() == sorted(
+        ConvexHull(points).vertices.tolist()
+    )
     voronoi = refine([Scores.of_sites(points)])
     assert voronoi.n_cells == n
     if d == 2:
         triangles = Delaunay(points).simplices
-        edges = {tuple(sorted(map(int, pair))) for t in triangles for pair in ((t[0], t[1]), (t[1], t[2]), (t[0], t[2]))}
+        edges = {tuple(sorted(map(int, pair))) for t in triangles for pair in combinations(t, 2)}
         assert {tuple(pair) for pair in voronoi.adjacency().tolist()} == edges
 
 
@@ -93,7 +97,8 @@ def test_arrangements_in_general_position_have_zaslavskys_number_of_cells(d):
     """Heads with two keys are hyperplanes; n of them in general position leave sum_{j <= d} C(n, j) cells."""
     n = {2: 12, 3: 8, 4: 7}[d]
     rng = np.random.default_rng(d)
-    planes = [Scores.of_keys([np.zeros(d), rng.standard_normal(d)], [0.0, rng.standard_normal()]) for _ in range(n)]
+    normals, offsets = rng.standard_normal((n, d)), rng.standard_normal(n)
+    planes = [Scores.of_keys([np.zeros(d), a], [0.0, b]) for a, b in zip(normals, offsets, strict=True)]
     assert refine(planes).n_cells == sum(comb(n, j) for j in range(d + 1))
     central = [Scores.of_keys(f.slopes) for f in planes]
     assert refine(central).n_cells == 2 * sum(comb(n - 1, j) for j in range(d))
@@ -115,7 +120,8 @@ def test_a_grid_of_walls(d):
 def test_areas_of_clipped_cells_add_up():
     sites = np.random.default_rng(5).uniform(-1, 1, (40, 2))
     cells = refine([Scores.of_sites(sites)], Box.cube(2, -1, 1))
-    assert sum(ConvexHull(cells.vertices(i)).volume for i in range(cells.n_cells)) == pytest.approx(4.0, rel=1e-12)
+    areas = [ConvexHull(cells.vertices(i)).volume for i in range(cells.n_cells)]
+    assert sum(areas) == pytest.approx(4.0, rel=1e-12)
 
 
 def test_a_cell_thinner_than_float_resolution_has_a_rational_witness():

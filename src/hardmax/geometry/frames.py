@@ -57,7 +57,7 @@ class Frame:
         return [value * power_of_two(-e) for value, e in zip(picked, self.exponents, strict=True)]
 
     def unscaled(self, y: Floats) -> Floats:
-        """Undo the powers of two: homogeneous rows (x, x_0), up to one positive factor that avoids overflow."""
+        """Undo the powers of two: homogeneous rows (x, x_0), up to a factor that avoids overflow."""
         powers = -np.array(self.exponents, dtype=np.int64)
         return np.asarray(np.ldexp(y, np.minimum(powers, powers - powers.max(initial=0))))
 

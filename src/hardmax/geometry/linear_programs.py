@@ -394,6 +394,13 @@ def certify_zero_kernel(rows, row_error, corral, size, weights, work):  # type: 
 
 
 @kernel
+def _copy(source, target):  # type: ignore[no-untyped-def]
+    """target = source; an assignment between slices would take seconds to compile."""
+    for k in range(target.shape[0]):
+        target[k] = source[k]
+
+
+@kernel
 def _cut(values, count, wanted, best):  # type: ignore[no-untyped-def]
     """The ``wanted``-th smallest of the first ``count`` values; infinity when there are no more."""
     if count <= wanted:
@@ -488,7 +495,7 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
     rival_points = np.empty((n, d))
     place = np.full(n, -1, dtype=np.int64)
     for i in range(n_rivals[0]):
-        rival_points[i] = points[rivals[i]]
+        _copy(points[rivals[i]], rival_points[i])
         place[rivals[i]] = i
     inside = np.zeros(n, dtype=np.bool_)
     corral = np.empty(d + 1, dtype=np.int64)
@@ -504,7 +511,7 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
         if verdict[key] != OPEN:
             continue
         own = points[key]
-        x[:] = guesses[key] if guesses.shape[0] == n else own
+        _copy(guesses[key] if guesses.shape[0] == n else own, x)
         count, size, begun = np.int64(0), np.int64(0), False
         if affine:
             rows[0, :] = 0.0
@@ -546,7 +553,7 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
                 verdict[key] = PARKED
                 if status == ZERO and size == d + 1:
                     for i in range(size):
-                        chosen[i] = rows[corral[i]]
+                        _copy(rows[corral[i]], chosen[i])
                         row_error[i] = 0.0
                         member = members[corral[i]]
                         if member >= 0:
@@ -576,14 +583,14 @@ def settle_keys_kernel(  # type: ignore[no-untyped-def]
                 sure, strongest = _wins_surely(points, error, noise, key, y, scores, row)
             if sure:
                 verdict[key] = WINS
-                witnesses[key] = y
+                _copy(y, witnesses[key])
                 strongest = key
             elif strongest < 0 or place[strongest] >= 0:
                 corral_sizes[key] = 0
                 verdict[key] = PARKED  # rounding leaves it open
             if strongest >= 0 and place[strongest] < 0:
                 place[strongest] = n_rivals[0]
-                rival_points[n_rivals[0]] = points[strongest]
+                _copy(points[strongest], rival_points[n_rivals[0]])
                 rivals[n_rivals[0]] = strongest
                 n_rivals[0] += 1
         for i in range(count):
@@ -614,7 +621,7 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
     total = np.empty(d)
     for which in range(keys.shape[0]):
         key = keys[which]
-        x[:] = guesses[which]
+        _copy(guesses[which], x)
         inside[key] = True
         count, size = np.int64(0), np.int64(0)
         while True:
@@ -645,7 +652,7 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
         inside[key] = False
         for i in range(count):
             inside[members[i]] = False
-        nearest[which] = x
+        _copy(x, nearest[which])
         # the exact convex combination with these weights, divided by their sum, is a point of the hull
         mass, spread, moved = 0.0, 0.0, 0.0
         total[:] = 0.0
@@ -696,8 +703,8 @@ def search_prefixes_kernel(  # type: ignore[no-untyped-def]
 
     Head g owns the points key_start[g] .. key_start[g + 1] - 1 and, once its key is chosen, the rows
     row_start[g] .. row_start[g + 1] - 1. A node of level g has its first g keys chosen; level g of ``x``,
-    ``corral``, ``sizes`` and ``weights`` is where Wolfe's algorithm stands for it, ``sure[g]`` tells that x[g]
-    is proven to satisfy its rows. Everything lives in arrays, so the search can stop at any node and go on:
+    ``corral``, ``sizes`` and ``weights`` is where Wolfe's algorithm stands for it, ``sure[g]`` tells that
+    x[g] is proven to satisfy its rows. Everything lives in arrays, so the search can stop at any node and go on:
     ``state`` = [level, tuples found, nodes parked]. It returns when it has come back to level ``lowest`` - 1,
     or when one of the output arrays is full.
     """
