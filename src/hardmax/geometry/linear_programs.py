@@ -704,9 +704,9 @@ def search_prefixes_kernel(  # type: ignore[no-untyped-def]
     Head g owns the points key_start[g] .. key_start[g + 1] - 1 and, once its key is chosen, the rows
     row_start[g] .. row_start[g + 1] - 1. A node of level g has its first g keys chosen; level g of ``x``,
     ``corral``, ``sizes`` and ``weights`` is where Wolfe's algorithm stands for it, ``sure[g]`` tells that
-    x[g] is proven to satisfy its rows. Everything lives in arrays, so the search can stop at any node and go on:
-    ``state`` = [level, tuples found, nodes parked]. It returns when it has come back to level ``lowest`` - 1,
-    or when one of the output arrays is full.
+    x[g] is proven to satisfy its rows. Everything lives in arrays, so the search can stop at any node and go
+    on: ``state`` = [level, tuples found, nodes parked]. It returns when it has come back to level ``lowest``
+    - 1, or when one of the output arrays is full.
     """
     d = points.shape[1]
     heads = key_start.shape[0] - 1
