@@ -6,7 +6,7 @@ keep its vertices. Ours is warm (compiled) and includes the certified witnesses.
 
 from __future__ import annotations
 
-from timing import Comparison, best_of, print_table, seconds
+from timing import Comparison, print_table, side_by_side
 
 import numpy as np  # isort: skip (the thread counts come first)
 from scipy.spatial import ConvexHull  # isort: skip
@@ -29,17 +29,18 @@ def incremental_qhull(heads: np.ndarray) -> int:
 
 def run() -> list[Comparison]:
     comparisons = []
-    for d, heads, n_tokens, target, repeats in CASES:
+    for d, heads, n_tokens, target, rounds in CASES:
         points = np.random.default_rng(0).standard_normal((heads, n_tokens, d))
         count = hm.minkowski_vertices(points).count  # also compiles
         reference_count = incremental_qhull(points)
         if count != reference_count:
             raise SystemExit(f"({d},{heads},{n_tokens}): {count} vertices here, {reference_count} from Qhull")
-        ours = best_of(lambda points=points: hm.minkowski_vertices(points), 20)
-        if repeats > 1:
-            reference = best_of(lambda points=points: incremental_qhull(points), repeats)
-        else:
-            reference = seconds(lambda points=points: incremental_qhull(points))
+        ours, reference = side_by_side(
+            lambda points=points: hm.minkowski_vertices(points),
+            lambda points=points: incremental_qhull(points),
+            repeats=10,
+            rounds=rounds,
+        )
         name = f"minkowski d={d} H={heads} N={n_tokens}"
         comparisons.append(Comparison(name, ours, reference, target, note=f"{count} vertices, both"))
     return comparisons

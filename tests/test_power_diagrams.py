@@ -63,8 +63,12 @@ def diagrams(draw, max_d=6, max_keys=9, kinds=("keys", "biased", "sites")):
     offsets = draw(st.lists(entry, min_size=n, max_size=n))
     kind = draw(st.sampled_from(kinds))
     if kind == "sites":
-        return hm.power_diagram(keys, offsets)
-    return hm.attention_diagram(keys, offsets if kind == "biased" else None)
+        diagram = hm.power_diagram(keys, offsets)
+    else:
+        diagram = hm.attention_diagram(keys, offsets if kind == "biased" else None)
+    if draw(st.booleans()):  # such small diagrams are decided in rationals; this is the road of large ones
+        diagram.__dict__["_interiors"] = decide_interiors(diagram.scores, method="search")
+    return diagram
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -184,7 +188,8 @@ def test_rank_deficient_query_maps():
     plane = hm.attention_diagram(keys, query_map=(left, None))  # the same keys seen in the plane
     np.testing.assert_array_equal(diagram.nonempty, plane.nonempty)
     assert 3 <= diagram.nonempty.sum() < 30
-    assert diagram._interiors.n_decided_exactly == 0  # two carrying coordinates, in general position
+    searched = decide_interiors(diagram.scores, method="search")
+    assert searched.n_decided_exactly == 0  # two carrying coordinates, in general position
     check_every_proof(diagram)
     check_every_proof(plane)
 
@@ -200,6 +205,18 @@ def test_one_key_and_copies_of_one_key(d):
             assert diagram.nonempty.all()
             assert diagram.locate(np.zeros((2, d))).tolist() == [0, 0]
             check_every_proof(diagram)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_many_collinear_keys(d):
+    """More keys than the splitting kernel compares one by one, on one line: the two ends win."""
+    rng = np.random.default_rng(6)
+    along = rng.permutation(2001) - 1000.0
+    diagram = hm.attention_diagram(np.multiply.outer(along, [1.0, -2.0, 3.0][:d]))
+    np.testing.assert_array_equal(diagram.nonempty, np.abs(along) == 1000)
+    certificate = diagram.emptiness(int(np.flatnonzero(along == 1)[0]))
+    assert sorted(along[certificate.support]) == [-1000, 1000]
+    assert certificate.verify()
 
 
 def test_equal_slopes_keep_the_highest_offset():

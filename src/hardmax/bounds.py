@@ -6,6 +6,7 @@ Bounds are integers of arbitrary size: they grow like :math:`N^{dL}`.
 from __future__ import annotations
 
 from math import comb
+from operator import index
 
 from hardmax.errors import InvalidInputError
 
@@ -49,11 +50,19 @@ def vertex_maximum(n_tokens: int, heads: int, d: int, *, biased: bool = False) -
     >>> vertex_maximum(6, 3, 3), vertex_maximum(6, 3, 3, biased=True), vertex_maximum(6, 3, 4)
     (92, 216, 216)
     """
-    for name, value in (("n_tokens", n_tokens), ("heads", heads), ("d", d)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InvalidInputError(f"{name} must be an integer of at least 1, but was {value!r}.")
+    n_tokens, heads, d = _positive("n_tokens", n_tokens), _positive("heads", heads), _positive("d", d)
     if n_tokens == 1:
         return 1
     top = d if biased else d - 1
     total = sum(comb(heads, j) * int((n_tokens - 1) ** j) for j in range(min(top, heads) + 1))
     return total if biased else total + comb(heads - 1, d - 1)
+
+
+def _positive(name: str, value: int) -> int:
+    try:
+        number = index(value)
+    except TypeError:
+        number = 0
+    if isinstance(value, bool) or number < 1:
+        raise InvalidInputError(f"{name} must be an integer of at least 1, but was {value!r}.")
+    return number

@@ -18,7 +18,11 @@ REORDER = frozenset({"reassoc", "contract", "nsz"})
 
 
 def kernel(
-    function: Callable[..., Any] | None = None, *, reorder: bool = False, allocates: bool = False
+    function: Callable[..., Any] | None = None,
+    *,
+    reorder: bool = False,
+    allocates: bool = False,
+    inlined: bool = False,
 ) -> Any:
     """Compile a function with numba.
 
@@ -29,8 +33,11 @@ def kernel(
     allocates : bool
         Whether the function creates arrays. Kernels that only work on the arrays they are given need no
         reference counts; leaving them out makes those that pass many arrays around twice as fast.
+    inlined : bool
+        Copy the function into its callers: for the small ones in inner loops, where handing over the
+        arrays costs more than the work.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": allocates}
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": allocates, "forceinline": inlined}
     if reorder:
         options["fastmath"] = set(REORDER)
     compile_with = numba.njit(**options)

@@ -46,6 +46,8 @@ def candidate_neighbours(rows: Rows, *, affine: bool) -> tuple[Integers, Integer
         ``keep[i]``.
     """
     n, D = rows.points.shape
+    if D == 1:
+        return _ends_of_a_line(rows)
     leaf = _LEAF.get(D, 4 ** (D - 2))
     room, pair_room = 6 * n + 4096, 16 * n + 4096
     while True:
@@ -70,6 +72,15 @@ def candidate_neighbours(rows: Rows, *, affine: bool) -> tuple[Integers, Integer
         np.sort(np.concatenate([low * len(keep) + high, high * len(keep) + low])), len(keep)
     )
     return keep, np.searchsorted(source, np.arange(len(keep) + 1)), target
+
+
+def _ends_of_a_line(rows: Rows) -> tuple[Integers, Integers, Integers]:
+    """On a line through 0 the only wall is 0 itself, between the largest and the smallest slope."""
+    slopes, slack = rows.points[:, 0], 4 * rows.error + 2.0**-50
+    keep = np.flatnonzero((slopes + slack >= slopes.max()) | (slopes - slack <= slopes.min()))
+    m = len(keep)
+    others = np.tile(np.arange(m), (m, 1))[~np.eye(m, dtype=np.bool_)]
+    return keep, np.arange(m + 1) * (m - 1), others
 
 
 _DONE, _LISTS_FULL, _PAIRS_FULL, _CROWDED = 0, 1, 2, 3
@@ -195,7 +206,7 @@ def _search(points, error, affine, leaf, ids, values, alone, pairs):  # type: ig
                         spread = 1.0 - ab / math.sqrt(aa * bb)
                         if spread > longest:
                             p, q, longest = a, b, spread
-                exact = D > 1
+                exact = True
                 size = 0.0
                 for c in range(D):
                     u, v = cones[top, p, c], cones[top, q, c]

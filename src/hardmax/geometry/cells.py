@@ -17,8 +17,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TABLE_KEYS = 1024  # heads with more keys have short lists of neighbours and need no table of scores
-_PER_RAY = ("rays", "mask")
-_PER_FACET = ("facets", "label")
 
 
 class Cells:
@@ -56,11 +54,10 @@ class Cells:
 
     def grow(self) -> None:
         """Twice the room."""
-        grown = {}
-        for name, array in self.store._asdict().items():
-            grown[name] = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
-            grown[name][: self._size(name)] = array[: self._size(name)]
-        self.store = Store(**grown)
+        grown = [np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype) for array in self.store]
+        for new, old, size in zip(grown, self.store, self._sizes(), strict=True):
+            new[:size] = old[:size]
+        self.store = Store(*grown)
 
     def widen(self, words: int) -> None:
         """Room for 64 * words facet slots per ray."""
@@ -71,13 +68,12 @@ class Cells:
 
     def trim(self) -> None:
         """Show only what is filled. Untouched pages of large arrays cost nothing, so nothing is copied."""
-        self.store = Store(
-            **{name: array[: self._size(name)] for name, array in self.store._asdict().items()}
-        )
+        self.store = Store(*(array[:size] for array, size in zip(self.store, self._sizes(), strict=True)))
 
-    def _size(self, name: str) -> int:
-        cells, rays, facets = (int(count) for count in self.counts[:3])
-        return rays if name in _PER_RAY else facets if name in _PER_FACET else cells + name.endswith("_start")
+    def _sizes(self) -> list[int]:
+        """How much of each array of the store is filled, in the order of its fields."""
+        n, rays, facets = (int(count) for count in self.counts[:3])
+        return [n, n, n, n + 1, rays, rays, n + 1, facets, facets]
 
     def append(self, cone: RationalCone, parent: int, key: int) -> None:
         """Store a rational cone, rounded, with the error bounds that rounding earns."""
@@ -148,7 +144,8 @@ class Workspace:
             slack=np.empty(capacity),
             queue=np.empty(self.n_keys + 1, dtype=np.int64),
             walls=np.empty(self.n_keys + 1, dtype=np.int64),
-            depth=np.empty(self.n_keys + 1, dtype=np.int64),
+            depth=np.empty(self.n_keys + 1),
+            depth_of=np.empty(self.n_keys),
         )
 
     def widen(self, words: int) -> None:

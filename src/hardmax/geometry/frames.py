@@ -182,10 +182,13 @@ def independent_columns(families: list[Scores], domain: Domain) -> list[int]:
             i -= f.n_keys
         return domain.a.rational_row(i)
 
+    proposed = _proposed(floats, d)
+    if len(proposed) == d and flint.fmpq_mat([exact(i) for i in proposed]).rank() == d:
+        return list(range(d))
     basis: list[list[flint.fmpq]] = []
     # a float elimination proposes independent rows, an exact rank confirms them; only if that falls short
     # every row is looked at
-    for i in [*_proposed(floats, d), *range(len(floats))]:
+    for i in [*proposed, *range(len(floats))]:
         if len(basis) == d:
             return list(range(d))
         row = exact(i)

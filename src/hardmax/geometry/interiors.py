@@ -20,7 +20,6 @@ keys and not their distance from the origin; neither changes a cell.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -29,7 +28,6 @@ from typing import Any
 import flint
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr
 
 from hardmax.errors import CertificateError
 from hardmax.geometry import linear_programs as programs
@@ -43,6 +41,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TOLERANCE = 1e-12  # relative margin below which the compiled search hands over to proofs and rationals
+_SMALL = 3000  # open keys times entries: such work is done in rationals before a kernel could be loaded
 _GUESS_ALL = 8192  # above this many keys the quadratic table of guesses is not worth its time
 _CUT_SECONDS = {1: 2e-5, 2: 4e-5, 3: 3.5e-4}  # rough time per key of cutting space into cells, by dimension
 _SETTLE_SECONDS = (
@@ -135,6 +134,12 @@ class LiftedKeys:
         """The length of a lifted key."""
         return int(self.points.shape[1])
 
+    @property
+    def nearly_on_a_line(self) -> bool:
+        """Whether one direction carries all keys up to rounding; two of them win, and the search sees it."""
+        values = np.linalg.eigvalsh(self.points.T @ self.points)
+        return len(values) < 2 or bool(values[-2] <= 1e-12 * values[-1])
+
     @cached_property
     def last(self) -> float:
         """The last entry of y that makes :math:`x_0 = 1` (of affine scores)."""
@@ -217,15 +222,18 @@ def decide_interiors(scores: Scores, *, method: str | None = None) -> Interiors:
     if method == "splitting":
         return _by_splitting(scores)
     search = _Search(LiftedKeys(scores, index))
-    if method is None and scores.linear and scores.d in (2, 3) and len(index) > 500:
+    many = scores.linear and scores.d in (2, 3) and len(index) > 500
+    if method is None and many and not search.lifted.nearly_on_a_line:
         return _by_splitting(scores)  # few cells, and only these are cut
     guesses = search.guess()
+    still_open = int((search.verdict == programs.OPEN).sum())
+    if method is None and still_open * search.lifted.points.size <= _SMALL:
+        search.verdict[search.verdict == programs.OPEN] = programs.PARKED
     if method is None and not scores.linear and scores.d in _CUT_SECONDS and len(index) > 1000:
-        still_open = int((search.verdict == programs.OPEN).sum())
         settling = still_open * (_SETTLE_SECONDS[0] + _SETTLE_SECONDS[1] * len(index))
         if settling > len(index) * _CUT_SECONDS[scores.d]:
             return _by_splitting(scores)
-    search.settle(range(len(index)), guesses)
+    search.settle(guesses)
     search.settle_exactly()
     return search.answer()
 
@@ -237,7 +245,10 @@ def find_support(scores: Scores, key: int, nonempty: NDArray[np.bool_]) -> tuple
     search = _Search(LiftedKeys(scores, np.concatenate([winners, [group[key]]])))
     search.rivals[: len(winners)] = np.arange(len(winners))
     search.n_rivals[0] = len(winners)
-    search.settle([len(winners)], np.empty((0, search.lifted.D)))
+    search.verdict[:-1] = programs.WINS
+    if search.lifted.points.size <= _SMALL:
+        search.verdict[-1] = programs.PARKED
+    search.settle(np.empty((0, search.lifted.D)))
     search.settle_exactly()
     if search.verdict[-1] != programs.EMPTY:
         raise CertificateError(
@@ -328,10 +339,10 @@ class _Search:
             self.rivals[count : count + len(won)] = won
             self.n_rivals[0] += len(won)
 
-    def settle(self, keys: Iterable[int], guesses: Floats) -> None:
-        """Run the compiled search on some keys, a few hundred at a time so that Ctrl-C is heard."""
+    def settle(self, guesses: Floats) -> None:
+        """Run the compiled search on the open keys, a few hundred at a time so that Ctrl-C is heard."""
         lifted = self.lifted
-        pending = np.array([k for k in keys if self.verdict[k] == programs.OPEN], dtype=np.int64)
+        pending = np.flatnonzero(self.verdict == programs.OPEN)
         for start in range(0, len(pending), 256):
             programs.settle_keys_kernel(
                 lifted.points, lifted.error, lifted.noise, lifted.affine, lifted.last,
@@ -428,6 +439,8 @@ def carrying_columns(scores: Scores) -> Integers:
     every = np.arange(scores.d)
     if "w_q" not in scores.source:
         return every
+    from scipy.linalg import qr
+
     w = scores.source["w_q"]
     rows = w.shape[0]
     _, triangle, pivots = qr(w.floats, mode="economic", pivoting=True)

@@ -90,7 +90,7 @@ def corral_workspace(dimension: int) -> Workspace:
     return np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n)), np.zeros((4, n))
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inlined=True)
 def _dot(u, v, start, end):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(start, end):
@@ -104,7 +104,7 @@ def _price_by_blas(rows, n_rows, x, values):  # type: ignore[no-untyped-def]
     return np.argmin(values[:n_rows])
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inlined=True)
 def _price(rows, n_rows, x, values):  # type: ignore[no-untyped-def]
     """values = rows @ x and the index of its smallest entry."""
     d = x.shape[0]
@@ -121,7 +121,7 @@ def _price(rows, n_rows, x, values):  # type: ignore[no-untyped-def]
     return _price_by_blas(rows, n_rows, x, values)
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inlined=True)
 def _append(rows, index, size, scale, q, r, lifted):  # type: ignore[no-untyped-def]
     """Add the lifted row to the QR factor; False when it lies in the span already.
 
@@ -176,7 +176,7 @@ def _remove(position, size, n, q, r):  # type: ignore[no-untyped-def]
             q[i + 1, k] = c * b - s * a
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inlined=True)
 def _affine_weights(size, q, r, target):  # type: ignore[no-untyped-def]
     """Weights (sum 1) of the smallest point of the affine hull of the corral."""
     total = 0.0
@@ -218,7 +218,7 @@ def _shrink_to_inside(corral, size, weights, n, q, r, target):  # type: ignore[n
                 size -= 1
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inlined=True)
 def _place(size, scale, q, x):  # type: ignore[no-untyped-def]
     """x = smallest point of the affine hull of the corral; returns its squared norm."""
     d = x.shape[0]
@@ -421,7 +421,7 @@ def _cut(values, count, wanted, best):  # type: ignore[no-untyped-def]
     return best[kept - 1]
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inlined=True)
 def _unit_difference(own, other, row):  # type: ignore[no-untyped-def]
     """row = own - other at unit length; returns the length."""
     square = 0.0
@@ -668,7 +668,7 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
         away[which] = (length * (1.0 + (d + 4) * 2.0**-53) + slack) / mass * (1.0 + (size + 4) * 2.0**-53)
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inlined=True)
 def _fill_rows(points, error, first, last, j, rows, row_error, start):  # type: ignore[no-untyped-def]
     """Unit rows points[j] - points[l] for the other keys of a head, with bounds on their errors."""
     d = points.shape[1]
@@ -681,7 +681,7 @@ def _fill_rows(points, error, first, last, j, rows, row_error, start):  # type: 
             k += 1
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inlined=True)
 def _surely_positive(rows, row_error, start, stop, x):  # type: ignore[no-untyped-def]
     """Whether the exact rows start .. stop - 1, each within its error, are all positive at x."""
     d = x.shape[0]

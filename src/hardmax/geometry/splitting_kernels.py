@@ -81,7 +81,8 @@ class Scratch(NamedTuple):
     slack: Floats  # how far such a score difference may be off
     queue: Integers
     walls: Integers
-    depth: Integers
+    depth: Floats
+    depth_of: Floats  # for each key the number of the parent's rays on its side
 
 
 class Store(NamedTuple):
@@ -135,17 +136,17 @@ def _lowest(typingctx, word):
     return types.int64(types.uint64), codegen
 
 
-@kernel
+@kernel(inlined=True)
 def _has(mask, i, slot):
     return (mask[i, slot >> 6] >> np.uint64(slot & 63)) & np.uint64(1) != np.uint64(0)
 
 
-@kernel
+@kernel(inlined=True)
 def _set(mask, i, slot):
     mask[i, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
 
 
-@kernel
+@kernel(inlined=True)
 def _free_slot(used):
     for w in range(used.shape[0]):
         if ~used[w] != np.uint64(0):
@@ -153,13 +154,13 @@ def _free_slot(used):
     return -1
 
 
-@kernel
+@kernel(inlined=True)
 def _proper(used, w, D):
     """Word w of the taken slots without the D artificial ones."""
     return used[w] & ~np.uint64((1 << D) - 1) if w == 0 else used[w]
 
 
-@kernel
+@kernel(inlined=True)
 def _cross(f, pick, D, out, i, minors):
     """out[i] = signed maximal minors of the rows f[pick[0 .. D-2]]: a vector orthogonal to each of them."""
     if D == 1:
@@ -269,7 +270,7 @@ def _choose(need, pool, n_pool, f, D, pick, residual):
     return found
 
 
-@kernel
+@kernel(inlined=True)
 def _sign(facets, slot, D, rays, i):
     """The sign of facets[slot] . rays[i]: -1, 0 or 1 where it is proven, 2 where it is not."""
     total = facets[slot, 0] * rays[i, 0]
@@ -284,7 +285,7 @@ def _sign(facets, slot, D, rays, i):
     return 1 if total > bound else (-1 if total < -bound else 2)
 
 
-@kernel
+@kernel(inlined=True)
 def _new_ray(facets, D, pick, rays, i, minors):
     """rays[i] = the cross product of the picked facets, scaled to a largest entry of at most 1; False when it
     vanishes.
@@ -418,7 +419,7 @@ def _cut_line(
     return CUTS
 
 
-@kernel
+@kernel(inlined=True)
 def _edge_ray(
     D, mask, facets, p, q, shared, slot,
     s_rays, s_mask, pick, pool, minors, residual, i,
@@ -454,7 +455,7 @@ def _edge_ray(
     return False
 
 
-@kernel
+@kernel(inlined=True)
 def cut(
     D, state, rays, mask, used, facets,
     slot, sign, order, shared_with, s_rays, s_mask, pick, pool, minors, residual,
@@ -594,7 +595,7 @@ def cut(
     return CUTS
 
 
-@kernel
+@kernel(inlined=True)
 def _move(D, rays, mask, i, to_rays, to_mask, k):
     for c in range(D + 2):
         to_rays[k, c] = rays[i, c]
@@ -602,7 +603,7 @@ def _move(D, rays, mask, i, to_rays, to_mask, k):
         to_mask[k, w] = mask[i, w]
 
 
-@kernel
+@kernel(inlined=True)
 def _write_wall(points, point_error, grain, D, j, l, facets, slot):
     """facets[slot] = the scaled normal of the wall {s_j = s_l}, pointing to the side of j."""
     size = 0.0
@@ -632,7 +633,7 @@ def _write_wall(points, point_error, grain, D, j, l, facets, slot):
         facets[slot, c] *= scale
 
 
-@kernel
+@kernel(inlined=True)
 def _misses(D, points, j, l, rays, state, noise):
     """A quick test that the wall between j and l surely misses the working cone.
 
@@ -679,7 +680,7 @@ def _climb(head, D, y, j):
         j = next_j
 
 
-@kernel
+@kernel(inlined=True)
 def _load(D, store, parent, cone):
     """The working cone becomes a copy of a stored cell; False when it has no room for it."""
     rays, mask, used, facets, label = cone.rays, cone.mask, cone.used, cone.facets, cone.label
@@ -706,7 +707,7 @@ def _load(D, store, parent, cone):
     return True
 
 
-@kernel
+@kernel(inlined=True)
 def _save(D, cone, parent, key, counts, out, place):
     """Append the working cone to the output, facets in consecutive slots; False when the output is full."""
     rays, mask, used, facets, label = cone.rays, cone.mask, cone.used, cone.facets, cone.label
@@ -771,6 +772,17 @@ def _tabulate(D, columns, noise, rays, first, n, table, slack):
         slack[i] = noise + 2.05 * D * rays[first + i, D]
 
 
+@kernel(inlined=True)
+def _count_outside(table, slack, n, j, depth_of):
+    """depth_of[l] = at how many of the n rays key j is not surely above key l."""
+    for l in range(table.shape[1]):
+        depth_of[l] = 0.0
+    for i in range(n):
+        level = table[i, j] - slack[i]
+        for l in range(table.shape[1]):
+            depth_of[l] += 0.0 if level > table[i, l] else 1.0
+
+
 @kernel
 def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scratch, counts, out, parked):
     """Cut one parent cell into the cells of head h; returns DONE, FULL (grow the output) or OVERFLOWS (grow
@@ -793,7 +805,8 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
     s_rays, s_mask = scratch.rays, scratch.mask
     pick, pool, minors, residual = scratch.pick, scratch.pool, scratch.minors, scratch.residual
     points, point_error, grain = head.points, head.error, head.grain
-    table, slack, walls, depth = scratch.table, scratch.slack, scratch.walls, scratch.depth
+    table, slack = scratch.table, scratch.slack
+    walls, depth, depth_of = scratch.walls, scratch.depth, scratch.depth_of
     noise = head.noise
     n_parent = store.ray_start[parent + 1] - store.ray_start[parent]
     # not for cones with lines, which a wall may cut without a ray, nor for a half-line, whose end every wall
@@ -826,15 +839,15 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
         if not _load(D, store, parent, cone):
             return OVERFLOWS
         result = MISSES
+        if tabled:
+            _count_outside(table, slack, n_parent, j, depth_of)
         n_walls = 0
         for t in range(neighbour_start[j], neighbour_start[j + 1]):
             l = neighbours[t]
-            outside = 0
+            outside = 0.0
             if tabled:
-                for i in range(n_parent):
-                    if not table[i, j] - table[i, l] > slack[i]:
-                        outside += 1
-                if outside == 0:  # most walls do not even meet the parent
+                outside = depth_of[l]
+                if outside == 0.0:  # most walls do not even meet the parent
                     continue
             # walls that cut away most come first: what they leave is met by fewer others
             k = n_walls
@@ -906,15 +919,15 @@ def expand_many(D, h, head, store, stop, nobody, visited, cone, scratch, counts,
 
 
 @kernel
-def certify(slopes, offsets, sizes, row_error, choices, witnesses, rival_start, rivals, shown):
+def certify(columns, offsets, sizes, row_error, choices, witnesses, rival_start, rivals, values, shown):
     """Unmark the witnesses at which the chosen key does not beat its rivals by more than the rounding error.
 
-    ``choices`` holds, per witness, the row of the winner; rows of ``slopes`` are pairwise different scores of
-    1-norm ``sizes`` (offset included). The rivals of witness i are ``rivals[rival_start[i] : rival_start[i +
-    1]]``, or all other rows when ``rivals`` is empty.
+    ``choices`` holds, per witness, the number of the winner; ``columns`` (d, N) are the slopes, transposed, of
+    pairwise different scores, and ``sizes`` their 1-norms with the offset included. The rivals of witness i
+    are ``rivals[rival_start[i] : rival_start[i + 1]]``, or all others when ``rivals`` is empty. ``values`` (N,)
+    is scratch space.
     """
-    n_keys, d = slopes.shape
-    everyone = rivals.shape[0] == 0
+    d, n_keys = columns.shape
     for i in range(witnesses.shape[0]):
         if not shown[i]:
             continue
@@ -922,22 +935,29 @@ def certify(slopes, offsets, sizes, row_error, choices, witnesses, rival_start, 
         largest = 1.0
         for c in range(d):
             largest = max(largest, abs(witnesses[i, c]))
-        own = offsets[j]
+        noise = _SAFETY * largest * (d + 4) * _UNIT
+        moved = _SAFETY * largest
+        own = offsets[j] - noise * sizes[j] - moved * row_error[j]
         for c in range(d):
-            own += slopes[j, c] * witnesses[i, c]
-        first, last = 0, n_keys
-        if not everyone:
-            first, last = rival_start[i], rival_start[i + 1]
-        for t in range(first, last):
-            l = t if everyone else rivals[t]
-            if l == j:
-                continue
-            value = offsets[l]
+            own += columns[c, j] * witnesses[i, c]
+        if rivals.shape[0] == 0:
+            for l in range(n_keys):
+                values[l] = offsets[l] + (noise * sizes[l] + moved * row_error[l])
             for c in range(d):
-                value += slopes[l, c] * witnesses[i, c]
-            bound = (
-                _SAFETY * largest * ((d + 2) * _UNIT * (sizes[j] + sizes[l]) + row_error[j] + row_error[l])
-            )
-            if not own - value > bound:
+                x = witnesses[i, c]
+                for l in range(n_keys):
+                    values[l] += columns[c, l] * x
+            values[j] = -np.inf
+            highest = -np.inf
+            for l in range(n_keys):
+                highest = max(highest, values[l])
+            shown[i] = own > highest
+            continue
+        for t in range(rival_start[i], rival_start[i + 1]):
+            l = rivals[t]
+            value = offsets[l] + (noise * sizes[l] + moved * row_error[l])
+            for c in range(d):
+                value += columns[c, l] * witnesses[i, c]
+            if l != j and not own > value:
                 shown[i] = False
                 break

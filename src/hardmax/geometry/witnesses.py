@@ -50,7 +50,10 @@ def surely_inside(
         with np.errstate(over="ignore"):  # an infinite size shows nothing
             sizes = np.abs(slopes).sum(axis=1) + np.abs(offsets)
         own = np.searchsorted(index, choices[:, h])
-        certify(slopes, offsets, sizes, family.row_error[index], own, safe, start, keys, shown)
+        certify(
+            np.ascontiguousarray(slopes.T), offsets, sizes, family.row_error[index],
+            own, safe, start, keys, np.empty(len(index)), shown,
+        )  # fmt: skip
     a, b = domain.halfspaces()
     size = np.abs(safe) @ np.abs(a).T + np.abs(b)
     return np.asarray(shown & (b - safe @ a.T > 4 * (a.shape[1] + 3) * 2.0**-53 * size).all(axis=1))
