@@ -57,7 +57,7 @@ class Cells:
         grown = [np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype) for array in self.store]
         for new, old, size in zip(grown, self.store, self._sizes(), strict=True):
             new[:size] = old[:size]
-        self.store = Store(*grown)
+        self.store = Store._make(grown)
 
     def widen(self, words: int) -> None:
         """Room for 64 * words facet slots per ray."""
@@ -68,7 +68,7 @@ class Cells:
 
     def trim(self) -> None:
         """Show only what is filled. Untouched pages of large arrays cost nothing, so nothing is copied."""
-        self.store = Store(*(array[:size] for array, size in zip(self.store, self._sizes(), strict=True)))
+        self.store = Store._make(array[:size] for array, size in zip(self.store, self._sizes(), strict=True))
 
     def _sizes(self) -> list[int]:
         """How much of each array of the store is filled, in the order of its fields."""

@@ -71,6 +71,7 @@ __all__ = [
     "reach_kernel",
     "search_prefixes_kernel",
     "settle_keys_kernel",
+    "tabulate_walls_kernel",
 ]
 
 POSITIVE, ZERO, OPTIMAL, UNDECIDED = 0, 1, 2, 3
@@ -307,14 +308,17 @@ def min_norm_point_kernel(  # type: ignore[no-untyped-def]
 
 
 @kernel(reorder=True)
-def certify_zero_kernel(rows, row_error, corral, size, weights, work):  # type: ignore[no-untyped-def]
+def certify_zero_kernel(  # type: ignore[no-untyped-def]
+    rows, row_error, corral, size, weights, work, factored=0.0
+):
     r"""Whether the corral provably has a positive combination that is exactly zero, for all rows within their
     error.
 
     Columns of M are the lifted rows :math:`(s, g_i)`. With an approximate inverse B of M and :math:`\rho =
     \|I - BM\|_\infty < 1`, M is invertible and the exact weights differ from ``weights`` by at most
     :math:`\|B(s e_0 - M w)\|_\infty / (1 - \rho)`. Every quantity is bounded above with the rounding of its
-    own evaluation.
+    own evaluation. ``factored`` is the s for which ``work`` still holds the QR factor of this corral, as it
+    does right after the min-norm point was found, or 0.
     """
     q, r, inverse, vectors = work
     residual, residual_bound, lifted = vectors[0], vectors[1], vectors[2]
@@ -322,14 +326,15 @@ def certify_zero_kernel(rows, row_error, corral, size, weights, work):  # type: 
     n = d + 1
     if size != n:
         return False
-    scale = 0.0
-    for i in range(n):
-        scale = max(scale, np.sqrt(_dot(rows[corral[i]], rows[corral[i]], 0, d)))
+    scale = factored
+    if scale == 0.0:
+        for i in range(n):
+            scale = max(scale, np.sqrt(_dot(rows[corral[i]], rows[corral[i]], 0, d)))
+        for i in range(n):
+            if not _append(rows, corral[i], i, scale, q, r, lifted):
+                return False
     if not 1e-100 < scale < 1e100:  # so that underflow stays far below the bounds
         return False
-    for i in range(n):
-        if not _append(rows, corral[i], i, scale, q, r, lifted):
-            return False
     # B = R^{-1} Q^T, row by row from the last
     for i in range(n - 1, -1, -1):
         for k in range(n):
@@ -695,18 +700,34 @@ def _surely_positive(rows, row_error, start, stop, x):  # type: ignore[no-untype
 
 
 @kernel(reorder=True)
+def tabulate_walls_kernel(points, error, key_start, walls):  # type: ignore[no-untyped-def]
+    """Unit rows points[j] - points[l] for all pairs of keys of each head, with a bound on their errors."""
+    d = points.shape[1]
+    k = 0
+    for g in range(key_start.shape[0] - 1):
+        for j in range(key_start[g], key_start[g + 1]):
+            for other in range(key_start[g], key_start[g + 1]):
+                if other != j:
+                    length = _unit_difference(points[j], points[other], walls[k])
+                    moved = (error[j] + error[other]) / length if length > 0.0 else 4.0
+                    walls[k, d] = (moved + 3.0 * 2.0**-53 * np.sqrt(d)) * (1.0 + 1e-9)
+                    k += 1
+
+
+@kernel(reorder=True)
 def search_prefixes_kernel(  # type: ignore[no-untyped-def]
-    points, error, key_start, row_start, lowest, state, next_key, sure, choice, x, corral, sizes, weights,
-    rows, row_error, values, work, out_choices, out_points, parked,
+    points, error, key_start, row_start, walls, wall_start, lowest, state, next_key, sure, choice, x, corral,
+    sizes, weights, rows, row_error, values, work, out_choices, out_points, parked,
 ):  # fmt: skip
     """Depth-first search for tuples (j_0, ..., j_{H-1}) whose keys win together somewhere.
 
     Head g owns the points key_start[g] .. key_start[g + 1] - 1 and, once its key is chosen, the rows
-    row_start[g] .. row_start[g + 1] - 1. A node of level g has its first g keys chosen; level g of ``x``,
-    ``corral``, ``sizes`` and ``weights`` is where Wolfe's algorithm stands for it, ``sure[g]`` tells that
-    x[g] is proven to satisfy its rows. Everything lives in arrays, so the search can stop at any node and go
-    on: ``state`` = [level, tuples found, nodes parked]. It returns when it has come back to level ``lowest``
-    - 1, or when one of the output arrays is full.
+    row_start[g] .. row_start[g + 1] - 1; ``walls`` may hold these rows, with their errors, for every key of
+    every head, those of head g from wall_start[g] on. A node of level g has its first g keys chosen; level g
+    of ``x``, ``corral``, ``sizes`` and ``weights`` is where Wolfe's algorithm stands for it, ``sure[g]``
+    tells that x[g] is proven to satisfy its rows. Everything lives in arrays, so the search can stop at any
+    node and go on: ``state`` = [level, tuples found, nodes parked]. It returns when it has come back to level
+    ``lowest`` - 1, or when one of the output arrays is full.
     """
     d = points.shape[1]
     heads = key_start.shape[0] - 1
@@ -729,11 +750,18 @@ def search_prefixes_kernel(  # type: ignore[no-untyped-def]
             continue
         next_key[level] += 1
         choice[level] = j
-        _fill_rows(
-            points, error, key_start[level], key_start[level + 1], key_start[level] + j,
-            rows, row_error, row_start[level],
-        )  # fmt: skip
         n_rows = row_start[level + 1]
+        if walls.shape[0] > 0:
+            first = wall_start[level] + j * (n_rows - row_start[level])
+            for i in range(n_rows - row_start[level]):
+                for k in range(d):
+                    rows[row_start[level] + i, k] = walls[first + i, k]
+                row_error[row_start[level] + i] = walls[first + i, d]
+        else:
+            _fill_rows(
+                points, error, key_start[level], key_start[level + 1], key_start[level] + j,
+                rows, row_error, row_start[level],
+            )  # fmt: skip
         below = level + 1
         for k in range(d):
             x[below, k] = x[level, k]
@@ -751,7 +779,7 @@ def search_prefixes_kernel(  # type: ignore[no-untyped-def]
             if status == POSITIVE and _surely_positive(rows, row_error, 0, n_rows, x[below]):
                 pass
             elif status != POSITIVE and certify_zero_kernel(
-                rows, row_error, corral[below], size, weights[below], work
+                rows, row_error, corral[below], size, weights[below], work, 1.0
             ):
                 continue
             else:

@@ -19,7 +19,11 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.domains import WholeSpace
 from hardmax.geometry.frames import Frame, Head, independent_columns, scaled_heads
-from hardmax.geometry.linear_programs import corral_workspace, search_prefixes_kernel
+from hardmax.geometry.linear_programs import (
+    corral_workspace,
+    search_prefixes_kernel,
+    tabulate_walls_kernel,
+)
 from hardmax.geometry.rational_programs import Separation, separate_exactly
 from hardmax.geometry.scores import Scores
 from hardmax.geometry.witnesses import is_inside, nearest_float, surely_inside
@@ -28,6 +32,8 @@ __all__ = ["PrefixSearch"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+_WALLS_IN_MEMORY = 10**7  # entries; beyond, rows are formed again for every prefix
 
 
 class PrefixSearch:
@@ -77,6 +83,7 @@ class PrefixSearch:
         rows, row_error = np.zeros((max(n_rows, 1), D)), np.zeros(max(n_rows, 1))
         if affine:
             rows[0, -1] = 1.0
+        walls, wall_start = _tabulated_walls(points, error, key_start)
         state = np.zeros(3, dtype=np.int64)
         next_key, choice = np.zeros(H + 1, dtype=np.int64), np.zeros(H, dtype=np.int64)
         sure, x = np.zeros(H + 1, dtype=np.bool_), np.zeros((H + 1, D))
@@ -92,8 +99,8 @@ class PrefixSearch:
         lowest = 0
         while True:
             search_prefixes_kernel(
-                points, error, key_start, row_start, lowest, state, next_key, sure, choice, x, corral,
-                sizes, weights, rows, row_error, values, work, out_choices, out_points, parked,
+                points, error, key_start, row_start, walls, wall_start, lowest, state, next_key, sure, choice,
+                x, corral, sizes, weights, rows, row_error, values, work, out_choices, out_points, parked,
             )  # fmt: skip
             found_choices.append(out_choices[: state[1]].copy())
             found_points.append(out_points[: state[1]].copy())
@@ -176,3 +183,14 @@ class PrefixSearch:
                 self.exact_witnesses[int(rank[i])] = tuple(x)
         self.choices = np.ascontiguousarray(users[order])
         self.witnesses = np.ascontiguousarray(witnesses[order])
+
+
+def _tabulated_walls(points: Floats, error: Floats, key_start: Integers) -> tuple[Floats, Integers]:
+    """The walls of all pairs of keys within each head, or nothing when they are too many."""
+    sizes = np.diff(key_start)
+    wall_start = np.concatenate([[0], np.cumsum(sizes * (sizes - 1))])
+    width = points.shape[1] + 1
+    walls = np.empty((int(wall_start[-1]) if wall_start[-1] * width <= _WALLS_IN_MEMORY else 0, width))
+    if len(walls):
+        tabulate_walls_kernel(points, error, key_start, walls)
+    return walls, wall_start

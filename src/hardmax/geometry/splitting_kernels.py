@@ -922,10 +922,10 @@ def expand_many(D, h, head, store, stop, nobody, visited, cone, scratch, counts,
 def certify(columns, offsets, sizes, row_error, choices, witnesses, rival_start, rivals, values, shown):
     """Unmark the witnesses at which the chosen key does not beat its rivals by more than the rounding error.
 
-    ``choices`` holds, per witness, the number of the winner; ``columns`` (d, N) are the slopes, transposed, of
-    pairwise different scores, and ``sizes`` their 1-norms with the offset included. The rivals of witness i
-    are ``rivals[rival_start[i] : rival_start[i + 1]]``, or all others when ``rivals`` is empty. ``values`` (N,)
-    is scratch space.
+    ``choices`` holds, per witness, the number of the winner; ``columns`` (d, N) are the slopes, transposed,
+    of pairwise different scores, and ``sizes`` their 1-norms with the offset included. The rivals of witness
+    i are ``rivals[rival_start[i] : rival_start[i + 1]]``, or all others when ``rivals`` is empty. ``values``
+    (N,) is scratch space.
     """
     d, n_keys = columns.shape
     for i in range(witnesses.shape[0]):
