@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
-__all__ = ["ExactArray", "as_exact", "rational"]
+__all__ = ["ExactArray", "as_exact", "grain", "nearest_float", "power_of_two", "rational"]
 
 _EXACT_INTEGER = 2**53
 
@@ -35,6 +35,42 @@ def rational(value: float | int | Fraction) -> flint.fmpq:
     if isinstance(value, (int, np.integer)):
         return flint.fmpq(int(value))
     return flint.fmpq(*float(value).as_integer_ratio())
+
+
+def power_of_two(exponent: int) -> flint.fmpq:
+    """Two to an integer power, as a rational.
+
+    >>> power_of_two(-2)
+    1/4
+    """
+    return flint.fmpq(2**exponent) if exponent >= 0 else flint.fmpq(1, 2**-exponent)
+
+
+def nearest_float(value: Fraction) -> float:
+    """The float next to a rational; an infinity beyond the range.
+
+    >>> nearest_float(Fraction(1, 4)), nearest_float(Fraction(-(10**400)))
+    (0.25, -inf)
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def grain(floats: NDArray[np.float64]) -> int:
+    """The largest e such that every entry is an integer multiple of 2^e.
+
+    >>> grain(np.array([0.75, 6.0]))
+    -2
+    """
+    nonzero = floats[floats != 0.0]
+    if not len(nonzero):
+        return 0
+    mantissa, exponent = np.frexp(nonzero)
+    digits = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
+    trailing = np.log2((digits & -digits).astype(np.float64)).astype(np.int64)
+    return int((exponent - 53 + trailing).min())
 
 
 @dataclass(frozen=True, eq=False)

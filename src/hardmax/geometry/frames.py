@@ -19,6 +19,8 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.algebra.rationals import grain as grain_of
+from hardmax.algebra.rationals import power_of_two
 from hardmax.geometry.domains import Domain
 from hardmax.geometry.scores import Scores
 from hardmax.geometry.splitting_kernels import INEXACT, Rows
@@ -137,7 +139,7 @@ def _scaled_head(family: Scores, index: Integers, raw: Floats, shift: int, frame
         error = np.ldexp(family.row_error[index], int(powers.max(initial=0)))
     if bool((np.abs(points)[raw != 0.0] < _TINY).any()):  # something came close to underflow
         error = error + _TINY
-    grain = -INEXACT if error.any() else _grain(points)
+    grain = -INEXACT if error.any() else grain_of(points)
     rows: dict[int, list[flint.fmpq]] = {}
     power = power_of_two(shift)
 
@@ -151,17 +153,6 @@ def _scaled_head(family: Scores, index: Integers, raw: Floats, shift: int, frame
     D = frame.D
     noise = 4.1 * D * (D + 2) * 2.0**-53 + 2.1 * float(error.max(initial=0.0))
     return Head(Rows(points, columns, error, noise, grain, nobody, nobody), index, exact)
-
-
-def _grain(points: Floats) -> int:
-    """The largest e such that every entry is an integer multiple of 2^e."""
-    values = points[points != 0.0]
-    if not len(values):
-        return 0
-    mantissa, exponent = np.frexp(values)
-    digits = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
-    lowest = np.log2((digits & -digits).astype(np.float64)).astype(np.int64)
-    return int((exponent - 53 + lowest).min())
 
 
 def independent_columns(families: list[Scores], domain: Domain) -> list[int]:
@@ -213,8 +204,3 @@ def _proposed(rows: Floats, d: int) -> list[int]:
         proposed.append(i)
         residual = residual - np.outer(residual @ residual[i], residual[i]) / norms[i]
     return proposed
-
-
-def power_of_two(exponent: int) -> flint.fmpq:
-    """Two to an integer power, as a rational."""
-    return flint.fmpq(2**exponent) if exponent >= 0 else flint.fmpq(1, 2**-exponent)

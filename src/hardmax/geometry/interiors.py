@@ -29,6 +29,7 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.algebra.rationals import nearest_float, power_of_two
 from hardmax.errors import CertificateError
 from hardmax.geometry import linear_programs as programs
 from hardmax.geometry.rational_programs import separate_exactly
@@ -168,7 +169,9 @@ class LiftedKeys:
         if row not in self._exact:
             exact = self.scores.exact_row(int(self.index[row]))
             values = [exact[c] for c in self.columns.tolist()] + ([exact[-1]] if self.affine else [])
-            self._exact[row] = [v * _power(-int(e)) for v, e in zip(values, self.exponents, strict=True)]
+            self._exact[row] = [
+                v * power_of_two(-int(e)) for v, e in zip(values, self.exponents, strict=True)
+            ]
         return self._exact[row]
 
     def exact_difference(self, row: int, other: int) -> list[flint.fmpq]:
@@ -385,7 +388,7 @@ class _Search:
         scaled = [Fraction(int(v)) * Fraction(2) ** -int(e) for v, e in zip(y, lifted.exponents, strict=True)]
         size = scaled.pop() if lifted.affine else max(abs(v) for v in scaled)
         point = [v / size for v in scaled]
-        self.rounded_points[key] = floats = [_nearest(v) for v in point]
+        self.rounded_points[key] = floats = [nearest_float(v) for v in point]
         if all(np.isfinite(floats)) and (lifted.affine or any(floats)):
             # the float point in scaled coordinates, as integers
             exact = [
@@ -461,17 +464,6 @@ def carrying_columns(scores: Scores) -> Integers:
     )
 
 
-def _power(exponent: int) -> flint.fmpq:
-    return flint.fmpq(2**exponent) if exponent >= 0 else flint.fmpq(1, 2**-exponent)
-
-
 def _scaled_float(value: flint.fmpz, bits: int) -> float:
     """value / 2^bits, correctly rounded."""
     return float(Fraction(int(value), 2**bits))
-
-
-def _nearest(value: Fraction) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")

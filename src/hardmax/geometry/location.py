@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import ExactArray, rational
+from hardmax.algebra.rationals import grain as grain_of
 from hardmax.compiling import kernel
 from hardmax.errors import NotFiniteError
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
@@ -184,9 +185,9 @@ class Locator:
         if self.centred or not self._rows_are_exact:
             return False
         slopes, offsets = self.scores.slopes[self.index], self.scores.offsets[self.index]
-        grain = _grain(slopes) + _grain(points)
+        grain = grain_of(slopes) + grain_of(points)
         if offsets.any():
-            grain = min(grain, _grain(offsets))
+            grain = min(grain, grain_of(offsets))
         with np.errstate(
             over="ignore", divide="ignore"
         ):  # logarithms, because the product itself may underflow
@@ -207,17 +208,6 @@ class Locator:
             )
             for j in doubtful.tolist()
         )
-
-
-def _grain(values: Floats) -> int:
-    """The largest e such that every entry is an integer multiple of 2^e."""
-    nonzero = values[values != 0.0]
-    if not len(nonzero):
-        return 0
-    mantissa, exponent = np.frexp(nonzero)
-    digits = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
-    trailing = np.log2((digits & -digits).astype(np.float64)).astype(np.int64)
-    return int((exponent - 53 + trailing).min())
 
 
 @kernel(reorder=True)

@@ -17,6 +17,7 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.algebra.rationals import nearest_float
 from hardmax.geometry.domains import WholeSpace
 from hardmax.geometry.frames import Frame, Head, independent_columns, scaled_heads
 from hardmax.geometry.linear_programs import (
@@ -26,7 +27,7 @@ from hardmax.geometry.linear_programs import (
 )
 from hardmax.geometry.rational_programs import Separation, separate_exactly
 from hardmax.geometry.scores import Scores
-from hardmax.geometry.witnesses import is_inside, nearest_float, surely_inside
+from hardmax.geometry.witnesses import is_inside, surely_inside
 
 __all__ = ["PrefixSearch"]
 

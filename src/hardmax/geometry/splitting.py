@@ -21,6 +21,7 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.algebra.rationals import nearest_float
 from hardmax.errors import CertificateError, DimensionMismatchError, EmptyDomainError, InvalidInputError
 from hardmax.geometry import splitting_kernels as kernels
 from hardmax.geometry.candidates import candidate_neighbours
@@ -29,7 +30,7 @@ from hardmax.geometry.domains import Domain, WholeSpace
 from hardmax.geometry.frames import Frame, Head, independent_columns, scaled_heads
 from hardmax.geometry.rational_splitting import RationalCone, integer_row
 from hardmax.geometry.scores import Scores
-from hardmax.geometry.witnesses import is_inside, nearest_float, surely_inside
+from hardmax.geometry.witnesses import is_inside, surely_inside
 
 __all__ = ["Refinement", "refine"]
 

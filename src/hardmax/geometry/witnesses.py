@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import flint
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +11,7 @@ from hardmax.geometry.domains import Domain
 from hardmax.geometry.scores import Scores
 from hardmax.geometry.splitting_kernels import certify
 
-__all__ = ["is_inside", "nearest_float", "surely_inside"]
+__all__ = ["is_inside", "surely_inside"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -70,14 +68,6 @@ def is_inside(families: list[Scores], domain: Domain, choice: Integers, point: F
             return False
     a, b = domain.a, domain.b
     return all(_dot(a.rational_row(i), x[:-1]) < b.rational(i) for i in range(b.shape[0]))
-
-
-def nearest_float(value: Fraction) -> float:
-    """The float next to a rational; an infinity beyond the range."""
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
 
 
 def _dot(u: list[flint.fmpq], v: list[flint.fmpq]) -> flint.fmpq:

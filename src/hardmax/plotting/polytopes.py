@@ -149,7 +149,8 @@ def _draw_solid(
     ax.view_init(*view)
     ax.set_axis_off()
     if rescaled:
-        ax.text2D(0.5, 0.0, "an affine image: same faces, evenly thick", transform=ax.transAxes, ha="center", va="bottom", fontsize=8)
+        note = "an affine image: same faces, evenly thick"
+        ax.text2D(0.5, 0.0, note, transform=ax.transAxes, ha="center", va="bottom", fontsize=8)
 
 
 def _placed(points: NDArray[np.float64], proportions: Proportions) -> tuple[NDArray[np.float64], bool]:
