@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from math import comb
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy.spatial import ConvexHull, Delaunay
 
 from hardmax import Box, Polytope, WholeSpace
 from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError
+from hardmax.geometry import splitting
 from hardmax.geometry.rational_splitting import RationalCone
 from hardmax.geometry.scores import Scores
 from hardmax.geometry.splitting import refine
@@ -65,9 +66,12 @@ def test_every_point_lies_in_exactly_one_listed_cell(data):
     assert routed <= listed
 
 
-@pytest.mark.parametrize(("n", "d"), [(300, 2), (2000, 2), (300, 3), (1500, 3), (260, 4)])
-def test_many_keys_agree_with_qhull(n, d):
-    """Beyond 250 keys the walls come from candidate lists."""
+@pytest.mark.parametrize("lists", [True, False])
+@pytest.mark.parametrize(("n", "d"), [(300, 2), (2000, 2), (300, 3), (1200, 3), (260, 4)])
+def test_many_keys_agree_with_qhull(n, d, lists, monkeypatch):
+    """Once with candidate lists of neighbours, once with all pairs."""
+    monkeypatch.setattr(splitting, "_COMPARE_ALL", {})
+    monkeypatch.setattr(splitting, "_COMPARE_ALL_BEYOND", 100 if lists else 10**6)
     points = np.random.default_rng(n + d).standard_normal((n, d))
     assert refine([Scores.of_keys(points)]).choices[:, 0].tolist() == sorted(
         ConvexHull(points).vertices.tolist()
@@ -78,6 +82,22 @@ def test_many_keys_agree_with_qhull(n, d):
         triangles = Delaunay(points).simplices
         edges = {tuple(sorted(map(int, pair))) for t in triangles for pair in combinations(t, 2)}
         assert {tuple(pair) for pair in voronoi.adjacency().tolist()} == edges
+
+
+@pytest.mark.parametrize("lists", [True, False])
+@pytest.mark.parametrize(("n", "d"), [(3, 4), (9, 2), (5, 3)])
+def test_grids_of_sites(n, d, lists, monkeypatch):
+    """Every Voronoi cell of a grid is a box; 2^d cells meet in each inner corner."""
+    monkeypatch.setattr(splitting, "_COMPARE_ALL", {})
+    monkeypatch.setattr(splitting, "_COMPARE_ALL_BEYOND", 20 if lists else 10**6)
+    sites = np.array(list(product(range(n), repeat=d)))
+    cells = refine([Scores.of_sites(sites)], Box.cube(d, Fraction(-1, 2), n - Fraction(1, 2)))
+    assert cells.n_cells == n**d
+    assert cells.n_decided_exactly == 0  # small integers are exact in floats
+    assert len(cells.adjacency()) == d * (n - 1) * n ** (d - 1)
+    for i in range(cells.n_cells):
+        corners = {tuple(corner) for corner in cells.vertices(i).tolist()}
+        assert corners == set(product(*((float(v) - 0.5, float(v) + 0.5) for v in sites[i])))
 
 
 @pytest.mark.parametrize("n", [70, 200, 700])

@@ -30,7 +30,6 @@ Integers = NDArray[np.int64]
 
 _UNIT = 2.0**-53
 _LEAF = {1: 3, 2: 4, 3: 6, 4: 9, 5: 24}  # cones with at most this many keys are not halved
-_PATIENCE = 12  # levels without progress after which a cone is taken as it is
 _CROWD = 20_000  # more keys than this in one cone that cannot be halved: the pairs would not fit into memory
 
 
@@ -191,7 +190,8 @@ def _search(points, error, affine, leaf, ids, values, alone, pairs):  # type: ig
             stuck[top] = 0 if remaining < 0.9 * count else stuck[top] + 1
             count = remaining
             length[top] = count
-            split = count > leaf and stuck[top] <= _PATIENCE and top + 2 < deepest
+            # around a point where many keys tie, halving makes no progress: stop after D vain attempts
+            split = count > leaf and stuck[top] <= D and top + 2 < deepest
             if split:
                 # halve the longest edge; rays are comparable in size because each is scaled to largest entry
                 # in [1/2, 1)

@@ -12,6 +12,7 @@ gives any row in rationals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +22,7 @@ import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import ExactArray, as_exact
+from hardmax.algebra.rationals import ExactArray, as_exact, grain
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
 __all__ = ["Scores"]
@@ -150,6 +151,11 @@ class Scores:
             )
         # every product and sum of d_head + 1 terms, and one rounding of each input that was not a float
         error = size * (UNIT_ROUNDOFF * 1.01 * (keys.shape[1] + 6)) + 1e-300
+        factors = (keys, biases, w, c)
+        if not any(f.rounded for f in factors) and _is_exact(
+            [(keys.floats, w.floats, keys.shape[1]), (keys.floats, c.floats, keys.shape[1])], biases.floats
+        ):
+            error = np.zeros_like(error)
         weights = [[w.rational((i, m)) for i in range(w.shape[0])] for m in range(w.shape[1])]
         shift = [c.rational(i) for i in range(c.shape[0])]
 
@@ -183,6 +189,8 @@ class Scores:
             error = (np.abs(w.floats) + squares) * (UNIT_ROUNDOFF * 1.01 * (c.shape[1] + 6)) + 1e-300
         if c.rounded:
             error = error + _rounding(c.floats)
+        elif not w.rounded and _is_exact([(c.floats, c.floats, c.shape[1])], w.floats):
+            error = np.zeros_like(error)
 
         def exact_row(j: int) -> list[flint.fmpq]:
             site = c.rational_row(j)
@@ -228,6 +236,20 @@ class Scores:
 
 def _rounding(floats: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.abs(floats).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + 1e-300)
+
+
+def _is_exact(
+    products: list[tuple[NDArray[np.float64], NDArray[np.float64], int]], added: NDArray[np.float64]
+) -> bool:
+    """Whether sums of products (left, right, number of terms) and one more term, halved, are never rounded.
+
+    True when everything is an integer multiple of one power of two and stays below 2^53 of it.
+    """
+    unit, size = grain(added), float(np.abs(added).max(initial=0.0))
+    for left, right, terms in products:
+        unit = min(unit, grain(left) + grain(right))
+        size += terms * float(np.abs(left).max(initial=0.0)) * float(np.abs(right).max(initial=0.0))
+    return bool(np.isfinite(size)) and math.frexp(size)[1] - (unit - 1) <= 52
 
 
 def _dot(u: list[flint.fmpq], v: list[flint.fmpq]) -> flint.fmpq:

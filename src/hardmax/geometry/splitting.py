@@ -38,7 +38,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _FEW_KEYS = 40  # with fewer keys in a head, looking for its own walls first does not pay
-_COMPARE_ALL = 250  # heads with more keys than this get candidate lists before their walls are computed
+_COMPARE_ALL = {1: 250, 2: 250, 3: 600}  # homogeneous dimension -> up to how many keys all pairs are compared
+_COMPARE_ALL_BEYOND = 2500  # the same in higher dimension, where candidate lists are long and cost more
 _PARENTS_PER_CALL = 4096  # the compiled loop returns this often, so that Ctrl-C is heard
 _CHECK_ALL_KEYS = (
     400_000_000  # above this many comparisons a witness is checked against the facets of its cell only
@@ -274,7 +275,7 @@ class _Engine:
 
     def _with_candidates(self, head: Head) -> Head:
         n = head.n_keys
-        if n > _COMPARE_ALL:
+        if n > _COMPARE_ALL.get(self.frame.D, _COMPARE_ALL_BEYOND):
             return head.restricted(*candidate_neighbours(head.rows, affine=not self.frame.linear))
         others = np.tile(np.arange(n), (n, 1))[~np.eye(n, dtype=np.bool_)]
         return head.restricted(np.arange(n), np.arange(n + 1) * (n - 1), others)
