@@ -116,7 +116,7 @@ def test_narrow_sums_are_shown_as_an_affine_image_and_say_so():
     p = np.arange(-2.0, 4.0)
     heads = [np.column_stack([p * u, p * v, -100 * p**2]) for u, v in ((1, 0), (-1, 2), (-1, -3))]
     axes = hm.minkowski_vertices(heads).plot()
-    assert [text.get_text() for text in axes.texts] == ["affine image"]
+    assert [text.get_text() for text in axes.texts] == ["an affine image: same faces, evenly thick"]
 
 
 def test_sums_side_by_side():

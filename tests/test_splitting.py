@@ -84,6 +84,23 @@ def test_many_keys_agree_with_qhull(n, d, lists, monkeypatch):
         assert {tuple(pair) for pair in voronoi.adjacency().tolist()} == edges
 
 
+@pytest.mark.parametrize("kind", ["generic", "grid", "tenths"])
+@pytest.mark.parametrize("seed", range(10))
+def test_candidate_lists_change_nothing(kind, seed, monkeypatch):
+    """Short lists of possible neighbours, certified floats, against all pairs in rationals."""
+    rng = np.random.default_rng([seed, len(kind), 7])
+    monkeypatch.setattr(splitting, "_COMPARE_ALL", {})
+    for _ in range(4):
+        d = int(rng.integers(1, 4))
+        families = [random_family(rng, kind, int(rng.integers(6, 40)), d, bool(rng.random() < 0.5))]
+        if rng.random() < 0.5:
+            families.append(random_family(rng, "grid", 8, d, False))
+        monkeypatch.setattr(splitting, "_COMPARE_ALL_BEYOND", 5)
+        listed = refine(families)
+        monkeypatch.setattr(splitting, "_COMPARE_ALL_BEYOND", 10**6)
+        assert listed.choices.tolist() == refine(families, arithmetic="exact").choices.tolist()
+
+
 @pytest.mark.parametrize("lists", [True, False])
 @pytest.mark.parametrize(("n", "d"), [(3, 4), (9, 2), (5, 3)])
 def test_grids_of_sites(n, d, lists, monkeypatch):

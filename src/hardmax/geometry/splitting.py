@@ -256,7 +256,9 @@ class _Engine:
         if len(self.heads) > 1:
             everywhere = self._root(self.domain_rows[:1])
             for h, head in enumerate(self.heads):
-                if head.n_keys > _FEW_KEYS:
+                # candidate lists are safe in a walk from a true winner, which only the first cell guarantees
+                all_pairs = len(head.rows.neighbours) == head.n_keys * (head.n_keys - 1)
+                if head.n_keys > _FEW_KEYS or not all_pairs:
                     self.heads[h] = self._with_walls(everywhere, h)
         for h in range(len(self.heads)):
             cells = self._level(cells, h)
