@@ -1,15 +1,18 @@
 """How kernels are compiled: on first use, cached on disk, without the interpreter's lock.
 
 Kernels that call each other live in one module, because numba's cache notices edits of the file a function
-stands in, but not edits of another file that it calls into.
+stands in, but not edits of another file that it calls into. Compiling takes seconds, so the first real
+compilation of a process is announced through the logger ``hardmax``; loading from the cache is not.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import numba
+from numba.core import event
 
 __all__ = ["kernel"]
 
@@ -42,3 +45,25 @@ def kernel(
         options["fastmath"] = set(REORDER)
     compile_with = numba.njit(**options)
     return compile_with if function is None else compile_with(function)
+
+
+class _Announcement(event.Listener):
+    """Says once per process that kernels are being compiled."""
+
+    def __init__(self) -> None:
+        self.made = False
+
+    def on_start(self, event: Any) -> None:
+        function = getattr(getattr(event.data.get("dispatcher"), "py_func", None), "__module__", "")
+        if not self.made and function.startswith("hardmax."):
+            self.made = True
+            logging.getLogger("hardmax").warning(
+                "compiling kernels for their first use; this takes up to half a minute, later processes load "
+                "them from the cache (`hardmax compile` does all of it at once)"
+            )
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+event.register("numba:compile", _Announcement())  # type: ignore[no-untyped-call]
