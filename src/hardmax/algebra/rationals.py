@@ -8,7 +8,7 @@ cannot make falls back on the companion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
-__all__ = ["ExactArray", "as_exact", "grain", "nearest_float", "power_of_two", "rational"]
+__all__ = ["ExactArray", "as_exact", "dot", "grain", "nearest_float", "power_of_two", "rational"]
 
 _EXACT_INTEGER = 2**53
 
@@ -35,6 +35,15 @@ def rational(value: float | int | Fraction) -> flint.fmpq:
     if isinstance(value, (int, np.integer)):
         return flint.fmpq(int(value))
     return flint.fmpq(*float(value).as_integer_ratio())
+
+
+def dot(u: Sequence[flint.fmpq], v: Sequence[flint.fmpq] | Sequence[flint.fmpz]) -> flint.fmpq:
+    """The exact product of two vectors of rationals.
+
+    >>> dot([flint.fmpq(1, 2), flint.fmpq(1, 3)], [flint.fmpq(2), flint.fmpq(3)])
+    2
+    """
+    return sum((a * b for a, b in zip(u, v, strict=True)), flint.fmpq(0))
 
 
 def power_of_two(exponent: int) -> flint.fmpq:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import ExactArray
+from hardmax.algebra.rationals import ExactArray, as_exact, dot, rational
 from hardmax.errors import (
     DimensionMismatchError,
     InvalidInputError,
@@ -222,8 +222,6 @@ class MinkowskiVertices(Result):
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        from hardmax.algebra.rationals import as_exact
-
         exact = {
             int(i): tuple(Fraction(v) for v in row)
             for i, row in zip(state["exact_rows"], state["exact_witnesses"], strict=True)
@@ -436,14 +434,9 @@ def _families(sets: list[Any], biases: list[Any] | None) -> list[Scores]:
 
 
 def _wins(family: Scores, j: int, point: tuple[Fraction, ...]) -> bool:
-    from hardmax.algebra.rationals import rational
-
     x = [*(rational(v) for v in point), rational(1)]
-    scores = [
-        sum((a * b for a, b in zip(family.exact_row(l), x, strict=True)), rational(0))
-        for l in range(family.n_keys)
-    ]
-    return all(scores[l] < scores[j] for l in range(family.n_keys) if family.tie_group[l] != j)
+    own = dot(family.exact_row(j), x)
+    return all(dot(family.exact_row(l), x) < own for l in range(family.n_keys) if family.tie_group[l] != j)
 
 
 def _stored(array: ExactArray) -> Any:

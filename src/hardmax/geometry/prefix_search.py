@@ -17,7 +17,7 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.rationals import nearest_float
+from hardmax.algebra.rationals import dot, nearest_float
 from hardmax.geometry.domains import WholeSpace
 from hardmax.geometry.frames import Frame, Head, independent_columns, scaled_heads
 from hardmax.geometry.linear_programs import (
@@ -154,7 +154,7 @@ class PrefixSearch:
             return Separation(tuple(flint.fmpq(1) for _ in range(self.frame.D)))
 
         def not_positive(y: list[flint.fmpz]) -> list[int]:
-            values = [sum((a * b for a, b in zip(row, y, strict=True)), flint.fmpq(0)) for row in rows]
+            values = [dot(row, y) for row in rows]
             worst = min(range(len(rows)), key=lambda i: values[i])
             return [worst] if values[worst] <= 0 else []
 

@@ -22,7 +22,7 @@ import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import ExactArray, as_exact, grain
+from hardmax.algebra.rationals import ExactArray, as_exact, dot, grain
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
 __all__ = ["Scores"]
@@ -161,8 +161,8 @@ class Scores:
 
         def exact_row(j: int) -> list[flint.fmpq]:
             key = keys.rational_row(j)
-            row = [_dot(key, column) for column in weights]
-            return [*row, _dot(key, shift) + biases.rational(j)]
+            row = [dot(key, column) for column in weights]
+            return [*row, dot(key, shift) + biases.rational(j)]
 
         source = {"keys": keys, "biases": biases, "w_q": w, "b_q": c}
         return cls(slopes, offsets, error, exact_row, c.all_zero() and biases.all_zero(), source)
@@ -194,7 +194,7 @@ class Scores:
 
         def exact_row(j: int) -> list[flint.fmpq]:
             site = c.rational_row(j)
-            return [*site, (w.rational(j) - _dot(site, site)) / 2]
+            return [*site, (w.rational(j) - dot(site, site)) / 2]
 
         # whether all offsets vanish is decided on the exact numbers, but only where the floats leave it open
         linear = (
@@ -250,7 +250,3 @@ def _is_exact(
         unit = min(unit, grain(left) + grain(right))
         size += terms * float(np.abs(left).max(initial=0.0)) * float(np.abs(right).max(initial=0.0))
     return bool(np.isfinite(size)) and math.frexp(size)[1] - (unit - 1) <= 52
-
-
-def _dot(u: list[flint.fmpq], v: list[flint.fmpq]) -> flint.fmpq:
-    return sum((a * b for a, b in zip(u, v, strict=True)), flint.fmpq(0))

@@ -21,7 +21,7 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.rationals import nearest_float
+from hardmax.algebra.rationals import dot, nearest_float
 from hardmax.errors import CertificateError, DimensionMismatchError, EmptyDomainError, InvalidInputError
 from hardmax.geometry import splitting_kernels as kernels
 from hardmax.geometry.candidates import candidate_neighbours
@@ -429,7 +429,7 @@ class _Engine:
         slack = 4 * (len(y) + 2) ** 2 * 2.0**-53 + head.rows.error
         near = np.flatnonzero(scores + 2 * slack >= scores.max()).tolist()
         point = [flint.fmpq(v) for v in y]
-        exact = [_dot(head.exact(j), point) for j in near]
+        exact = [dot(head.exact(j), point) for j in near]
         best = max(exact)
         return [j for j, score in zip(near, exact, strict=True) if score == best]
 
@@ -495,10 +495,6 @@ def _align(cells: Cells, out: Cells, work: Workspace) -> None:
     words = max(cells.words, out.words, work.words)
     for holder in (cells, out, work):
         holder.widen(words)
-
-
-def _dot(u: list[flint.fmpq], v: list[flint.fmpq]) -> flint.fmpq:
-    return sum((a * b for a, b in zip(u, v, strict=True)), flint.fmpq(0))
 
 
 def _bit(mask: NDArray[np.uint64], slot: int) -> NDArray[np.bool_]:

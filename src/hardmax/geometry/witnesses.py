@@ -6,7 +6,7 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.rationals import rational
+from hardmax.algebra.rationals import dot, rational
 from hardmax.geometry.domains import Domain
 from hardmax.geometry.scores import Scores
 from hardmax.geometry.splitting_kernels import certify
@@ -63,12 +63,8 @@ def is_inside(families: list[Scores], domain: Domain, choice: Integers, point: F
         return False
     x = [rational(float(v)) for v in point] + [flint.fmpq(1)]
     for family, j in zip(families, choice.tolist(), strict=True):
-        own = _dot(family.exact_row(j), x)
-        if any(_dot(family.exact_row(l), x) >= own for l in range(family.n_keys) if family.tie_group[l] != j):
+        own = dot(family.exact_row(j), x)
+        if any(dot(family.exact_row(l), x) >= own for l in range(family.n_keys) if family.tie_group[l] != j):
             return False
     a, b = domain.a, domain.b
-    return all(_dot(a.rational_row(i), x[:-1]) < b.rational(i) for i in range(b.shape[0]))
-
-
-def _dot(u: list[flint.fmpq], v: list[flint.fmpq]) -> flint.fmpq:
-    return sum((a * b for a, b in zip(u, v, strict=True)), flint.fmpq(0))
+    return all(dot(a.rational_row(i), x[:-1]) < b.rational(i) for i in range(b.shape[0]))
