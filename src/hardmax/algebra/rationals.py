@@ -37,7 +37,7 @@ def rational(value: float | int | Fraction) -> flint.fmpq:
     return flint.fmpq(*float(value).as_integer_ratio())
 
 
-def dot(u: Sequence[flint.fmpq], v: Sequence[flint.fmpq] | Sequence[flint.fmpz]) -> flint.fmpq:
+def dot(u: Sequence[flint.fmpq], v: Sequence[flint.fmpq]) -> flint.fmpq:
     """The exact product of two vectors of rationals.
 
     >>> dot([flint.fmpq(1, 2), flint.fmpq(1, 3)], [flint.fmpq(2), flint.fmpq(3)])

@@ -154,7 +154,8 @@ class PrefixSearch:
             return Separation(tuple(flint.fmpq(1) for _ in range(self.frame.D)))
 
         def not_positive(y: list[flint.fmpz]) -> list[int]:
-            values = [dot(row, y) for row in rows]
+            point = [flint.fmpq(v) for v in y]
+            values = [dot(row, point) for row in rows]
             worst = min(range(len(rows)), key=lambda i: values[i])
             return [worst] if values[worst] <= 0 else []
 
