@@ -244,7 +244,8 @@ class MinkowskiVertices(Result):
 
     def _summary(self) -> str:
         sizes = ", ".join(str(len(points.floats)) for points in self.point_sets)
-        what = "upper vertices of the lifted sum" if self.biases is not None else "vertices of the sum"
+        what = "vertex" if self.count == 1 else "vertices"
+        what = f"upper {what} of the lifted sum" if self.biases is not None else f"{what} of the sum"
         return f"{self.count} {what} of {self.heads} heads ({sizes} keys) in R^{self.d}"
 
     def _table(self) -> dict[str, Any]:
