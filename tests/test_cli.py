@@ -356,7 +356,7 @@ def test_a_box_without_a_plane_or_without_inside():
 
 def test_reach_of_a_biased_diagram():
     np.save("biases.npy", np.arange(4.0))
-    refused("diagram", "keys.npy", "--biases", "biases.npy", "--reach")
+    assert "biases" in refused("diagram", "keys.npy", "--biases", "biases.npy", "--reach")
 
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_work(monkeypatch):

@@ -214,3 +214,13 @@ assert "matplotlib.pyplot" not in sys.modules
         [sys.executable, "-c", code], capture_output=True, text=True, env=no_screen, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_cells_carry_their_numbers_when_a_star_lies_outside_its_cell():
+    """With biases a key may be drawn far from the cell it wins; the picture says whose cell each is."""
+    moved = hm.attention_diagram([[1.0, 0.0], [-1.0, 0.0]], [-9.0, 0.0])  # the wall is at x = 4.5
+    axes = moved.plot(box=hm.Box([-6, -6], [6, 6]))
+    named = [text.get_text() for text in axes.texts if text.get_text().startswith("cell")]
+    assert named == ["cell 0", "cell 1"]
+    unbiased = hm.attention_diagram([[1.0, 0.0], [-1.0, 0.0]]).plot(box=hm.Box([-6, -6], [6, 6]))
+    assert not [text for text in unbiased.texts if text.get_text().startswith("cell")]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
+from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
@@ -48,7 +49,8 @@ def draw_diagram(
     box : Box, optional
         The part of the plane that is shown; by default a square that holds every key.
     labels : bool
-        Whether stars carry the number of their key (left out when there are more than forty).
+        Whether stars carry the number of their key, and cells too where stars lie outside their cells (left
+        out when there are more than forty keys).
     title : str, optional
         A line above the picture.
     colours : sequence of str, optional
@@ -78,13 +80,16 @@ def draw_diagram(
             ax = new_figure(4.6, 4.6).add_subplot()
         colours = cell_colours(diagram) if colours is None else colours
         crowded = len(points) > _MAX_LABELS
-        for colour, corners in zip(colours, diagram.polygons(box), strict=True):
+        polygons = diagram.polygons(box)
+        for colour, corners in zip(colours, polygons, strict=True):
             if len(corners) > 2:
                 wall = 0.5 if crowded else 1.1
                 ax.add_patch(
                     Polygon(corners, facecolor=colour, edgecolor=INK, linewidth=wall, joinstyle="round")
                 )
         _draw_keys(ax, points, diagram.nonempty, labels and not crowded)
+        if labels and not crowded:
+            _name_cells(ax, diagram, polygons, box)
         (left, bottom), (right, top) = box.low.floats, box.high.floats
         ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal", xlabel="$q_1$", ylabel="$q_2$")
         ax.locator_params(nbins=5)
@@ -117,6 +122,21 @@ def _draw_keys(ax: Axes, points: NDArray[np.float64], nonempty: NDArray[np.bool_
                 zorder=5,
                 annotation_clip=True,
             )
+
+
+def _name_cells(ax: Axes, diagram: PowerDiagram, polygons: Sequence[Any], box: Box) -> None:
+    """Write the numbers of their keys into the cells, unless every star in sight lies in its own cell.
+
+    With biases or a query map a key may be drawn anywhere, and a star says nothing about the cell around it.
+    """
+    group = diagram.scores.tie_group  # the lowest index of a tied group speaks for it
+    cells = [j for j, corners in enumerate(polygons) if len(corners) > 2 and group[j] == j]
+    shown = box.contains(diagram.sites)
+    if all(shown[j] and Path(polygons[j]).contains_point(diagram.sites[j]) for j in cells):
+        return
+    for j in cells:
+        x, y = np.mean(polygons[j], axis=0)
+        ax.text(x, y, f"cell {j}", ha="center", va="center", fontsize=8, zorder=6)
 
 
 def cell_colours(diagram: PowerDiagram) -> list[str]:
