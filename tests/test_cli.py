@@ -408,7 +408,13 @@ def test_ctrl_c_in_a_real_process(elsewhere):
         "main(['diagram', 'keys.npy'])"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", slow], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=elsewhere
+        [sys.executable, "-c", slow],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=elsewhere,
+        # a test run in the background of a shell inherits that Ctrl-C is ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout.readline() == "working\n"
     time.sleep(0.1)
