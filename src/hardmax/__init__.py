@@ -40,6 +40,17 @@ if TYPE_CHECKING:
     from hardmax.geometry.refinements import common_refinement as common_refinement
     from hardmax.geometry.tropical_layers import log_lifted_head as log_lifted_head
     from hardmax.geometry.tropical_layers import relu_layer as relu_layer
+    from hardmax.networks.blocks import Affine as Affine
+    from hardmax.networks.blocks import Attention as Attention
+    from hardmax.networks.blocks import FeedForward as FeedForward
+    from hardmax.networks.network import Network as Network
+    from hardmax.networks.signatures import Signature as Signature
+    from hardmax.regions.counts import CellCount as CellCount
+    from hardmax.regions.counts import RegionCount as RegionCount
+    from hardmax.regions.enumeration import count_cells as count_cells
+    from hardmax.regions.enumeration import count_regions as count_regions
+    from hardmax.regions.enumeration import enumerate_regions as enumerate_regions
+    from hardmax.regions.region_set import RegionSet as RegionSet
     from hardmax.results import load as load
     from hardmax.versions import show_versions as show_versions
 
@@ -69,6 +80,17 @@ _HOME_OF = {
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "parabolic_heads": "hardmax.geometry.minkowski",
     "vertex_maximum": "hardmax.bounds",
+    "Attention": "hardmax.networks.blocks",
+    "FeedForward": "hardmax.networks.blocks",
+    "Affine": "hardmax.networks.blocks",
+    "Network": "hardmax.networks.network",
+    "Signature": "hardmax.networks.signatures",
+    "enumerate_regions": "hardmax.regions.enumeration",
+    "count_cells": "hardmax.regions.enumeration",
+    "count_regions": "hardmax.regions.enumeration",
+    "RegionSet": "hardmax.regions.region_set",
+    "CellCount": "hardmax.regions.counts",
+    "RegionCount": "hardmax.regions.counts",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

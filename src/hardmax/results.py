@@ -50,11 +50,14 @@ _HTML_ROWS = 10
 
 # Where load finds the class of a kind that is not imported yet; a test holds the table to the classes.
 _HOME_OF_KIND = {
+    "CellCount": "hardmax.regions.counts",
     "CommonRefinement": "hardmax.geometry.refinements",
     "Hypersurface": "hardmax.geometry.refinements",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "PowerDiagram": "hardmax.geometry.power_diagrams",
     "Reach": "hardmax.geometry.reach",
+    "RegionCount": "hardmax.regions.counts",
+    "RegionSet": "hardmax.regions.region_set",
 }
 
 

@@ -1,0 +1,1 @@
+"""Networks: piecewise-affine maps as plain arrays of exact numbers. Knows no polyhedra."""

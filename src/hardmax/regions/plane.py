@@ -1,0 +1,452 @@
+r"""The plane engine: the cells of a network in a polygon or the whole plane, exactly.
+
+The compiled machine of :mod:`hardmax.regions.plane_kernels` cuts polygons until its stack is empty. It stops
+now and then: because its time slice is over (for progress, limits, checkpoints and Ctrl-C), because an array is
+full, or because a sign is undecided. Undecided signs are decided here in integers: a node of a fold layer gets
+the missing entries of its sign masks, a node of a wall layer gets the whole envelope of its head. Both then go
+on in the machine, which never learns who decided.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import EmptyDomainError
+from hardmax.geometry.domains import Domain
+from hardmax.networks.groups import FoldLayer, Layer, WallLayer
+from hardmax.regions import plane_kernels as kernels
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
+from hardmax.regions.exact_maps import ExactMaps
+from hardmax.regions.program import Program
+from hardmax.regions.rational_plane import Line, corners_of, domain_polygon, envelope, sign_at
+
+__all__ = ["PlaneMachine"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TRUST = {"exact": kernels.EXACT, "certified": kernels.CERTIFIED, "float": kernels.FLOAT}
+_F = kernels.FLOATS_PER_EDGE
+_SYMBOLIC_SIDES: list[Line] = [(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)]
+
+
+class PlaneMachine:
+    """A resumable enumeration: ``advance`` until ``done``, then read the counts and, if stored, the cells.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+        The network; its input is the plane.
+    domain : Domain
+        A box, a polygon, or the whole plane.
+    arithmetic : str
+        ``"certified"``, ``"exact"`` or ``"float"``.
+    store : bool
+        Whether cells are written down or only counted.
+    sliver : float
+        A cell whose area is below ``sliver`` times half its perimeter counts as a sliver.
+    """
+
+    def __init__(
+        self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float
+    ) -> None:
+        self.layers = layers
+        self.exact_maps = ExactMaps(layers, domain)
+        self.program = program = Program.of(layers)
+        self.control = np.zeros(kernels.CONTROL, dtype=np.int64)
+        self.control[kernels.C_TRUST] = _TRUST[arithmetic]
+        self.control[kernels.C_LAST] = program.last
+        self.control[kernels.C_EMIT] = store
+        self.control[kernels.C_WORDS] = program.words
+        self.control[kernels.C_ROUTES] = program.heads
+        self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max
+        self.totals = np.array([0.0, sliver])
+        self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
+        self.path = np.zeros(program.path_size)
+        self.errors = np.zeros((program.last + 2, kernels.ERRORS))
+        self.signs = np.zeros(program.sign_size, dtype=np.int64)
+        self.decided_exactly = 0
+        self.whole = True  # false while the node on top of the stack is being replaced
+        lines, labels = self._domain_lines(domain)
+        self.unbounded = any(line[3] for line in lines)
+        self._make_work(edges=max(70, len(lines) + 8))
+        self._make_stack(1 << 16, 1 << 17)
+        self._make_output(1 << 10 if store else 0, 1 << 13 if store else 0)
+        self._begin(lines, labels, domain)
+
+    # arrays
+
+    def _make_work(self, *, edges: int) -> None:
+        widest = self.program.widest
+        ints = lambda n: np.zeros(n, dtype=np.int64)  # noqa: E731
+        self.work: dict[str, NDArray[Any]] = {
+            "p": np.zeros(_F * edges),
+            "q": ints(2 * edges),
+            "pend": ints(3 * widest),
+            "word": ints(widest // 64 + 1),
+            "yv": np.zeros(3 * widest),
+            "routes": ints(widest + 1),
+            "code": ints(edges),
+            "codes": ints(2 * widest + 2),
+            "extra": np.zeros(2 * _F),
+            "units": ints(widest),
+            "on": ints(widest),
+            "pending": ints(3 * widest),
+            "more": ints(widest),
+            "cand": ints(3 * widest),
+            "todo": ints(2 * widest),
+            "bag_f": np.zeros(_F * edges * 16),
+            "bag_i": ints(2 * edges * 16),
+            "bag_k": ints(widest),
+            "df": np.zeros(_F * edges),
+            "di": ints(2 * edges),
+            "scratch": np.zeros(8),
+        }
+        self.answer = ints(edges)
+
+    def _make_stack(self, ints: int, floats: int) -> None:
+        si, sf = np.zeros(ints, dtype=np.int64), np.zeros(floats)
+        if hasattr(self, "si"):
+            si[: len(self.si)] = self.si
+            sf[: len(self.sf)] = self.sf
+        self.si, self.sf = si, sf
+
+    def _make_output(self, cells: int, edges: int) -> None:
+        shapes = {
+            "bits": (np.uint64, cells * self.program.words),
+            "routes": (np.int32, cells * self.program.heads),
+            "tied": (np.uint8, cells),
+            "start": (np.int64, cells + 1),
+            "vertices": (np.float64, 5 * edges),
+            "labels": (np.int64, 2 * edges),
+            "witness": (np.float64, 3 * cells),
+        }
+        if not hasattr(self, "output"):
+            self.output = {name: np.zeros(max(size, 1), dtype=kind) for name, (kind, size) in shapes.items()}
+            return
+        for name, (_, size) in shapes.items():
+            # the memory is moved, not copied, where the system can: a big result is never held twice
+            self.output[name].resize(max(size, 1), refcheck=False)
+
+    # the first polygon
+
+    def _domain_lines(self, domain: Domain) -> tuple[list[Line], list[int]]:
+        halfspaces = [self.exact_maps.domain_line(i) for i in range(domain.b.shape[0])]
+        polygon = domain_polygon(halfspaces)
+        if polygon is None:
+            raise EmptyDomainError(
+                "domain must have interior, but its half-spaces leave no open set; check the signs of A x <= b."
+            )
+        return polygon
+
+    def _begin(self, lines: list[Line], labels: list[int], domain: Domain) -> None:
+        a, b = domain.halfspaces()
+        rounded = domain.a.rounded or domain.b.rounded
+        p, q = self.work["p"], self.work["q"]
+        for v, label in enumerate(labels):
+            edge = p[_F * v : _F * (v + 1)]
+            if label < 0:
+                edge[kernels.LA : kernels.LC + 1] = _SYMBOLIC_SIDES[-1 - label][:3]
+                edge[kernels.LDC] = kernels.SYMBOLIC
+                q[2 * v], q[2 * v + 1] = AT_INFINITY, -1 - label
+            else:
+                edge[kernels.LA], edge[kernels.LB], edge[kernels.LC] = -a[label, 0], -a[label, 1], b[label]
+                edge[kernels.LDA] = kernels.UNIT * np.abs(a[label]).max() if rounded else 0.0
+                edge[kernels.LDC] = kernels.UNIT * abs(b[label]) if rounded else 0.0
+                q[2 * v], q[2 * v + 1] = DOMAIN_SIDE, label
+        k = len(lines)
+        kernels.close_polygon(p, k)
+        self.domain_area = _area(p, k)
+        if self.program.last < 0:
+            return
+        self.path[:6] = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]  # the identity map of the plane
+        while not self._descend(k):
+            self._make_stack(2 * len(self.si), 2 * len(self.sf))
+
+    def _descend(self, k: int) -> bool:
+        w, g = self.work, self.program
+        return bool(
+            kernels.descend(
+                g.table, g.bounds, g.weights, self.path, self.errors, self.signs, self.control, w["p"], w["q"], k, 0,
+                self.sf, self.si, w["units"], w["on"], w["pending"], w["scratch"],
+            )
+        )  # fmt: skip
+
+    # running
+
+    def advance(self, steps: int) -> None:
+        """Work off at most ``steps`` nodes of the stack, deciding in rationals what floats cannot."""
+        if self.program.last < 0:
+            self._emit_whole()
+            return
+        before = self.control[kernels.C_STEPS]
+        while self.control[kernels.C_STEPS] - before < steps:
+            self._run(int(steps - (self.control[kernels.C_STEPS] - before)))
+            status = int(self.control[kernels.C_STATUS])
+            if status in (kernels.DONE, kernels.BUDGET):
+                return
+            if status == kernels.UNDECIDED_FOLD:
+                self._decide_fold()
+            elif status == kernels.UNDECIDED_HEAD:
+                self._decide_head()
+            elif status == kernels.STACK_FULL:
+                self._make_stack(2 * len(self.si), 2 * len(self.sf))
+            elif status == kernels.OUTPUT_FULL:
+                self._grow_output()
+            else:
+                self._grow_work()
+
+    @property
+    def done(self) -> bool:
+        """Whether every node has been worked off."""
+        return int(self.control[kernels.C_STATUS]) == kernels.DONE
+
+    @property
+    def n_cells(self) -> int:
+        """Cells found so far."""
+        return int(self.control[kernels.C_CELLS])
+
+    @property
+    def coverage(self) -> float | None:
+        """Area of the cells found over the area of the domain; ``None`` where that has no meaning."""
+        return None if self.unbounded else float(self.totals[0] / self.domain_area)
+
+    def _run(self, budget: int) -> None:
+        w, g, o = self.work, self.program, self.output
+        kernels.run(
+            g.table, g.bounds, g.weights, g.heads_at, g.key_of, self.path, self.errors, self.signs, self.control,
+            self.totals, self.answer, self.sf, self.si, self.layer_cells, w["p"], w["q"], w["pend"], w["word"], w["yv"],
+            w["routes"], w["code"], w["codes"], w["extra"], w["units"], w["on"], w["pending"], w["more"], w["cand"],
+            w["todo"], w["bag_f"], w["bag_i"], w["bag_k"], w["df"], w["di"], w["scratch"], o["bits"], o["routes"],
+            o["tied"], o["start"], o["vertices"], o["labels"], o["witness"], budget,
+        )  # fmt: skip
+
+    def _grow_output(self) -> None:
+        cells, edges = len(self.output["tied"]), len(self.output["labels"]) // 2
+        made, drawn = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_EDGES])
+        self._make_output(
+            int(1.5 * cells) + 64 if made + 1 >= cells else cells,
+            int(1.5 * edges) + 4096 if drawn + 2048 >= edges else edges,
+        )
+
+    def _grow_work(self) -> None:
+        """Room for bigger polygons, or for more cells of one head."""
+        edges = len(self.work["q"]) // 2
+        bag = len(self.work["bag_i"]) // (2 * edges)
+        k = int(self.si[self.control[kernels.C_INTS] - 5])
+        if k + 8 > edges:
+            self._make_work(edges=2 * edges)
+        else:
+            self.work["bag_f"] = np.zeros(_F * edges * 2 * bag)
+            self.work["bag_i"] = np.zeros(2 * edges * 2 * bag, dtype=np.int64)
+
+    def _emit_whole(self) -> None:
+        """A network without max-groups is affine: the domain is its only cell."""
+        w, g, o = self.work, self.program, self.output
+        k = int(np.flatnonzero(w["p"].reshape(-1, _F)[:, kernels.W])[-1]) + 1
+        while not kernels.emit(
+            g.table, self.signs, self.control, self.totals, w["p"], w["q"], k, g.key_of, o["bits"], o["routes"], o["tied"],
+            o["start"], o["vertices"], o["labels"], o["witness"],
+        ):  # fmt: skip
+            self._grow_output()
+        self.control[kernels.C_STATUS] = kernels.DONE
+
+    # checkpoints
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything a later process needs to go on, as arrays."""
+        n, edges = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_EDGES])
+        sizes = {"bits": n * self.program.words, "routes": n * self.program.heads, "tied": n, "start": n + 1}
+        sizes |= {"vertices": 5 * edges, "labels": 2 * edges, "witness": 3 * n}
+        return {
+            "control": self.control,
+            "totals": self.totals,
+            "layer_cells": self.layer_cells,
+            "path": self.path,
+            "errors": self.errors,
+            "signs": self.signs,
+            "stack_ints": self.si[: self.control[kernels.C_INTS]],
+            "stack_floats": self.sf[: self.control[kernels.C_FLOATS]],
+            "decided_exactly": np.array([self.decided_exactly]),
+            **{f"output_{name}": self.output[name][:size] for name, size in sizes.items()},
+        }
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go back to a saved state of a machine for the same question."""
+        for name in ("control", "totals", "layer_cells", "path", "errors", "signs"):
+            getattr(self, name)[...] = state[name]
+        ints, floats = state["stack_ints"], state["stack_floats"]
+        self._make_stack(max(len(self.si), 2 * len(ints)), max(len(self.sf), 2 * len(floats)))
+        self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
+        self.decided_exactly = int(state["decided_exactly"][0])
+        for name in self.output:
+            saved = state[f"output_{name}"]
+            self.output[name] = np.zeros(max(len(saved), 1), dtype=self.output[name].dtype)
+            self.output[name][: len(saved)] = saved
+
+    # exact decisions
+
+    def _top(self) -> tuple[int, int, int, int, int, int]:
+        """Layer, head, edges, pending units, first int and first float of the node on top of the stack."""
+        end, floats = int(self.control[kernels.C_INTS]), int(self.control[kernels.C_FLOATS])
+        header = self.si[end - kernels.HEADER : end]
+        return (
+            int(header[1]),
+            int(header[2]),
+            int(header[3]),
+            int(header[4]),
+            end - int(header[6]),
+            floats - int(header[7]),
+        )
+
+    def _prefix(self, layer: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+        """The signature of the path up to a layer, in the public form."""
+        bits = np.zeros(self.program.words + 1, dtype=np.uint64)
+        routings = np.zeros(self.program.heads, dtype=np.int32)
+        for i, block in enumerate(self.layers[:layer]):
+            at = int(self.program.table[i, kernels.SIGN_AT]) + 2
+            if isinstance(block, FoldLayer):
+                word, shift = divmod(block.first_unit, 64)
+                for j in range(-(-block.units // 64)):
+                    value = int(self.signs[at + j]) & (2**64 - 1)
+                    bits[word + j] |= np.uint64((value << shift) & (2**64 - 1))
+                    if shift:
+                        bits[word + j + 1] |= np.uint64(value >> (64 - shift))
+            elif isinstance(block, WallLayer):
+                winners = self.signs[at : at + block.heads]
+                routings[block.first_head : block.first_head + block.heads] = block.key[winners]
+        return bits, routings
+
+    def _exact_lines(self, labels: Integers, bits: NDArray[np.uint64], routings: NDArray[np.int32]) -> list[Line]:
+        lines: list[Line] = []
+        for owner, wall in labels.reshape(-1, 2).tolist():
+            if owner == AT_INFINITY:
+                lines.append(_SYMBOLIC_SIDES[wall])
+                continue
+            if owner == DOMAIN_SIDE:
+                row = self.exact_maps.domain_line(wall)
+            else:
+                row = self.exact_maps.line(*decode_wall(wall), bits, routings)
+            lines.append((row[0], row[1], row[2], 0))
+        return lines
+
+    def _decide_fold(self) -> None:
+        """Fill in the undecided signs of the node on top of the stack."""
+        self.decided_exactly += 1
+        layer, _, k, n_pending, at, _ = self._top()
+        bits, routings = self._prefix(layer)
+        corners = corners_of(self._exact_lines(self.si[at : at + 2 * k], bits, routings))
+        if k > kernels.MASK:
+            unit = int(self.control[kernels.C_ASKED_UNIT])
+            line = self.exact_maps.line(layer, unit, 0, 0, bits, routings)
+            for v, corner in enumerate(corners):
+                self.answer[v] = (0, 1, 2)[sign_at(line, corner)]
+            self.control[kernels.C_ANSWERED] = 1
+            return
+        pending = self.si[at + 2 * k : at + 2 * k + 3 * n_pending].reshape(-1, 3)
+        for row in pending:
+            undecided = int(row[1] & row[2])
+            if not undecided:
+                continue
+            line = self.exact_maps.line(layer, int(row[0]), 0, 0, bits, routings)
+            positive, negative = int(row[1]) & ~undecided, int(row[2]) & ~undecided
+            for v, corner in enumerate(corners):
+                if undecided >> v & 1:
+                    sign = sign_at(line, corner)
+                    positive |= (sign > 0) << v
+                    negative |= (sign < 0) << v
+            row[1], row[2] = positive, negative
+
+    def _decide_head(self) -> None:
+        """Replace the node on top of the stack by the cells of its next head."""
+        self.decided_exactly += 1
+        layer, head, k, _, at, float_at = self._top()
+        block = self.layers[layer]
+        assert isinstance(block, WallLayer)  # noqa: S101 - only these nodes wait for a head
+        bits, routings = self._prefix(layer)
+        labels = self.si[at : at + 2 * k].copy()
+        lines = self._exact_lines(labels, bits, routings)
+        first, stop = int(block.head_start[head]), int(block.head_start[head + 1])
+        rows = self.exact_maps.lines(layer, bits, routings)[first:stop]
+        parts = envelope(lines, corners_of(lines), rows)
+        edges = self.sf[float_at : float_at + _F * k].reshape(-1, _F).copy()
+        e = 0 if layer == self.program.last else block.d_out
+        hidden = self.sf[float_at + _F * k : float_at + _F * k + e].copy()
+        routes = self.si[at + 2 * k : at + 2 * k + block.heads].copy()
+        tied_before = int(self.si[self.control[kernels.C_INTS] - 3])
+        self.whole = False
+        self.control[kernels.C_INTS], self.control[kernels.C_FLOATS] = at, float_at
+        for key, tied, sides in reversed(parts):
+            polygon, names = self._part(layer, head, first, key, sides, edges, labels)
+            flag = tied_before | (len(tied) > 1)
+            while not kernels.push_head(
+                self.control, self.program.table, self.program.weights, layer, head, first + key, polygon, names,
+                len(sides), routes, hidden, e, flag, self.sf, self.si,
+            ):  # fmt: skip
+                self._make_stack(2 * len(self.si), 2 * len(self.sf))
+            if len(tied) > 1 and e:
+                members = first + np.array(tied)
+                shares = block.multiplicities[members] / block.multiplicities[members].sum()
+                end = int(self.control[kernels.C_FLOATS])
+                self.sf[end - e : end] = hidden + shares @ block.outputs.floats[members]
+        self.whole = True
+
+    def _part(
+        self, layer: int, head: int, first: int, key: int, sides: list[int], edges: Floats, labels: Integers
+    ) -> tuple[Floats, Integers]:
+        """The polygon of one winner in floats: its lines, and the vertices where they meet."""
+        table, error = self.program.table[layer], self.errors[layer]
+        z, n = int(table[kernels.Z_AT]), int(table[kernels.ROWS])
+        owner = int(self.signs[table[kernels.SIGN_AT]])
+        polygon, names = np.zeros((len(sides), _F)), np.zeros((len(sides), 2), dtype=np.int64)
+        for v, s in enumerate(sides):
+            if s >= 0:
+                polygon[v] = edges[s]
+                names[v] = labels[2 * s : 2 * s + 2]
+                continue
+            i, j = first + (-1 - s), first + key
+            polygon[v, kernels.LA : kernels.LC + 1] = [
+                self.path[z + c * n + i] - self.path[z + c * n + j] for c in range(3)
+            ]
+            polygon[v, kernels.LDA] = 2.0 * error[kernels.RA] + 2.0 * kernels.UNIT * error[kernels.A_MAX]
+            polygon[v, kernels.LDC] = 2.0 * error[kernels.RC] + 2.0 * kernels.UNIT * error[kernels.C_MAX]
+            names[v] = owner, encode_wall(layer, head, min(i, j), max(i, j))
+        flat = np.ascontiguousarray(polygon.ravel())
+        kernels.close_polygon(flat, len(sides))
+        return flat, np.ascontiguousarray(names.ravel())
+
+    # results
+
+    def cells(self) -> Cells:
+        """What was written down."""
+        n, edges = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_EDGES])
+        self._make_output(n, edges)
+        vertices = self.output["vertices"][: 5 * edges].reshape(-1, 5)
+        labels = self.output["labels"][: 2 * edges].reshape(-1, 2)
+        witness = self.output["witness"][: 3 * n].reshape(-1, 3)
+        return Cells(
+            bits=self.output["bits"][: n * self.program.words].reshape(n, self.program.words),
+            routings=self.output["routes"][: n * self.program.heads].reshape(n, self.program.heads),
+            tied=self.output["tied"][:n],
+            edge_start=self.output["start"][: n + 1],
+            vx=vertices[:, 0],
+            vy=vertices[:, 1],
+            vr=vertices[:, 2],
+            dx=vertices[:, 3] if self.unbounded else None,
+            dy=vertices[:, 4] if self.unbounded else None,
+            owner=labels[:, 0],
+            wall=labels[:, 1],
+            witnesses=witness[:, :2],
+            margins=witness[:, 2],
+        )
+
+
+def _area(p: Floats, k: int) -> float:
+    """The area of a polygon with finite vertices, by the shoelace formula around its first vertex."""
+    vertices = p[: _F * k].reshape(-1, _F)
+    x, y = vertices[:, kernels.X] / vertices[:, kernels.W], vertices[:, kernels.Y] / vertices[:, kernels.W]
+    x, y = x - x[0], y - y[0]
+    return 0.5 * float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)))

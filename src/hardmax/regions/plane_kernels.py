@@ -1,0 +1,1169 @@
+r"""The compiled part of the plane engine: polygons are cut, layer by layer, depth first.
+
+A *node* is a convex polygon on which the signature is settled up to some point of some layer. In a fold layer
+the first unit that still changes sign cuts the polygon in two; in a wall layer the next head cuts it into the
+cells of its upper envelope. A polygon whose layer is settled enters the next layer with the affine map of its
+hidden vector; one that has passed the last layer is a cell. Nodes wait on an explicit stack, so the machine
+can stop after any number of steps and go on later.
+
+Every predicate is the sign of an affine function at a vertex. A vertex is the cross product of two lines,
+:math:`(X, Y, W) = \ell \times \ell'` with :math:`W > 0`, never a combination of other vertices, so its error
+depends on two lines only. Lines are rows of the composed map of their layer; their errors are bounded per
+layer cell by norms (see ``enter``). If :math:`|\delta a| \le \delta_a` and :math:`|\delta c| \le \delta_c` for
+all rows, and :math:`E_{XY}, E_W` bound the errors of a vertex, then
+
+.. math::
+
+    |\mathrm{fl}(aX + bY + cW) - \text{exact}| \le (\delta_a + 5u\,\bar a)(|X| + |Y|) + (\delta_c + 5u\,\bar c) W
+        + \bar a E_{XY} + \bar c E_W
+
+with the largest coefficients :math:`\bar a, \bar c` of the layer: one number per vertex. A sign below it is
+*undecided*: the node goes back onto the stack and the caller decides it in rationals. A vertex of an
+unbounded polygon is :math:`(X, Y, W) + M (D_x, D_y, 0)` with :math:`M \to \infty`; its sign is the sign of the
+:math:`M`-part, then of the rest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hardmax.compiling import kernel
+
+__all__ = ["close_polygon", "descend", "push_head", "run"]
+
+# floats of a vertex and the edge that starts there
+X, Y, W, EXY, EW, DX, DY, ED, LA, LB, LC, LDA, LDC = range(13)
+FLOATS_PER_EDGE = 13
+SYMBOLIC = -1.0  # LDC of a side at infinity: its constant term is M
+
+# kinds of layers and nodes
+AFFINE, FOLD, WALL = 0, 1, 2
+
+# columns of the table of layers
+KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES, OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(16)
+RHO, SIGMA, SIGMA_ABS, GAMMA, B_MAX, B_NORM, RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(12)
+
+# per layer cell: errors of the hidden vector, of the rows, of the vector that leaves
+DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
+ERRORS = 16
+
+# header of a node, at its end: kind, layer, head, edges, pending, tied, ints, floats
+HEADER = 8
+
+# the control array
+(
+    C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_EDGES, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT, C_ANSWERED, C_ASKED_UNIT,
+    C_OUT_CELLS, C_OUT_EDGES, C_SLIVERS, C_WORDS, C_UNBOUNDED, C_ROUTES, C_MOST_CELLS,
+) = range(19)  # fmt: skip
+CONTROL = 24
+
+RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, POLYGON_FULL, BUDGET = range(8)
+STATUS = ("running", "done", "undecided fold", "undecided head", "stack full", "output full", "polygon full", "budget")
+
+EXACT, CERTIFIED, FLOAT = 0, 1, 2  # C_TRUST
+MASK = 62  # vertices that fit into the sign masks
+UNIT = 1.2e-16  # above the unit roundoff 2^-53
+TINY = 1e-280
+
+
+@kernel(inlined=True)
+def side(a, b, c, vx, vy, vw, t, far, dx, dy, t_far):
+    """1 positive, 2 negative, 3 undecided, 0 zero (known exactly)."""
+    if far:
+        s = a * dx + b * dy
+        code = 0
+        if not (s <= -t_far):
+            code = 1
+        if not (s >= t_far):
+            code += 2
+        if code != 0:
+            return code
+    s = a * vx + b * vy + c * vw
+    code = 0
+    if not (s <= -t):
+        code = 1
+    if not (s >= t):
+        code += 2
+    return code
+
+
+@kernel(inlined=True)
+def threshold(trust, p, o, t_a, t_c, a_max, c_max):
+    """The bound on the error of any row of the layer at the vertex at ``p[o]``."""
+    if trust == FLOAT:
+        return 0.0
+    if trust == EXACT:
+        return np.inf
+    size = abs(p[o + X]) + abs(p[o + Y])
+    t = 1.0001 * (t_a * size + t_c * p[o + W] + a_max * p[o + EXY] + c_max * p[o + EW])
+    if not (t >= TINY):  # all factors zero: every row is known exactly there; anything else has underflown
+        if (
+            (size == 0.0 or t_a == 0.0)
+            and (p[o + W] == 0.0 or t_c == 0.0)
+            and (p[o + EXY] == 0.0 or a_max == 0.0)
+            and (p[o + EW] == 0.0 or c_max == 0.0)
+        ):
+            return 0.0
+        return np.inf
+    return t
+
+
+@kernel(inlined=True)
+def threshold_far(trust, p, o, t_a, a_max):
+    """The same for the part at infinity."""
+    if trust == FLOAT:
+        return 0.0
+    if trust == EXACT:
+        return np.inf
+    size = abs(p[o + DX]) + abs(p[o + DY])
+    t = 1.0001 * (t_a * size + a_max * p[o + ED])
+    if not (t >= TINY):
+        if (size == 0.0 or t_a == 0.0) and (p[o + ED] == 0.0 or a_max == 0.0):
+            return 0.0
+        return np.inf
+    return t
+
+
+@kernel
+def meet(p, e, a, b, c, da, dc, q, o):
+    """Write the crossing of the edge at ``p[e]`` and the line (a, b, c) as the vertex at ``q[o]``."""
+    la, lb, lc, lda, ldc = p[e + LA], p[e + LB], p[e + LC], p[e + LDA], p[e + LDC]
+    if ldc == SYMBOLIC:
+        w = la * b - lb * a
+        x = lb * c
+        y = -la * c
+        dx = -b
+        dy = a
+        exy = 2.0 * dc
+        ew = da
+        ed = da
+    else:
+        s1, s2, s3, s4 = lb * c, b * lc, lc * a, c * la
+        s5, s6 = la * b, a * lb
+        x = s1 - s2
+        y = s3 - s4
+        w = s5 - s6
+        exy = (
+            4.0 * UNIT * (abs(s1) + abs(s2) + abs(s3) + abs(s4))
+            + (abs(lb) + abs(la)) * dc + (abs(c) + dc) * 2.0 * lda
+            + (abs(a) + abs(b)) * ldc + (abs(lc) + ldc) * 2.0 * da
+        )  # fmt: skip
+        ew = 3.0 * UNIT * (abs(s5) + abs(s6)) + (abs(la) + abs(lb) + lda) * da + (abs(a) + abs(b) + da) * lda
+        dx = 0.0
+        dy = 0.0
+        ed = 0.0
+    if not (abs(w) > 1.001 * ew) or not (abs(w) > TINY):
+        # the lines do cross, but their angle is lost in the error: every sign there will be asked for
+        exy = np.inf
+        ew = np.inf
+        ed = np.inf
+        if w == 0.0:
+            w = 1.0
+    if w < 0.0:
+        x, y, w, dx, dy = -x, -y, -w, -dx, -dy
+    q[o + X] = x
+    q[o + Y] = y
+    q[o + W] = w
+    q[o + EXY] = exy
+    q[o + EW] = ew
+    q[o + DX] = dx
+    q[o + DY] = dy
+    q[o + ED] = ed
+
+
+@kernel
+def close_polygon(p, k):
+    """Compute the vertices of a polygon whose k lines are given: vertex v is where lines v - 1 and v meet."""
+    for v in range(k):
+        o = v * FLOATS_PER_EDGE
+        before = (v - 1 if v > 0 else k - 1) * FLOATS_PER_EDGE
+        if p[before + LDC] == SYMBOLIC and p[o + LDC] == SYMBOLIC:  # a corner (+-M, +-M)
+            p[o + X] = 0.0
+            p[o + Y] = 0.0
+            p[o + W] = 1.0
+            p[o + EXY] = 0.0
+            p[o + EW] = 0.0
+            p[o + DX] = -p[before + LA] - p[o + LA]
+            p[o + DY] = -p[before + LB] - p[o + LB]
+            p[o + ED] = 0.0
+        elif p[o + LDC] == SYMBOLIC:
+            meet(p, o, p[before + LA], p[before + LB], p[before + LC], p[before + LDA], p[before + LDC], p, o)
+        else:
+            meet(p, before, p[o + LA], p[o + LB], p[o + LC], p[o + LDA], p[o + LDC], p, o)
+
+
+@kernel
+def runs(code, k, wanted):
+    """Where the cyclic run of vertices with this sign starts, and its length."""
+    start = 0
+    for v in range(k):
+        if code[v] == wanted and code[v - 1 if v > 0 else k - 1] != wanted:
+            start = v
+            break
+    length = 0
+    v = start
+    while length < k and code[v] == wanted:
+        length += 1
+        v = v + 1 if v + 1 < k else 0
+    return start, length
+
+
+@kernel
+def write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, si, io):
+    """Write one side of a cut polygon: the crossing ``first``, the run, the crossing ``last``; returns its edges.
+
+    ``extra`` holds the two crossings, each a vertex followed by the cutting line.
+    """
+    before = start - 1 if start > 0 else k - 1
+    for c in range(8):
+        sf[fo + c] = extra[first * FLOATS_PER_EDGE + c]
+    for c in range(8, FLOATS_PER_EDGE):
+        sf[fo + c] = p[before * FLOATS_PER_EDGE + c]
+    si[io] = q[2 * before]
+    si[io + 1] = q[2 * before + 1]
+    v = start
+    for j in range(1, length + 1):
+        for c in range(FLOATS_PER_EDGE):
+            sf[fo + j * FLOATS_PER_EDGE + c] = p[v * FLOATS_PER_EDGE + c]
+        si[io + 2 * j] = q[2 * v]
+        si[io + 2 * j + 1] = q[2 * v + 1]
+        v = v + 1 if v + 1 < k else 0
+    o = fo + (length + 1) * FLOATS_PER_EDGE
+    for c in range(FLOATS_PER_EDGE):
+        sf[o + c] = extra[last * FLOATS_PER_EDGE + c]
+    si[io + 2 * length + 2] = owner
+    si[io + 2 * length + 3] = wall
+    return length + 2
+
+
+@kernel
+def crossings(p, k, code, a, b, c, da, dc, extra, start, length):
+    """The two points where the line leaves the positive side: ``extra[0]`` before its run, ``extra[1]`` after."""
+    before = start - 1 if start > 0 else k - 1
+    after = (start + length) % k
+    end = after - 1 if after > 0 else k - 1
+    if code[before] == 0:
+        for j in range(8):
+            extra[j] = p[before * FLOATS_PER_EDGE + j]
+    else:
+        meet(p, before * FLOATS_PER_EDGE, a, b, c, da, dc, extra, 0)
+    if code[after] == 0:
+        for j in range(8):
+            extra[FLOATS_PER_EDGE + j] = p[after * FLOATS_PER_EDGE + j]
+    else:
+        meet(p, end * FLOATS_PER_EDGE, a, b, c, da, dc, extra, FLOATS_PER_EDGE)
+    for s in range(2):
+        o = s * FLOATS_PER_EDGE
+        extra[o + LA] = a
+        extra[o + LB] = b
+        extra[o + LC] = c
+        extra[o + LDA] = da
+        extra[o + LDC] = dc
+
+
+@kernel(inlined=True)
+def turned(mask, k, start, length):
+    """Bits start .. start + length - 1 of a cyclic mask of k bits, moved to bits 1 .. length."""
+    low = mask >> start
+    if start > 0:
+        low |= mask << (k - start)
+    return (low & ((1 << length) - 1)) << 1
+
+
+@kernel(reorder=True)
+def rows_of(weights, at, biases, n, m, path, y_at, z_at):
+    """Rows S y + b of the composed map; ``at < 0`` means S is the identity."""
+    for i in range(n):
+        if at < 0:
+            path[z_at + i] = path[y_at + i]
+            path[z_at + n + i] = path[y_at + m + i]
+            path[z_at + 2 * n + i] = path[y_at + 2 * m + i] + weights[biases + i]
+        else:
+            r = at + i * m
+            a = 0.0
+            b = 0.0
+            c = 0.0
+            for j in range(m):
+                w = weights[r + j]
+                a += w * path[y_at + j]
+                b += w * path[y_at + m + j]
+                c += w * path[y_at + 2 * m + j]
+            path[z_at + i] = a
+            path[z_at + n + i] = b
+            path[z_at + 2 * n + i] = c + weights[biases + i]
+
+
+@kernel(reorder=True)
+def norms(path, at, n, out):
+    """Largest entry and 2-norm of the linear part and of the constants of a map with n rows."""
+    a = 0.0
+    c = 0.0
+    na = 0.0
+    nb = 0.0
+    nc = 0.0
+    for i in range(n):
+        s, t, r = abs(path[at + i]), abs(path[at + n + i]), abs(path[at + 2 * n + i])
+        a = max(a, max(s, t))
+        c = max(c, r)
+        na += s * s
+        nb += t * t
+        nc += r * r
+    out[0] = a
+    out[1] = c
+    out[2] = 1.0001 * np.sqrt(max(na, nb))
+    out[3] = 1.0001 * np.sqrt(nc)
+    # a sum of squares that underflows, or is lost, proves nothing
+    if (a > 0.0 and not (a > 1e-140)) or (c > 0.0 and not (c > 1e-140)) or not (a < 1e140) or not (c < 1e140):
+        out[2] = np.inf
+        out[3] = np.inf
+
+
+@kernel(reorder=True)
+def add_units(weights, at, e, units, count, path, z_at, n, sf, y):
+    """Add U[:, i] z_i of the listed units to the map that leaves the layer, four units at a time."""
+    j = 0
+    while j + 4 <= count:
+        i0, i1, i2, i3 = units[j], units[j + 1], units[j + 2], units[j + 3]
+        a0, a1, a2, a3 = path[z_at + i0], path[z_at + i1], path[z_at + i2], path[z_at + i3]
+        b0, b1, b2, b3 = path[z_at + n + i0], path[z_at + n + i1], path[z_at + n + i2], path[z_at + n + i3]
+        m = z_at + 2 * n
+        c0, c1, c2, c3 = path[m + i0], path[m + i1], path[m + i2], path[m + i3]
+        w0, w1, w2, w3 = at + i0 * e, at + i1 * e, at + i2 * e, at + i3 * e
+        for r in range(e):
+            u0, u1, u2, u3 = weights[w0 + r], weights[w1 + r], weights[w2 + r], weights[w3 + r]
+            sf[y + r] += u0 * a0 + u1 * a1 + u2 * a2 + u3 * a3
+            sf[y + e + r] += u0 * b0 + u1 * b1 + u2 * b2 + u3 * b3
+            sf[y + 2 * e + r] += u0 * c0 + u1 * c1 + u2 * c2 + u3 * c3
+        j += 4
+    while j < count:
+        i = units[j]
+        a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
+        w = at + i * e
+        for r in range(e):
+            u = weights[w + r]
+            sf[y + r] += u * a
+            sf[y + e + r] += u * b
+            sf[y + 2 * e + r] += u * c
+        j += 1
+
+
+@kernel
+def classify(path, z_at, n, p, k, trust, error, candidates, count, pending, on):
+    """Signs of the candidate units at all vertices: pending (unit, may be positive, may be negative), or on, or off.
+
+    Returns the numbers of pending and of on units. A polygon with more vertices than a mask holds keeps all its
+    candidates pending.
+    """
+    n_pending = 0
+    n_on = 0
+    if k > MASK:
+        for j in range(count):
+            pending[3 * j] = candidates[j]
+            pending[3 * j + 1] = 1
+            pending[3 * j + 2] = 1
+        return count, 0
+    # the masks grow vertex by vertex so that the loop over units is the inner one
+    for j in range(count):
+        pending[3 * j] = candidates[j]
+        pending[3 * j + 1] = 0
+        pending[3 * j + 2] = 0
+    for v in range(k):
+        o = v * FLOATS_PER_EDGE
+        t = threshold(trust, p, o, error[T_A], error[T_C], error[A_MAX], error[C_MAX])
+        far = p[o + DX] != 0.0 or p[o + DY] != 0.0
+        t_far = threshold_far(trust, p, o, error[T_A], error[A_MAX]) if far else 0.0
+        vx, vy, vw, dx, dy = p[o + X], p[o + Y], p[o + W], p[o + DX], p[o + DY]
+        for j in range(count):
+            i = candidates[j]
+            s = side(path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i], vx, vy, vw, t, far, dx, dy, t_far)
+            pending[3 * j + 1] |= (s & 1) << v
+            pending[3 * j + 2] |= (s >> 1) << v
+    for j in range(count):
+        i, pos, neg = pending[3 * j], pending[3 * j + 1], pending[3 * j + 2]
+        if pos != 0 and neg != 0:
+            pending[3 * n_pending] = i
+            pending[3 * n_pending + 1] = pos
+            pending[3 * n_pending + 2] = neg
+            n_pending += 1
+        elif pos != 0:
+            on[n_on] = i
+            n_on += 1
+    return n_pending, n_on
+
+
+@kernel
+def enter(table, bounds, weights, path, errors, layer, scratch):
+    r"""Rows of the composed map of a layer, and the bounds on their errors.
+
+    With :math:`\rho` the largest row norm and :math:`\sigma, \sigma_{abs}` bounds on the spectral norms of
+    :math:`S` and :math:`|S|`, the rows :math:`z = Sy + b` of a vector with errors :math:`\|\delta y\|_2 \le
+    \varepsilon` have :math:`|\delta z_i| \le \rho(\varepsilon + \gamma \|y\|) + \gamma |b_i|` and
+    :math:`\|\delta z\|_2 \le \sigma \varepsilon + \gamma(\sigma_{abs}\|y\| + \|b\|)`; what leaves through
+    :math:`U`, on any set of units, is bounded in the same way. 2-norms do not grow by the factor
+    :math:`\sqrt{n}` per layer that sums of absolute values would cost.
+    """
+    y_at, m = table[layer, Y_AT], table[layer, D_IN]
+    z_at, n = table[layer, Z_AT], table[layer, ROWS]
+    e = errors[layer]
+    f = bounds[layer]
+    rows_of(weights, table[layer, SCORES], table[layer, BIASES], n, m, path, y_at, z_at)
+    norms(path, y_at, m, scratch)
+    y_a, y_c, y_na, y_nc = scratch[0], scratch[1], scratch[2], scratch[3]
+    if table[layer, SCORES] < 0:
+        e[RA] = e[DA]
+        e[RC] = e[DC] + f[GAMMA] * (y_c + f[B_MAX])
+        z_ea = e[EA]
+        z_ec = e[EC] + f[GAMMA] * (y_nc + f[B_NORM])
+    else:
+        e[RA] = f[RHO] * (e[EA] + f[GAMMA] * y_na)
+        e[RC] = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
+        z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
+        z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
+    norms(path, z_at, n, scratch)
+    e[A_MAX] = scratch[0] + e[RA]
+    e[C_MAX] = scratch[1] + e[RC]
+    e[T_A] = e[RA] + 5.0 * UNIT * scratch[0]
+    e[T_C] = e[RC] + 5.0 * UNIT * scratch[1]
+    if table[layer, KIND] == FOLD:
+        g = f[GAMMA_OUT]
+        e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * scratch[2])
+        e[NEXT_DC] = f[RHO_OUT] * (z_ec + g * scratch[3]) + g * f[O_MAX]
+        e[NEXT_EA] = f[SIGMA_OUT] * z_ea + g * f[SIGMA_ABS_OUT] * scratch[2]
+        e[NEXT_EC] = f[SIGMA_OUT] * z_ec + g * (f[SIGMA_ABS_OUT] * scratch[3] + f[O_NORM])
+        if table[layer, SKIP] == 1:
+            e[NEXT_DA] += e[DA] + g * y_a
+            e[NEXT_DC] += e[DC] + g * y_c
+            e[NEXT_EA] += e[EA] + g * y_na
+            e[NEXT_EC] += e[EC] + g * y_nc
+    elif table[layer, KIND] == WALL:
+        g = f[GAMMA_OUT]
+        e[NEXT_DA] = 0.0
+        e[NEXT_EA] = 0.0
+        e[NEXT_DC] = g * f[O_MAX]
+        e[NEXT_EC] = g * f[O_NORM]
+        if table[layer, SKIP] == 1:
+            e[NEXT_DA] = e[DA]
+            e[NEXT_EA] = e[EA]
+            e[NEXT_DC] += e[DC] + g * y_c
+            e[NEXT_EC] += e[EC] + g * y_nc
+    else:
+        e[NEXT_DA] = e[RA]
+        e[NEXT_DC] = e[RC]
+        e[NEXT_EA] = z_ea
+        e[NEXT_EC] = z_ec
+
+
+@kernel
+def descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer, sf, si, units, on, pending, scratch):
+    """A polygon enters ``layer`` with its hidden vector in the path: push its first node. False if there is no room."""
+    while table[layer, KIND] == AFFINE:
+        enter(table, bounds, weights, path, errors, layer, scratch)
+        n = table[layer, ROWS]
+        for i in range(3 * n):
+            path[table[layer + 1, Y_AT] + i] = path[table[layer, Z_AT] + i]
+        for i in range(4):
+            errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
+        layer += 1
+    n, e = table[layer, ROWS], table[layer, D_OUT]
+    words = table[layer, WORDS]
+    if control[C_LAST] == layer:
+        e = 0
+    io, fo = control[C_INTS], control[C_FLOATS]
+    if io + 2 * k + 3 * n + words + table[layer, HEADS] + HEADER > si.shape[0]:
+        return False
+    if fo + FLOATS_PER_EDGE * k + 3 * e > sf.shape[0]:
+        return False
+    enter(table, bounds, weights, path, errors, layer, scratch)
+    control[C_SERIAL] += 1
+    signs[table[layer, SIGN_AT]] = control[C_SERIAL]
+    signs[table[layer, SIGN_AT] + 1] = 0
+    for j in range(FLOATS_PER_EDGE * k):
+        sf[fo + j] = p[j]
+    for j in range(2 * k):
+        si[io + j] = q[j]
+    y = fo + FLOATS_PER_EDGE * k
+    at = io + 2 * k
+    y_at, m = table[layer, Y_AT], table[layer, D_IN]
+    if table[layer, KIND] == FOLD:
+        for i in range(n):
+            units[i] = i
+        n_pending, n_on = classify(
+            path, table[layer, Z_AT], n, p, k, control[C_TRUST], errors[layer], units, n, pending, on
+        )
+        for j in range(3 * n_pending):
+            si[at + j] = pending[j]
+        at += 3 * n_pending
+        for j in range(words):
+            si[at + j] = 0
+        for j in range(n_on):
+            si[at + (on[j] >> 6)] |= 1 << (on[j] & 63)
+        at += words
+        offsets = table[layer, OFFSETS]
+        if e > 0:
+            for r in range(e):
+                sf[y + r] = 0.0
+                sf[y + e + r] = 0.0
+                sf[y + 2 * e + r] = weights[offsets + r]
+            if table[layer, SKIP] == 1:
+                for r in range(3 * e):
+                    sf[y + r] += path[y_at + r]
+            add_units(weights, table[layer, OUTPUTS], e, on, n_on, path, table[layer, Z_AT], n, sf, y)
+        floats = FLOATS_PER_EDGE * k + 3 * e
+    else:
+        n_pending = 0
+        for h in range(table[layer, HEADS]):
+            si[at + h] = 0
+        at += table[layer, HEADS]
+        for r in range(e):
+            sf[y + r] = path[y_at + 2 * m + r] if table[layer, SKIP] == 1 else 0.0
+        floats = FLOATS_PER_EDGE * k + e
+    si[at] = table[layer, KIND]
+    si[at + 1] = layer
+    si[at + 2] = 0
+    si[at + 3] = k
+    si[at + 4] = n_pending
+    si[at + 5] = 0
+    si[at + 6] = at + HEADER - io
+    si[at + 7] = floats
+    control[C_INTS] = at + HEADER
+    control[C_FLOATS] = fo + floats
+    return True
+
+
+@kernel
+def push_half(p, q, k, start, length, first, last, extra, owner, wall, bit, table, weights, path, errors, control, layer,
+              unit, pend, n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more):  # fmt: skip
+    """Push one half of a polygon that ``unit`` cut: its polygon, the units that still cross it, bits and map."""
+    n = table[layer, ROWS]
+    io, fo = control[C_INTS], control[C_FLOATS]
+    kk = write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, si, io)
+    y = fo + FLOATS_PER_EDGE * kk
+    at = io + 2 * kk
+    for r in range(3 * e):
+        sf[y + r] = yv[r]
+    n_on = 0
+    if bit == 1:
+        on[0] = unit
+        n_on = 1
+    count = 0
+    if k <= MASK and kk <= MASK:
+        top = length + 1
+        for j in range(1, n_pend):
+            i, pos, neg = pend[3 * j], pend[3 * j + 1], pend[3 * j + 2]
+            ca = codes[2 * j + first]
+            cb = codes[2 * j + last]
+            pos = turned(pos, k, start, length) | (ca & 1) | ((cb & 1) << top)
+            neg = turned(neg, k, start, length) | (ca >> 1) | ((cb >> 1) << top)
+            if pos != 0 and neg != 0:
+                si[at + 3 * count] = i
+                si[at + 3 * count + 1] = pos
+                si[at + 3 * count + 2] = neg
+                count += 1
+            elif pos != 0:
+                on[n_on] = i
+                n_on += 1
+    else:
+        for j in range(1, n_pend):
+            units[j - 1] = pend[3 * j]
+        view = sf[fo : fo + FLOATS_PER_EDGE * kk]
+        count, n_more = classify(
+            path, table[layer, Z_AT], n, view, kk, control[C_TRUST], errors[layer], units, n_pend - 1, pending, more
+        )
+        for j in range(3 * count):
+            si[at + j] = pending[j]
+        for j in range(n_more):
+            on[n_on] = more[j]
+            n_on += 1
+    at += 3 * count
+    for j in range(words):
+        si[at + j] = word[j]
+    for j in range(n_on):
+        si[at + (on[j] >> 6)] |= 1 << (on[j] & 63)
+    at += words
+    if e > 0 and n_on > 0:
+        add_units(weights, table[layer, OUTPUTS], e, on, n_on, path, table[layer, Z_AT], n, sf, y)
+    si[at] = FOLD
+    si[at + 1] = layer
+    si[at + 2] = 0
+    si[at + 3] = kk
+    si[at + 4] = count
+    si[at + 5] = 0
+    si[at + 6] = at + HEADER - io
+    si[at + 7] = FLOATS_PER_EDGE * kk + 3 * e
+    control[C_INTS] = at + HEADER
+    control[C_FLOATS] = fo + FLOATS_PER_EDGE * kk + 3 * e
+
+
+@kernel
+def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p, q, pend, word, yv, code, codes,
+              extra, units, on, pending, more, layer, k, n_pend):  # fmt: skip
+    """Settle the first pending unit of a fold node in the work arrays; returns a status, 0 when it is a leaf.
+
+    Returns ``BUDGET`` after a cut (two children on the stack) as well: there is nothing left in the work arrays.
+    """
+    e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
+    n, z_at, words = table[layer, ROWS], table[layer, Z_AT], table[layer, WORDS]
+    first = 0
+    error = errors[layer]
+    while first < n_pend:
+        i = pend[3 * first]
+        a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
+        undecided = False
+        positive = 0
+        negative = 0
+        if control[C_ANSWERED] == 1:
+            for v in range(k):
+                code[v] = answer[v]
+            control[C_ANSWERED] = 0
+        elif k <= MASK:
+            pos, neg = pend[3 * first + 1], pend[3 * first + 2]
+            for v in range(k):
+                code[v] = ((pos >> v) & 1) | (((neg >> v) & 1) << 1)
+        else:
+            for v in range(k):
+                o = v * FLOATS_PER_EDGE
+                t = threshold(control[C_TRUST], p, o, error[T_A], error[T_C], error[A_MAX], error[C_MAX])
+                far = p[o + DX] != 0.0 or p[o + DY] != 0.0
+                t_far = threshold_far(control[C_TRUST], p, o, error[T_A], error[A_MAX]) if far else 0.0
+                code[v] = side(a, b, c, p[o + X], p[o + Y], p[o + W], t, far, p[o + DX], p[o + DY], t_far)
+        for v in range(k):
+            if code[v] == 3:
+                undecided = True
+            elif code[v] == 1:
+                positive += 1
+            elif code[v] == 2:
+                negative += 1
+        if undecided:
+            if first > 0:  # what was settled meanwhile must not be asked again
+                for j in range(3 * (n_pend - first)):
+                    pend[j] = pend[j + 3 * first]
+            control[C_ASKED_UNIT] = i
+            push_fold(control, table, p, q, k, layer, pend, n_pend - first, word, words, yv, e, sf, si)
+            return UNDECIDED_FOLD
+        if positive > 0 and negative > 0:
+            break
+        if positive > 0:
+            word[i >> 6] |= 1 << (i & 63)
+            if e > 0:
+                on[0] = i
+                add_units(weights, table[layer, OUTPUTS], e, on, 1, path, z_at, n, yv, 0)
+        first += 1
+    if first == n_pend:
+        return RUNNING
+    if first > 0:
+        for j in range(3 * (n_pend - first)):
+            pend[j] = pend[j + 3 * first]
+        n_pend -= first
+    # room for both halves: together they have at most k + 4 edges
+    if control[C_INTS] + 2 * (k + 4) + 2 * (3 * n_pend + words + HEADER) > si.shape[0]:
+        return STACK_FULL
+    if control[C_FLOATS] + FLOATS_PER_EDGE * (k + 4) + 6 * e > sf.shape[0]:
+        return STACK_FULL
+    i = pend[0]
+    a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
+    start, length = runs(code, k, 1)
+    start_off, length_off = runs(code, k, 2)
+    crossings(p, k, code, a, b, c, error[RA], error[RC], extra, start, length)
+    if k <= MASK:
+        before = start - 1 if start > 0 else k - 1
+        after = (start + length) % k
+        for s in range(2):
+            o = s * FLOATS_PER_EDGE
+            v = before if s == 0 else after
+            if code[v] == 0:
+                for j in range(1, n_pend):
+                    codes[2 * j + s] = ((pend[3 * j + 1] >> v) & 1) | (((pend[3 * j + 2] >> v) & 1) << 1)
+            else:
+                t = threshold(control[C_TRUST], extra, o, error[T_A], error[T_C], error[A_MAX], error[C_MAX])
+                vx, vy, vw, dx, dy = extra[o + X], extra[o + Y], extra[o + W], extra[o + DX], extra[o + DY]
+                far = dx != 0.0 or dy != 0.0
+                t_far = threshold_far(control[C_TRUST], extra, o, error[T_A], error[A_MAX]) if far else 0.0
+                for j in range(1, n_pend):
+                    r = z_at + pend[3 * j]
+                    codes[2 * j + s] = side(
+                        path[r], path[r + n], path[r + 2 * n], vx, vy, vw, t, far, dx, dy, t_far
+                    )
+    owner = signs[table[layer, SIGN_AT]]
+    wall = (layer << 54) | (i << 38)
+    push_half(p, q, k, start, length, 0, 1, extra, owner, wall, 1, table, weights, path, errors, control, layer, i, pend,
+              n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more)  # fmt: skip
+    push_half(p, q, k, start_off, length_off, 1, 0, extra, owner, wall, 0, table, weights, path, errors, control, layer, i,
+              pend, n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more)  # fmt: skip
+    return BUDGET
+
+
+@kernel
+def push_fold(control, table, p, q, k, layer, pend, n_pend, word, words, yv, e, sf, si):
+    """Put the fold node of the work arrays back onto the stack, where it came from and fits."""
+    io, fo = control[C_INTS], control[C_FLOATS]
+    for j in range(FLOATS_PER_EDGE * k):
+        sf[fo + j] = p[j]
+    for r in range(3 * e):
+        sf[fo + FLOATS_PER_EDGE * k + r] = yv[r]
+    for j in range(2 * k):
+        si[io + j] = q[j]
+    at = io + 2 * k
+    for j in range(3 * n_pend):
+        si[at + j] = pend[j]
+    at += 3 * n_pend
+    for j in range(words):
+        si[at + j] = word[j]
+    at += words
+    si[at] = FOLD
+    si[at + 1] = layer
+    si[at + 2] = 0
+    si[at + 3] = k
+    si[at + 4] = n_pend
+    si[at + 5] = 0
+    si[at + 6] = at + HEADER - io
+    si[at + 7] = FLOATS_PER_EDGE * k + 3 * e
+    control[C_INTS] = at + HEADER
+    control[C_FLOATS] = fo + FLOATS_PER_EDGE * k + 3 * e
+
+
+@kernel
+def clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, trust, owner, wall_base, cand, code, extra, cf, ci, df, di):
+    """The part of a polygon where key j beats every other key of its head, written to ``cf, ci``.
+
+    Returns its number of edges; 0 when it has no interior, -1 when a sign is undecided (or the polygon is too
+    big for masks). The strongest rival cuts first; a rival that loses at every vertex is forgotten.
+    """
+    if k > MASK - 2:
+        return -1
+    for v in range(FLOATS_PER_EDGE * k):
+        cf[v] = p[v]
+    for v in range(2 * k):
+        ci[v] = q[v]
+    aj, bj, cj = path[z_at + j], path[z_at + n + j], path[z_at + 2 * n + j]
+    t_a, t_c, a_max, c_max = 2.0 * error[T_A], 2.0 * error[T_C], 2.0 * error[A_MAX], 2.0 * error[C_MAX]
+    count = 0
+    for i in range(k0, k1):
+        if i != j:
+            cand[3 * count] = i
+            cand[3 * count + 1] = 0
+            cand[3 * count + 2] = 0
+            count += 1
+    fresh_from = 0  # vertices whose signs are not in the masks yet
+    while True:
+        for v in range(k):
+            if fresh_from == 1 and v != 0 and v != k - 1:
+                continue
+            o = v * FLOATS_PER_EDGE
+            t = threshold(trust, cf, o, t_a, t_c, a_max, c_max)
+            vx, vy, vw, dx, dy = cf[o + X], cf[o + Y], cf[o + W], cf[o + DX], cf[o + DY]
+            far = dx != 0.0 or dy != 0.0
+            t_far = threshold_far(trust, cf, o, t_a, a_max) if far else 0.0
+            for r in range(count):
+                i = cand[3 * r]
+                s = side(
+                    path[z_at + i] - aj, path[z_at + n + i] - bj, path[z_at + 2 * n + i] - cj,
+                    vx, vy, vw, t, far, dx, dy, t_far,
+                )  # fmt: skip
+                cand[3 * r + 1] |= (s & 1) << v
+                cand[3 * r + 2] |= (s >> 1) << v
+        full = (1 << k) - 1
+        kept = 0
+        best = -1
+        strongest = -1.0
+        for r in range(count):
+            i, pos, neg = cand[3 * r], cand[3 * r + 1], cand[3 * r + 2]
+            if pos == 0 and neg == full:
+                continue
+            cand[3 * kept] = i
+            cand[3 * kept + 1] = pos
+            cand[3 * kept + 2] = neg
+            if pos & neg == 0 and pos != 0:
+                if neg == 0:
+                    return 0
+                a, b, c = path[z_at + i] - aj, path[z_at + n + i] - bj, path[z_at + 2 * n + i] - cj
+                for v in range(k):
+                    if (pos >> v) & 1:
+                        o = v * FLOATS_PER_EDGE
+                        value = (a * cf[o + X] + b * cf[o + Y] + c * cf[o + W]) / cf[o + W]
+                        if not (value <= strongest):
+                            strongest = value
+                            best = kept
+                if best < 0:
+                    best = kept
+            kept += 1
+        count = kept
+        if best < 0:
+            break
+        i, pos, neg = cand[3 * best], cand[3 * best + 1], cand[3 * best + 2]
+        for v in range(k):
+            code[v] = ((pos >> v) & 1) | (((neg >> v) & 1) << 1)
+        start, length = runs(code, k, 2)
+        if length + 2 > MASK - 2:
+            return -1
+        a, b, c = path[z_at + i] - aj, path[z_at + n + i] - bj, path[z_at + 2 * n + i] - cj
+        da = 2.0 * error[RA] + UNIT * error[A_MAX] * 2.0
+        dc = 2.0 * error[RC] + UNIT * error[C_MAX] * 2.0
+        crossings(cf, k, code, a, b, c, da, dc, extra, start, length)
+        wall = wall_base | (min(i, j) << 19) | max(i, j)
+        kk = write_side(cf, ci, k, start, length, 0, 1, extra, owner, wall, df, 0, di, 0)
+        for v in range(FLOATS_PER_EDGE * kk):
+            cf[v] = df[v]
+        for v in range(2 * kk):
+            ci[v] = di[v]
+        kept = 0
+        for r in range(count):
+            if r == best:
+                continue
+            cand[3 * kept] = cand[3 * r]
+            cand[3 * kept + 1] = turned(cand[3 * r + 1], k, start, length)
+            cand[3 * kept + 2] = turned(cand[3 * r + 2], k, start, length)
+            kept += 1
+        count = kept
+        k = kk
+        fresh_from = 1
+    # whoever is left is undecided somewhere, or exactly level at some vertices: one vertex is no contact
+    full = (1 << k) - 1
+    for r in range(count):
+        pos, neg = cand[3 * r + 1], cand[3 * r + 2]
+        if pos != 0:
+            return -1
+        level = full & ~neg
+        if level & (level - 1) != 0:
+            return -1
+    return k
+
+
+@kernel
+def push_head(control, table, weights, layer, head, key, f, i, k, routes, yv, e, tied, sf, si):
+    """Push the polygon on which ``key`` wins ``head``, waiting for the next head. False if there is no room."""
+    heads = table[layer, HEADS]
+    io, fo = control[C_INTS], control[C_FLOATS]
+    if io + 2 * k + heads + HEADER > si.shape[0] or fo + FLOATS_PER_EDGE * k + e > sf.shape[0]:
+        return False
+    for v in range(FLOATS_PER_EDGE * k):
+        sf[fo + v] = f[v]
+    for v in range(2 * k):
+        si[io + v] = i[v]
+    at = io + 2 * k
+    for h in range(heads):
+        si[at + h] = routes[h]
+    si[at + head] = key
+    y = fo + FLOATS_PER_EDGE * k
+    outputs = table[layer, OUTPUTS] + key * table[layer, D_OUT]
+    for r in range(e):
+        sf[y + r] = yv[r] + weights[outputs + r]
+    at += heads
+    si[at] = WALL
+    si[at + 1] = layer
+    si[at + 2] = head + 1
+    si[at + 3] = k
+    si[at + 4] = 0
+    si[at + 5] = tied
+    si[at + 6] = at + HEADER - io
+    si[at + 7] = FLOATS_PER_EDGE * k + e
+    control[C_INTS] = at + HEADER
+    control[C_FLOATS] = fo + FLOATS_PER_EDGE * k + e
+    return True
+
+
+@kernel
+def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p, q, yv, routes, code, extra, cand, todo, bag_f,
+              bag_i, bag_k, df, di, layer, head, k, tied, room):  # fmt: skip
+    """Cut the polygon of the work arrays into the cells of one head; returns a status.
+
+    The winners inside a convex polygon are connected through their common walls, so a walk from one winner finds
+    them all. Keys that are tried and have no cell are discarded; only walls of finished cells are followed.
+    """
+    e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
+    z_at, n = table[layer, Z_AT], table[layer, ROWS]
+    k0, k1 = heads_at[table[layer, HEAD_AT] + head], heads_at[table[layer, HEAD_AT] + head + 1]
+    if k1 - k0 == 1:
+        if not push_head(control, table, weights, layer, head, k0, p, q, k, routes, yv, e, tied, sf, si):
+            return STACK_FULL
+        return BUDGET
+    if control[C_TRUST] == EXACT:
+        return UNDECIDED_HEAD
+    owner = signs[table[layer, SIGN_AT]]
+    wall_base = (layer << 54) | (head << 38)
+    error = errors[layer]
+    for i in range(k0, k1):
+        bag_k[i] = -1  # -1 unseen, -2 waiting, otherwise edges of its cell
+    n_todo = 0
+    for v in range(k):
+        o = v * FLOATS_PER_EDGE
+        far = p[o + DX] != 0.0 or p[o + DY] != 0.0
+        best = k0
+        value = -np.inf
+        for i in range(k0, k1):
+            a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
+            s = a * p[o + DX] + b * p[o + DY] if far else a * p[o + X] + b * p[o + Y] + c * p[o + W]
+            if s > value:
+                value = s
+                best = i
+        if bag_k[best] == -1:
+            bag_k[best] = -2
+            todo[n_todo] = best
+            n_todo += 1
+    found = 0
+    done = 0
+    while done < n_todo:
+        j = todo[done]
+        done += 1
+        if (found + 1) * room > bag_i.shape[0] // 2:
+            return POLYGON_FULL
+        kk = clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, control[C_TRUST], owner, wall_base, cand, code, extra,
+                         bag_f[FLOATS_PER_EDGE * room * found :], bag_i[2 * room * found :], df, di)  # fmt: skip
+        if kk < 0:
+            return UNDECIDED_HEAD
+        bag_k[j] = 0
+        if kk == 0:
+            continue
+        bag_k[j] = kk
+        todo[n + j] = found
+        for v in range(kk):
+            o = 2 * (room * found + v)
+            if bag_i[o] == owner and (bag_i[o + 1] >> 38) == (wall_base >> 38):
+                u = (bag_i[o + 1] >> 19) & 0x7FFFF
+                w = bag_i[o + 1] & 0x7FFFF
+                rival = u + w - j
+                if bag_k[rival] == -1:
+                    bag_k[rival] = -2
+                    todo[n_todo] = rival
+                    n_todo += 1
+        found += 1
+    if found == 0:
+        return UNDECIDED_HEAD
+    before_i, before_f = control[C_INTS], control[C_FLOATS]
+    for r in range(k1 - k0):
+        j = k1 - 1 - r
+        if bag_k[j] > 0:
+            slot = todo[n + j]
+            if not push_head(control, table, weights, layer, head, j, bag_f[FLOATS_PER_EDGE * room * slot :],
+                             bag_i[2 * room * slot :], bag_k[j], routes, yv, e, tied, sf, si):  # fmt: skip
+                control[C_INTS] = before_i
+                control[C_FLOATS] = before_f
+                return STACK_FULL
+    return BUDGET
+
+
+@kernel
+def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, out_tied, out_start, out_v, out_label,
+         out_w):  # fmt: skip
+    """Count a finished cell and, if asked, write it down. False when the output arrays are full."""
+    store = control[C_EMIT] == 1
+    n_cell, n_edge = control[C_OUT_CELLS], control[C_OUT_EDGES]
+    if store and (n_cell + 1 >= out_start.shape[0] or n_edge + k > out_label.shape[0]):
+        return False
+    # the mean of the vertices; where the cell is unbounded, far enough out to be inside
+    unbounded = False
+    sx, sy, ux, uy = 0.0, 0.0, 0.0, 0.0
+    for v in range(k):
+        o = v * FLOATS_PER_EDGE
+        inverse = 1.0 / p[o + W]
+        sx += p[o + X] * inverse
+        sy += p[o + Y] * inverse
+        if p[o + DX] != 0.0 or p[o + DY] != 0.0:
+            unbounded = True
+            ux += p[o + DX] * inverse
+            uy += p[o + DY] * inverse
+    sx /= k
+    sy /= k
+    ux /= k
+    uy /= k
+    reach = 1.0
+    wx, wy = sx, sy
+    margin = 0.0
+    for attempt in range(64 if unbounded else 1):
+        if unbounded:
+            wx, wy = sx + reach * ux, sy + reach * uy
+        margin = np.inf
+        inside = True
+        for v in range(k):
+            o = v * FLOATS_PER_EDGE
+            if p[o + LDC] == SYMBOLIC:
+                continue
+            a, b, c = p[o + LA], p[o + LB], p[o + LC]
+            value = a * wx + b * wy + c
+            error = p[o + LDC] + (abs(wx) + abs(wy)) * (p[o + LDA] + 4.0 * UNIT * max(abs(a), abs(b))) + 4.0 * UNIT * abs(c)
+            size = np.sqrt(a * a + b * b) + p[o + LDA]
+            if unbounded:  # which side is inside is told by a vertex off the line
+                for u in range(2, k):
+                    r = ((v + u) % k) * FLOATS_PER_EDGE
+                    s = a * p[r + DX] + b * p[r + DY]
+                    if not (abs(s) > 0.0):
+                        s = a * p[r + X] + b * p[r + Y] + c * p[r + W]
+                    if abs(s) > 0.0:
+                        if (s > 0.0) != (value > 0.0):
+                            inside = False
+                        break
+            margin = min(margin, (abs(value) - error) / (1.0001 * size))
+        if not unbounded or (inside and margin > 0.0):
+            break
+        reach *= 2.0
+    if not (margin > 0.0):
+        margin = 0.0
+    area = np.inf
+    if unbounded:
+        control[C_UNBOUNDED] += 1
+    else:
+        area = 0.0
+        around = 0.0
+        px, py = p[(k - 1) * FLOATS_PER_EDGE + X], p[(k - 1) * FLOATS_PER_EDGE + Y]
+        px /= p[(k - 1) * FLOATS_PER_EDGE + W]
+        py /= p[(k - 1) * FLOATS_PER_EDGE + W]
+        for v in range(k):
+            o = v * FLOATS_PER_EDGE
+            vx, vy = p[o + X] / p[o + W], p[o + Y] / p[o + W]
+            area += (px - wx) * (vy - wy) - (py - wy) * (vx - wx)
+            around += np.sqrt((vx - px) ** 2 + (vy - py) ** 2)
+            px, py = vx, vy
+        area *= 0.5
+        # a polygon's inradius lies between area / perimeter and twice that
+        if not (2.0 * area > totals[1] * around):
+            control[C_SLIVERS] += 1
+        totals[0] += area
+    control[C_CELLS] += 1
+    if not store:
+        return True
+    last = control[C_LAST]
+    word = 0
+    for j in range(control[C_WORDS]):
+        out_bits[n_cell * control[C_WORDS] + j] = 0
+    tied = 0
+    for layer in range(last + 1):
+        at = table[layer, SIGN_AT]
+        if table[layer, KIND] == FOLD:
+            first = table[layer, FIRST]
+            for j in range(table[layer, WORDS]):
+                bits = np.uint64(signs[at + 2 + j])
+                unit = first + 64 * j
+                word = n_cell * control[C_WORDS] + (unit >> 6)
+                shift = np.uint64(unit & 63)
+                out_bits[word] |= bits << shift
+                if unit & 63 != 0 and word + 1 < (n_cell + 1) * control[C_WORDS]:
+                    out_bits[word + 1] |= bits >> (np.uint64(64) - shift)
+        elif table[layer, KIND] == WALL:
+            for h in range(table[layer, HEADS]):
+                key = key_of[table[layer, OFFSETS] + signs[at + 2 + h]]
+                out_routes[n_cell * control[C_ROUTES] + table[layer, FIRST] + h] = key
+            if signs[at + 1] != 0:
+                tied = 1
+    out_tied[n_cell] = tied
+    out_w[3 * n_cell] = wx
+    out_w[3 * n_cell + 1] = wy
+    out_w[3 * n_cell + 2] = margin
+    for v in range(k):
+        o = v * FLOATS_PER_EDGE
+        r = (n_edge + v) * 5
+        vx, vy = p[o + X] / p[o + W], p[o + Y] / p[o + W]
+        out_v[r] = vx
+        out_v[r + 1] = vy
+        slack = p[o + W] - p[o + EW]
+        out_v[r + 2] = 2.0 * UNIT * (abs(vx) + abs(vy)) + (p[o + EXY] + (abs(vx) + abs(vy)) * p[o + EW]) / slack
+        if not (out_v[r + 2] >= 0.0):
+            out_v[r + 2] = np.inf
+        out_v[r + 3] = p[o + DX] / p[o + W]
+        out_v[r + 4] = p[o + DY] / p[o + W]
+        out_label[2 * (n_edge + v)] = q[2 * v]
+        out_label[2 * (n_edge + v) + 1] = q[2 * v + 1]
+    control[C_OUT_CELLS] = n_cell + 1
+    control[C_OUT_EDGES] = n_edge + k
+    out_start[n_cell + 1] = n_edge + k
+    return True
+
+
+@kernel
+def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, totals, answer, sf, si, layer_cells, p, q, pend, word,
+        yv, routes, code, codes, extra, units, on, pending, more, cand, todo, bag_f, bag_i, bag_k, df, di, scratch, out_bits,
+        out_routes, out_tied, out_start, out_v, out_label, out_w, budget):  # fmt: skip
+    """Take nodes off the stack until it is empty, the budget is used up, or something is needed from outside."""
+    last = control[C_LAST]
+    room = df.shape[0] // FLOATS_PER_EDGE
+    while budget > 0:
+        budget -= 1
+        control[C_STEPS] += 1
+        if control[C_INTS] == 0:
+            control[C_STATUS] = DONE
+            return
+        if control[C_CELLS] >= control[C_MOST_CELLS]:
+            control[C_STATUS] = BUDGET
+            return
+        end, floats = control[C_INTS], control[C_FLOATS]
+        kind, layer, head = si[end - 8], si[end - 7], si[end - 6]
+        k, n_pend, tied = si[end - 5], si[end - 4], si[end - 3]
+        io, fo = end - si[end - 2], floats - si[end - 1]
+        if k + 4 > room:
+            control[C_STATUS] = POLYGON_FULL
+            return
+        for j in range(FLOATS_PER_EDGE * k):
+            p[j] = sf[fo + j]
+        for j in range(2 * k):
+            q[j] = si[io + j]
+        at = io + 2 * k
+        y = fo + FLOATS_PER_EDGE * k
+        e = 0 if last == layer else table[layer, D_OUT]
+        control[C_INTS] = io
+        control[C_FLOATS] = fo
+        leaf = False
+        if kind == FOLD:
+            words = table[layer, WORDS]
+            for j in range(3 * n_pend):
+                pend[j] = si[at + j]
+            for j in range(words):
+                word[j] = si[at + 3 * n_pend + j]
+            for r in range(3 * e):
+                yv[r] = sf[y + r]
+            status = RUNNING
+            if n_pend > 0:
+                status = fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p, q, pend, word, yv,
+                                   code, codes, extra, units, on, pending, more, layer, k, n_pend)  # fmt: skip
+            if status == RUNNING:
+                leaf = True
+                for j in range(words):
+                    signs[table[layer, SIGN_AT] + 2 + j] = word[j]
+        else:
+            heads = table[layer, HEADS]
+            for h in range(heads):
+                routes[h] = si[at + h]
+            for r in range(e):
+                yv[r] = sf[y + r]
+            if head == heads:
+                leaf = True
+                status = RUNNING
+                signs[table[layer, SIGN_AT] + 1] = tied
+                for h in range(heads):
+                    signs[table[layer, SIGN_AT] + 2 + h] = routes[h]
+            else:
+                status = head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p, q, yv, routes, code,
+                                   extra, cand, todo, bag_f, bag_i, bag_k, df, di, layer, head, k, tied, room)  # fmt: skip
+        if leaf:
+            if layer == last:
+                if emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, out_tied, out_start, out_v,
+                        out_label, out_w):  # fmt: skip
+                    layer_cells[layer] += 1
+                else:
+                    status = OUTPUT_FULL
+            else:
+                d = table[layer, D_OUT]
+                to = table[layer + 1, Y_AT]
+                if kind == FOLD:
+                    for r in range(3 * d):
+                        path[to + r] = yv[r]
+                else:
+                    y_at = table[layer, Y_AT]
+                    for r in range(2 * d):
+                        path[to + r] = path[y_at + r] if table[layer, SKIP] == 1 else 0.0
+                    for r in range(d):
+                        path[to + 2 * d + r] = yv[r]
+                for r in range(4):
+                    errors[layer + 1, DA + r] = errors[layer, NEXT_DA + r]
+                if descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer + 1, sf, si, units, on, pending,
+                           scratch):  # fmt: skip
+                    layer_cells[layer] += 1
+                else:
+                    status = STACK_FULL
+        if status == STACK_FULL or status == OUTPUT_FULL or status == POLYGON_FULL or status == UNDECIDED_HEAD:
+            # nothing was changed: the node is still where it was
+            control[C_INTS] = end
+            control[C_FLOATS] = floats
+            control[C_STATUS] = status
+            return
+        if status == UNDECIDED_FOLD:
+            control[C_STATUS] = status
+            return
+    control[C_STATUS] = DONE if control[C_INTS] == 0 else BUDGET
