@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hardmax.networks.blocks import Affine as Affine
     from hardmax.networks.blocks import Attention as Attention
     from hardmax.networks.blocks import FeedForward as FeedForward
+    from hardmax.networks.constructions import sawtooth_network as sawtooth_network
     from hardmax.networks.network import Network as Network
     from hardmax.networks.signatures import Signature as Signature
     from hardmax.regions.counts import CellCount as CellCount
@@ -85,6 +86,7 @@ _HOME_OF = {
     "Affine": "hardmax.networks.blocks",
     "Network": "hardmax.networks.network",
     "Signature": "hardmax.networks.signatures",
+    "sawtooth_network": "hardmax.networks.constructions",
     "enumerate_regions": "hardmax.regions.enumeration",
     "count_cells": "hardmax.regions.enumeration",
     "count_regions": "hardmax.regions.enumeration",

@@ -24,6 +24,7 @@ def kernel(
     function: Callable[..., Any] | None = None,
     *,
     reorder: bool = False,
+    finite: bool = False,
     allocates: bool = False,
     inlined: bool = False,
 ) -> Any:
@@ -33,6 +34,8 @@ def kernel(
     ----------
     reorder : bool
         Allow the compiler to reorder and fuse sums.
+    finite : bool
+        Promise that no NaN or infinity occurs, so that a maximum may be searched in parallel.
     allocates : bool
         Whether the function creates arrays. Kernels that only work on the arrays they are given need no
         reference counts; leaving them out makes those that pass many arrays around twice as fast.
@@ -41,8 +44,8 @@ def kernel(
         arrays costs more than the work.
     """
     options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": allocates, "forceinline": inlined}
-    if reorder:
-        options["fastmath"] = set(REORDER)
+    if reorder or finite:
+        options["fastmath"] = set(REORDER if reorder else ()) | ({"nnan", "ninf", "nsz"} if finite else set())
     compile_with = numba.njit(**options)
     return compile_with if function is None else compile_with(function)
 

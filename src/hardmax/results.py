@@ -54,6 +54,7 @@ _HOME_OF_KIND = {
     "CommonRefinement": "hardmax.geometry.refinements",
     "Hypersurface": "hardmax.geometry.refinements",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
+    "Network": "hardmax.networks.network",
     "PowerDiagram": "hardmax.geometry.power_diagrams",
     "Reach": "hardmax.geometry.reach",
     "RegionCount": "hardmax.regions.counts",

@@ -376,11 +376,35 @@ def _plane(rng):
     return WholeSpace(2)
 
 
+def _unbounded(rng):
+    """A half-plane, strip, wedge or more: one to four sides around a point that leave a way out."""
+    while True:
+        n = int(rng.integers(1, 5))
+        a = rng.integers(-3, 4, (n, 2)) if rng.random() < 0.7 else rng.standard_normal((n, 2))
+        if n > 1 and rng.random() < 0.4:
+            a[-1] = -a[0]
+        angles = np.sort(np.arctan2(a[:, 1], a[:, 0]))
+        gaps = np.diff(np.append(angles, angles[0] + 2 * np.pi))
+        if a.any(axis=1).all() and gaps.max() > 3.1:
+            centre = rng.integers(-3, 4, 2)
+            return Polytope(a, a @ centre + rng.integers(1, 9, n))
+
+
+def _many_sides(rng):
+    """More sides than the bits of a word."""
+    n = int(rng.integers(60, 90))
+    angles = 2 * np.pi * (np.arange(n) + 0.5 * rng.random(n)) / n
+    a = np.column_stack([np.cos(angles), np.sin(angles)])
+    return Polytope(a, np.full(n, float(rng.integers(1, 7))))
+
+
 PLACES: dict[str, Callable] = {
     "cube": _cube,
     "box in thirds": _thirds_box,
     "polygon": _polygon,
     "whole plane": _plane,
+    "unbounded polygon": _unbounded,
+    "many sides": _many_sides,
 }
 
 

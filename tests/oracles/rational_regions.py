@@ -195,31 +195,22 @@ def pieces_of(domain) -> list[Polygon]:
 
 
 def _hull(points: set[Point]) -> Polygon:
-    """The vertices of the convex hull of finite points, counterclockwise, by gift wrapping."""
-    coordinates = {p: (Fraction(p[0], p[2]), Fraction(p[1], p[2])) for p in points}
+    """The vertices of the convex hull of finite points, counterclockwise: lower chain, then upper chain."""
+    places = {p: (Fraction(p[0], p[2]), Fraction(p[1], p[2])) for p in points}
 
-    def turn(o, p, q):  # > 0 if q lies left of the line from o to p
-        (ox, oy), (px, py), (qx, qy) = coordinates[o], coordinates[p], coordinates[q]
-        return (px - ox) * (qy - oy) - (py - oy) * (qx - ox)
+    def turn(o: Point, p: Point, q: Point) -> int:  # > 0 if q lies left of the line from o to p
+        return value(line_through(o, p), q)
 
-    def distance(o, p):
-        (ox, oy), (px, py) = coordinates[o], coordinates[p]
-        return (px - ox) ** 2 + (py - oy) ** 2
+    def chain(ordered: list[Point]) -> list[Point]:
+        kept: list[Point] = []
+        for point in ordered:
+            while len(kept) >= 2 and turn(kept[-2], kept[-1], point) <= 0:
+                kept.pop()
+            kept.append(point)
+        return kept[:-1]
 
-    start = min(points, key=coordinates.__getitem__)
-    hull = [start]
-    while True:
-        here = hull[-1]
-        best = None
-        for point in points:
-            if point == here:
-                continue
-            side = -1 if best is None else turn(here, best, point)
-            if side < 0 or (side == 0 and distance(here, point) > distance(here, best)):
-                best = point
-        if best == start:
-            return hull
-        hull.append(best)
+    ordered = sorted(points, key=places.__getitem__)
+    return chain(ordered) + chain(ordered[::-1])
 
 
 # ----------------------------------------------------------------------------------------------

@@ -106,37 +106,58 @@ class ExactProduct(ExactArray):
         object.__setattr__(self, "scales", tuple(scales) if scales else (Fraction(1),) * len(kept))
         object.__setattr__(self, "column", column)
         with np.errstate(over="ignore", invalid="ignore"):
-            table = np.stack([self._multiplied(h) for h in range(len(kept))])
+            table = self._multiplied()
         if not np.isfinite(table).all():
             raise NotFiniteError("the products of the weights must fit into float64, but overflow.")
         table = table[:, :, 0] if column else table
         table.setflags(write=False)
         object.__setattr__(self, "approximation", table)
 
-    def _multiplied(self, h: int) -> NDArray[np.float64]:
-        first, *others = (factor.floats for factor in self.chains[h])
-        # matrix products may round equal rows differently, and equal tokens must stay equal
-        distinct, inverse = np.unique(first, axis=0, return_inverse=True)
-        product: NDArray[np.float64] = reduce(np.matmul, others, distinct)[inverse.ravel()]
-        return float(self.scales[h]) * product
+    def _multiplied(self) -> NDArray[np.float64]:
+        """The products in floats; equal rows of a first factor give equal rows."""
+        known: dict[int, tuple[NDArray[np.float64], NDArray[np.intp]]] = {}
+        table = np.empty((len(self.chains), self.chains[0][0].shape[0], self.chains[0][-1].shape[1]))
+        for h, (chain, scale) in enumerate(zip(self.chains, self.scales, strict=True)):
+            first = chain[0]
+            if id(first) not in known:  # heads share their context
+                # matrix products may round equal rows differently, so each is multiplied once
+                distinct, inverse = np.unique(first.floats, axis=0, return_inverse=True)
+                known[id(first)] = (distinct, inverse.ravel())
+            distinct, inverse = known[id(first)]
+            product = reduce(np.matmul, (factor.floats for factor in chain[1:]), distinct)
+            table[h] = (float(scale) * product)[inverse]
+        return table
 
     @cached_property
-    def integers(self) -> list[tuple[flint.fmpz_mat, int]]:
-        """Numerators and common denominator of each matrix of the stack."""
-        factors = {id(factor): factor for chain in self.chains for factor in chain}  # heads share some
-        known = {key: integer_matrix(factor) for key, factor in factors.items()}
-        stack = []
-        for chain, scale in zip(self.chains, self.scales, strict=True):
-            numerators = reduce(lambda a, b: a * b, (known[id(factor)][0] for factor in chain))
-            denominator = prod(known[id(factor)][1] for factor in chain)
-            stack.append((numerators * scale.numerator, denominator * scale.denominator))
-        return stack
+    def _factors(self) -> dict[int, tuple[flint.fmpz_mat, int]]:
+        return {}
+
+    def integers(self, h: int) -> tuple[flint.fmpz_mat, int]:
+        """Numerators and common denominator of one matrix of the stack, multiplied out on first use."""
+        if h not in self._products:
+            parts = []
+            for factor in self.chains[h]:
+                if id(factor) not in self._factors:
+                    self._factors[id(factor)] = integer_matrix(factor)
+                parts.append(self._factors[id(factor)])
+            numerators = reduce(lambda a, b: a * b, (numerators for numerators, _ in parts))
+            denominator = prod(denominator for _, denominator in parts)
+            scale = self.scales[h]
+            self._products[h] = (numerators * scale.numerator, denominator * scale.denominator)
+        return self._products[h]
+
+    @cached_property
+    def _products(self) -> dict[int, tuple[flint.fmpz_mat, int]]:
+        return {}
+
+    def _stack(self) -> list[tuple[flint.fmpz_mat, int]]:
+        return [self.integers(h) for h in range(len(self.chains))]
 
     @cached_property
     def floats(self) -> NDArray[np.float64]:
         """The correctly rounded entries."""
         table = np.empty((len(self.chains), *self._matrix_shape))
-        for h, (numerators, denominator) in enumerate(self.integers):
+        for h, (numerators, denominator) in enumerate(self._stack()):
             # true division of Python's integers is correctly rounded
             table[h].flat = [int(value) / denominator for value in numerators.entries()]
         table = (table[:, :, 0] if self.column else table) + 0.0
@@ -149,7 +170,7 @@ class ExactProduct(ExactArray):
         if not self.rounded:
             return None
         table = np.empty((len(self.chains), *self._matrix_shape), dtype=object)
-        for h, (numerators, denominator) in enumerate(self.integers):
+        for h, (numerators, denominator) in enumerate(self._stack()):
             table[h].flat = [Fraction(int(value), denominator) for value in numerators.entries()]
         table = table[:, :, 0] if self.column else table
         table.setflags(write=False)
@@ -159,7 +180,7 @@ class ExactProduct(ExactArray):
     def rounded(self) -> bool:
         """Whether the floats only approximate the products."""
         stack = self.floats.reshape(len(self.chains), -1)
-        for values, (numerators, denominator) in zip(stack, self.integers, strict=True):
+        for values, (numerators, denominator) in zip(stack, self._stack(), strict=True):
             for value, numerator in zip(values.tolist(), numerators.entries(), strict=True):
                 a, b = value.as_integer_ratio()
                 if a * denominator != int(numerator) * b:
@@ -178,12 +199,12 @@ class ExactProduct(ExactArray):
     def rational(self, index: Any) -> flint.fmpq:
         """The exact entry at ``index``."""
         h, i, j = (*index, 0) if self.column else index
-        numerators, denominator = self.integers[h]
+        numerators, denominator = self.integers(h)
         return flint.fmpq(numerators[i, j], denominator)
 
     def all_zero(self) -> bool:
         """Whether every exact entry is zero."""
-        return not any(any(numerators.entries()) for numerators, _ in self.integers)
+        return not any(any(numerators.entries()) for numerators, _ in self._stack())
 
 
 def integer_stack(stack: ExactArray) -> list[tuple[flint.fmpz_mat, int]]:
@@ -194,6 +215,6 @@ def integer_stack(stack: ExactArray) -> list[tuple[flint.fmpz_mat, int]]:
     [([1], 2), ([4], 1)]
     """
     if isinstance(stack, ExactProduct):
-        return stack.integers
+        return [stack.integers(h) for h in range(stack.shape[0])]
     exact = [None] * stack.shape[0] if stack.fractions is None else stack.fractions
     return [integer_matrix(ExactArray(a, b)) for a, b in zip(stack.floats, exact, strict=True)]

@@ -145,7 +145,8 @@ class Attention:
         return 0
 
     @cached_property
-    def _keys(self) -> DistinctKeys:
+    def keys(self) -> DistinctKeys:
+        """The keys as the forward pass uses them: equal ones merged, masked ones gone."""
         return distinct_keys(self.scores, self.biases, self.outputs, self.mask)
 
     @classmethod
@@ -196,9 +197,8 @@ class Attention:
         Returns
         -------
         Attention
-            Nothing is rounded: the products of weights stay products
-            (:class:`~hardmax.algebra.exact_products.ExactProduct`) and are multiplied out exactly when regions
-            are asked for. Rank-deficient scores stay rank-deficient.
+            Nothing is rounded: products of weights are kept as their factors and multiplied out exactly when
+            regions are asked for, so rank-deficient scores stay rank-deficient.
 
         Examples
         --------
@@ -235,11 +235,11 @@ class Attention:
         """The output at the rows of a float64 matrix."""
         if temperature == 0.0:
             return self.trace(points)[0]
-        return self._sum(points, self._keys.soft(points, temperature))
+        return self._sum(points, self.keys.soft(points, temperature))
 
     def trace(self, points: Floats) -> tuple[Floats, NDArray[np.int32]]:
         """The output at temperature zero and the winning keys (n, H), the lowest index among ties."""
-        added, routings = self._keys.hard(points)
+        added, routings = self.keys.hard(points)
         return self._sum(points, added), routings
 
     def _sum(self, points: Floats, added: list[Floats]) -> Floats:
@@ -322,7 +322,7 @@ class FeedForward:
             )
         if skip and second.shape[0] != d:
             raise DimensionMismatchError(
-                f"a skip connection needs as many outputs as inputs, but there are {second.shape[0]} and {d}; "
+                f"a skip connection needs as many outputs as inputs, but has {second.shape[0]} and {d}; "
                 "say skip=False or change w_out."
             )
         object.__setattr__(self, "w_in", first)

@@ -49,38 +49,38 @@ class DistinctKeys:
     counts: Floats
     outputs: Floats
 
-    def scores(self, points: Floats) -> tuple[Floats, Floats]:
-        """The scores (n, H, K) and the largest of each head (n, H)."""
+    def scores(self, points: Floats) -> tuple[Floats, NDArray[np.intp], Floats]:
+        """The scores (n, H, K), the first winning key of each head (n, H, 1), and its score."""
         with np.errstate(over="ignore", invalid="ignore"):
             s = (points @ self.slopes).reshape(-1, *self.offsets.shape)
             s += self.offsets
-        best = s.max(axis=2)
+        winners = s.argmax(axis=2, keepdims=True)  # of a NaN, if there is one
+        best = np.take_along_axis(s, winners, axis=2)
         if not np.isfinite(best).all():
             raise NotFiniteError(
                 "scores must stay within float64, but overflow at some x; rescale the input or the weights."
             )
-        return s, best
+        return s, winners, best
 
     def hard(self, points: Floats) -> tuple[list[Floats], NDArray[np.int32]]:
         """What each head adds at temperature zero, and the routings (n, H)."""
-        s, best = self.scores(points)
-        winners = s.argmax(axis=2)
-        tied = s == best[:, :, None]
+        s, winners, best = self.scores(points)
+        tied = s == best
         several = np.count_nonzero(tied, axis=2) > 1
         added = []
         for h, outputs in enumerate(self.outputs):
-            part = outputs[winners[:, h]]
+            part = outputs[winners[:, h, 0]]
             shared = np.flatnonzero(several[:, h])
             if len(shared):
                 weights = tied[shared, h] * self.counts[h]
                 part[shared] = weights @ outputs / weights.sum(axis=1, keepdims=True)
             added.append(part)
-        return added, self.first[np.arange(len(self.first)), winners]
+        return added, self.first[np.arange(len(self.first)), winners[:, :, 0]]
 
     def soft(self, points: Floats, temperature: float) -> list[Floats]:
         """What each head adds at a positive temperature."""
-        s, best = self.scores(points)
-        s -= best[:, :, None]
+        s, _, best = self.scores(points)
+        s -= best
         with np.errstate(over="ignore", under="ignore"):  # far below the best: exp(-inf) is zero
             s /= temperature
             weights = np.exp(s, out=s)

@@ -1,41 +1,58 @@
-r"""Networks: blocks one after the other, as a map that can be evaluated, cut to a slice, and saved.
+r"""Networks: blocks one after the other, as a map that can be evaluated, cut to a slice and saved.
 
 A network is a piecewise-affine map :math:`f = f_L \circ \dots \circ f_1` from :math:`\mathbb{R}^d` to
-:math:`\mathbb{R}^e` (P1 Definition III.1 at temperature zero). Inside a cell, the inputs of one
-:class:`~hardmax.networks.signatures.Signature`, it is affine.
+:math:`\mathbb{R}^e` (P1 Definition III.1 at temperature zero). On a cell, the inputs of one signature, it is
+affine. It need not be continuous: where a routing changes it may jump.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import as_exact
+from hardmax.algebra.rationals import ExactArray, as_exact
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.networks.blocks import Affine, Attention, Block, FeedForward
+from hardmax.networks import affine_maps, random_networks
+from hardmax.networks.arguments import many, points_of
+from hardmax.networks.blocks import Affine, Attention, Block, FeedForward, checked_temperature
 from hardmax.networks.signatures import Signature, pack_bits
+from hardmax.networks.states import block_of, state_of
+from hardmax.networks.torch_modules import blocks_of_module
 from hardmax.results import Result
 
 __all__ = ["Network"]
 
 Floats = NDArray[np.float64]
 
-_BLOCK = 2**19  # numbers per array while many points are evaluated: they stay in the cache
+_NUMBERS = (
+    2**18
+)  # per array while many points are evaluated: 2 MB, so that the arrays of a layer stay in cache
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network(Result):
-    """Blocks one after the other.
+    r"""Blocks one after the other: :math:`f = f_L \circ \dots \circ f_1`.
 
     Parameters
     ----------
     blocks : sequence of Attention, FeedForward, Affine
         Each must take what the one before it gives.
+    description : dict, optional
+        How the network was made, in plain values; it is saved along.
+
+    Attributes
+    ----------
+    blocks : tuple
+    d, d_out : int
+        Dimensions of input and output.
+    heads_total, units_total : int
+        Heads and ReLU units of all blocks together.
 
     Examples
     --------
@@ -46,6 +63,8 @@ class Network(Result):
     <Network: 1 -> 1, 2 blocks, 1 head, 1 unit>
     >>> net([[-0.5], [0.5]])[:, 0]
     array([0. , 1.5])
+    >>> net.signature([0.5]).routings, net.affine_at([0.5])
+    (array([[1]], dtype=int32), (array([[1.]]), array([1.])))
     """
 
     kind: ClassVar[str] = "Network"
@@ -54,20 +73,25 @@ class Network(Result):
     description: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        blocks = tuple(self.blocks)
+        try:
+            blocks = tuple(self.blocks)
+        except TypeError:
+            raise InvalidInputError(
+                f"blocks must be a sequence of blocks, but was {self.blocks!r}."
+            ) from None
         if not blocks:
             raise InvalidInputError("blocks must hold at least one block, but is empty.")
         for i, block in enumerate(blocks):
-            if not isinstance(block, Attention | FeedForward | Affine):
+            if not isinstance(block, (Attention, FeedForward, Affine)):
                 raise InvalidInputError(
-                    f"blocks must hold Attention, FeedForward and Affine, but block {i} is "
+                    f"blocks must hold Attention, FeedForward and Affine, but block {i} is a "
                     f"{type(block).__name__}."
                 )
-        for i, (before, after) in enumerate(zip(blocks, blocks[1:], strict=False)):
+        for i, (before, after) in enumerate(pairwise(blocks)):
             if before.d_out != after.d_in:
                 raise DimensionMismatchError(
                     f"block {i + 1} must take what block {i} gives, but block {i}, {before!r}, gives "
-                    f"{before.d_out} coordinates and block {i + 1}, {after!r}, takes {after.d_in}."
+                    f"{many(before.d_out, 'coordinate')} and block {i + 1}, {after!r}, takes {after.d_in}."
                 )
         object.__setattr__(self, "blocks", blocks)
 
@@ -95,95 +119,247 @@ class Network(Result):
     # ------------------------------------------------------------------------------------------------------
 
     def __call__(self, x: ArrayLike, temperature: float = 0.0) -> Floats:
-        r"""The output at one point (d,) or many (n, d)."""
-        if not (temperature >= 0.0 and math.isfinite(temperature)):
-            raise InvalidInputError(
-                f"temperature must be a finite number of at least 0, but was {temperature}."
-            )
-        points, single = self._points(x)
+        r"""The output :math:`f(x)`.
+
+        Parameters
+        ----------
+        x : (d,) or (n, d) array_like
+            One point, or many: millions are evaluated part by part.
+        temperature : float, default 0.0
+            :math:`\tau`. At zero the winning key of a head is fetched, and keys whose float scores tie share:
+            the mean of their outputs. Above zero each head adds :math:`\sum_j p_j v_j` with
+            :math:`p = \mathrm{softmax}(s / \tau)`.
+
+        Returns
+        -------
+        (d_out,) or (n, d_out) float64
+
+        Raises
+        ------
+        NotFiniteError
+            If x is not finite, or something overflows on the way.
+        """
+        tau = checked_temperature(temperature)
+        points, single = points_of(x, self.d)
         values = np.empty((len(points), self.d_out))
         for rows, y in self._parts(points):
             for block in self.blocks:
-                y = block.forward(y, temperature)
-            if not np.isfinite(y).all():
-                raise NotFiniteError(
-                    "f(x) must stay within float64, but overflows at some x; rescale the input."
-                )
-            values[rows] = y
+                y = block.forward(y, tau)
+            values[rows] = _finite(y)
         return values[0] if single else values
 
     def signature(self, x: ArrayLike) -> Signature:
-        """The signatures at one point (d,) or many (n, d)."""
-        points, _ = self._points(x)
+        """The routings of all heads and the bits of all ReLU units, in float arithmetic.
+
+        Parameters
+        ----------
+        x : (d,) or (n, d) array_like
+
+        Returns
+        -------
+        Signature
+            One row per point. Among tied keys the lowest index; a unit is on when its pre-activation is above
+            zero.
+
+        Examples
+        --------
+        >>> net = Network.mlp([([[1, 0], [0, 1]], [0, 0]), ([[1, 1]], [-1]), ([[2]], [0])])
+        >>> net.signature([[3.0, -1.0], [0.5, 0.25]]).relu.astype(int)
+        array([[1, 0, 1],
+               [1, 1, 0]])
+        """
+        points, _ = points_of(x, self.d)
         routings = np.empty((len(points), self.heads_total), dtype=np.int32)
         bits = np.empty((len(points), -(-self.units_total // 64)), dtype=np.uint64)
         for rows, y in self._parts(points):
             relu = np.empty((len(y), self.units_total), dtype=np.bool_)
-            head, unit = 0, 0
+            head = unit = 0
             for block in self.blocks:
                 if isinstance(block, Attention):
-                    routings[rows, head : head + block.heads] = block.routings(y)
+                    y, routings[rows, head : head + block.heads] = block.trace(y)
                     head += block.heads
                 elif isinstance(block, FeedForward):
-                    relu[:, unit : unit + block.width] = block.preactivations(y) > 0.0
+                    y, relu[:, unit : unit + block.width] = block.trace(y)
                     unit += block.width
-                y = block.forward(y)
+                else:
+                    y = block.forward(y)
+            _finite(y)
             bits[rows] = pack_bits(relu)
         return Signature(routings, bits, self.units_total)
 
-    def _points(self, x: ArrayLike) -> tuple[NDArray[Any], bool]:
-        try:
-            points = np.asarray(x)
-        except (ValueError, TypeError) as error:
-            raise InvalidInputError(
-                "x must be a rectangular array of numbers, but its rows differ."
-            ) from error
-        single = points.ndim == 1
-        if points.ndim not in (1, 2) or points.shape[-1] != self.d:
-            raise DimensionMismatchError(
-                f"x must have {self.d} coordinates per point, but has shape {points.shape}."
-            )
-        return np.atleast_2d(points), single
+    def affine_at(self, x: ArrayLike) -> tuple[Floats, Floats]:
+        """The affine map of the cell whose signature is that of ``x``.
+
+        Sums run in the order of keys and units, so that the same numbers come out on every machine. Keys that
+        tie on the whole cell share their outputs.
+
+        Parameters
+        ----------
+        x : (d,) array_like
+
+        Returns
+        -------
+        linear : (d_out, d) float64
+        offset : (d_out,) float64
+
+        Examples
+        --------
+        >>> net = Network.mlp([([[1], [1]], [0, -0.5]), ([[2, -4]], [0])])
+        >>> net.affine_at([0.75])
+        (array([[-2.]]), array([2.]))
+        """
+        point = self._one_point(x)
+        seen = self.signature(point.floats)
+        choices: list[NDArray[Any] | None] = []
+        head = unit = 0
+        for block in self.blocks:
+            if isinstance(block, Attention):
+                choices.append(seen.routings[0, head : head + block.heads])
+                head += block.heads
+            elif isinstance(block, FeedForward):
+                choices.append(seen.relu[0, unit : unit + block.width])
+                unit += block.width
+            else:
+                choices.append(None)
+        return affine_maps.affine_map(self.blocks, choices)
+
+    def exact_value(self, x: ArrayLike) -> tuple[Fraction, ...]:
+        """The output at one point at temperature zero, computed in rationals: nothing is rounded.
+
+        Parameters
+        ----------
+        x : (d,) array_like
+            Floats count as the rational numbers that they are.
+
+        Examples
+        --------
+        >>> from fractions import Fraction
+        >>> Network.mlp([([[Fraction(1, 3)]], [0])]).exact_value([0.5])
+        (Fraction(1, 6),)
+        """
+        return affine_maps.exact_value(self.blocks, self._one_point(x))
+
+    def _one_point(self, x: ArrayLike) -> ExactArray:
+        point = as_exact(x, "x", ndim=1)
+        if point.shape[0] != self.d:
+            raise DimensionMismatchError(f"x must have {self.d} coordinates, but has {point.shape[0]}.")
+        return point
 
     def _parts(self, points: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
         """The points as floats, so many at a time that no array of the forward pass is large."""
-        widest = max(
-            max(
-                block.d_in,
-                block.d_out,
-                block.width,
-                block.heads * (block.n_tokens if isinstance(block, Attention) else 0),
-            )
-            for block in self.blocks
-        )
-        step = max(1, _BLOCK // widest)
+        widest = max(self.units_total // 8, *(_widest(block) for block in self.blocks))
+        step = max(1, _NUMBERS // widest)
         for start in range(0, len(points), step):
             rows = slice(start, start + step)
             yield rows, as_exact(points[rows], "x", ndim=2).floats
+
+    # Parts and slices
+    # ------------------------------------------------------------------------------------------------------
+
+    def restrict(self, origin: ArrayLike, directions: ArrayLike) -> Network:
+        r"""The network on the affine slice :math:`t \mapsto f(o + \sum_i t_i u_i)`.
+
+        An :class:`Affine` block is put in front and nothing is multiplied out, so the slice is exact; its
+        regions are those that the slice sees.
+
+        Parameters
+        ----------
+        origin : (d,) array_like
+            :math:`o`.
+        directions : (k, d) array_like
+            :math:`u_i`, one per row.
+
+        Returns
+        -------
+        Network
+            With k inputs.
+
+        Examples
+        --------
+        >>> net = Network.mlp([([[1, 2, 3]], [0])])
+        >>> net.restrict([1, 0, 0], [[0, 1, 0], [0, 0, 1]])([10.0, 100.0])
+        array([321.])
+        """
+        o, u = as_exact(origin, "origin", ndim=1), as_exact(directions, "directions", ndim=2)
+        if o.shape[0] != self.d or u.shape[1] != self.d or u.shape[0] == 0:
+            raise DimensionMismatchError(
+                f"origin and directions must live in the {self.d} input dimensions of the network, but have "
+                f"shapes {o.shape} and {u.shape}."
+            )
+        columns: Any = ExactArray(u.floats.T.copy(), None if u.fractions is None else u.fractions.T.copy())
+        offset: Any = o
+        return Network((Affine(columns, offset), *self.blocks), self.description)
+
+    def truncate(self, n_blocks: int) -> Network:
+        """The first blocks only, to see what each depth adds.
+
+        Examples
+        --------
+        >>> net = Network.random(2, n_tokens=5, heads=2, depth=3, d_ff=8, rng=0)
+        >>> net.truncate(2)
+        <Network: 2 -> 2, 2 blocks, 2 heads, 8 units>
+        """
+        if not 1 <= n_blocks <= len(self.blocks):
+            raise InvalidInputError(
+                f"n_blocks must be from 1 to {len(self.blocks)}, the number of blocks, but was {n_blocks}."
+            )
+        return Network(self.blocks[:n_blocks], self.description)
 
     # Ways to make one
     # ------------------------------------------------------------------------------------------------------
 
     @classmethod
     def mlp(cls, layers: Sequence[tuple[ArrayLike, ArrayLike | None]]) -> Self:
-        """A multilayer perceptron from ``[(W, b), ...]`` with W of shape (out, in), ReLU between the layers."""
-        pairs = list(layers)
-        if not pairs:
-            raise InvalidInputError("layers must hold at least one pair (W, b), but is empty.")
+        """A multilayer perceptron: affine layers with a ReLU between them.
+
+        Parameters
+        ----------
+        layers : sequence of (W, b)
+            W of shape (out, in); b of shape (out,) or ``None`` for zeros.
+
+        Returns
+        -------
+        Network
+            The first two layers make one :class:`FeedForward`, every other layer one more.
+
+        Examples
+        --------
+        >>> Network.mlp([([[1], [1]], [0, -0.5]), ([[2, -4]], None)])([0.25])
+        array([0.5])
+        """
+        pairs = _pairs(layers)
+        shapes = [np.shape(w.floats) for w, _ in pairs]
+        for i, (before, after) in enumerate(pairwise(shapes)):
+            if before[0] != after[1]:
+                raise DimensionMismatchError(
+                    f"layer {i + 1} must take what layer {i} gives ({before[0]}), but W has shape {after}."
+                )
         if len(pairs) == 1:
             return cls((Affine(*pairs[0]),))
-        first = FeedForward(pairs[0][0], pairs[0][1], pairs[1][0], pairs[1][1])
+        first = FeedForward(*pairs[0], *pairs[1])
         return cls((first, *(FeedForward(None, None, w, b) for w, b in pairs[2:])))
 
     @classmethod
-    def random_mlp(cls, widths: Sequence[int], rng: int | np.random.Generator) -> Self:
-        """A random multilayer perceptron with Gaussian weights."""
-        generator = np.random.default_rng(rng)
-        layers = []
-        for fan_in, fan_out in zip(widths, widths[1:], strict=False):
-            w = generator.standard_normal((fan_out, fan_in)) / np.sqrt(fan_in)
-            layers.append((w, 0.5 * generator.standard_normal(fan_out)))
-        return cls.mlp(layers)
+    def from_torch(cls, module: Any) -> Self:
+        """A torch ``Sequential`` of ``Linear`` and ``ReLU``.
+
+        Read by duck typing: what counts is the name of a module's class and its ``weight`` and ``bias``.
+        ``Sequential`` may be nested; ``Identity``, ``Flatten`` (points are rows already) and, in evaluation
+        mode, ``Dropout`` are passed over.
+
+        Raises
+        ------
+        InvalidInputError
+            Naming every module that is something else.
+
+        Examples
+        --------
+        >>> class Linear:
+        ...     weight, bias = np.array([[1.0, -1.0]]), np.array([0.5])
+        >>> Network.from_torch(Linear())([2.0, 1.0])
+        array([1.5])
+        """
+        return cls(blocks_of_module(module), {"made_by": "Network.from_torch"})
 
     @classmethod
     def random(
@@ -194,26 +370,168 @@ class Network(Result):
         depth: int,
         d_ff: int,
         rng: int | np.random.Generator,
+        *,
+        d_head: int | None = None,
+        biased: bool = True,
+        attention_skip: bool = True,
+        ffn_skip: bool = False,
+        score_scale: float = 1.0,
+        bias_scale: float = 1.0,
+        output_scale: float = 1.0,
+        ffn_scale: float = 1.0,
+        ffn_bias_scale: float = 0.5,
     ) -> Self:
-        """A random transformer with Gaussian weights."""
-        generator = np.random.default_rng(rng)
-        blocks: list[Block] = []
-        for _ in range(depth):
-            scores = generator.standard_normal((heads, n_tokens, d))
-            biases = generator.standard_normal((heads, n_tokens))
-            outputs = generator.standard_normal((heads, n_tokens, d))
-            blocks.append(Attention(scores, biases, outputs))
-            w_in = generator.standard_normal((d_ff, d)) / np.sqrt(d)
-            b_in = 0.5 * generator.standard_normal(d_ff)
-            w_out = generator.standard_normal((d, d_ff)) / np.sqrt(d_ff)
-            blocks.append(FeedForward(w_in, b_in, w_out, 0.5 * generator.standard_normal(d)))
-        return cls(tuple(blocks))
+        r"""A random transformer with Gaussian weights; every choice is declared here.
+
+        Each of ``depth`` layers is an attention block and, if ``d_ff`` is not zero, a ReLU layer. With
+        :math:`g` for independent standard normal numbers, they are drawn layer by layer in this order:
+
+        ==========  =====================  =========================================================
+        array       shape                  entries
+        ==========  =====================  =========================================================
+        scores      (heads, n_tokens, d)   ``score_scale`` g
+        biases      (heads, n_tokens)      ``bias_scale`` g; not drawn and zero unless ``biased``
+        outputs     (heads, n_tokens, d)   ``output_scale`` g
+        w_in        (d_ff, d)              ``ffn_scale`` g / sqrt(d)
+        b_in        (d_ff,)                ``ffn_bias_scale`` g
+        w_out       (d, d_ff)              ``ffn_scale`` g / sqrt(d_ff)
+        b_out       (d,)                   ``ffn_bias_scale`` g
+        ==========  =====================  =========================================================
+
+        Parameters
+        ----------
+        d : int
+            Dimension of the tokens.
+        n_tokens, heads, depth, d_ff : int
+        rng : int or numpy Generator
+        d_head : int, optional
+            Scores of rank ``d_head``: instead of the scores, keys k of shape (heads, n_tokens, d_head) are
+            drawn with entries ``score_scale`` g, then query maps of shape (heads, d_head, d) with entries
+            g / sqrt(d_head), and the scores are their products, exactly.
+        biased : bool, default True
+            Whether scores are affine. P1 writes linear scores but uses affine ones in Theorem V.7.
+        attention_skip, ffn_skip : bool
+            Whether a block adds its input. P1's block is FFN(x + MHSA(x)): the default.
+
+        Returns
+        -------
+        Network
+            Its ``description`` repeats all of this.
+
+        Examples
+        --------
+        >>> Network.random(2, n_tokens=5, heads=2, depth=2, d_ff=8, rng=0)
+        <Network: 2 -> 2, 4 blocks, 4 heads, 16 units>
+        """
+        choices = random_networks.RandomTransformer(
+            d=d,
+            n_tokens=n_tokens,
+            heads=heads,
+            depth=depth,
+            d_ff=d_ff,
+            d_head=d_head,
+            biased=biased,
+            attention_skip=attention_skip,
+            ffn_skip=ffn_skip,
+            score_scale=score_scale,
+            bias_scale=bias_scale,
+            output_scale=output_scale,
+            ffn_scale=ffn_scale,
+            ffn_bias_scale=ffn_bias_scale,
+        )
+        description = {"made_by": "Network.random", **choices.description(), "rng": _seed(rng)}
+        return cls(choices.draw(np.random.default_rng(rng)), description)
+
+    @classmethod
+    def random_mlp(cls, widths: Sequence[int], rng: int | np.random.Generator) -> Self:
+        r"""A random multilayer perceptron with Gaussian weights.
+
+        Layer by layer, first :math:`W \sim g / \sqrt{\text{in}}` of shape (out, in), then
+        :math:`b \sim g / 2`, with independent standard normal g.
+
+        Parameters
+        ----------
+        widths : sequence of int
+            Input, hidden layers, output.
+        rng : int or numpy Generator
+
+        Examples
+        --------
+        >>> Network.random_mlp([2, 64, 64, 64, 1], rng=0)
+        <Network: 2 -> 1, 3 blocks, 192 units>
+        """
+        sizes = list(widths)
+        description = {"made_by": "Network.random_mlp", "widths": sizes, "rng": _seed(rng)}
+        layers = random_networks.mlp_layers(sizes, np.random.default_rng(rng))
+        return cls(cls.mlp(layers).blocks, description)
 
     # What every result has
     # ------------------------------------------------------------------------------------------------------
 
+    def _state(self) -> dict[str, Any]:
+        return {"blocks": [state_of(block) for block in self.blocks], "description": self.description}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        description = state["description"]
+        if not isinstance(description, dict):
+            raise TypeError("a description is a dictionary")
+        return cls(tuple(block_of(block) for block in state["blocks"]), description)
+
     def _summary(self) -> str:
-        heads = f", {self.heads_total} head{'s' * (self.heads_total != 1)}" if self.heads_total else ""
-        units = f", {self.units_total} unit{'s' * (self.units_total != 1)}" if self.units_total else ""
-        count = f"{len(self.blocks)} block{'s' * (len(self.blocks) != 1)}"
-        return f"{self.d} -> {self.d_out}, {count}{heads}{units}"
+        counts = [many(len(self.blocks), "block")]
+        counts += [many(self.heads_total, "head")] if self.heads_total else []
+        counts += [many(self.units_total, "unit")] if self.units_total else []
+        return f"{self.d} -> {self.d_out}, {', '.join(counts)}"
+
+    def _table(self) -> dict[str, list[Any]]:
+        blocks = self.blocks
+        return {
+            "block": [type(block).__name__ for block in blocks],
+            "d_in": [block.d_in for block in blocks],
+            "d_out": [block.d_out for block in blocks],
+            "heads": [block.heads for block in blocks],
+            "n_tokens": [block.n_tokens if isinstance(block, Attention) else 0 for block in blocks],
+            "units": [block.width for block in blocks],
+            "skip": [not isinstance(block, Affine) and block.skip for block in blocks],
+        }
+
+
+def _finite(y: Floats) -> Floats:
+    if not np.isfinite(y).all():
+        raise NotFiniteError("f(x) must stay within float64, but overflows at some x; rescale the input.")
+    return y
+
+
+def _widest(block: Block) -> int:
+    keys = block.keys.counts.size if isinstance(block, Attention) else 0
+    return max(block.d_in, block.d_out, block.width, keys)
+
+
+def _pairs(layers: Any) -> list[tuple[Any, Any]]:
+    """Pairs (W, b) with their exact numbers."""
+    pairs: list[tuple[Any, Any]] = []
+    for i, layer in enumerate(layers):
+        try:
+            w, b = layer
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"layers must hold pairs (W, b), but layer {i} is no pair; write (W, None) for zero biases."
+            ) from None
+        matrix = as_exact(w, f"W of layer {i}", ndim=2)
+        vector = (
+            ExactArray(np.zeros(matrix.shape[0])) if b is None else as_exact(b, f"b of layer {i}", ndim=1)
+        )
+        if vector.shape[0] != matrix.shape[0]:
+            raise DimensionMismatchError(
+                f"b of layer {i} must hold one number per row of its W ({matrix.shape[0]}), but holds "
+                f"{vector.shape[0]}."
+            )
+        pairs.append((matrix, vector))
+    if not pairs:
+        raise InvalidInputError("layers must hold at least one pair (W, b), but is empty.")
+    return pairs
+
+
+def _seed(rng: Any) -> int | str:
+    return int(rng) if isinstance(rng, (int, np.integer)) else type(rng).__name__

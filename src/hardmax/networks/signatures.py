@@ -12,6 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.networks.arguments import many
+
 __all__ = ["Signature", "pack_bits", "unpack_bits"]
 
 
@@ -57,7 +59,8 @@ class Signature:
         return len(self.routings)
 
     def __repr__(self) -> str:
-        return f"Signature({len(self)} points, {self.routings.shape[1]} heads, {self.units_total} units)"
+        points, heads = self.routings.shape
+        return f"Signature({many(points, 'point')}, {many(heads, 'head')}, {many(self.units_total, 'unit')})"
 
 
 def pack_bits(relu: NDArray[np.bool_]) -> NDArray[np.uint64]:

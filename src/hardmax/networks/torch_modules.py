@@ -7,6 +7,7 @@ modules that do nothing in evaluation are passed over, and everything else is re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def _array(tensor: Any) -> NDArray[Any] | None:
 def _check_fit(linear: list[_Linear]) -> None:
     if not linear:
         raise InvalidInputError("module must hold at least one Linear, but has none; its width is unknown.")
-    for i, ((before, _), (after, _)) in enumerate(zip(linear, linear[1:], strict=False)):
+    for i, ((before, _), (after, _)) in enumerate(pairwise(linear)):
         if before.shape[0] != after.shape[1]:
             raise DimensionMismatchError(
                 f"Linear number {i + 1} must take what number {i} gives ({before.shape[0]}), but takes "

@@ -239,15 +239,20 @@ def overlay(
             i, j = cell_of[e], cell_of[f]
             e1 = e + 1 if e + 1 < edge_start[i + 1] else edge_start[i]
             f1 = f + 1 if f + 1 < edge_start[j + 1] else edge_start[j]
-            length = np.sqrt((vx[e1] - vx[e]) ** 2 + (vy[e1] - vy[e]) ** 2)
-            apart = max(abs(vx[e] - vx[f1]), abs(vy[e] - vy[f1])) - vr[e] - vr[f1]
-            apart_ = max(abs(vx[f] - vx[e1]), abs(vy[f] - vy[e1])) - vr[f] - vr[e1]
-            if far and (dx[e] != 0.0 or dy[e] != 0.0 or dx[e1] != 0.0 or dy[e1] != 0.0):
-                length = np.inf
-                apart = -1.0
-            if not (apart > 1e-12 * vr[e] or apart_ > 1e-12 * vr[f]) or length == np.inf:
-                out_edges[n_out, 0], out_edges[n_out, 1], out_length[n_out] = e, f, length
-                out_kind[n_out] = 0 if same_routings(routings, tied, i, j, 0, -1) else 2
+            r, r_ = (vr[e] + vr[f1]) * _SLACK, (vr[f] + vr[e1]) * _SLACK
+            apart = (
+                abs(vx[e] - vx[f1]) > r
+                or abs(vy[e] - vy[f1]) > r
+                or abs(vx[f] - vx[e1]) > r_
+                or abs(vy[f] - vy[e1]) > r_
+            )
+            if far:
+                apart |= dx[e] != 0.0 or dy[e] != 0.0 or dx[e1] != 0.0 or dy[e1] != 0.0
+                apart |= dx[f] != 0.0 or dy[f] != 0.0 or dx[f1] != 0.0 or dy[f1] != 0.0
+            if not apart:
+                out_edges[n_out, 0], out_edges[n_out, 1] = e, f
+                out_length[n_out] = np.sqrt((vx[e1] - vx[e]) ** 2 + (vy[e1] - vy[e]) ** 2)
+                out_kind[n_out] = FOLD
                 n_out += 1
                 continue
         axis, longest, upwards, scale = locate(start, stop, order, edge_start, cell_of, vx, vy, vr, dx, dy, far)
@@ -319,8 +324,7 @@ def overlay(
                     out_edges[n_out, 0] = order[start + k]
                     out_edges[n_out, 1] = order[start + items[n0 + m]]
                     out_length[n_out] = max(high[k] - low[k], 0.0) * scale
-                    i, j = cell_of[out_edges[n_out, 0]], cell_of[out_edges[n_out, 1]]
-                    out_kind[n_out] = kind if kind != FOLD or same_routings(routings, tied, i, j, 0, -1) else 2
+                    out_kind[n_out] = kind
                     n_out += 1
                 continue
         # overlay of two lists of intervals
@@ -364,10 +368,6 @@ def overlay(
             out_edges[n_out, 0], out_edges[n_out, 1] = order[start + k], order[start + l]
             out_length[n_out] = max(min(high[k], high[l]) - max(low[k], low[l]), 0.0) * scale
             out_kind[n_out] = kind
-            if kind == FOLD and not same_routings(
-                routings, tied, cell_of[order[start + k]], cell_of[order[start + l]], 0, -1
-            ):
-                out_kind[n_out] = 2
             n_out += 1
             c = compare(high[k], high_r[k], high_g[k], high[l], high_r[l], high_g[l])
             if c == OPEN and third_key(info, s, high_g[k], high_g[l]):
@@ -448,7 +448,7 @@ def sort_contacts(edges, kind, length, n, cell_of, start, order, pairs, kinds, l
         for k in range(start[i], start[i + 1]):
             c = order[k]
             pairs[k, 0] = i
-            kinds[k] = 0 if kind[c] == 0 else 1
+            kinds[k] = 0 if kind[c] == FOLD else 1
             lengths[k] = length[c]
             turned = 0 if cell_of[edges[c, 0]] == i else 1
             sides[k, 0], sides[k, 1] = edges[c, turned], edges[c, 1 - turned]

@@ -18,7 +18,12 @@ import numpy as np
 
 from hardmax import storage
 from hardmax.algebra.rationals import ExactArray, as_exact
-from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError, UnsupportedDimensionError
+from hardmax.errors import (
+    DimensionMismatchError,
+    FileFormatError,
+    InvalidInputError,
+    UnsupportedDimensionError,
+)
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
 from hardmax.networks.groups import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
@@ -239,7 +244,9 @@ def _check(
     if not isinstance(network, Network):
         raise InvalidInputError(f"network must be a hardmax Network, but was {type(network).__name__}.")
     if not isinstance(domain, Box | Polytope | WholeSpace):
-        raise InvalidInputError(f"domain must be a Box, Polytope or WholeSpace, but was {type(domain).__name__}.")
+        raise InvalidInputError(
+            f"domain must be a Box, Polytope or WholeSpace, but was {type(domain).__name__}."
+        )
     if network.d != domain.d:
         raise DimensionMismatchError(
             f"domain must have the dimension of the network's input, {network.d}, but has {domain.d}."
@@ -250,7 +257,9 @@ def _check(
             "slice, network.restrict(origin, directions), or hm.estimate_cells."
         )
     if arithmetic not in _ARITHMETICS:
-        raise InvalidInputError(f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}.")
+        raise InvalidInputError(
+            f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."
+        )
     if max_cells is not None and max_cells < 1:
         raise InvalidInputError(f"max_cells must be at least 1, but was {max_cells}.")
     if time_limit is not None and not time_limit > 0:
@@ -355,4 +364,6 @@ class _Checkpoint:
 
     def save(self, machine: PlaneMachine) -> None:
         """Write the machine's state, whole or not at all."""
-        storage.write(self.path, storage.Stored("Enumeration", {"question": self.question, **machine.state()}, {}))
+        storage.write(
+            self.path, storage.Stored("Enumeration", {"question": self.question, **machine.state()}, {})
+        )

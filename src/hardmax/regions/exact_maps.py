@@ -26,7 +26,7 @@ from hardmax.algebra.rationals import ExactArray, grain
 from hardmax.geometry.domains import Domain
 from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, WallLayer
 
-__all__ = ["ExactMaps"]
+__all__ = ["ExactMaps", "common_denominator"]
 
 _REMEMBERED = 2048
 
@@ -49,7 +49,8 @@ class ExactMaps:
     Examples
     --------
     >>> from hardmax.geometry.domains import Box
-    >>> from hardmax.networks import FeedForward, Network
+    >>> from hardmax.networks.blocks import FeedForward
+    >>> from hardmax.networks.network import Network
     >>> from hardmax.networks.groups import layers_of
     >>> net = Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])])
     >>> exact = ExactMaps(layers_of(net), Box.cube(2, 0, 1))
@@ -258,7 +259,7 @@ class _Integers:
             self.growth *= scale
         else:
             self.scores, _ = _homogeneous(layer.scores, layer.biases)
-            self.growth = _denominator(layer.outputs)
+            self.growth = common_denominator(layer.outputs)
             self.multiplicities = [int(m) for m in layer.multiplicities]
             self._output_rows: dict[int, list[int]] = {}
 
@@ -298,7 +299,7 @@ def _unpacked(bits_row: NDArray[np.uint64], first: int, count: int) -> NDArray[n
     return bits[first % 64 : first % 64 + count].astype(np.bool_)
 
 
-def _denominator(array: ExactArray) -> int:
+def common_denominator(array: ExactArray) -> int:
     """A common denominator of every entry."""
     if array.fractions is not None:
         return lcm(*(int(value.denominator) for value in array.fractions.ravel().tolist()))
@@ -323,14 +324,14 @@ def _scaled(array: ExactArray, scale: int) -> list[int]:
 def _homogeneous(matrix: ExactArray | None, vector: ExactArray) -> tuple[flint.fmpz_mat, int]:
     """The integer matrix s ((M, v), (0, 1)) and its scale s; ``None`` stands for the identity."""
     n = vector.shape[0]
-    scale = _denominator(vector)
+    scale = common_denominator(vector)
     if matrix is None:
         m = n
         flat = [0] * (n * n)
         flat[:: n + 1] = [scale] * n
     else:
         m = matrix.shape[1]
-        scale = lcm(scale, _denominator(matrix))
+        scale = lcm(scale, common_denominator(matrix))
         flat = _scaled(matrix, scale)
     tail = _scaled(vector, scale)
     entries: list[int] = []

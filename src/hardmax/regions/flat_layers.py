@@ -17,6 +17,7 @@ from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, WallLayer
 from hardmax.regions.pattern_kernels import (
     AFFINE,
     BIASES_AT,
+    BLOCK,
     BOUNDS,
     COLUMNS,
     D_IN,
@@ -25,6 +26,8 @@ from hardmax.regions.pattern_kernels import (
     FOLD,
     IDENTITY,
     KIND,
+    NORM_IN,
+    NORM_OUT,
     OFFSETS_AT,
     OUTPUTS_AT,
     ROWS,
@@ -32,13 +35,14 @@ from hardmax.regions.pattern_kernels import (
     SIGMA_IN,
     SIGMA_OUT,
     SKIP,
+    SUMS_AT,
     WALL,
     X_AT,
     Z_AT,
 )
 from hardmax.regions.program import spectral_bound
 
-__all__ = ["FlatLayers", "flatten"]
+__all__ = ["FlatLayers", "entry_bound", "flatten"]
 
 _UNIT = 2.0**-53
 _SLACK = 1.0 + 1e-9
@@ -61,7 +65,8 @@ class FlatLayers:
     lookup, lookup_at : ndarray of int64
         Row of the compiled key of a head: ``lookup[lookup_at[head] + key]``.
     width : int
-        Size of the three vectors that hold the hidden maps; ``units`` of those for pre-activations.
+        Size of the three vectors that hold the hidden maps; ``units`` of those for pre-activations, ``sums`` of
+        those for sums over the first units of a layer.
     """
 
     table: NDArray[np.int64]
@@ -72,6 +77,7 @@ class FlatLayers:
     lookup_at: NDArray[np.int64]
     width: int
     units: int
+    sums: int
 
     @property
     def d_out(self) -> int:
@@ -106,7 +112,7 @@ def flatten(layers: tuple[Layer, ...], d: int = 2) -> FlatLayers:
     transposed: list[bool] = []
     lookups: list[NDArray[np.int64]] = []
     lookup_at: list[int] = []
-    at = looked_up = x_at = z_at = 0
+    at = looked_up = x_at = z_at = sums_at = 0
 
     def store(array: ExactArray, turn: bool = False) -> int:
         nonlocal at
@@ -133,6 +139,8 @@ def flatten(layers: tuple[Layer, ...], d: int = 2) -> FlatLayers:
             norms[number, SIGMA_IN:SIGMA_OUT] = _norms(layer.scores, layer.biases, layer.d_in)
             norms[number, SIGMA_OUT:] = _norms(layer.outputs, layer.offsets, layer.units)
             z_at += layer.units
+            row[SUMS_AT] = sums_at
+            sums_at += layer.d_out * (-(-layer.units // BLOCK) + 1)
         else:
             row[KIND], row[ROWS], row[FIRST], row[SKIP] = WALL, layer.heads, layer.first_head, layer.skip
             row[OUTPUTS_AT] = store(layer.outputs)
@@ -155,7 +163,31 @@ def flatten(layers: tuple[Layer, ...], d: int = 2) -> FlatLayers:
         np.array([*lookup_at, 0], dtype=np.int64),
         x_at + d_out,
         max(z_at, 1),
+        max(sums_at, 1),
     )
+
+
+def entry_bound(flat: FlatLayers) -> float:
+    """A bound on the entries of the map of any cell, from the norms of the layers; infinite beyond floats.
+
+    >>> from hardmax.algebra.rationals import as_exact
+    >>> layer = AffineLayer(as_exact([[3, 4]], "w", ndim=2), as_exact([1], "b", ndim=1))
+    >>> 5.0 <= entry_bound(flatten((layer,))) < 5.2
+    True
+    """
+    slope, constant = 1.0, 0.0
+    for row, norms in zip(flat.table, flat.norms, strict=False):
+        if row[KIND] == WALL:
+            slope, constant = row[SKIP] * slope, row[SKIP] * constant + float(norms[NORM_OUT])
+            continue
+        kept = (slope, constant) if row[SKIP] else (0.0, 0.0)
+        if row[KIND] == FOLD:
+            sigma = float(norms[SIGMA_IN])
+            slope, constant = sigma * slope, sigma * constant + float(norms[NORM_IN])
+        sigma = float(norms[SIGMA_OUT])
+        slope, constant = sigma * slope + kept[0], sigma * constant + float(norms[NORM_OUT]) + kept[1]
+    top = 1.01 * max(slope, constant)
+    return top if np.isfinite(top) else float("inf")
 
 
 def _norms(matrix: ExactArray | None, vector: ExactArray, summed: int) -> tuple[float, float, float, float]:

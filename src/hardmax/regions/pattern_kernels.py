@@ -17,27 +17,55 @@ in floats has error at most :math:`\sigma e + \gamma\,(\varphi (\|\hat y\| + e) 
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from hardmax.compiling import kernel
 
-__all__ = ["BOUNDS", "COLUMNS", "float_maps", "residue_maps"]
+__all__ = ["BOUNDS", "COLUMNS", "ERRORS", "float_maps", "residue_maps"]
 
 # columns of the table of layers; *_AT are places in the flat arrays
-KIND, D_IN, D_OUT, ROWS, SKIP, IDENTITY, FIRST, SCORES_AT, BIASES_AT, OUTPUTS_AT, OFFSETS_AT, X_AT, Z_AT = range(13)
-COLUMNS = 13
+KIND, D_IN, D_OUT, ROWS, SKIP, IDENTITY, FIRST, SCORES_AT, BIASES_AT, OUTPUTS_AT, OFFSETS_AT, X_AT, Z_AT, SUMS_AT = range(14)
+COLUMNS = 14
 AFFINE, FOLD, WALL = 0, 1, 2
+BLOCK = 64  # units after which a sum is kept
+FEW = 3  # outputs so few are summed one by one, in registers
 
 # columns of the table of norms
 SIGMA_IN, PHI_IN, NORM_IN, GAMMA_IN, SIGMA_OUT, PHI_OUT, NORM_OUT, GAMMA_OUT = range(8)
 BOUNDS = 8
 
+# what is known about the errors at a layer: of the vectors x, y, constants that enter; of the pre-activations; sizes
+E_X, E_Z, SIZE_Z, SIZE_X = 0, 3, 6, 9
+ERRORS = 12
+
 _SLACK = 1.0 + 1e-9  # for the arithmetic of the bounds themselves
 _TINY = 1e-290  # for underflow
 
 
+@intrinsic
+def _lowest(typingctx, word):
+    """The position of the lowest one of a 64-bit word that is not zero."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), codegen
+
+
+@kernel(inlined=True)
+def between(low, high):
+    """Ones at the places low to high - 1 of a word."""
+    mask = np.uint64(0xFFFFFFFFFFFFFFFF) << np.uint64(low)
+    if high < 64:
+        mask &= (np.uint64(1) << np.uint64(high)) - np.uint64(1)
+    return mask
+
+
 @kernel
 def first_difference(table, bits, routings, cell, before):
-    """The first layer at which the signatures of two cells differ."""
+    """The first layer at which the signatures of two cells differ, and the first unit if it is a fold layer."""
     for layer in range(table.shape[0] - 1):
         first = table[layer, FIRST]
         rows = table[layer, ROWS]
@@ -45,35 +73,45 @@ def first_difference(table, bits, routings, cell, before):
             for word in range(first >> 6, (first + rows + 63) >> 6):
                 difference = bits[cell, word] ^ bits[before, word]
                 if difference != np.uint64(0):
-                    low = max(first - (word << 6), 0)
-                    high = min(first + rows - (word << 6), 64)
-                    mask = np.uint64(0xFFFFFFFFFFFFFFFF) << np.uint64(low)
-                    if high < 64:
-                        mask &= (np.uint64(1) << np.uint64(high)) - np.uint64(1)
-                    if difference & mask != np.uint64(0):
-                        return layer
+                    shift = word << 6
+                    difference &= between(max(first - shift, 0), min(first + rows - shift, 64))
+                    if difference != np.uint64(0):
+                        return layer, shift + _lowest(difference) - first
         elif table[layer, KIND] == WALL:
             for head in range(first, first + rows):
                 if routings[cell, head] != routings[before, head]:
-                    return layer
-    return table.shape[0] - 1
+                    return layer, 0
+    return table.shape[0] - 1, 0
 
 
 @kernel
-def units_on(bits, cell, first, rows, on):
-    """List the units of a layer that are on; returns how many."""
+def units_on(bits, cell, first, low, high, on):
+    """List the units from ``low`` to ``high`` of a layer that are on; returns how many."""
     count = 0
-    for i in range(rows):
-        unit = first + i
-        if (bits[cell, unit >> 6] >> np.uint64(unit & 63)) & np.uint64(1):
-            on[count] = i
+    for word in range((first + low) >> 6, (first + high + 63) >> 6):
+        shift = word << 6
+        left = bits[cell, word] & between(max(first + low - shift, 0), min(first + high - shift, 64))
+        while left != np.uint64(0):
+            on[count] = shift + _lowest(left) - first
             count += 1
+            left &= left - np.uint64(1)
     return count
 
 
 @kernel
 def add_columns(w, at, e, chosen, count, p0, p1, p2, p_at, y0, y1, y2, y_at):
     """Add the chosen rows of w (rows of length e), times three factors each, to three vectors, in order."""
+    if e <= FEW:
+        for r in range(e):
+            a, b, c = y0[y_at + r], y1[y_at + r], y2[y_at + r]
+            for k in range(count):
+                i = chosen[k]
+                v = w[at + i * e + r]
+                a += v * p0[p_at + i]
+                b += v * p1[p_at + i]
+                c += v * p2[p_at + i]
+            y0[y_at + r], y1[y_at + r], y2[y_at + r] = a, b, c
+        return
     base = np.uintp(y_at)
     k = 0
     while k + 4 <= count:  # four at a time: the vectors are loaded and stored less often, the order is kept
@@ -117,27 +155,21 @@ def set_constant(values, at, e, y0, y1, y2, y_at):
 @kernel
 def copy_map(x0, x1, x2, x_at, m, y0, y1, y2, y_at):
     """Three vectors copied."""
-    for r in range(m):
-        y0[y_at + r] = x0[x_at + r]
-        y1[y_at + r] = x1[x_at + r]
-        y2[y_at + r] = x2[x_at + r]
+    source, target = np.uintp(x_at), np.uintp(y_at)
+    for place in range(m):
+        r = np.uintp(place)
+        y0[target + r] = x0[source + r]
+        y1[target + r] = x1[source + r]
+        y2[target + r] = x2[source + r]
 
 
-@kernel
+@kernel(reorder=True)
 def norm(v, at, n):
     """The 2-norm of a part of a vector."""
     total = 0.0
+    base = np.uintp(at)
     for r in range(n):
-        total += v[at + r] * v[at + r]
-    return np.sqrt(total)
-
-
-@kernel
-def norm_of(v, at, chosen, count):
-    """The 2-norm of chosen entries."""
-    total = 0.0
-    for k in range(count):
-        total += v[at + chosen[k]] * v[at + chosen[k]]
+        total += v[base + np.uintp(r)] ** 2
     return np.sqrt(total)
 
 
@@ -169,41 +201,61 @@ def enter(table, norms, numbers, layer, x0, x1, x2, z0, z1, z2, every, errors):
             z0[z_at + i] = x0[x_at + i]
             z1[z_at + i] = x1[x_at + i]
             z2[z_at + i] = x2[x_at + i] + numbers[biases_at + i]
-        errors[layer, 3] = errors[layer, 0]
-        errors[layer, 4] = errors[layer, 1]
+        errors[layer, E_Z] = errors[layer, E_X]
+        errors[layer, E_Z + 1] = errors[layer, E_X + 1]
     else:
         set_constant(numbers, biases_at, n, z0, z1, z2, z_at)
         add_columns(numbers, table[layer, SCORES_AT], n, every, m, x0, x1, x2, x_at, z0, z1, z2, z_at)
-        errors[layer, 3] = product_error(norms, layer, 0, errors[layer, 0], norm(x0, x_at, m), False, 0.0)
-        errors[layer, 4] = product_error(norms, layer, 0, errors[layer, 1], norm(x1, x_at, m), False, 0.0)
-    errors[layer, 5] = product_error(norms, layer, 0, errors[layer, 2], norm(x2, x_at, m), True, 0.0)
+        errors[layer, E_Z] = product_error(norms, layer, 0, errors[layer, E_X], norm(x0, x_at, m), False, 0.0)
+        errors[layer, E_Z + 1] = product_error(
+            norms, layer, 0, errors[layer, E_X + 1], norm(x1, x_at, m), False, 0.0
+        )
+    errors[layer, E_Z + 2] = product_error(
+        norms, layer, 0, errors[layer, E_X + 2], norm(x2, x_at, m), True, 0.0
+    )
+    # sizes of all pre-activations bound those of the ones that are on, and are computed once per prefix
+    errors[layer, SIZE_Z] = norm(z0, z_at, n)
+    errors[layer, SIZE_Z + 1] = norm(z1, z_at, n)
+    errors[layer, SIZE_Z + 2] = norm(z2, z_at, n)
+    if table[layer, SKIP]:
+        errors[layer, SIZE_X] = norm(x0, x_at, m)
+        errors[layer, SIZE_X + 1] = norm(x1, x_at, m)
+        errors[layer, SIZE_X + 2] = norm(x2, x_at, m)
 
 
 @kernel
-def leave_fold(table, norms, numbers, layer, x0, x1, x2, z0, z1, z2, on, count, errors):
-    """The map that leaves a fold layer."""
-    m, e = table[layer, D_IN], table[layer, D_OUT]
+def leave_fold(table, norms, numbers, layer, unit, bits, cell, x0, x1, x2, z0, z1, z2, s0, s1, s2, on, errors):
+    """The map that leaves a fold layer.
+
+    The sums over its units are kept after every block of units; a cell that differs from the one before it
+    only from ``unit`` on takes up the sum there.
+    """
+    m, e, n = table[layer, D_IN], table[layer, D_OUT], table[layer, ROWS]
     x_at, y_at, z_at = table[layer, X_AT], table[layer + 1, X_AT], table[layer, Z_AT]
-    set_constant(numbers, table[layer, OFFSETS_AT], e, x0, x1, x2, y_at)
-    add_columns(numbers, table[layer, OUTPUTS_AT], e, on, count, z0, z1, z2, z_at, x0, x1, x2, y_at)
-    e0, e1, e2 = 0.0, 0.0, 0.0
-    s0, s1, s2 = 0.0, 0.0, 0.0
+    block = unit // BLOCK
+    at = table[layer, SUMS_AT] + block * e
+    if block == 0:
+        set_constant(numbers, table[layer, OFFSETS_AT], e, s0, s1, s2, at)
+    low = block * BLOCK
+    while low < n:
+        high = min(low + BLOCK, n)
+        copy_map(s0, s1, s2, at, e, s0, s1, s2, at + e)
+        at += e
+        count = units_on(bits, cell, table[layer, FIRST], low, high, on)
+        add_columns(numbers, table[layer, OUTPUTS_AT], e, on, count, z0, z1, z2, z_at, s0, s1, s2, at)
+        low = high
+    copy_map(s0, s1, s2, at, e, x0, x1, x2, y_at)
     if table[layer, SKIP]:
         for r in range(m):
             x0[y_at + r] += x0[x_at + r]
             x1[y_at + r] += x1[x_at + r]
             x2[y_at + r] += x2[x_at + r]
-        e0, e1, e2 = errors[layer, 0], errors[layer, 1], errors[layer, 2]
-        s0, s1, s2 = norm(x0, x_at, m), norm(x1, x_at, m), norm(x2, x_at, m)
-    errors[layer + 1, 0] = e0 + product_error(
-        norms, layer, SIGMA_OUT, errors[layer, 3], norm_of(z0, z_at, on, count), False, s0
-    )
-    errors[layer + 1, 1] = e1 + product_error(
-        norms, layer, SIGMA_OUT, errors[layer, 4], norm_of(z1, z_at, on, count), False, s1
-    )
-    errors[layer + 1, 2] = e2 + product_error(
-        norms, layer, SIGMA_OUT, errors[layer, 5], norm_of(z2, z_at, on, count), True, s2
-    )
+    for c in range(3):
+        kept = errors[layer, E_X + c] if table[layer, SKIP] else 0.0
+        size = errors[layer, SIZE_X + c] if table[layer, SKIP] else 0.0
+        errors[layer + 1, E_X + c] = kept + product_error(
+            norms, layer, SIGMA_OUT, errors[layer, E_Z + c], errors[layer, SIZE_Z + c], c == 2, size
+        )
 
 
 @kernel
@@ -253,7 +305,7 @@ def leave_affine(table, norms, numbers, layer, x0, x1, x2, every, errors):
 @kernel
 def float_maps(
     table, norms, numbers, lookup, lookup_at, bits, routings, start, stop,
-    x0, x1, x2, z0, z1, z2, on, every, errors, linear, offset, error,
+    x0, x1, x2, z0, z1, z2, s0, s1, s2, on, every, errors, linear, offset, error,
 ):  # fmt: skip
     """The maps of cells ``start`` to ``stop`` with bounds on their errors.
 
@@ -262,16 +314,18 @@ def float_maps(
     layers = table.shape[0] - 1
     for cell in range(start, stop):
         if cell == start:
-            first = 0
+            first, unit = 0, 0
             if layers > 0 and table[0, KIND] == FOLD:
                 enter(table, norms, numbers, 0, x0, x1, x2, z0, z1, z2, every, errors)
         else:
-            first = first_difference(table, bits, routings, cell, cell - 1)
+            first, unit = first_difference(table, bits, routings, cell, cell - 1)
         for layer in range(first, layers):
             kind = table[layer, KIND]
             if kind == FOLD:
-                count = units_on(bits, cell, table[layer, FIRST], table[layer, ROWS], on)
-                leave_fold(table, norms, numbers, layer, x0, x1, x2, z0, z1, z2, on, count, errors)
+                leave_fold(
+                    table, norms, numbers, layer, unit if layer == first else 0, bits, cell,
+                    x0, x1, x2, z0, z1, z2, s0, s1, s2, on, errors,
+                )  # fmt: skip
             elif kind == WALL:
                 leave_wall(table, norms, numbers, lookup, lookup_at, routings, cell, layer, x0, x1, x2, errors)
             else:
@@ -296,8 +350,22 @@ def float_maps(
 @kernel
 def add_residues(w, at, e, chosen, count, p0, p1, p2, p_at, y0, y1, y2, y_at, prime):
     """``add_columns`` modulo a prime; the sums are reduced at the end."""
-    base = np.uintp(y_at)
     shifted = np.uint64(prime) << np.uint64(32)
+    if e <= FEW:
+        for r in range(e):
+            a, b, c = y0[y_at + r], y1[y_at + r], y2[y_at + r]
+            for k in range(count):
+                i = chosen[k]
+                v = np.uint64(w[at + i * e + r])
+                a += v * p0[p_at + i]
+                b += v * p1[p_at + i]
+                c += v * p2[p_at + i]
+                a = a - shifted if a >= shifted else a
+                b = b - shifted if b >= shifted else b
+                c = c - shifted if c >= shifted else c
+            y0[y_at + r], y1[y_at + r], y2[y_at + r] = a % prime, b % prime, c % prime
+        return
+    base = np.uintp(y_at)
     for k in range(count):
         i = chosen[k]
         a, b, c = p0[p_at + i], p1[p_at + i], p2[p_at + i]
@@ -335,7 +403,7 @@ def leave_residues(
     kind, m, e = table[layer, KIND], table[layer, D_IN], table[layer, D_OUT]
     x_at, y_at = table[layer, X_AT], table[layer + 1, X_AT]
     if kind == FOLD:
-        count = units_on(bits, cell, table[layer, FIRST], table[layer, ROWS], on)
+        count = units_on(bits, cell, table[layer, FIRST], 0, table[layer, ROWS], on)
         set_constant_residues(numbers, table[layer, OFFSETS_AT], e, x0, x1, x2, y_at)
         add_residues(
             numbers, table[layer, OUTPUTS_AT], e, on, count, z0, z1, z2, table[layer, Z_AT], x0, x1, x2, y_at, prime
@@ -396,7 +464,7 @@ def residue_maps(
             if layers > 0 and table[0, KIND] == FOLD:
                 enter_residues(table, numbers, 0, prime, x0, x1, x2, z0, z1, z2, every)
         else:
-            first = first_difference(table, bits, routings, cell, cells[place - 1])
+            first, _ = first_difference(table, bits, routings, cell, cells[place - 1])
         for layer in range(first, layers):
             leave_residues(
                 table, numbers, lookup, lookup_at, bits, routings, cell, layer, prime,

@@ -19,7 +19,7 @@ from hardmax.algebra.rationals import as_exact, nearest_float
 from hardmax.networks.groups import AffineLayer, Layer
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.flat_layers import FlatLayers, flatten
-from hardmax.regions.pattern_kernels import float_maps
+from hardmax.regions.pattern_kernels import ERRORS, float_maps
 
 __all__ = ["PatternMaps", "pattern_maps", "projected_maps"]
 
@@ -65,7 +65,8 @@ def pattern_maps(
     Examples
     --------
     >>> from hardmax.geometry.domains import Box
-    >>> from hardmax.networks import FeedForward, Network
+    >>> from hardmax.networks.blocks import FeedForward
+    >>> from hardmax.networks.network import Network
     >>> from hardmax.networks.groups import layers_of
     >>> layers = layers_of(Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])]))
     >>> bits = np.arange(4, dtype=np.uint64)[:, None]
@@ -148,9 +149,10 @@ def _float_maps(flat: FlatLayers, bits: NDArray[np.uint64], routings: NDArray[np
         n,
         *hidden,
         *z,
+        *np.zeros((3, flat.sums)),
         np.zeros(flat.longest, dtype=np.int64),
         np.arange(flat.longest, dtype=np.int64),
-        np.zeros((len(flat.table), 6)),
+        np.zeros((len(flat.table), ERRORS)),
         maps.linear,
         maps.offset,
         maps.error,

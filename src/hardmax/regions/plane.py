@@ -93,8 +93,8 @@ class PlaneMachine:
             "codes": ints(2 * widest + 2),
             "extra": np.zeros(2 * _F),
             "units": ints(widest),
-            "on": ints(widest),
-            "pending": ints(3 * widest),
+            "on": ints(widest + 1),
+            "pending": ints(3 * widest + 3),
             "more": ints(widest),
             "cand": ints(3 * widest),
             "todo": ints(2 * widest),
@@ -103,7 +103,6 @@ class PlaneMachine:
             "bag_k": ints(widest),
             "df": np.zeros(_F * edges),
             "di": ints(2 * edges),
-            "scratch": np.zeros(8),
         }
         self.answer = ints(edges)
 
@@ -171,7 +170,7 @@ class PlaneMachine:
         return bool(
             kernels.descend(
                 g.table, g.bounds, g.weights, self.path, self.errors, self.signs, self.control, w["p"], w["q"], k, 0,
-                self.sf, self.si, w["units"], w["on"], w["pending"], w["scratch"],
+                self.sf, self.si, w["units"], w["on"], w["pending"], w["more"],
             )
         )  # fmt: skip
 
@@ -220,7 +219,7 @@ class PlaneMachine:
             g.table, g.bounds, g.weights, g.heads_at, g.key_of, self.path, self.errors, self.signs, self.control,
             self.totals, self.answer, self.sf, self.si, self.layer_cells, w["p"], w["q"], w["pend"], w["word"], w["yv"],
             w["routes"], w["code"], w["codes"], w["extra"], w["units"], w["on"], w["pending"], w["more"], w["cand"],
-            w["todo"], w["bag_f"], w["bag_i"], w["bag_k"], w["df"], w["di"], w["scratch"], o["bits"], o["routes"],
+            w["todo"], w["bag_f"], w["bag_i"], w["bag_k"], w["df"], w["di"], o["bits"], o["routes"],
             o["tied"], o["start"], o["vertices"], o["labels"], o["witness"], budget,
         )  # fmt: skip
 
@@ -320,7 +319,9 @@ class PlaneMachine:
                 routings[block.first_head : block.first_head + block.heads] = block.key[winners]
         return bits, routings
 
-    def _exact_lines(self, labels: Integers, bits: NDArray[np.uint64], routings: NDArray[np.int32]) -> list[Line]:
+    def _exact_lines(
+        self, labels: Integers, bits: NDArray[np.uint64], routings: NDArray[np.int32]
+    ) -> list[Line]:
         lines: list[Line] = []
         for owner, wall in labels.reshape(-1, 2).tolist():
             if owner == AT_INFINITY:
@@ -365,7 +366,7 @@ class PlaneMachine:
         self.decided_exactly += 1
         layer, head, k, _, at, float_at = self._top()
         block = self.layers[layer]
-        assert isinstance(block, WallLayer)  # noqa: S101 - only these nodes wait for a head
+        assert isinstance(block, WallLayer)
         bits, routings = self._prefix(layer)
         labels = self.si[at : at + 2 * k].copy()
         lines = self._exact_lines(labels, bits, routings)

@@ -17,7 +17,7 @@ all rows, and :math:`E_{XY}, E_W` bound the errors of a vertex, then
     |\mathrm{fl}(aX + bY + cW) - \text{exact}| \le (\delta_a + 5u\,\bar a)(|X| + |Y|) + (\delta_c + 5u\,\bar c) W
         + \bar a E_{XY} + \bar c E_W
 
-with the largest coefficients :math:`\bar a, \bar c` of the layer: one number per vertex. A sign below it is
+with bounds :math:`\bar a, \bar c` on the coefficients of the layer: one number per vertex. A sign below it is
 *undecided*: the node goes back onto the stack and the caller decides it in rationals. A vertex of an
 unbounded polygon is :math:`(X, Y, W) + M (D_x, D_y, 0)` with :math:`M \to \infty`; its sign is the sign of the
 :math:`M`-part, then of the rest.
@@ -34,6 +34,7 @@ __all__ = ["close_polygon", "descend", "push_head", "run"]
 # floats of a vertex and the edge that starts there
 X, Y, W, EXY, EW, DX, DY, ED, LA, LB, LC, LDA, LDC = range(13)
 FLOATS_PER_EDGE = 13
+AT_INFINITY = -2  # owner of a side at infinity
 SYMBOLIC = -1.0  # LDC of a side at infinity: its constant term is M
 
 # kinds of layers and nodes
@@ -124,7 +125,7 @@ def threshold_far(trust, p, o, t_a, a_max):
     return t
 
 
-@kernel
+@kernel(inlined=True)
 def meet(p, e, a, b, c, da, dc, q, o):
     """Write the crossing of the edge at ``p[e]`` and the line (a, b, c) as the vertex at ``q[o]``."""
     la, lb, lc, lda, ldc = p[e + LA], p[e + LB], p[e + LC], p[e + LDA], p[e + LDC]
@@ -192,7 +193,7 @@ def close_polygon(p, k):
             meet(p, before, p[o + LA], p[o + LB], p[o + LC], p[o + LDA], p[o + LDC], p, o)
 
 
-@kernel
+@kernel(inlined=True)
 def runs(code, k, wanted):
     """Where the cyclic run of vertices with this sign starts, and its length."""
     start = 0
@@ -208,7 +209,7 @@ def runs(code, k, wanted):
     return start, length
 
 
-@kernel
+@kernel(inlined=True)
 def write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, si, io):
     """Write one side of a cut polygon: the crossing ``first``, the run, the crossing ``last``; returns its edges.
 
@@ -236,24 +237,20 @@ def write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, 
     return length + 2
 
 
-@kernel
+@kernel(inlined=True)
 def crossings(p, k, code, a, b, c, da, dc, extra, start, length):
     """The two points where the line leaves the positive side: ``extra[0]`` before its run, ``extra[1]`` after."""
     before = start - 1 if start > 0 else k - 1
     after = (start + length) % k
-    end = after - 1 if after > 0 else k - 1
-    if code[before] == 0:
-        for j in range(8):
-            extra[j] = p[before * FLOATS_PER_EDGE + j]
-    else:
-        meet(p, before * FLOATS_PER_EDGE, a, b, c, da, dc, extra, 0)
-    if code[after] == 0:
-        for j in range(8):
-            extra[FLOATS_PER_EDGE + j] = p[after * FLOATS_PER_EDGE + j]
-    else:
-        meet(p, end * FLOATS_PER_EDGE, a, b, c, da, dc, extra, FLOATS_PER_EDGE)
     for s in range(2):
         o = s * FLOATS_PER_EDGE
+        corner = before if s == 0 else after
+        edge = before if s == 0 else (after - 1 if after > 0 else k - 1)
+        if code[corner] == 0:
+            for j in range(8):
+                extra[o + j] = p[corner * FLOATS_PER_EDGE + j]
+        else:
+            meet(p, edge * FLOATS_PER_EDGE, a, b, c, da, dc, extra, o)
         extra[o + LA] = a
         extra[o + LB] = b
         extra[o + LC] = c
@@ -273,49 +270,48 @@ def turned(mask, k, start, length):
 @kernel(reorder=True)
 def rows_of(weights, at, biases, n, m, path, y_at, z_at):
     """Rows S y + b of the composed map; ``at < 0`` means S is the identity."""
-    for i in range(n):
-        if at < 0:
+    if at < 0:
+        for i in range(2 * n):
             path[z_at + i] = path[y_at + i]
-            path[z_at + n + i] = path[y_at + m + i]
+        for i in range(n):
             path[z_at + 2 * n + i] = path[y_at + 2 * m + i] + weights[biases + i]
-        else:
-            r = at + i * m
-            a = 0.0
-            b = 0.0
-            c = 0.0
-            for j in range(m):
-                w = weights[r + j]
-                a += w * path[y_at + j]
-                b += w * path[y_at + m + j]
-                c += w * path[y_at + 2 * m + j]
-            path[z_at + i] = a
-            path[z_at + n + i] = b
-            path[z_at + 2 * n + i] = c + weights[biases + i]
+        return
+    for i in range(n):
+        r = at + i * m
+        a = 0.0
+        b = 0.0
+        c = 0.0
+        for j in range(m):
+            w = weights[r + j]
+            a += w * path[y_at + j]
+            b += w * path[y_at + m + j]
+            c += w * path[y_at + 2 * m + j]
+        path[z_at + i] = a
+        path[z_at + n + i] = b
+        path[z_at + 2 * n + i] = c + weights[biases + i]
 
 
 @kernel(reorder=True)
-def norms(path, at, n, out):
-    """Largest entry and 2-norm of the linear part and of the constants of a map with n rows."""
-    a = 0.0
-    c = 0.0
-    na = 0.0
-    nb = 0.0
-    nc = 0.0
+def squares(path, at, n):
+    """The sum of squares of n numbers."""
+    total = 0.0
     for i in range(n):
-        s, t, r = abs(path[at + i]), abs(path[at + n + i]), abs(path[at + 2 * n + i])
-        a = max(a, max(s, t))
-        c = max(c, r)
-        na += s * s
-        nb += t * t
-        nc += r * r
-    out[0] = a
-    out[1] = c
-    out[2] = 1.0001 * np.sqrt(max(na, nb))
-    out[3] = 1.0001 * np.sqrt(nc)
-    # a sum of squares that underflows, or is lost, proves nothing
-    if (a > 0.0 and not (a > 1e-140)) or (c > 0.0 and not (c > 1e-140)) or not (a < 1e140) or not (c < 1e140):
-        out[2] = np.inf
-        out[3] = np.inf
+        total += path[at + i] * path[at + i]
+    return total
+
+
+@kernel(inlined=True)
+def norm(path, at, n):
+    """The 2-norm of n numbers, rounded up; infinite where the squares prove nothing."""
+    total = squares(path, at, n)
+    if total == 0.0:  # zeros, or squares that underflow
+        for i in range(n):
+            if path[at + i] != 0.0:
+                return np.inf
+        return 0.0
+    if total > 1e-270 and total < 1e280:
+        return 1.0001 * np.sqrt(total)
+    return np.inf
 
 
 @kernel(reorder=True)
@@ -392,7 +388,55 @@ def classify(path, z_at, n, p, k, trust, error, candidates, count, pending, on):
 
 
 @kernel
-def enter(table, bounds, weights, path, errors, layer, scratch):
+def add_signs(path, z_at, n, vx, vy, vw, t, v, positive, negative):
+    """Signs of all rows at vertex v, as bit v of their masks; written so that many rows are done at once."""
+    for i in range(n):
+        s = path[z_at + i] * vx + path[z_at + n + i] * vy + path[z_at + 2 * n + i] * vw
+        positive[i] |= (1 - np.int64(s <= -t)) << v
+        negative[i] |= (1 - np.int64(s >= t)) << v
+
+
+@kernel
+def classify_all(path, z_at, n, p, k, trust, error, pending, on, positive, negative):
+    """As ``classify`` for all units of a layer."""
+    if k > MASK:
+        for i in range(n):
+            pending[3 * i] = i
+            pending[3 * i + 1] = 1
+            pending[3 * i + 2] = 1
+        return n, 0
+    for i in range(n):
+        positive[i] = 0
+        negative[i] = 0
+    for v in range(k):
+        o = v * FLOATS_PER_EDGE
+        t = threshold(trust, p, o, error[T_A], error[T_C], error[A_MAX], error[C_MAX])
+        if p[o + DX] == 0.0 and p[o + DY] == 0.0:
+            add_signs(path, z_at, n, p[o + X], p[o + Y], p[o + W], t, v, positive, negative)
+            continue
+        t_far = threshold_far(trust, p, o, error[T_A], error[A_MAX])
+        far = k > 0
+        for i in range(n):
+            a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
+            s = side(a, b, c, p[o + X], p[o + Y], p[o + W], t, far, p[o + DX], p[o + DY], t_far)
+            positive[i] |= (s & 1) << v
+            negative[i] |= (s >> 1) << v
+    # written without branches: which units are on looks random to the processor
+    n_pending = 0
+    n_on = 0
+    for i in range(n):
+        pos, neg = positive[i], negative[i]
+        pending[3 * n_pending] = i
+        pending[3 * n_pending + 1] = pos
+        pending[3 * n_pending + 2] = neg
+        on[n_on] = i
+        n_pending += np.int64(pos != 0) & np.int64(neg != 0)
+        n_on += np.int64(pos != 0) & np.int64(neg == 0)
+    return n_pending, n_on
+
+
+@kernel
+def enter(table, bounds, weights, path, errors, layer):
     r"""Rows of the composed map of a layer, and the bounds on their errors.
 
     With :math:`\rho` the largest row norm and :math:`\sigma, \sigma_{abs}` bounds on the spectral norms of
@@ -407,11 +451,10 @@ def enter(table, bounds, weights, path, errors, layer, scratch):
     e = errors[layer]
     f = bounds[layer]
     rows_of(weights, table[layer, SCORES], table[layer, BIASES], n, m, path, y_at, z_at)
-    norms(path, y_at, m, scratch)
-    y_a, y_c, y_na, y_nc = scratch[0], scratch[1], scratch[2], scratch[3]
+    y_na, y_nc = max(norm(path, y_at, m), norm(path, y_at + m, m)), norm(path, y_at + 2 * m, m)
     if table[layer, SCORES] < 0:
         e[RA] = e[DA]
-        e[RC] = e[DC] + f[GAMMA] * (y_c + f[B_MAX])
+        e[RC] = e[DC] + f[GAMMA] * (y_nc + f[B_MAX])
         z_ea = e[EA]
         z_ec = e[EC] + f[GAMMA] * (y_nc + f[B_NORM])
     else:
@@ -419,20 +462,20 @@ def enter(table, bounds, weights, path, errors, layer, scratch):
         e[RC] = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
         z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
         z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
-    norms(path, z_at, n, scratch)
-    e[A_MAX] = scratch[0] + e[RA]
-    e[C_MAX] = scratch[1] + e[RC]
-    e[T_A] = e[RA] + 5.0 * UNIT * scratch[0]
-    e[T_C] = e[RC] + 5.0 * UNIT * scratch[1]
+    z_na, z_nc = max(norm(path, z_at, n), norm(path, z_at + n, n)), norm(path, z_at + 2 * n, n)
+    e[A_MAX] = z_na + e[RA]
+    e[C_MAX] = z_nc + e[RC]
+    e[T_A] = e[RA] + 5.0 * UNIT * z_na
+    e[T_C] = e[RC] + 5.0 * UNIT * z_nc
     if table[layer, KIND] == FOLD:
         g = f[GAMMA_OUT]
-        e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * scratch[2])
-        e[NEXT_DC] = f[RHO_OUT] * (z_ec + g * scratch[3]) + g * f[O_MAX]
-        e[NEXT_EA] = f[SIGMA_OUT] * z_ea + g * f[SIGMA_ABS_OUT] * scratch[2]
-        e[NEXT_EC] = f[SIGMA_OUT] * z_ec + g * (f[SIGMA_ABS_OUT] * scratch[3] + f[O_NORM])
+        e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * z_na)
+        e[NEXT_DC] = f[RHO_OUT] * (z_ec + g * z_nc) + g * f[O_MAX]
+        e[NEXT_EA] = f[SIGMA_OUT] * z_ea + g * f[SIGMA_ABS_OUT] * z_na
+        e[NEXT_EC] = f[SIGMA_OUT] * z_ec + g * (f[SIGMA_ABS_OUT] * z_nc + f[O_NORM])
         if table[layer, SKIP] == 1:
-            e[NEXT_DA] += e[DA] + g * y_a
-            e[NEXT_DC] += e[DC] + g * y_c
+            e[NEXT_DA] += e[DA] + g * y_na
+            e[NEXT_DC] += e[DC] + g * y_nc
             e[NEXT_EA] += e[EA] + g * y_na
             e[NEXT_EC] += e[EC] + g * y_nc
     elif table[layer, KIND] == WALL:
@@ -444,7 +487,7 @@ def enter(table, bounds, weights, path, errors, layer, scratch):
         if table[layer, SKIP] == 1:
             e[NEXT_DA] = e[DA]
             e[NEXT_EA] = e[EA]
-            e[NEXT_DC] += e[DC] + g * y_c
+            e[NEXT_DC] += e[DC] + g * y_nc
             e[NEXT_EC] += e[EC] + g * y_nc
     else:
         e[NEXT_DA] = e[RA]
@@ -454,10 +497,10 @@ def enter(table, bounds, weights, path, errors, layer, scratch):
 
 
 @kernel
-def descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer, sf, si, units, on, pending, scratch):
+def descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer, sf, si, units, on, pending, more):
     """A polygon enters ``layer`` with its hidden vector in the path: push its first node. False if there is no room."""
     while table[layer, KIND] == AFFINE:
-        enter(table, bounds, weights, path, errors, layer, scratch)
+        enter(table, bounds, weights, path, errors, layer)
         n = table[layer, ROWS]
         for i in range(3 * n):
             path[table[layer + 1, Y_AT] + i] = path[table[layer, Z_AT] + i]
@@ -473,7 +516,7 @@ def descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer
         return False
     if fo + FLOATS_PER_EDGE * k + 3 * e > sf.shape[0]:
         return False
-    enter(table, bounds, weights, path, errors, layer, scratch)
+    enter(table, bounds, weights, path, errors, layer)
     control[C_SERIAL] += 1
     signs[table[layer, SIGN_AT]] = control[C_SERIAL]
     signs[table[layer, SIGN_AT] + 1] = 0
@@ -485,10 +528,8 @@ def descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer
     at = io + 2 * k
     y_at, m = table[layer, Y_AT], table[layer, D_IN]
     if table[layer, KIND] == FOLD:
-        for i in range(n):
-            units[i] = i
-        n_pending, n_on = classify(
-            path, table[layer, Z_AT], n, p, k, control[C_TRUST], errors[layer], units, n, pending, on
+        n_pending, n_on = classify_all(
+            path, table[layer, Z_AT], n, p, k, control[C_TRUST], errors[layer], pending, on, units, more
         )
         for j in range(3 * n_pending):
             si[at + j] = pending[j]
@@ -530,8 +571,8 @@ def descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer
     return True
 
 
-@kernel
-def push_half(p, q, k, start, length, first, last, extra, owner, wall, bit, table, weights, path, errors, control, layer,
+@kernel(inlined=True)
+def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, weights, path, errors, control, layer,
               unit, pend, n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more):  # fmt: skip
     """Push one half of a polygon that ``unit`` cut: its polygon, the units that still cross it, bits and map."""
     n = table[layer, ROWS]
@@ -541,10 +582,8 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, bit, tabl
     at = io + 2 * kk
     for r in range(3 * e):
         sf[y + r] = yv[r]
-    n_on = 0
-    if bit == 1:
-        on[0] = unit
-        n_on = 1
+    on[0] = unit
+    n_on = last  # the crossing of the positive half that comes last is number 1
     count = 0
     if k <= MASK and kk <= MASK:
         top = length + 1
@@ -554,14 +593,12 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, bit, tabl
             cb = codes[2 * j + last]
             pos = turned(pos, k, start, length) | (ca & 1) | ((cb & 1) << top)
             neg = turned(neg, k, start, length) | (ca >> 1) | ((cb >> 1) << top)
-            if pos != 0 and neg != 0:
-                si[at + 3 * count] = i
-                si[at + 3 * count + 1] = pos
-                si[at + 3 * count + 2] = neg
-                count += 1
-            elif pos != 0:
-                on[n_on] = i
-                n_on += 1
+            si[at + 3 * count] = i
+            si[at + 3 * count + 1] = pos
+            si[at + 3 * count + 2] = neg
+            on[n_on] = i
+            count += np.int64(pos != 0) & np.int64(neg != 0)
+            n_on += np.int64(pos != 0) & np.int64(neg == 0)
     else:
         for j in range(1, n_pend):
             units[j - 1] = pend[3 * j]
@@ -594,7 +631,7 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, bit, tabl
     control[C_FLOATS] = fo + FLOATS_PER_EDGE * kk + 3 * e
 
 
-@kernel
+@kernel(inlined=True)
 def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p, q, pend, word, yv, code, codes,
               extra, units, on, pending, more, layer, k, n_pend):  # fmt: skip
     """Settle the first pending unit of a fold node in the work arrays; returns a status, 0 when it is a leaf.
@@ -646,7 +683,8 @@ def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, 
             word[i >> 6] |= 1 << (i & 63)
             if e > 0:
                 on[0] = i
-                add_units(weights, table[layer, OUTPUTS], e, on, 1, path, z_at, n, yv, 0)
+                one = min(e, 1)
+                add_units(weights, table[layer, OUTPUTS], e, on, one, path, z_at, n, yv, one - 1)
         first += 1
     if first == n_pend:
         return RUNNING
@@ -661,8 +699,8 @@ def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, 
         return STACK_FULL
     i = pend[0]
     a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
-    start, length = runs(code, k, 1)
-    start_off, length_off = runs(code, k, 2)
+    wanted = min(k, 1)
+    start, length = runs(code, k, wanted)
     crossings(p, k, code, a, b, c, error[RA], error[RC], extra, start, length)
     if k <= MASK:
         before = start - 1 if start > 0 else k - 1
@@ -685,14 +723,14 @@ def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, 
                     )
     owner = signs[table[layer, SIGN_AT]]
     wall = (layer << 54) | (i << 38)
-    push_half(p, q, k, start, length, 0, 1, extra, owner, wall, 1, table, weights, path, errors, control, layer, i, pend,
-              n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more)  # fmt: skip
-    push_half(p, q, k, start_off, length_off, 1, 0, extra, owner, wall, 0, table, weights, path, errors, control, layer, i,
-              pend, n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more)  # fmt: skip
+    for off in range(2):  # the half where the unit is on waits below the other
+        start, length = runs(code, k, 1 + off)
+        push_half(p, q, k, start, length, off, 1 - off, extra, owner, wall, table, weights, path, errors, control, layer, i,
+                  pend, n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more)  # fmt: skip
     return BUDGET
 
 
-@kernel
+@kernel(inlined=True)
 def push_fold(control, table, p, q, k, layer, pend, n_pend, word, words, yv, e, sf, si):
     """Put the fold node of the work arrays back onto the stack, where it came from and fits."""
     io, fo = control[C_INTS], control[C_FLOATS]
@@ -744,6 +782,7 @@ def clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, trust, owner, wall_bas
             cand[3 * count + 2] = 0
             count += 1
     fresh_from = 0  # vertices whose signs are not in the masks yet
+    two = min(k, 2)  # a plain 2 would have other kernels compiled twice, once for this constant
     while True:
         for v in range(k):
             if fresh_from == 1 and v != 0 and v != k - 1:
@@ -792,7 +831,7 @@ def clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, trust, owner, wall_bas
         i, pos, neg = cand[3 * best], cand[3 * best + 1], cand[3 * best + 2]
         for v in range(k):
             code[v] = ((pos >> v) & 1) | (((neg >> v) & 1) << 1)
-        start, length = runs(code, k, 2)
+        start, length = runs(code, k, two)
         if length + 2 > MASK - 2:
             return -1
         a, b, c = path[z_at + i] - aj, path[z_at + n + i] - bj, path[z_at + 2 * n + i] - cj
@@ -800,7 +839,7 @@ def clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, trust, owner, wall_bas
         dc = 2.0 * error[RC] + UNIT * error[C_MAX] * 2.0
         crossings(cf, k, code, a, b, c, da, dc, extra, start, length)
         wall = wall_base | (min(i, j) << 19) | max(i, j)
-        kk = write_side(cf, ci, k, start, length, 0, 1, extra, owner, wall, df, 0, di, 0)
+        kk = write_side(cf, ci, k, start, length, two - 2, two - 1, extra, owner, wall, df, two - 2, di, two - 2)
         for v in range(FLOATS_PER_EDGE * kk):
             cf[v] = df[v]
         for v in range(2 * kk):
@@ -942,6 +981,69 @@ def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p,
 
 
 @kernel
+def perimeter(p, k):
+    """The perimeter of a bounded polygon."""
+    total = 0.0
+    for v in range(k):
+        o = v * FLOATS_PER_EDGE
+        r = (v + 1) * FLOATS_PER_EDGE if v + 1 < k else 0
+        total += np.sqrt((p[o + X] / p[o + W] - p[r + X] / p[r + W]) ** 2 + (p[o + Y] / p[o + W] - p[r + Y] / p[r + W]) ** 2)
+    return total
+
+
+@kernel
+def witness(p, k, far, known, out, at):
+    """A point inside a polygon, and a proven lower bound on its distance from every side (0: none was proven).
+
+    The mean of the vertices; in an unbounded polygon far enough out. Which side of an edge is inside is told by
+    a vertex off that edge whose sign is beyond doubt.
+    """
+    sx, sy, ux, uy = 0.0, 0.0, 0.0, 0.0
+    for v in range(k):
+        o = v * FLOATS_PER_EDGE
+        inverse = 1.0 / (k * p[o + W])
+        sx += p[o + X] * inverse
+        sy += p[o + Y] * inverse
+        ux += p[o + DX] * inverse
+        uy += p[o + DY] * inverse
+    trust = min(k, CERTIFIED)
+    reach = 1.0
+    x, y = sx, sy
+    margin = 0.0
+    for _ in range(64 if far else 1):
+        if far:
+            x, y = sx + reach * ux, sy + reach * uy
+        margin = np.inf if known else 0.0
+        for v in range(k):
+            o = v * FLOATS_PER_EDGE
+            if p[o + LDC] == SYMBOLIC or not (margin > 0.0):
+                continue
+            a, b, c = p[o + LA], p[o + LB], p[o + LC]
+            size = max(abs(a), abs(b))
+            value = a * x + b * y + c
+            error = p[o + LDC] + (abs(x) + abs(y)) * (p[o + LDA] + 5.0 * UNIT * size) + 5.0 * UNIT * abs(c)
+            inside = 0
+            for u in range(2, k):
+                r = ((v + u) % k) * FLOATS_PER_EDGE
+                t_a, t_c = p[o + LDA] + 5.0 * UNIT * size, p[o + LDC] + 5.0 * UNIT * abs(c)
+                t = threshold(trust, p, r, t_a, t_c, size + p[o + LDA], abs(c) + p[o + LDC])
+                out_there = p[r + DX] != 0.0 or p[r + DY] != 0.0
+                t_far = threshold_far(trust, p, r, t_a, size + p[o + LDA]) if out_there else 0.0
+                s = side(a, b, c, p[r + X], p[r + Y], p[r + W], t, out_there, p[r + DX], p[r + DY], t_far)
+                if s == 1 or s == 2:
+                    inside = 1 if s == 1 else -1
+                    break
+            distance = (inside * value - error) / (1.0001 * (np.sqrt(a * a + b * b) + p[o + LDA]))
+            margin = distance if distance < margin else margin
+        if margin > 0.0:
+            break
+        reach *= 2.0
+    out[at] = x
+    out[at + 1] = y
+    out[at + 2] = margin if margin > 0.0 else 0.0
+
+
+@kernel(inlined=True)
 def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, out_tied, out_start, out_v, out_label,
          out_w):  # fmt: skip
     """Count a finished cell and, if asked, write it down. False when the output arrays are full."""
@@ -949,77 +1051,35 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
     n_cell, n_edge = control[C_OUT_CELLS], control[C_OUT_EDGES]
     if store and (n_cell + 1 >= out_start.shape[0] or n_edge + k > out_label.shape[0]):
         return False
-    # the mean of the vertices; where the cell is unbounded, far enough out to be inside
-    unbounded = False
-    sx, sy, ux, uy = 0.0, 0.0, 0.0, 0.0
+    # around the first vertex, so that a small cell far out keeps its digits
+    far = k < 0
+    known = k > 0
     for v in range(k):
-        o = v * FLOATS_PER_EDGE
-        inverse = 1.0 / p[o + W]
-        sx += p[o + X] * inverse
-        sy += p[o + Y] * inverse
-        if p[o + DX] != 0.0 or p[o + DY] != 0.0:
-            unbounded = True
-            ux += p[o + DX] * inverse
-            uy += p[o + DY] * inverse
-    sx /= k
-    sy /= k
-    ux /= k
-    uy /= k
-    reach = 1.0
-    wx, wy = sx, sy
-    margin = 0.0
-    for attempt in range(64 if unbounded else 1):
-        if unbounded:
-            wx, wy = sx + reach * ux, sy + reach * uy
-        margin = np.inf
-        inside = True
-        for v in range(k):
-            o = v * FLOATS_PER_EDGE
-            if p[o + LDC] == SYMBOLIC:
-                continue
-            a, b, c = p[o + LA], p[o + LB], p[o + LC]
-            value = a * wx + b * wy + c
-            error = p[o + LDC] + (abs(wx) + abs(wy)) * (p[o + LDA] + 4.0 * UNIT * max(abs(a), abs(b))) + 4.0 * UNIT * abs(c)
-            size = np.sqrt(a * a + b * b) + p[o + LDA]
-            if unbounded:  # which side is inside is told by a vertex off the line
-                for u in range(2, k):
-                    r = ((v + u) % k) * FLOATS_PER_EDGE
-                    s = a * p[r + DX] + b * p[r + DY]
-                    if not (abs(s) > 0.0):
-                        s = a * p[r + X] + b * p[r + Y] + c * p[r + W]
-                    if abs(s) > 0.0:
-                        if (s > 0.0) != (value > 0.0):
-                            inside = False
-                        break
-            margin = min(margin, (abs(value) - error) / (1.0001 * size))
-        if not unbounded or (inside and margin > 0.0):
-            break
-        reach *= 2.0
-    if not (margin > 0.0):
-        margin = 0.0
-    area = np.inf
-    if unbounded:
+        far = far or q[2 * v] == AT_INFINITY
+        known = known and p[v * FLOATS_PER_EDGE + EW] < np.inf
+    if far:
         control[C_UNBOUNDED] += 1
     else:
+        inverse = 1.0 / p[W]
+        x0, y0 = p[X] * inverse, p[Y] * inverse
+        px, py = 0.0, 0.0
         area = 0.0
         around = 0.0
-        px, py = p[(k - 1) * FLOATS_PER_EDGE + X], p[(k - 1) * FLOATS_PER_EDGE + Y]
-        px /= p[(k - 1) * FLOATS_PER_EDGE + W]
-        py /= p[(k - 1) * FLOATS_PER_EDGE + W]
-        for v in range(k):
-            o = v * FLOATS_PER_EDGE
-            vx, vy = p[o + X] / p[o + W], p[o + Y] / p[o + W]
-            area += (px - wx) * (vy - wy) - (py - wy) * (vx - wx)
-            around += np.sqrt((vx - px) ** 2 + (vy - py) ** 2)
+        for v in range(1, k + 1):
+            o = v * FLOATS_PER_EDGE if v < k else 0
+            inverse = 1.0 / p[o + W]
+            vx, vy = p[o + X] * inverse - x0, p[o + Y] * inverse - y0
+            area += px * vy - py * vx
+            around += abs(vx - px) + abs(vy - py)
             px, py = vx, vy
-        area *= 0.5
-        # a polygon's inradius lies between area / perimeter and twice that
-        if not (2.0 * area > totals[1] * around):
+        totals[0] += 0.5 * area
+        # the sum of |dx| + |dy| is at least the perimeter and at most 1.5 times it
+        if not (area > totals[1] * around) and not (area > totals[1] * perimeter(p, k)):
             control[C_SLIVERS] += 1
-        totals[0] += area
     control[C_CELLS] += 1
     if not store:
         return True
+    witness(p, k, far, known, out_w, 3 * n_cell)
     last = control[C_LAST]
     word = 0
     for j in range(control[C_WORDS]):
@@ -1044,9 +1104,6 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
             if signs[at + 1] != 0:
                 tied = 1
     out_tied[n_cell] = tied
-    out_w[3 * n_cell] = wx
-    out_w[3 * n_cell + 1] = wy
-    out_w[3 * n_cell + 2] = margin
     for v in range(k):
         o = v * FLOATS_PER_EDGE
         r = (n_edge + v) * 5
@@ -1069,7 +1126,7 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
 
 @kernel
 def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, totals, answer, sf, si, layer_cells, p, q, pend, word,
-        yv, routes, code, codes, extra, units, on, pending, more, cand, todo, bag_f, bag_i, bag_k, df, di, scratch, out_bits,
+        yv, routes, code, codes, extra, units, on, pending, more, cand, todo, bag_f, bag_i, bag_k, df, di, out_bits,
         out_routes, out_tied, out_start, out_v, out_label, out_w, budget):  # fmt: skip
     """Take nodes off the stack until it is empty, the budget is used up, or something is needed from outside."""
     last = control[C_LAST]
@@ -1153,7 +1210,7 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
                 for r in range(4):
                     errors[layer + 1, DA + r] = errors[layer, NEXT_DA + r]
                 if descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer + 1, sf, si, units, on, pending,
-                           scratch):  # fmt: skip
+                           more):  # fmt: skip
                     layer_cells[layer] += 1
                 else:
                     status = STACK_FULL

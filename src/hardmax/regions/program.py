@@ -130,7 +130,13 @@ def _check_sizes(layers: tuple[Layer, ...]) -> None:
             "try network.truncate(n_blocks)."
         )
     for i, layer in enumerate(layers):
-        groups = layer.units if isinstance(layer, FoldLayer) else layer.heads if isinstance(layer, WallLayer) else 0
+        groups = (
+            layer.units
+            if isinstance(layer, FoldLayer)
+            else layer.heads
+            if isinstance(layer, WallLayer)
+            else 0
+        )
         if groups >= MOST_GROUPS:
             raise UnsupportedDimensionError(
                 f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions, but has {groups}."

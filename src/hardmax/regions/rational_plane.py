@@ -109,7 +109,9 @@ def envelope(
         j = waiting.pop()
         part: tuple[list[Line], list[Corner], list[int]] | None = (lines, corners, sides)
         a, b, c = rows[j][:3]
-        walls: dict[int, Line] = {i: (a - rows[i][0], b - rows[i][1], c - rows[i][2], 0) for i in keys if i != j}
+        walls: dict[int, Line] = {
+            i: (a - rows[i][0], b - rows[i][1], c - rows[i][2], 0) for i in keys if i != j
+        }
         for i, wall in walls.items():
             part = clip(*part, wall, -1 - i)
             if part is None:

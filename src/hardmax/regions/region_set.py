@@ -7,6 +7,7 @@ polygons, witnesses); maps, adjacency and regions are computed when they are fir
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,10 +21,10 @@ from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
 from hardmax.networks.groups import Layer, WallLayer, layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
-from hardmax.regions import plane_kernels as kernels
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall
 from hardmax.regions.counts import _how_sure
 from hardmax.regions.exact_maps import ExactMaps
+from hardmax.regions.rational_plane import corners_of
 from hardmax.results import Result
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["RegionSet"]
 
 Floats = NDArray[np.float64]
+
+_DOUBT = 1e-8  # relative error of an area above which it is computed in rationals
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,10 +167,9 @@ class RegionSet(Result):
     @cached_property
     def bounded(self) -> NDArray[np.bool_]:
         """Which cells are bounded."""
-        if self.cells.dx is None:
+        if self.cells.dx is None or self.n_cells == 0:
             return np.ones(self.n_cells, dtype=np.bool_)
-        far = (self.cells.dx != 0.0) | (self.cells.dy != 0.0)
-        return ~np.logical_or.reduceat(far, self.cells.edge_start[:-1])
+        return ~np.logical_or.reduceat(self.cells.owner == AT_INFINITY, self.cells.edge_start[:-1])
 
     @cached_property
     def volumes(self) -> Floats:
@@ -197,9 +199,25 @@ class RegionSet(Result):
         x, y = cells.vx - cells.witnesses[owner, 0], cells.vy - cells.witnesses[owner, 1]
         area = 0.5 * np.add.reduceat(x * y[after] - y * x[after], start)
         around = np.add.reduceat(np.hypot(x[after] - x, y[after] - y), start)
+        # where the vertices are less certain than the cell is thick, rationals say how big it is
+        doubt = np.maximum.reduceat(cells.vr, start) * around
+        with np.errstate(invalid="ignore"):
+            thin = self.bounded & ~(doubt < _DOUBT * area)
+        for i in np.flatnonzero(thin):
+            area[i], around[i] = self._exact_size(int(i))
         area[~self.bounded] = np.inf
         around[~self.bounded] = np.inf
         return area, around
+
+    def _exact_size(self, i: int) -> tuple[float, float]:
+        """Area and perimeter of a bounded cell from its exact corners, rounded at the end."""
+        corners = corners_of([(*line, 0) for line in self._exact_lines(i)])
+        points = [(Fraction(x, w), Fraction(y, w)) for x, y, w, _, _ in corners]
+        area, around = Fraction(0), 0.0
+        for (x, y), (u, v) in zip(points, points[1:] + points[:1], strict=True):
+            area += (x * v - y * u) / 2
+            around += math.hypot(float(u - x), float(v - y))
+        return float(area), around
 
     def cell_vertices(self, i: int) -> Floats:
         """The finite vertices of cell ``i``, counterclockwise (the two ends, on the line)."""
@@ -210,9 +228,15 @@ class RegionSet(Result):
     def vertices(self) -> Floats:
         """All finite vertices of all cells, one row each; a shared one appears once per cell."""
         points = np.column_stack([self.cells.vx, self.cells.vy])
-        if self.cells.dx is not None:
-            points = points[(self.cells.dx == 0.0) & (self.cells.dy == 0.0)]
-        return points[:, : self.d]
+        return points[~self._far][:, : self.d]
+
+    @cached_property
+    def _far(self) -> NDArray[np.bool_]:
+        """Which vertices lie at infinity: those next to a side at infinity."""
+        far = self.cells.owner == AT_INFINITY
+        before = np.arange(-1, len(far) - 1)
+        before[self.cells.edge_start[:-1]] = self.cells.edge_start[1:] - 1
+        return far | far[before]
 
     def polygons(self, box: Box | None = None) -> list[Floats]:
         """The cells as polygons, counterclockwise.
@@ -223,7 +247,9 @@ class RegionSet(Result):
             Unbounded cells are cut off there; required if there are any.
         """
         if box is None and not self.bounded.all():
-            raise InvalidInputError("box must say where unbounded cells are cut off; try box=hm.Box.cube(2, -4, 4).")
+            raise InvalidInputError(
+                "box must say where unbounded cells are cut off; try box=hm.Box.cube(2, -4, 4)."
+            )
         return [self._polygon(i, box) for i in range(self.n_cells)]
 
     def _polygon(self, i: int, box: Box | None) -> Floats:
@@ -233,7 +259,7 @@ class RegionSet(Result):
         if cells.dx is not None and cells.dy is not None:
             far = np.column_stack([cells.dx[edges], cells.dy[edges]])
             if box is None:
-                return points[~far.any(axis=1)]
+                return points[~self._far[edges]]
             low, high = box.low.floats, box.high.floats
             size = float(np.abs(np.concatenate([low, high])).max()) + float(np.abs(points).max()) + 1.0
             scale = np.abs(far[far != 0.0])
@@ -260,8 +286,6 @@ class RegionSet(Result):
 
     def exact_witness(self, i: int) -> list[Fraction]:
         """A point strictly inside cell ``i``, as fractions."""
-        from hardmax.regions.rational_plane import corners_of
-
         i = self._index(i)
         lines = [(*line, 0) if len(line) == 3 else line for line in self._exact_lines(i, symbolic=True)]
         corners = corners_of(lines)
@@ -341,7 +365,10 @@ class RegionSet(Result):
 
     @property
     def adjacency_kind(self) -> NDArray[np.uint8]:
-        """For each pair: 0 = fold (a ReLU switches), 1 = wall (a routing changes, the map may jump)."""
+        """For each pair: 0 = fold, 1 = wall, after the first block in which the two signatures differ.
+
+        Across a wall the map may jump. Across a fold it is continuous, unless a later routing ties along it.
+        """
         return self._contacts[1]
 
     @property
@@ -457,7 +484,11 @@ def _domain_state(domain: Domain) -> dict[str, Any]:
 
 
 def _numbers_of(array: Any) -> Any:
-    return [str(v) for v in array.fractions.flat] if array.fractions is not None else array.floats.ravel().tolist()
+    return (
+        [str(v) for v in array.fractions.flat]
+        if array.fractions is not None
+        else array.floats.ravel().tolist()
+    )
 
 
 def _domain_from_state(state: dict[str, Any]) -> Domain:

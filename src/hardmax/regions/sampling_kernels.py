@@ -3,9 +3,11 @@ r"""The compiled half of the Monte Carlo estimate: points to hashes of signature
 On the cell of a prefix (the signature up to some layer) the hidden vector is an affine function of the input,
 :math:`y = Mx + c`. All sampled points that share a prefix therefore share the scores of the next layer,
 :math:`(SM)x + (Sc + b)`: composed once, as d columns and a constant one, they cost d multiplications per
-score and point, however wide the layers are. ``hash_points`` walks the tree of prefixes depth first with the
-points sorted into it. A prefix with no more than d points is not worth d + 1 columns: such points are left
-over, and pass through the network themselves, a block of them at a time.
+score and point, however wide the layers are. Most of these scores do not even matter: over the bounding box
+of the points most units keep their sign and most keys cannot win. ``share_prefixes`` walks the tree of
+prefixes depth first with the points sorted into it. A prefix with no more than d points is not worth d + 1
+columns: such points are left over, and ``push_points`` sends them through the network themselves, a block
+of them at a time.
 
 The hash of a signature is the exclusive or of one random 64-bit word per winning key and per unit that is on
 (Zobrist). For independent uniform words two different signatures collide with probability :math:`2^{-64}`,
@@ -21,19 +23,22 @@ from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
 
-__all__ = ["Tally", "Workspace", "hash_points", "rebuild", "tally"]
+__all__ = ["Workspace", "push_points", "rebuild", "share_prefixes", "tally"]
 
 AFFINE, FOLD, WALL = 0, 1, 2
 
 # columns of the table of layers; *_AT is where something begins
-KIND, D_IN, ROWS, D_OUT, SKIP, SCORES_AT, BIASES_AT, OUTPUTS_AT, OFFSETS_AT, WORDS_AT, HEADS_AT, HEADS = range(12)
-COLUMNS = 12
-IDENTITY = -1  # SCORES_AT of a fold layer whose scores are its input plus biases
+KIND, D_IN, ROWS, D_OUT, WORDS_AT, HEADS_AT, HEADS, OUTPUTS_AT, WEIGHTS_AT = range(9)
+# columns of the table of maps, two for each layer: from hidden vectors to scores, and from scores to what leaves
+SIZE, MATRIX_AT, CONSTANTS_AT, KEEPS = range(4)  # KEEPS: the hidden vector is added
+NO_MATRIX = -1
 
 BLOCK = 16  # points that pass through the network together: each row of weights is read once for all of them
+NEIGHBOURS = 128  # points that are held against the scores together
+_SLACK = 2.0**-40  # decisions this close, relative to the size of the terms, are left to every point
 
 # the state of a walk
-DEPTH, LEFT, NEXT, WORK = range(4)
+DEPTH, LEFT, NEXT = range(3)
 NOT_BEGUN = -2
 
 Floats = NDArray[np.float64]
@@ -47,13 +52,14 @@ class Workspace(NamedTuple):
     state: Integers
     hidden: Floats  # (layers * (d + 1), widest): columns of M, then c, of the prefix at each depth
     scores: Floats  # likewise of the scores
-
-    values: Floats  # (BLOCK, widest)
+    near: Floats  # (BLOCK and d + 3, widest): the scores that matter; two more rows for their values
     frame: Integers  # (layers, 3): the points of the prefix begin, end, and where its next child begins
     prefix: Words  # the hash so far
-    active: Integers  # the units that are on, or the keys that win
+    active: Integers  # (2 * widest,): the units that are on, or the keys that win and a list of ties
+    near_words: Words
+    near_heads: Integers
     everything: Integers  # 0, 1, 2, ...
-    order: Integers  # the points, sorted into the tree
+    order: Integers  # the points, neighbours in space together, sorted into the tree
     part: Words  # the hash of the present layer alone, in the same order
     left: Integers  # points left over
     member: Integers
@@ -63,115 +69,136 @@ class Workspace(NamedTuple):
     group_at: Integers
 
 
-class Tally(NamedTuple):
-    """Open addressing: where each hash is listed, how often it came up, and with which point first."""
-
-    slots: Integers
-    hashes: Words
-    counts: Integers
-    first: Integers
-
-
-@kernel(reorder=True, inlined=True)
-def _multiply(numbers, at, index, terms, n, source, s, count, target, t):
-    """Add source[s + b, index[i]] * row i of the matrix at ``at`` to target[t + b], for all i and b."""
-    whole = terms - terms % 4
-    for i in range(0, whole, 4):
-        i0, i1, i2, i3 = index[i], index[i + 1], index[i + 2], index[i + 3]
-        r0, r1, r2, r3 = at + i0 * n, at + i1 * n, at + i2 * n, at + i3 * n
-        for b in range(count):
-            a0, a1, a2, a3 = source[s + b, i0], source[s + b, i1], source[s + b, i2], source[s + b, i3]
-            if a0 != 0.0 or a1 != 0.0 or a2 != 0.0 or a3 != 0.0:
-                for u in range(n):
-                    target[t + b, u] += (
-                        a0 * numbers[np.uintp(r0 + u)]
-                        + a1 * numbers[np.uintp(r1 + u)]
-                        + a2 * numbers[np.uintp(r2 + u)]
-                        + a3 * numbers[np.uintp(r3 + u)]
-                    )
-    for i in range(whole, terms):
-        r0 = at + index[i] * n
-        for b in range(count):
-            a0 = source[s + b, index[i]]
-            for u in range(n):
-                target[t + b, u] += a0 * numbers[np.uintp(r0 + u)]
-
-
 @kernel(reorder=True)
-def _enter(table, layer, numbers, everything, source, s, count, constant, target, t):
-    """Scores of a layer (what leaves an affine one) from the hidden rows that enter; rows before ``constant``
-    are columns of linear parts and get no biases."""
-    d_in, n, scores_at = table[layer, D_IN], table[layer, ROWS], table[layer, SCORES_AT]
-    at = table[layer, BIASES_AT]
-    for b in range(count):
-        weight = 1.0 if b >= constant else 0.0
-        for u in range(n):
-            target[t + b, u] = weight * numbers[np.uintp(at + u)]
-        if scores_at == IDENTITY:
-            for u in range(n):
-                target[t + b, u] += source[s + b, u]
-    if scores_at != IDENTITY:
-        _multiply(numbers, scores_at, everything, d_in, n, source, s, count, target, t)
+def _pass(maps, m, numbers, index, terms, hidden, source, s, count, constant, target, t):
+    """Send rows [s:] of ``source`` through map m into rows [t:] of ``target``.
 
-
-@kernel(reorder=True)
-def _leave(table, layer, numbers, active, n_active, hidden, h, scores, s, count, constant, target, t):
-    """What leaves a layer with decisions, from the hidden rows that entered, the scores and what is active."""
-    n, skip, at, outputs_at = (
-        table[layer, D_OUT], table[layer, SKIP], table[layer, OFFSETS_AT], table[layer, OUTPUTS_AT],
-    )  # fmt: skip
-    folds = table[layer, KIND] == FOLD
+    Only the entries in ``index`` take part. Rows before ``constant`` are columns of linear parts and get no
+    constants.
+    """
+    n, matrix, at = maps[m, SIZE], maps[m, MATRIX_AT], maps[m, CONSTANTS_AT]
     for b in range(count):
         for u in range(n):
-            target[t + b, u] = hidden[h + b, u] if skip else 0.0
-        if b >= constant:
-            if folds:
-                for u in range(n):
-                    target[t + b, u] += numbers[np.uintp(at + u)]
-            else:
-                for i in range(n_active):
-                    row = outputs_at + active[i] * n
+            value = hidden[s + b, u] if maps[m, KEEPS] else 0.0
+            target[t + b, u] = value + numbers[np.uintp(at + u)] if b >= constant else value
+    if matrix != NO_MATRIX:
+        for i in range(0, terms, 4):  # four rows at a time; the last is repeated with coefficient zero
+            i0, i1 = index[i], index[min(i + 1, terms - 1)]
+            i2, i3 = index[min(i + 2, terms - 1)], index[min(i + 3, terms - 1)]
+            r0, r1, r2, r3 = matrix + i0 * n, matrix + i1 * n, matrix + i2 * n, matrix + i3 * n
+            for b in range(count):
+                a0, a1 = source[s + b, i0], source[s + b, i1] if i + 1 < terms else 0.0
+                a2 = source[s + b, i2] if i + 2 < terms else 0.0
+                a3 = source[s + b, i3] if i + 3 < terms else 0.0
+                if a0 != 0.0 or a1 != 0.0 or a2 != 0.0 or a3 != 0.0:
                     for u in range(n):
-                        target[t + b, u] += numbers[np.uintp(row + u)]
-    if folds:
-        _multiply(numbers, outputs_at, active, n_active, n, scores, s, count, target, t)
+                        target[t + b, u] += (
+                            a0 * numbers[np.uintp(r0 + u)]
+                            + a1 * numbers[np.uintp(r1 + u)]
+                            + a2 * numbers[np.uintp(r2 + u)]
+                            + a3 * numbers[np.uintp(r3 + u)]
+                        )
 
 
 @kernel(reorder=True)
-def _evaluate(columns, row, d, n, points, p, values):
-    """Scores at point p: the constant column plus coordinates times the others."""
-    for u in range(n):
-        values[0, u] = columns[row + d, u]
-    whole = d - d % 2
-    for c in range(0, whole, 2):
-        x, y = points[p, c], points[p, c + 1]
+def _evaluate(columns, row, d, n, points, p, v):
+    """Scores at point p into row v or v + 1, whichever is returned: constant plus coordinates times columns."""
+    base, target = row + d, v
+    for c in range(0, d, 2):
+        x, y, second = points[p, c], 0.0, row + c
+        if c + 1 < d:
+            y, second = points[p, c + 1], row + c + 1
         for u in range(n):
-            values[0, u] += x * columns[row + c, u] + y * columns[row + c + 1, u]
-    if whole < d:
-        x = points[p, whole]
-        for u in range(n):
-            values[0, u] += x * columns[row + whole, u]
+            columns[target, u] = columns[base, u] + x * columns[row + c, u] + y * columns[second, u]
+        base, target = target, 2 * v + 1 - target
+    return base
 
 
 @kernel
-def _hash(table, layer, heads_at, words, values, b, active):
-    """The words of the layer's decisions, combined; the keys that win are listed in ``active``."""
-    n, at = table[layer, ROWS], table[layer, WORDS_AT]
+def _hash_units(values, v, n, words, at):
+    """The words of the units that are on, combined."""
     hashed = np.uint64(0)
-    if table[layer, KIND] == FOLD:
-        for u in range(n):
-            hashed ^= words[np.uintp(at + u)] if values[b, u] > 0.0 else np.uint64(0)
-    else:
-        first = table[layer, HEADS_AT]
-        for head in range(table[layer, HEADS]):
-            winner = heads_at[first + head]
-            best = values[b, winner]
-            for k in range(winner + 1, heads_at[first + head + 1]):  # the first of the largest
-                if values[b, k] > best:
-                    best, winner = values[b, k], k
-            hashed ^= words[at + winner]
-            active[head] = winner
+    for u in range(n):
+        hashed ^= words[np.uintp(at + u)] if values[v, u] > 0.0 else np.uint64(0)
     return hashed
+
+
+@kernel
+def _hash_keys(values, v, heads_at, first, heads, words, at, active):
+    """The words of the keys that win, combined; a head's winner is the first of the largest."""
+    hashed = np.uint64(0)
+    for head in range(heads):
+        winner = heads_at[first + head]
+        best = values[v, winner]
+        for k in range(winner + 1, heads_at[first + head + 1]):
+            if values[v, k] > best:
+                best, winner = values[v, k], k
+        hashed ^= words[at + winner]
+        active[head] = winner
+    return hashed
+
+
+@kernel
+def _add_winners(table, layer, numbers, heads_at, active, scores, s, count, target, t):
+    """Add to row t what the winning keys put out; keys tied in all ``count`` rows [s:] of scores share."""
+    n, weights_at, first = table[layer, D_OUT], table[layer, WEIGHTS_AT], table[layer, HEADS_AT]
+    for head in range(table[layer, HEADS]):
+        winner, total, tied = active[head], 0.0, 0
+        for k in range(winner, heads_at[first + head + 1]):
+            same = 0
+            while same < count and scores[s + same, k] == scores[s + same, winner]:
+                same += 1
+            if same == count:
+                total += numbers[weights_at + k]
+                active[table[layer, HEADS] + tied] = k
+                tied += 1
+        for i in range(tied):
+            k = active[table[layer, HEADS] + i]
+            share, row = numbers[weights_at + k] / total, table[layer, OUTPUTS_AT] + k * n
+            for u in range(n):
+                target[t, u] += share * numbers[np.uintp(row + u)]
+
+
+@kernel
+def _narrow(table, layer, heads_at, words, scores, row, points, order, begin, end, near, near_words, near_heads):
+    r"""Copy the scores whose decision differs among the points; return the hash of the others and how many.
+
+    With m the value at the centre of the points' bounding box and r its largest change within the box, a unit
+    matters when \|m\| <= r, and a key when its m + r reaches the largest m - r of its head.
+    """
+    d, n, at = points.shape[1], table[layer, ROWS], table[layer, WORDS_AT]
+    for u in range(n):
+        near[d + 1, u], near[d + 2, u] = scores[row + d, u], _SLACK * abs(scores[row + d, u])
+    for c in range(d):
+        low = high = points[order[begin], c]
+        for i in range(begin, end):
+            low, high = min(low, points[order[i], c]), max(high, points[order[i], c])
+        centre, reach = 0.5 * low + 0.5 * high, (0.5 * high - 0.5 * low) + _SLACK * max(abs(low), abs(high))
+        for u in range(n):
+            near[d + 1, u] += centre * scores[row + c, u]
+            near[d + 2, u] += reach * abs(scores[row + c, u])
+    settled, kept = np.uint64(0), 0
+    folds, first = table[layer, KIND] == FOLD, table[layer, HEADS_AT]
+    for head in range(1 if folds else table[layer, HEADS]):
+        start, stop, bar = 0, n, 0.0
+        if not folds:
+            start, stop = heads_at[first + head], heads_at[first + head + 1]
+            bar = -np.inf
+            for u in range(start, stop):
+                bar = max(bar, near[d + 1, u] - near[d + 2, u])
+            near_heads[head] = kept
+        for u in range(start, stop):
+            middle, radius = near[d + 1, u], near[d + 2, u]
+            if not (middle + radius < bar):
+                if folds and middle - radius > 0.0:
+                    settled ^= words[at + u]
+                else:
+                    for c in range(d + 1):
+                        near[c, kept] = scores[row + c, u]
+                    near_words[kept] = words[at + u]
+                    kept += 1
+        near_heads[head + 1] = kept
+    return settled, kept
 
 
 @kernel
@@ -213,7 +240,7 @@ def _gather(begin, end, order, part, member, swap, slots, group_part, group_at):
 
 
 @kernel
-def share_prefixes(table, last, numbers, heads_at, words, points, hashes, room, budget):
+def share_prefixes(table, maps, last, numbers, heads_at, words, points, hashes, room, budget):
     """Hash points along the tree of prefixes; list those that are left over.
 
     Goes on where an earlier call stopped, stops after about ``budget`` multiplications, and returns whether
@@ -221,14 +248,12 @@ def share_prefixes(table, last, numbers, heads_at, words, points, hashes, room, 
     """
     n_points, d = points.shape
     state, frame, order, part, prefix = room.state, room.frame, room.order, room.part, room.prefix
-    hidden, scores, values, active = room.hidden, room.scores, room.values, room.active
-    columns, used, zero = d + 1, 0, table[0, KIND] * 0
+    hidden, scores, near, active = room.hidden, room.scores, room.near, room.active
+    columns, used, zero = d + 1, 0, np.int64(0)
     depth, left = state[DEPTH], state[LEFT]
     entering = depth == NOT_BEGUN
     if entering:
         depth = 0
-        for i in range(n_points):
-            order[i] = i
         for c in range(columns):
             for u in range(d):
                 hidden[c, u] = 1.0 if c == u else 0.0
@@ -238,16 +263,31 @@ def share_prefixes(table, last, numbers, heads_at, words, points, hashes, room, 
         if entering:
             begin, end = frame[depth, 0], frame[depth, 1]
             target, at = (hidden, row + columns) if kind == AFFINE else (scores, row)
-            _enter(table, depth, numbers, room.everything, hidden, row, columns, columns - 1, target, at)
-            used += (columns * table[depth, D_IN] + (end - begin) * d) * n
+            _pass(
+                maps, 2 * depth, numbers, room.everything, table[depth, D_IN], hidden, hidden, row, columns,
+                columns - 1, target, at,
+            )  # fmt: skip
+            used += columns * table[depth, D_IN] * n
             frame[depth, 2] = end
             if kind == AFFINE:
                 frame[depth + 1, 0], frame[depth + 1, 1], prefix[depth + 1] = begin, end, prefix[depth]
                 depth += 1
                 continue
-            for i in range(begin, end):
-                _evaluate(scores, row, d, n, points, order[i], values)
-                part[i] = _hash(table, depth, heads_at, words, values, zero, active)
+            for start in range(begin, end, NEIGHBOURS):
+                stop = min(start + NEIGHBOURS, end)
+                settled, kept = _narrow(
+                    table, depth, heads_at, words, scores, row, points, order, start, stop,
+                    near, room.near_words, room.near_heads,
+                )  # fmt: skip
+                used += (stop - start) * kept * d + n * d
+                for i in range(start, stop):
+                    v = _evaluate(near, zero, d, kept, points, order[i], columns)
+                    if kind == FOLD:
+                        part[i] = settled ^ _hash_units(near, v, kept, room.near_words, zero)
+                    else:
+                        part[i] = _hash_keys(
+                            near, v, room.near_heads, zero, table[depth, HEADS], room.near_words, zero, active
+                        )
             if depth == last:
                 for i in range(begin, end):
                     hashes[order[i]] = prefix[depth] ^ part[i]
@@ -270,20 +310,25 @@ def share_prefixes(table, last, numbers, heads_at, words, points, hashes, room, 
                 room.left[left] = order[i]
                 left += 1
             continue
-        _evaluate(scores, row, d, n, points, order[begin], values)
-        _hash(table, depth, heads_at, words, values, zero, active)
-        n_active = table[depth, HEADS]
+        v = _evaluate(scores, row, d, n, points, order[begin], row + columns)
         if kind == FOLD:
-            n_active = 0
+            n_active = zero
             for u in range(n):
-                if values[0, u] > 0.0:
+                if scores[v, u] > 0.0:
                     active[n_active] = u
                     n_active += 1
-        _leave(
-            table, depth, numbers, active, n_active, hidden, row, scores, row, columns, columns - 1,
-            hidden, row + columns,
+        else:
+            n_active = zero
+            _hash_keys(
+                scores, v, heads_at, table[depth, HEADS_AT], table[depth, HEADS], words, table[depth, WORDS_AT], active
+            )
+        _pass(
+            maps, 2 * depth + 1, numbers, active, n_active, hidden, scores, row, columns,
+            columns - 1, hidden, row + columns,
         )  # fmt: skip
-        used += columns * n_active * table[depth, D_OUT]
+        if kind == WALL:
+            _add_winners(table, depth, numbers, heads_at, active, scores, row, columns, hidden, row + columns + d)
+        used += columns * (n_active + 1) * table[depth, D_OUT]
         frame[depth + 1, 0], frame[depth + 1, 1] = begin, after
         prefix[depth + 1] = prefix[depth] ^ part[begin]
         depth += 1
@@ -293,15 +338,15 @@ def share_prefixes(table, last, numbers, heads_at, words, points, hashes, room, 
 
 
 @kernel
-def push_points(table, last, numbers, heads_at, words, points, hashes, room, budget):
+def push_points(table, maps, last, numbers, heads_at, words, points, hashes, room, budget):
     """Hash the points that are left over; stop after about ``budget`` multiplications.
 
     Returns whether all of them are done.
     """
     d = points.shape[1]
     state, left, active = room.state, room.left, room.active
-    inputs, values, outputs = room.hidden, room.scores, room.values
-    used, zero = 0, table[0, KIND] * 0
+    inputs, values, outputs = room.hidden, room.scores, room.near
+    used, zero, one = 0, np.int64(0), np.int64(1)
     while state[NEXT] < state[LEFT] and used <= budget:
         begin = state[NEXT]
         count = min(BLOCK, state[LEFT] - begin)
@@ -312,33 +357,33 @@ def push_points(table, last, numbers, heads_at, words, points, hashes, room, bud
                 inputs[b, u] = points[left[begin + b], u]
         for layer in range(last + 1):
             n, kind = table[layer, ROWS], table[layer, KIND]
-            target = inputs if kind == AFFINE else values
-            if kind == AFFINE:
-                for b in range(count):
-                    for u in range(table[layer, D_IN]):
-                        outputs[b, u] = inputs[b, u]
-            source = outputs if kind == AFFINE else inputs
-            _enter(table, layer, numbers, room.everything, source, zero, count, zero, target, zero)
+            _pass(
+                maps, 2 * layer, numbers, room.everything, table[layer, D_IN], inputs, inputs, zero, count,
+                zero, values, zero,
+            )  # fmt: skip
             used += count * n * (table[layer, D_IN] + table[layer, D_OUT])
             if kind == AFFINE:
+                inputs, values = values, inputs
                 continue
-            together = count if kind == FOLD else 1
-            for b in range(count):
-                hashes[left[begin + b]] ^= _hash(table, layer, heads_at, words, values, b, active)
-                if kind == FOLD:
+            if kind == FOLD:
+                for b in range(count):
+                    hashes[left[begin + b]] ^= _hash_units(values, b, n, words, table[layer, WORDS_AT])
                     for u in range(n):
                         values[b, u] = max(values[b, u], 0.0)
-                if layer < last and (kind == WALL or b == count - 1):
-                    chosen, n_active = (room.everything, n) if kind == FOLD else (active, table[layer, HEADS])
-                    first = b + 1 - together
-                    _leave(
-                        table, layer, numbers, chosen, n_active, inputs, first, values, first, together, zero,
-                        outputs, first,
-                    )  # fmt: skip
             if layer < last:
+                _pass(
+                    maps, 2 * layer + 1, numbers, room.everything, n if kind == FOLD else zero, inputs, values, zero,
+                    count, zero, outputs, zero,
+                )  # fmt: skip
+            if kind == WALL:
                 for b in range(count):
-                    for u in range(table[layer, D_OUT]):
-                        inputs[b, u] = outputs[b, u]
+                    hashes[left[begin + b]] ^= _hash_keys(
+                        values, b, heads_at, table[layer, HEADS_AT], table[layer, HEADS], words,
+                        table[layer, WORDS_AT], active,
+                    )  # fmt: skip
+                    if layer < last:
+                        _add_winners(table, layer, numbers, heads_at, active, values, b, one, outputs, b)
+            inputs, outputs = outputs, inputs
     return state[NEXT] == state[LEFT]
 
 

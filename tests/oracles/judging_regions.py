@@ -1,0 +1,195 @@
+"""Hold enumerated regions against those of the rational enumerator, number by number."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from importlib.util import find_spec
+from math import isfinite
+
+import numpy as np
+
+import hardmax as hm
+
+from .random_networks import Instance
+from .rational_regions import (
+    Cell,
+    Point,
+    RationalRegions,
+    Row,
+    enumerate_rationally,
+    integers,
+    line_through,
+    reduced,
+    value,
+)
+
+CLOSE = 1e-9  # how far a float that is only shown may be off, relatively
+AREA = 1e-6  # the same for an area
+
+
+@cache
+def has(module: str) -> bool:
+    """Whether a module of ``hardmax.regions`` is there."""
+    return find_spec(f"hardmax.regions.{module}") is not None
+
+
+def problems_of(case: Instance, *, arithmetic: str = "certified", contacts: bool = True) -> list[str]:
+    """What is wrong with the regions of an instance, in sentences; nothing if all is well."""
+    expected = enumerate_rationally(case.network, case.domain)
+    try:
+        found = hm.enumerate_regions(case.network, case.domain, arithmetic=arithmetic)
+        problems = cell_problems(found, expected)
+        if not problems and contacts:
+            problems = contact_problems(found, expected)
+    except Exception as error:  # whatever it is, it is the engine's
+        problems = [f"{type(error).__name__}: {error}"]
+    return [f"[{arithmetic}] {problem}" for problem in problems]
+
+
+def signatures_of(found: hm.RegionSet) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    bits = found.relu_bits.astype(int).tolist()
+    return [(tuple(r), tuple(b)) for r, b in zip(found.routings.tolist(), bits, strict=True)]
+
+
+def cell_problems(found: hm.RegionSet, expected: RationalRegions) -> list[str]:
+    """Signatures, polygons, witnesses, areas and maps."""
+    signatures = signatures_of(found)
+    if signatures != expected.signatures:
+        have, want = set(signatures), set(expected.signatures)
+        return [
+            f"{len(signatures)} cells, not {len(want)}; missing {sorted(want - have)[:4]}, invented "
+            f"{sorted(have - want)[:4]}{', in another order' if have == want else ''}"
+        ]
+    problems = []
+    if not (found.complete and found.exact):
+        problems.append("says that it is not complete or not exact")
+    if (found.coverage is None) == expected.bounded:
+        problems.append(f"coverage is {found.coverage}")
+    if expected.bounded and abs(found.coverage - 1) > CLOSE:
+        problems.append(f"coverage is {found.coverage}, not 1")
+    for i, cell in enumerate(expected.cells):
+        problems += [f"cell {i} {cell.signature}: {text}" for text in _polygon_problems(found, i, cell)]
+        problems += [f"cell {i} {cell.signature}: {text}" for text in _map_problems(found, i, cell)]
+    return problems
+
+
+def sides(cell: Cell) -> set[Row]:
+    """The lines of a convex cell's edges, positive inside; those between its own pieces are none of them."""
+    vertices = {vertex for polygon in cell.polygons for vertex in polygon}
+    lines = set()
+    for polygon in cell.polygons:
+        for i, q in enumerate(polygon):
+            p = polygon[i - 1]
+            if p[2] or q[2]:
+                line = line_through(p, q)
+                if all(value(line, vertex) >= 0 for vertex in vertices):
+                    lines.add(line)
+    return lines
+
+
+def corners(cell: Cell, lines: set[Row]) -> set[Point]:
+    """The vertices of a cell where two of its sides meet."""
+    points = {vertex for polygon in cell.polygons for vertex in polygon if vertex[2]}
+    return {p for p in points if sum(value(line, p) == 0 for line in lines) >= 2}
+
+
+def _polygon_problems(found: hm.RegionSet, i: int, cell: Cell) -> list[str]:
+    problems = []
+    lines = sides(cell)
+    listed = {
+        reduced(tuple(integers(np.array([-row[0], -row[1], row[2]], dtype=object))[0]))
+        for row in found.exact_halfspaces(i)
+    }
+    if listed != lines:
+        problems.append(f"half-spaces {sorted(listed)}, not {sorted(lines)}")
+    if bool(found.bounded[i]) != cell.bounded:
+        problems.append(f"bounded is {found.bounded[i]}")
+    problems += _vertex_problems(found, i, corners(cell, lines))
+    problems += _witness_problems(found, i, lines)
+    area = float("inf") if cell.area is None else float(cell.area)
+    volume = float(found.volumes[i])
+    if volume != area and not abs(volume - area) <= AREA * area:
+        problems.append(f"volume {volume}, not {area}")
+    return problems
+
+
+def _vertex_problems(found: hm.RegionSet, i: int, exact: set[Point]) -> list[str]:
+    """Every finite vertex lies within its bound of an exact one, and every exact one is near some vertex."""
+    cells = found.cells
+    edges = range(int(cells.edge_start[i]), int(cells.edge_start[i + 1]))
+    finite = [e for e in edges if cells.dx is None or (cells.dx[e] == 0 and cells.dy[e] == 0)]
+    problems = []
+    if len(finite) != len(exact):
+        problems.append(f"{len(finite)} vertices, not {len(exact)}")
+    for e in finite:
+        x, y, r = (float(v[e]) for v in (cells.vx, cells.vy, cells.vr))
+        if isfinite(r) and not any(_near(x, y, r, point) for point in exact):
+            problems.append(f"vertex ({x!r}, {y!r}) is not within {r} of a vertex")
+    return problems
+
+
+def _near(x: float, y: float, r: float, point: Point) -> bool:
+    """Whether a point is within r of an exact one in both coordinates."""
+    for have, numerator in ((x, point[0]), (y, point[1])):
+        try:
+            rounded = numerator / point[2]
+        except OverflowError:
+            rounded = float("inf")
+        far = abs(have - rounded)
+        if far + 3e-16 * abs(rounded) <= r:
+            continue
+        if far > 2 * r + 1e-15 * abs(rounded) or abs(Fraction(have) - Fraction(numerator, point[2])) > Fraction(r):
+            return False
+    return True
+
+
+def _witness_problems(found: hm.RegionSet, i: int, lines: set[Row]) -> list[str]:
+    margin = float(found.margins[i])
+    if not margin > 0:
+        x, y = found.exact_witness(i)
+        if all(a * x + b * y + c > 0 for a, b, c in lines):
+            return []
+        return [f"exact witness {(x, y)} is not inside"]
+    if not isfinite(margin):
+        return [f"margin {margin}"] if lines else []
+    x, y = (Fraction(v) for v in found.witnesses[i].tolist())
+    problems = []
+    for a, b, c in lines:
+        height = a * x + b * y + c
+        if height <= 0 or height**2 < Fraction(margin) ** 2 * (a * a + b * b):
+            problems.append(f"witness {found.witnesses[i].tolist()} is not {margin} away from {(a, b, c)}")
+    return problems
+
+
+def _map_problems(found: hm.RegionSet, i: int, cell: Cell) -> list[str]:
+    exact = np.array([[float(v) for v in row] for row in cell.map.linear]), [float(v) for v in cell.map.offset]
+    error = found._maps.error[i]
+    problems = []
+    for name, have, want in zip(("linear", "offset"), (found.linear[i], found.offset[i]), exact, strict=True):
+        far = np.abs(have - want)
+        if not (far <= error + 2e-16 * np.abs(want)).all():
+            problems.append(f"{name} is {have.tolist()}, not {np.asarray(want).tolist()} within {error}")
+    return problems
+
+
+def contact_problems(found: hm.RegionSet, expected: RationalRegions) -> list[str]:
+    """Adjacent cells, wall or fold, and regions."""
+    problems = []
+    if has("adjacency"):
+        pairs = [tuple(pair) for pair in found.adjacency.tolist()]
+        kinds = [("fold", "wall")[kind] for kind in found.adjacency_kind.tolist()]
+        if len(set(pairs)) != len(pairs):
+            problems.append("a pair of cells is adjacent twice")
+        have = dict(zip(pairs, kinds, strict=True))
+        if have != expected.adjacency:
+            want = expected.adjacency
+            problems.append(
+                f"adjacent: missing {sorted(want.items() - have.items())[:6]}, invented "
+                f"{sorted(have.items() - want.items())[:6]}"
+            )
+        elif pairs != sorted(pairs):
+            problems.append("adjacent pairs are not in order")
+    if has("merging") and found.region_of_cell.tolist() != expected.region_of_cell:
+        problems.append(f"regions {found.region_of_cell.tolist()}, not {expected.region_of_cell}")
+    return problems
