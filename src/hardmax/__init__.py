@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from hardmax.regions.enumeration import count_regions as count_regions
     from hardmax.regions.enumeration import enumerate_regions as enumerate_regions
     from hardmax.regions.region_set import RegionSet as RegionSet
+    from hardmax.regions.sampling import CellEstimate as CellEstimate
+    from hardmax.regions.sampling import estimate_cells as estimate_cells
     from hardmax.results import load as load
     from hardmax.versions import show_versions as show_versions
 
@@ -93,6 +95,8 @@ _HOME_OF = {
     "RegionSet": "hardmax.regions.region_set",
     "CellCount": "hardmax.regions.counts",
     "RegionCount": "hardmax.regions.counts",
+    "estimate_cells": "hardmax.regions.sampling",
+    "CellEstimate": "hardmax.regions.sampling",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

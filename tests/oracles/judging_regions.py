@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib.util import find_spec
@@ -34,17 +35,31 @@ def has(module: str) -> bool:
     return find_spec(f"hardmax.regions.{module}") is not None
 
 
-def problems_of(case: Instance, *, arithmetic: str = "certified", contacts: bool = True) -> list[str]:
-    """What is wrong with the regions of an instance, in sentences; nothing if all is well."""
+@dataclass(frozen=True)
+class Judgement:
+    """What the rational enumerator found for an instance, and what is wrong with the engine's answer."""
+
+    expected: RationalRegions
+    decided_exactly: int
+    problems: list[str]
+
+
+def judge(case: Instance, arithmetics: tuple[str, ...] = ("certified",)) -> Judgement:
+    """Hold count, cells, maps, contacts and regions of an instance against the rational enumerator."""
     expected = enumerate_rationally(case.network, case.domain)
-    try:
-        found = hm.enumerate_regions(case.network, case.domain, arithmetic=arithmetic)
-        problems = cell_problems(found, expected)
-        if not problems and contacts:
-            problems = contact_problems(found, expected)
-    except Exception as error:  # whatever it is, it is the engine's
-        problems = [f"{type(error).__name__}: {error}"]
-    return [f"[{arithmetic}] {problem}" for problem in problems]
+    problems, decided_exactly = [], 0
+    for arithmetic in arithmetics:
+        try:
+            count = hm.count_cells(case.network, case.domain, arithmetic=arithmetic)
+            found = hm.enumerate_regions(case.network, case.domain, arithmetic=arithmetic)
+            listed = cell_problems(found, expected)
+            if not listed:
+                listed = count_problems(count, found) + contact_problems(found, expected)
+            decided_exactly = max(decided_exactly, count.decided_exactly if arithmetic == "certified" else 0)
+        except Exception as error:  # whatever it is, it is the engine's
+            listed = [f"{type(error).__name__}: {error}"]
+        problems += [f"[{arithmetic}] {problem}" for problem in listed]
+    return Judgement(expected, decided_exactly, problems)
 
 
 def signatures_of(found: hm.RegionSet) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -170,6 +185,16 @@ def _map_problems(found: hm.RegionSet, i: int, cell: Cell) -> list[str]:
         far = np.abs(have - want)
         if not (far <= error + 2e-16 * np.abs(want)).all():
             problems.append(f"{name} is {have.tolist()}, not {np.asarray(want).tolist()} within {error}")
+    return problems
+
+
+def count_problems(count: hm.CellCount, found: hm.RegionSet) -> list[str]:
+    """Counting without keeping tells the same."""
+    have = (count.n_cells, count.n_unbounded, count.complete, count.exact)
+    want = (found.n_cells, int((~found.bounded).sum()), found.complete, found.exact)
+    problems = [] if have == want else [f"count_cells says {have}, not {want}"]
+    if count.cells_by_depth and count.cells_by_depth[-1] != count.n_cells:
+        problems.append(f"cells by depth {count.cells_by_depth} do not end with {count.n_cells}")
     return problems
 
 

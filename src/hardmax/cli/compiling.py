@@ -25,7 +25,7 @@ def compile_kernels(as_json: bool) -> None:
     """
     import numpy as np
 
-    from hardmax import geometry
+    from hardmax import geometry, regions
     from hardmax.algebra.semirings import tropical_matmul
 
     seconds: dict[str, float] = {}
@@ -35,6 +35,7 @@ def compile_kernels(as_json: bool) -> None:
         tropical_matmul(matrix, matrix, temperature)
     seconds["tropical products"] = perf_counter() - start
     geometry.compile_kernels(seconds.__setitem__)
+    regions.compile_kernels(seconds.__setitem__)
     if as_json:
         print_json({"seconds": seconds})
     else:

@@ -1,1 +1,36 @@
-"""Cells and linear regions of a network: enumerated exactly, or estimated by sampling (P1 sections V and VII)."""
+"""Cells and linear regions of a network: enumerated exactly, or estimated by sampling (P1 sections V, VII)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+__all__ = ["compile_kernels"]
+
+
+def compile_kernels(progress: Callable[[str, float], None] | None = None) -> None:
+    """Compile every kernel of this room, or load it from the cache, by running each engine on a tiny input.
+
+    ``progress`` is told the name of each engine and the seconds it took.
+    """
+    from hardmax.geometry.domains import Box
+    from hardmax.networks.network import Network
+    from hardmax.regions.enumeration import count_cells, enumerate_regions
+    from hardmax.regions.sampling import estimate_cells
+
+    network, box = Network.random(2, 3, 2, 2, 4, 0), Box.cube(2, -4, 4)
+
+    def plane() -> None:
+        count_cells(network, box)
+
+    def gluing() -> None:
+        enumerate_regions(network, box).n_regions.bit_length()
+
+    def sampling() -> None:
+        estimate_cells(network, box, n_samples=100)
+
+    for name, run in (("plane", plane), ("adjacency and gluing", gluing), ("sampling", sampling)):
+        start = perf_counter()
+        run()
+        if progress is not None:
+            progress(name, perf_counter() - start)

@@ -108,11 +108,11 @@ def enumerate_regions(
     >>> regions.n_regions, round(regions.coverage, 9)
     (778, 1.0)
     """
-    layers, machine, complete = _enumerate(
+    _check_jobs(n_jobs)
+    machine, complete = _enumerate(
         network, domain, arithmetic, max_cells, time_limit, progress, checkpoint, sliver, store=True
     )
-    _check_jobs(n_jobs)
-    return RegionSet.of_machine(network, domain, layers, machine, complete, arithmetic)
+    return RegionSet.of_machine(network, domain, machine, complete, arithmetic)
 
 
 def count_cells(
@@ -137,10 +137,10 @@ def count_cells(
     >>> hm.count_cells(hm.Network.random_mlp([2, 32, 32, 32, 1], 0), hm.Box.cube(2, -4, 4))
     <CellCount: 3203 cells, complete, exact>
     """
-    layers, machine, complete = _enumerate(
+    _check_jobs(n_jobs)
+    machine, complete = _enumerate(
         network, domain, arithmetic, max_cells, time_limit, progress, checkpoint, sliver, store=False
     )
-    _check_jobs(n_jobs)
     return CellCount(
         n_cells=machine.n_cells,
         complete=complete,
@@ -203,7 +203,7 @@ def _enumerate(
     sliver: float,
     *,
     store: bool,
-) -> tuple[tuple[Layer, ...], PlaneMachine, bool]:
+) -> tuple[PlaneMachine, bool]:
     _check(network, domain, arithmetic, max_cells, time_limit, sliver)
     layers, plane = planar(layers_of(network), domain)
     machine = PlaneMachine(layers, plane, arithmetic=arithmetic, store=store, sliver=sliver)
@@ -214,7 +214,7 @@ def _enumerate(
         keeper = _Checkpoint(Path(checkpoint), _question(network, domain, arithmetic, sliver, store))
         keeper.resume(machine, max_cells)
     complete = _drive(machine, time_limit, progress, keeper)
-    return layers, machine, complete
+    return machine, complete
 
 
 def planar(layers: tuple[Layer, ...], domain: Domain) -> tuple[tuple[Layer, ...], Domain]:

@@ -72,6 +72,7 @@ class PlaneMachine:
         self.whole = True  # false while the node on top of the stack is being replaced
         lines, labels = self._domain_lines(domain)
         self.unbounded = any(line[3] for line in lines)
+        self.control[kernels.C_STRIDE] = 5 if self.unbounded else 3  # floats per vertex that is written down
         self._make_work(edges=max(70, len(lines) + 8))
         self._make_stack(1 << 16, 1 << 17)
         self._make_output(1 << 10 if store else 0, 1 << 13 if store else 0)
@@ -113,13 +114,17 @@ class PlaneMachine:
             sf[: len(self.sf)] = self.sf
         self.si, self.sf = si, sf
 
+    @property
+    def _stride(self) -> int:
+        return int(self.control[kernels.C_STRIDE])
+
     def _make_output(self, cells: int, edges: int) -> None:
         shapes = {
             "bits": (np.uint64, cells * self.program.words),
             "routes": (np.int32, cells * self.program.heads),
             "tied": (np.uint8, cells),
             "start": (np.int64, cells + 1),
-            "vertices": (np.float64, 5 * edges),
+            "vertices": (np.float64, self._stride * edges),
             "labels": (np.int64, 2 * edges),
             "witness": (np.float64, 3 * cells),
         }
@@ -225,11 +230,11 @@ class PlaneMachine:
 
     def _grow_output(self) -> None:
         cells, edges = len(self.output["tied"]), len(self.output["labels"]) // 2
-        made, drawn = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_EDGES])
-        self._make_output(
-            int(1.5 * cells) + 64 if made + 1 >= cells else cells,
-            int(1.5 * edges) + 4096 if drawn + 2048 >= edges else edges,
-        )
+        if int(self.control[kernels.C_OUT_CELLS]) + 1 >= len(self.output["start"]):
+            cells = int(1.25 * cells) + 1024
+        else:
+            edges = int(1.25 * edges) + len(self.work["q"])  # room for any polygon that fits the work arrays
+        self._make_output(cells, edges)
 
     def _grow_work(self) -> None:
         """Room for bigger polygons, or for more cells of one head."""
@@ -259,7 +264,7 @@ class PlaneMachine:
         """Everything a later process needs to go on, as arrays."""
         n, edges = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_EDGES])
         sizes = {"bits": n * self.program.words, "routes": n * self.program.heads, "tied": n, "start": n + 1}
-        sizes |= {"vertices": 5 * edges, "labels": 2 * edges, "witness": 3 * n}
+        sizes |= {"vertices": self._stride * edges, "labels": 2 * edges, "witness": 3 * n}
         return {
             "control": self.control,
             "totals": self.totals,
@@ -425,9 +430,11 @@ class PlaneMachine:
         """What was written down."""
         n, edges = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_EDGES])
         self._make_output(n, edges)
-        vertices = self.output["vertices"][: 5 * edges].reshape(-1, 5)
+        vertices = self.output["vertices"][: self._stride * edges].reshape(-1, self._stride)
         labels = self.output["labels"][: 2 * edges].reshape(-1, 2)
         witness = self.output["witness"][: 3 * n].reshape(-1, 3)
+        for array in self.output.values():
+            array.setflags(write=False)
         return Cells(
             bits=self.output["bits"][: n * self.program.words].reshape(n, self.program.words),
             routings=self.output["routes"][: n * self.program.heads].reshape(n, self.program.heads),

@@ -54,8 +54,8 @@ HEADER = 8
 # the control array
 (
     C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_EDGES, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT, C_ANSWERED, C_ASKED_UNIT,
-    C_OUT_CELLS, C_OUT_EDGES, C_SLIVERS, C_WORDS, C_UNBOUNDED, C_ROUTES, C_MOST_CELLS,
-) = range(19)  # fmt: skip
+    C_OUT_CELLS, C_OUT_EDGES, C_SLIVERS, C_WORDS, C_UNBOUNDED, C_ROUTES, C_MOST_CELLS, C_STRIDE,
+) = range(20)  # fmt: skip
 CONTROL = 24
 
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, POLYGON_FULL, BUDGET = range(8)
@@ -1049,7 +1049,7 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
     """Count a finished cell and, if asked, write it down. False when the output arrays are full."""
     store = control[C_EMIT] == 1
     n_cell, n_edge = control[C_OUT_CELLS], control[C_OUT_EDGES]
-    if store and (n_cell + 1 >= out_start.shape[0] or n_edge + k > out_label.shape[0]):
+    if store and (n_cell + 1 >= out_start.shape[0] or 2 * (n_edge + k) > out_label.shape[0]):
         return False
     # around the first vertex, so that a small cell far out keeps its digits
     far = k < 0
@@ -1106,7 +1106,7 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
     out_tied[n_cell] = tied
     for v in range(k):
         o = v * FLOATS_PER_EDGE
-        r = (n_edge + v) * 5
+        r = (n_edge + v) * control[C_STRIDE]
         vx, vy = p[o + X] / p[o + W], p[o + Y] / p[o + W]
         out_v[r] = vx
         out_v[r + 1] = vy
@@ -1114,8 +1114,9 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
         out_v[r + 2] = 2.0 * UNIT * (abs(vx) + abs(vy)) + (p[o + EXY] + (abs(vx) + abs(vy)) * p[o + EW]) / slack
         if not (out_v[r + 2] >= 0.0):
             out_v[r + 2] = np.inf
-        out_v[r + 3] = p[o + DX] / p[o + W]
-        out_v[r + 4] = p[o + DY] / p[o + W]
+        if control[C_STRIDE] == 5:
+            out_v[r + 3] = p[o + DX] / p[o + W]
+            out_v[r + 4] = p[o + DY] / p[o + W]
         out_label[2 * (n_edge + v)] = q[2 * v]
         out_label[2 * (n_edge + v) + 1] = q[2 * v + 1]
     control[C_OUT_CELLS] = n_cell + 1

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.networks.groups import Layer, WallLayer, layers_of
+from hardmax.networks.groups import WallLayer, layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall
@@ -97,7 +97,6 @@ class RegionSet(Result):
         cls,
         network: Network,
         domain: Domain,
-        layers: tuple[Layer, ...],
         machine: PlaneMachine,
         complete: bool,
         arithmetic: str,
