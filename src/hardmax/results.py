@@ -51,6 +51,7 @@ _HTML_ROWS = 10
 # Where load finds the class of a kind that is not imported yet; a test holds the table to the classes.
 _HOME_OF_KIND = {
     "CellCount": "hardmax.regions.counts",
+    "CellEstimate": "hardmax.regions.sampling",
     "CommonRefinement": "hardmax.geometry.refinements",
     "Hypersurface": "hardmax.geometry.refinements",
     "MinkowskiVertices": "hardmax.geometry.minkowski",

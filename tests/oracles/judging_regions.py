@@ -26,7 +26,7 @@ from .rational_regions import (
 )
 
 CLOSE = 1e-9  # how far a float that is only shown may be off, relatively
-AREA = 1e-6  # the same for an area
+AREA = 1e-7  # the same for an area
 
 
 @cache
@@ -154,7 +154,9 @@ def _near(x: float, y: float, r: float, point: Point) -> bool:
         far = abs(have - rounded)
         if far + 3e-16 * abs(rounded) <= r:
             continue
-        if far > 2 * r + 1e-15 * abs(rounded) or abs(Fraction(have) - Fraction(numerator, point[2])) > Fraction(r):
+        if far > 2 * r + 1e-15 * abs(rounded) or abs(
+            Fraction(have) - Fraction(numerator, point[2])
+        ) > Fraction(r):
             return False
     return True
 
@@ -178,7 +180,10 @@ def _witness_problems(found: hm.RegionSet, i: int, lines: set[Row]) -> list[str]
 
 
 def _map_problems(found: hm.RegionSet, i: int, cell: Cell) -> list[str]:
-    exact = np.array([[float(v) for v in row] for row in cell.map.linear]), [float(v) for v in cell.map.offset]
+    exact = (
+        np.array([[float(v) for v in row] for row in cell.map.linear]),
+        [float(v) for v in cell.map.offset],
+    )
     error = found._maps.error[i]
     problems = []
     for name, have, want in zip(("linear", "offset"), (found.linear[i], found.offset[i]), exact, strict=True):

@@ -1,16 +1,17 @@
 """Hold the exact regions of many small networks against the rational enumerator; run by hand.
 
-    python tests/scripts/regions_sweep.py                     # 100,000 networks, a good half hour on two cores
+    python tests/scripts/regions_sweep.py                 # 100,000 networks, a good half hour on two cores
     python tests/scripts/regions_sweep.py 2000 --start 7 --jobs 1
 
-Every network has a number, which decides about kind, domain and weights. Finished numbers are written to a log
-in the folder ``--out``; the same command again goes on where it stopped. A mismatch leaves a program there that
-repeats it. Exits with 1 if there was one.
+Every network has a number, which decides about kind, domain and weights. Finished numbers are written to a
+log in the folder ``--out``; the same command with the same sources goes on where it stopped. A mismatch
+leaves a program there that repeats it. Exits with 1 if there was one.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import signal
@@ -24,13 +25,15 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(TESTS))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from oracles.judging_regions import judge
 from oracles.random_networks import Instance, described, instance
 
-CHUNK = 250
+import hardmax
+
+TESTS = Path(__file__).resolve().parent.parent
+PART = 250
 EXACT_EVERY = 4  # every fourth network also with arithmetic="exact"
 PATIENCE = 120  # seconds for one network
 
@@ -103,15 +106,26 @@ for arithmetic in ("certified", "exact"):
 """
 
 
-def finished(log: Path) -> list[dict]:
-    """The chunks a log holds; a last line that was cut off counts for nothing."""
-    chunks = []
+def fingerprint() -> str:
+    """Of the sources that are tested and of those that test: a log is worth nothing for others."""
+    digest = hashlib.sha256()
+    for folder in (Path(hardmax.__file__).parent, TESTS / "oracles"):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def finished(log: Path, sources: str) -> list[dict]:
+    """The parts a log holds for these sources; a last line that was cut off counts for nothing."""
+    parts = []
     for line in log.read_text().splitlines() if log.exists() else []:
         try:
-            chunks.append(json.loads(line))
+            part = json.loads(line)
         except ValueError:
             continue
-    return chunks
+        if part["sources"] == sources:
+            parts.append(part)
+    return parts
 
 
 def main() -> int:
@@ -121,26 +135,29 @@ def main() -> int:
     parser.add_argument("count", type=int, nargs="?", default=100_000, help="number of networks")
     parser.add_argument("--start", type=int, default=0, help="number of the first network")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, default=Path("out/regions_sweep"), help="folder of log and mismatches")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/regions_sweep"), help="folder of log and mismatches"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     log = options.out / f"from_{options.start}.jsonl"
     stop = options.start + options.count
-    chunks = {(c["start"], c["stop"]): c for c in finished(log)}
-    wanted = [(low, min(low + CHUNK, stop)) for low in range(options.start, stop, CHUNK)]
-    open_chunks = [chunk for chunk in wanted if chunk not in chunks]
-    if len(open_chunks) < len(wanted):
-        print(f"{len(wanted) - len(open_chunks)} of {len(wanted)} parts are in {log}")
+    sources = fingerprint()
+    parts = {(c["start"], c["stop"]): c for c in finished(log, sources)}
+    wanted = [(low, min(low + PART, stop)) for low in range(options.start, stop, PART)]
+    open_parts = [part for part in wanted if part not in parts]
+    if len(open_parts) < len(wanted):
+        print(f"{len(wanted) - len(open_parts)} of {len(wanted)} parts are in {log}")
     begin = time.monotonic()
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool, log.open("a") as written:
-        futures = [pool.submit(work_off, *chunk) for chunk in open_chunks]
+        futures = [pool.submit(work_off, *part) for part in open_parts]
         for done, future in enumerate(as_completed(futures), 1):
-            chunk = future.result()
-            chunks[chunk["start"], chunk["stop"]] = chunk
-            written.write("\n" * (written.tell() > 0 and done == 1) + json.dumps(chunk) + "\n")
+            part = {"sources": sources, **future.result()}
+            parts[part["start"], part["stop"]] = part
+            written.write("\n" * (written.tell() > 0 and done == 1) + json.dumps(part) + "\n")
             written.flush()
             os.fsync(written.fileno())
-            for number, problems in chunk["failures"].items():
+            for number, problems in part["failures"].items():
                 case = instance(int(number))
                 program = options.out / f"mismatch_{number}.py"
                 program.write_text(reproducer(case, problems))
@@ -153,12 +170,12 @@ def main() -> int:
                 )
     sums: Counter[str] = Counter()
     failures: set[str] = set()
-    for chunk in (chunks[key] for key in wanted):
-        sums.update(chunk["sums"])
-        failures.update(chunk["failures"])
+    for part in (parts[key] for key in wanted):
+        sums.update(part["sums"])
+        failures.update(part["failures"])
     print(
-        f"{sums['networks']} networks ({sums['exact_runs']} of them also all in rationals; floats could not decide "
-        f"everything in {sums['needed_rationals']}), {sums['cells']} cells, {sums['regions']} regions "
+        f"{sums['networks']} networks ({sums['exact_runs']} of them also all in rationals; floats could not "
+        f"decide everything in {sums['needed_rationals']}), {sums['cells']} cells, {sums['regions']} regions "
         f"(fewer than cells in {sums['cells_beyond_regions']} networks), {sums['contacts']} contacts, "
         f"{sums['walls']} of them walls"
     )

@@ -83,9 +83,15 @@ def main(context: click.Context) -> None:
 
 
 def _add_commands() -> None:
-    from hardmax.cli import compiling, diagrams, minkowski, versions
+    from hardmax.cli import compiling, diagrams, minkowski, sample, versions
 
-    for command in (diagrams.diagram, minkowski.minkowski, compiling.compile_kernels, versions.versions):
+    for command in (
+        diagrams.diagram,
+        minkowski.minkowski,
+        sample.sample,
+        compiling.compile_kernels,
+        versions.versions,
+    ):
         main.add_command(command)
 
 

@@ -255,7 +255,9 @@ def overlay(
                 out_kind[n_out] = FOLD
                 n_out += 1
                 continue
-        axis, longest, upwards, scale = locate(start, stop, order, edge_start, cell_of, vx, vy, vr, dx, dy, far)
+        axis, longest, upwards, scale = locate(
+            start, stop, order, edge_start, cell_of, vx, vy, vr, dx, dy, far
+        )
         if axis < 0:
             postponed[n_postponed] = s
             n_postponed += 1

@@ -31,8 +31,8 @@ class CellCount(Result):
         Cells that reach to infinity.
     cells_by_depth : tuple of int
         Cells of the network cut off after each block that has walls or folds.
-    decided_exactly : int
-        How often floats could not tell and rationals decided.
+    decided_in_pairs, decided_exactly : int
+        How often floats could not tell and double-double arithmetic, or rationals, decided.
 
     Examples
     --------
@@ -53,6 +53,7 @@ class CellCount(Result):
     n_slivers: int
     n_unbounded: int
     cells_by_depth: tuple[int, ...]
+    decided_in_pairs: int
     decided_exactly: int
 
     def __int__(self) -> int:
@@ -67,6 +68,7 @@ class CellCount(Result):
             "n_slivers": self.n_slivers,
             "n_unbounded": self.n_unbounded,
             "cells_by_depth": list(self.cells_by_depth),
+            "decided_in_pairs": self.decided_in_pairs,
             "decided_exactly": self.decided_exactly,
         }
 

@@ -79,7 +79,8 @@ def enumerate_regions(
     domain : Box, Polytope or WholeSpace
         Where to look.
     arithmetic : {"certified", "exact", "float"}
-        ``"certified"``: floats decide wherever their proven error bound allows it, rationals elsewhere.
+        ``"certified"``: floats decide wherever their proven error bound allows it, then double-double, then
+        rationals.
         ``"exact"``: rationals decide everything; the same cells, slowly. ``"float"``: no bound, for comparison;
         the result says ``exact=False``.
     max_cells, time_limit : int, float, optional
@@ -153,6 +154,7 @@ def count_cells(
             for i in range(machine.program.last + 1)
             if machine.program.table[i, kernels.KIND] != kernels.AFFINE
         ),
+        decided_in_pairs=machine.decided_by_pairs,
         decided_exactly=machine.decided_exactly,
     )
 

@@ -26,7 +26,22 @@ from hardmax.compiling import kernel
 __all__ = ["BOUNDS", "COLUMNS", "ERRORS", "float_maps", "residue_maps"]
 
 # columns of the table of layers; *_AT are places in the flat arrays
-KIND, D_IN, D_OUT, ROWS, SKIP, IDENTITY, FIRST, SCORES_AT, BIASES_AT, OUTPUTS_AT, OFFSETS_AT, X_AT, Z_AT, SUMS_AT = range(14)
+(
+    KIND,
+    D_IN,
+    D_OUT,
+    ROWS,
+    SKIP,
+    IDENTITY,
+    FIRST,
+    SCORES_AT,
+    BIASES_AT,
+    OUTPUTS_AT,
+    OFFSETS_AT,
+    X_AT,
+    Z_AT,
+    SUMS_AT,
+) = range(14)
 COLUMNS = 14
 AFFINE, FOLD, WALL = 0, 1, 2
 BLOCK = 64  # units after which a sum is kept
@@ -224,7 +239,9 @@ def enter(table, norms, numbers, layer, x0, x1, x2, z0, z1, z2, every, errors):
 
 
 @kernel
-def leave_fold(table, norms, numbers, layer, unit, bits, cell, x0, x1, x2, z0, z1, z2, s0, s1, s2, on, errors):
+def leave_fold(
+    table, norms, numbers, layer, unit, bits, cell, x0, x1, x2, z0, z1, z2, s0, s1, s2, on, errors
+):
     """The map that leaves a fold layer.
 
     The sums over its units are kept after every block of units; a cell that differs from the one before it
@@ -327,7 +344,9 @@ def float_maps(
                     x0, x1, x2, z0, z1, z2, s0, s1, s2, on, errors,
                 )  # fmt: skip
             elif kind == WALL:
-                leave_wall(table, norms, numbers, lookup, lookup_at, routings, cell, layer, x0, x1, x2, errors)
+                leave_wall(
+                    table, norms, numbers, lookup, lookup_at, routings, cell, layer, x0, x1, x2, errors
+                )
             else:
                 leave_affine(table, norms, numbers, layer, x0, x1, x2, every, errors)
             if layer + 1 < layers and table[layer + 1, KIND] == FOLD:
@@ -406,7 +425,20 @@ def leave_residues(
         count = units_on(bits, cell, table[layer, FIRST], 0, table[layer, ROWS], on)
         set_constant_residues(numbers, table[layer, OFFSETS_AT], e, x0, x1, x2, y_at)
         add_residues(
-            numbers, table[layer, OUTPUTS_AT], e, on, count, z0, z1, z2, table[layer, Z_AT], x0, x1, x2, y_at, prime
+            numbers,
+            table[layer, OUTPUTS_AT],
+            e,
+            on,
+            count,
+            z0,
+            z1,
+            z2,
+            table[layer, Z_AT],
+            x0,
+            x1,
+            x2,
+            y_at,
+            prime,
         )
         if table[layer, SKIP]:
             for r in range(m):
@@ -446,7 +478,20 @@ def enter_residues(table, numbers, layer, prime, x0, x1, x2, z0, z1, z2, every):
     else:
         set_constant_residues(numbers, table[layer, BIASES_AT], n, z0, z1, z2, z_at)
         add_residues(
-            numbers, table[layer, SCORES_AT], n, every, table[layer, D_IN], x0, x1, x2, x_at, z0, z1, z2, z_at, prime
+            numbers,
+            table[layer, SCORES_AT],
+            n,
+            every,
+            table[layer, D_IN],
+            x0,
+            x1,
+            x2,
+            x_at,
+            z0,
+            z1,
+            z2,
+            z_at,
+            prime,
         )
 
 

@@ -103,7 +103,9 @@ def projected_maps(
     e = layers[-1].d_out if layers else exact_maps.d
     generator = np.random.default_rng(rng)
     directions = generator.integers(-_FINENESS, _FINENESS + 1, (2, e)) / _FINENESS
-    projection = AffineLayer(as_exact(directions, "directions", ndim=2), as_exact(np.zeros(2), "zero", ndim=1))
+    projection = AffineLayer(
+        as_exact(directions, "directions", ndim=2), as_exact(np.zeros(2), "zero", ndim=1)
+    )
     untied = np.zeros(len(tied), dtype=np.uint8)
     maps = pattern_maps((*layers, projection), bits, routings, untied, exact_maps)
     weights = [[int(v) for v in row] for row in (directions * _FINENESS).astype(np.int64)]

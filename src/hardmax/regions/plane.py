@@ -19,6 +19,7 @@ from hardmax.geometry.domains import Domain
 from hardmax.networks.groups import FoldLayer, Layer, WallLayer
 from hardmax.regions import plane_kernels as kernels
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
+from hardmax.regions.double_double import UNIT, DoubleDoubleMaps, Rows, pair_of, signs_at_corners, sum_of_pairs
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.program import Program
 from hardmax.regions.rational_plane import Line, corners_of, domain_polygon, envelope, sign_at
@@ -54,6 +55,7 @@ class PlaneMachine:
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float
     ) -> None:
         self.layers = layers
+        self.domain = domain
         self.exact_maps = ExactMaps(layers, domain)
         self.program = program = Program.of(layers)
         self.control = np.zeros(kernels.CONTROL, dtype=np.int64)
@@ -68,7 +70,9 @@ class PlaneMachine:
         self.path = np.zeros(program.path_size)
         self.errors = np.zeros((program.last + 2, kernels.ERRORS))
         self.signs = np.zeros(program.sign_size, dtype=np.int64)
+        self.double_double = DoubleDoubleMaps(layers)
         self.decided_exactly = 0
+        self.decided_by_pairs = 0
         self.whole = True  # false while the node on top of the stack is being replaced
         lines, labels = self._domain_lines(domain)
         self.unbounded = any(line[3] for line in lines)
@@ -274,7 +278,7 @@ class PlaneMachine:
             "signs": self.signs,
             "stack_ints": self.si[: self.control[kernels.C_INTS]],
             "stack_floats": self.sf[: self.control[kernels.C_FLOATS]],
-            "decided_exactly": np.array([self.decided_exactly]),
+            "decided": np.array([self.decided_exactly, self.decided_by_pairs]),
             **{f"output_{name}": self.output[name][:size] for name, size in sizes.items()},
         }
 
@@ -285,7 +289,7 @@ class PlaneMachine:
         ints, floats = state["stack_ints"], state["stack_floats"]
         self._make_stack(max(len(self.si), 2 * len(ints)), max(len(self.sf), 2 * len(floats)))
         self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
-        self.decided_exactly = int(state["decided_exactly"][0])
+        self.decided_exactly, self.decided_by_pairs = (int(v) for v in state["decided"])
         for name in self.output:
             saved = state[f"output_{name}"]
             self.output[name] = np.zeros(max(len(saved), 1), dtype=self.output[name].dtype)
@@ -341,11 +345,11 @@ class PlaneMachine:
 
     def _decide_fold(self) -> None:
         """Fill in the undecided signs of the node on top of the stack."""
-        self.decided_exactly += 1
         layer, _, k, n_pending, at, _ = self._top()
-        bits, routings = self._prefix(layer)
-        corners = corners_of(self._exact_lines(self.si[at : at + 2 * k], bits, routings))
         if k > kernels.MASK:
+            self.decided_exactly += 1
+            bits, routings = self._prefix(layer)
+            corners = corners_of(self._exact_lines(self.si[at : at + 2 * k], bits, routings))
             unit = int(self.control[kernels.C_ASKED_UNIT])
             line = self.exact_maps.line(layer, unit, 0, 0, bits, routings)
             for v, corner in enumerate(corners):
@@ -353,6 +357,14 @@ class PlaneMachine:
             self.control[kernels.C_ANSWERED] = 1
             return
         pending = self.si[at + 2 * k : at + 2 * k + 3 * n_pending].reshape(-1, 3)
+        if self.control[kernels.C_TRUST] == kernels.CERTIFIED:
+            self._decide_by_pairs(layer, self.si[at : at + 2 * k], pending)
+        if not (pending[:, 1] & pending[:, 2]).any():
+            self.decided_by_pairs += 1
+            return
+        self.decided_exactly += 1
+        bits, routings = self._prefix(layer)
+        corners = corners_of(self._exact_lines(self.si[at : at + 2 * k], bits, routings))
         for row in pending:
             undecided = int(row[1] & row[2])
             if not undecided:
@@ -365,6 +377,48 @@ class PlaneMachine:
                     positive |= (sign > 0) << v
                     negative |= (sign < 0) << v
             row[1], row[2] = positive, negative
+
+    def _decide_by_pairs(self, layer: int, labels: Integers, pending: Integers) -> None:
+        """Settle what double-double arithmetic can settle in the sign masks of a fold node."""
+        path = self._path(layer)
+        if path is None:
+            return
+        serials, winners = path
+        lines: list[Rows | None] = []
+        for owner, wall in labels.reshape(-1, 2).tolist():
+            if owner == AT_INFINITY:
+                lines.append(None)
+            elif owner == DOMAIN_SIDE:
+                lines.append(_domain_row(self.domain, wall))
+            else:
+                at, group, a, b = decode_wall(wall)
+                rows = self.double_double.rows(at, serials, winners)
+                lines.append(_row(rows, group) if a == b else _difference(rows, b, a))
+        rows = self.double_double.rows(layer, serials, winners)
+        asked = np.flatnonzero(pending[:, 1] & pending[:, 2])
+        with np.errstate(over="ignore", invalid="ignore"):
+            codes = signs_at_corners(lines, rows, pending[asked, 0])
+        for row, signs in zip(asked, codes, strict=True):
+            for v in np.flatnonzero(signs).tolist():
+                if int(pending[row, 1] & pending[row, 2]) >> v & 1:
+                    pending[row, 2 if signs[v] > 0 else 1] &= ~(1 << v)
+
+    def _path(self, layer: int) -> tuple[dict[int, int], dict[int, Integers]] | None:
+        """Numbers of the layer cells up to a layer, and who is on or wins there; ``None`` where keys are tied."""
+        serials: dict[int, int] = {}
+        winners: dict[int, Integers] = {}
+        for i, block in enumerate(self.layers[: layer + 1]):
+            at = int(self.program.table[i, kernels.SIGN_AT])
+            if isinstance(block, FoldLayer):
+                serials[i] = int(self.signs[at])
+                words = self.signs[at + 2 : at + 2 - (-block.units // 64)].astype("<i8")
+                winners[i] = np.unpackbits(words.view(np.uint8), bitorder="little")[: block.units].astype(np.int64)
+            elif isinstance(block, WallLayer):
+                serials[i] = int(self.signs[at])
+                if i < layer and self.signs[at + 1]:
+                    return None
+                winners[i] = self.signs[at + 2 : at + 2 + block.heads]
+        return serials, winners
 
     def _decide_head(self) -> None:
         """Replace the node on top of the stack by the cells of its next head."""
@@ -450,6 +504,26 @@ class PlaneMachine:
             witnesses=witness[:, :2],
             margins=witness[:, 2],
         )
+
+
+def _row(rows: Rows, i: int) -> Rows:
+    return Rows(rows.high[i : i + 1], rows.low[i : i + 1], rows.slope_error, rows.constant_error)
+
+
+def _difference(rows: Rows, i: int, j: int) -> Rows:
+    """Row i minus row j, as pairs."""
+    high, low = sum_of_pairs(rows.high[i], rows.low[i], -rows.high[j], -rows.low[j])
+    size = 8.0 * UNIT * float(np.abs(rows.high[[i, j]]).max())
+    return Rows(high[None], low[None], 2.0 * rows.slope_error + size, 2.0 * rows.constant_error + size)
+
+
+def _domain_row(domain: Domain, i: int) -> Rows:
+    """A side of the domain as pairs; rounded only where fractions were given."""
+    ah, al = pair_of(domain.a.take(np.array([i])))
+    bh, bl = pair_of(domain.b.take(np.array([i])))
+    size = 4.0 * UNIT * float(max(np.abs(ah).max(), np.abs(bh).max()))
+    error = size if domain.a.rounded or domain.b.rounded else 0.0
+    return Rows(np.column_stack([-ah, bh]), np.column_stack([-al, bl]), error, error)
 
 
 def _area(p: Floats, k: int) -> float:

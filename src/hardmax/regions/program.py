@@ -17,7 +17,7 @@ from hardmax.errors import UnsupportedDimensionError
 from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, WallLayer
 from hardmax.regions import plane_kernels as kernels
 
-__all__ = ["Program", "spectral_bound"]
+__all__ = ["Program", "score_norms", "spectral_bound"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -177,7 +177,7 @@ def spectral_bound(matrix: Floats) -> float:
     return 1.01 * scale * float(min(np.exp(0.5 * log_norm), crude))
 
 
-def _norms(array: ExactArray) -> tuple[float, float, float]:
+def score_norms(array: ExactArray) -> tuple[float, float, float]:
     """Bounds on the largest row norm, the spectral norm, and the spectral norm of the absolute values."""
     if array.floats.size == 0:
         return 0.0, 0.0, 0.0
@@ -199,11 +199,11 @@ def _largest(array: ExactArray) -> tuple[float, float]:
 def _score_bounds(scores: ExactArray | None, biases: ExactArray) -> list[float]:
     if scores is None:
         return [1.0, 1.0, 1.0, _gamma(1), *_largest(biases)]
-    return [*_norms(scores), _gamma(scores.shape[1]), *_largest(biases)]
+    return [*score_norms(scores), _gamma(scores.shape[1]), *_largest(biases)]
 
 
 def _output_bounds(layer: FoldLayer) -> list[float]:
-    return [*_norms(layer.outputs), _gamma(layer.units + 4), *_largest(layer.offsets)]
+    return [*score_norms(layer.outputs), _gamma(layer.units + 4), *_largest(layer.offsets)]
 
 
 def _value_bounds(layer: WallLayer) -> list[float]:

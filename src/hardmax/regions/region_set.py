@@ -199,8 +199,8 @@ class RegionSet(Result):
         area = 0.5 * np.add.reduceat(x * y[after] - y * x[after], start)
         around = np.add.reduceat(np.hypot(x[after] - x, y[after] - y), start)
         # where the vertices are less certain than the cell is thick, rationals say how big it is
-        doubt = np.maximum.reduceat(cells.vr, start) * around
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
+            doubt = np.maximum.reduceat(cells.vr, start) * around
             thin = self.bounded & ~(doubt < _DOUBT * area)
         for i in np.flatnonzero(thin):
             area[i], around[i] = self._exact_size(int(i))

@@ -1,0 +1,158 @@
+"""Cells and regions: sampled by compiled code and by numpy, and counted exactly.
+
+The reference is the tropical paper's method in numpy: draw points, send them through the network, and count the
+distinct signature rows by ``np.unique(axis=0)``. It runs in batches, as it has to, on a part of the two million
+points; its time is scaled up linearly, which flatters it, because sorting is not linear. Packing the bits of a
+row into bytes before sorting helps numpy a lot; the notes say how much.
+"""
+
+from __future__ import annotations
+
+from timing import Comparison, print_table, seconds, side_by_side, spell
+
+import numpy as np  # isort: skip (the thread counts come first)
+
+import hardmax as hm
+
+SAMPLES = 2_000_000
+PART = 20  # numpy runs on one point of this many
+BATCH = 10_000
+BOX = hm.Box.cube(2, -4, 4)
+LINES = (153, 484, 1532)  # [2, n, 1] has about 1e4, 1e5 and 1e6 cells in the box
+
+NETWORKS = {
+    "[2,64,64,64,1]": (hm.Network.random_mlp([2, 64, 64, 64, 1], 0), 800.0),
+    "H=2 N=50 d_ff=64 L=2": (hm.Network.random(2, n_tokens=50, heads=2, depth=2, d_ff=64, rng=0), 500.0),
+}
+
+
+def signature_rows(network: hm.Network, points: np.ndarray) -> np.ndarray:
+    """Routings and bits side by side, one byte each."""
+    batches = []
+    for start in range(0, len(points), BATCH):
+        y, columns = points[start : start + BATCH], []
+        for block in network.blocks:
+            if isinstance(block, hm.Attention):
+                added = y if block.skip else 0.0
+                for scores, biases, outputs in zip(
+                    block.scores.floats, block.biases.floats, block.outputs.floats, strict=True
+                ):
+                    winners = (y @ scores.T + biases).argmax(axis=1)
+                    columns.append(winners[:, None])
+                    added = added + outputs[winners]
+                y = added
+            else:
+                z = (y if block.w_in is None else y @ block.w_in.floats.T) + block.b_in.floats
+                columns.append(z > 0)
+                y = np.maximum(z, 0) @ block.w_out.floats.T + block.b_out.floats
+        batches.append(np.concatenate(columns, axis=1, dtype=np.uint8, casting="unsafe"))
+    return np.concatenate(batches)
+
+
+def numpy_count(network: hm.Network, *, packed: bool = False) -> int:
+    points = np.random.default_rng(0).uniform(-4, 4, (SAMPLES // PART, 2))
+    rows = signature_rows(network, points)
+    if packed:
+        heads = network.heads_total
+        routings, bits = [], []
+        at = 0
+        for block in network.blocks:  # heads and units alternate
+            wide = block.heads if isinstance(block, hm.Attention) else block.width
+            (routings if isinstance(block, hm.Attention) else bits).append(rows[:, at : at + wide])
+            at += wide
+        columns = [np.packbits(np.concatenate(bits, axis=1), axis=1)]
+        rows = np.concatenate([*routings, *columns], axis=1) if heads else columns[0]
+    return len(np.unique(rows, axis=0))
+
+
+def against_numpy() -> list[Comparison]:
+    """Compiled Monte Carlo, and the exact certified count, against the Monte Carlo of numpy."""
+    comparisons = []
+    for name, (network, target) in NETWORKS.items():
+        estimate = hm.estimate_cells(network, BOX)  # these two also compile
+        count = hm.count_cells(network, BOX)
+        if estimate.n_signatures > count.n_cells:
+            raise SystemExit(f"{name}: {estimate.n_signatures} signatures, but {count.n_cells} cells")
+        if numpy_count(network, packed=True) > count.n_cells:
+            raise SystemExit(f"{name}: numpy finds more signatures than there are cells")
+        sampled, reference = side_by_side(
+            lambda network=network: hm.estimate_cells(network, BOX, n_samples=SAMPLES),
+            lambda network=network: numpy_count(network),
+            repeats=2,
+            rounds=2,
+        )
+        counted = min(seconds(lambda network=network: hm.count_cells(network, BOX)) for _ in range(20))
+        packed = PART * seconds(lambda network=network: numpy_count(network, packed=True))
+        reference *= PART
+        scaled = f"numpy timed on {SAMPLES // PART:,} points, scaled by {PART}"
+        comparisons.append(
+            Comparison(
+                f"sampling {name}", sampled, reference, 20.0,
+                note=f"{SAMPLES:,} points, {estimate.n_signatures:,} signatures of {count.n_cells:,} cells; {scaled}; "
+                f"with packed rows it takes {spell(packed)} ({packed / sampled:.1f}x)",
+            )
+        )  # fmt: skip
+        comparisons.append(
+            Comparison(
+                f"exact count {name}", counted, reference, target,
+                note=f"all {count.n_cells:,} cells, certified, against sampling {SAMPLES:,} points; {scaled}; with "
+                f"packed rows {packed / counted:.0f}x",
+            )
+        )  # fmt: skip
+    return comparisons
+
+
+def cost_per_cell() -> Comparison:
+    """The same work for every cell, from ten thousand to a million: seconds per million cells."""
+    networks = [hm.Network.random_mlp([2, n, 1], 0) for n in LINES]
+    counts = [hm.count_cells(network, BOX).n_cells for network in networks]
+    times = [
+        min(seconds(lambda network=network: hm.count_cells(network, BOX)) for _ in range(repeats))
+        for network, repeats in zip(networks, (30, 8, 3), strict=True)
+    ]
+    each = [1e6 * time / count for time, count in zip(times, counts, strict=True)]
+    spelt = ", ".join(f"{count:,} cells {spell(time)}" for count, time in zip(counts, times, strict=True))
+    return Comparison(
+        "a million cells of [2,n,1]", max(each), min(each), 1.5, at_most=True,
+        note=f"dearest against cheapest of three sizes: {spelt}",
+    )  # fmt: skip
+
+
+def cost_of_certainty() -> list[Comparison]:
+    """What the proven error bounds cost, and what maps and regions cost, over counting."""
+    comparisons = []
+    for name, (network, _) in NETWORKS.items():
+        certified, floats = side_by_side(
+            lambda network=network: hm.count_cells(network, BOX),
+            lambda network=network: hm.count_cells(network, BOX, arithmetic="float"),
+            repeats=10,
+            rounds=10,
+        )
+        comparisons.append(
+            Comparison(f"certified over float {name}", certified, floats, 1.5, at_most=True)
+        )
+
+        def everything(network: hm.Network = network) -> int:
+            regions = hm.enumerate_regions(network, BOX)
+            _ = regions.linear, regions.offset
+            return regions.n_regions
+
+        n_regions = everything()
+        full, counted = side_by_side(
+            everything, lambda network=network: hm.count_cells(network, BOX), repeats=3, rounds=5
+        )
+        comparisons.append(
+            Comparison(
+                f"maps and regions over counting {name}", full, counted, 6.0, at_most=True,
+                note=f"{n_regions:,} regions",
+            )
+        )  # fmt: skip
+    return comparisons
+
+
+def run() -> list[Comparison]:
+    return [*against_numpy(), cost_per_cell(), *cost_of_certainty()]
+
+
+if __name__ == "__main__":
+    print_table(run())
