@@ -1,9 +1,9 @@
 """Cells and regions: sampled by compiled code and by numpy, and counted exactly.
 
-The reference is the tropical paper's method in numpy: draw points, send them through the network, and count the
-distinct signature rows by ``np.unique(axis=0)``. It runs in batches, as it has to, on a part of the two million
-points; its time is scaled up linearly, which flatters it, because sorting is not linear. Packing the bits of a
-row into bytes before sorting helps numpy a lot; the notes say how much.
+The reference is the tropical paper's method in numpy: draw points, send them through the network, and count
+the distinct signature rows by ``np.unique(axis=0)``. It runs in batches, as it has to, on a part of the two
+million points; its time is scaled up linearly, which flatters it, because sorting is not linear. Packing the
+bits of a row into bytes before sorting helps numpy a lot; the notes say how much.
 """
 
 from __future__ import annotations
@@ -88,15 +88,15 @@ def against_numpy() -> list[Comparison]:
         comparisons.append(
             Comparison(
                 f"sampling {name}", sampled, reference, 20.0,
-                note=f"{SAMPLES:,} points, {estimate.n_signatures:,} signatures of {count.n_cells:,} cells; {scaled}; "
-                f"with packed rows it takes {spell(packed)} ({packed / sampled:.1f}x)",
+                note=f"{SAMPLES:,} points, {estimate.n_signatures:,} signatures of {count.n_cells:,} cells; "
+                f"{scaled}; with packed rows it takes {spell(packed)} ({packed / sampled:.1f}x)",
             )
         )  # fmt: skip
         comparisons.append(
             Comparison(
                 f"exact count {name}", counted, reference, target,
-                note=f"all {count.n_cells:,} cells, certified, against sampling {SAMPLES:,} points; {scaled}; with "
-                f"packed rows {packed / counted:.0f}x",
+                note=f"all {count.n_cells:,} cells, certified, against sampling {SAMPLES:,} points; "
+                f"{scaled}; with packed rows {packed / counted:.0f}x",
             )
         )  # fmt: skip
     return comparisons
@@ -128,9 +128,7 @@ def cost_of_certainty() -> list[Comparison]:
             repeats=10,
             rounds=10,
         )
-        comparisons.append(
-            Comparison(f"certified over float {name}", certified, floats, 1.5, at_most=True)
-        )
+        comparisons.append(Comparison(f"certified over float {name}", certified, floats, 1.5, at_most=True))
 
         def everything(network: hm.Network = network) -> int:
             regions = hm.enumerate_regions(network, BOX)

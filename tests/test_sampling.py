@@ -29,7 +29,11 @@ def signature_rows(network, points):
 def classes(network, points):
     """The number of each point's signature among the distinct ones."""
     rows = signature_rows(network, points)
-    return np.unique(rows, axis=0, return_inverse=True)[1].ravel() if rows.shape[1] else np.zeros(len(points), int)
+    return (
+        np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+        if rows.shape[1]
+        else np.zeros(len(points), int)
+    )
 
 
 def hasher_of(network, domain, n_points, seed=0):
@@ -60,7 +64,10 @@ def networks():
     mask[:, 4] = True
     scores = rng.integers(-1, 2, (3, 12, 2)).astype(float)  # many keys are equal
     head = hm.Attention(scores, None, rng.standard_normal((3, 12, 2)), mask=mask)
-    yield "masks and duplicates", hm.Network([head, hm.FeedForward(rng.standard_normal((7, 2)), None, np.ones((1, 7)))])
+    yield (
+        "masks and duplicates",
+        hm.Network([head, hm.FeedForward(rng.standard_normal((7, 2)), None, np.ones((1, 7)))]),
+    )
     wide = hm.Network.random_mlp([30, 50, 50, 2], 8)
     yield "a slice", wide.restrict(rng.standard_normal(30), rng.standard_normal((2, 30)))
     yield "affine in between", hm.Network(
@@ -107,7 +114,8 @@ def test_a_hash_is_the_exclusive_or_of_the_words_of_its_signature(network):
     np.testing.assert_array_equal(hasher.hashes(points), expected)
 
 
-ROUNDING_DECIDES = {"last place", "last place, flat", "zero biases", "integer", "one dimension", "wide slice"} | {
+ROUNDING_DECIDES = {
+    "last place", "last place, flat", "zero biases", "integer", "one dimension", "wide slice",
     "attention only", "attention skip", "duplicate keys", "feed-forward only", "feed-forward only, integer",
 }  # fmt: skip
 
@@ -135,7 +143,9 @@ def test_a_walk_that_is_interrupted_goes_on(monkeypatch):
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_the_estimate_counts_what_numpy_counts(network):
-    estimate = hm.estimate_cells(network, hm.Box.cube(network.d, -3, 3), n_samples=20_000, rng=1, first_points=True)
+    estimate = hm.estimate_cells(
+        network, hm.Box.cube(network.d, -3, 3), n_samples=20_000, rng=1, first_points=True
+    )
     stream = np.random.default_rng(1).spawn(2)[1]  # the first stream is for the words of the hash
     points = UniformPoints(hm.Box.cube(network.d, -3, 3)).draw(20_000, stream)
     rows = signature_rows(network, points)
@@ -152,7 +162,8 @@ def test_the_estimate_counts_what_numpy_counts(network):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "cells"), [((2, 3, 2, 1), 144), ((2, 2, 1, 2), 256), ((1, 3, 2, 2), 144), ((3, 2, 1, 1), 64)]
+    ("arguments", "cells"),
+    [((2, 3, 2, 1), 144), ((2, 2, 1, 2), 256), ((1, 3, 2, 2), 144), ((3, 2, 1, 1), 64)],
 )
 def test_all_cells_of_the_sawtooth_are_found(arguments, cells):
     network = hm.sawtooth_network(*arguments)
@@ -254,7 +265,9 @@ def test_unseen_mass_of_a_known_distribution():
     network = staircase(ends[:-1])
     truths, estimates, held = [], [], 0
     for seed in range(150):
-        estimate = hm.estimate_cells(network, hm.Box([0.0], [1.0]), n_samples=400, rng=seed, first_points=True)
+        estimate = hm.estimate_cells(
+            network, hm.Box([0.0], [1.0]), n_samples=400, rng=seed, first_points=True
+        )
         seen = np.unique(np.searchsorted(ends, estimate.first_points[:, 0]))
         truth = 1.0 - lengths[seen].sum()
         truths.append(truth)
@@ -387,11 +400,27 @@ def test_estimates_in_a_polygon():
 @pytest.mark.parametrize(
     ("change", "error", "sentence"),
     [
-        ({"domain": hm.WholeSpace(2)}, InvalidInputError, r"must be bounded.*but was WholeSpace.*hm.Box.cube\(2"),
+        (
+            {"domain": hm.WholeSpace(2)},
+            InvalidInputError,
+            r"must be bounded.*but was WholeSpace.*hm.Box.cube\(2",
+        ),
         ({"domain": hm.Polytope([[1, 0], [0, 1]], [1, 1])}, InvalidInputError, "must be bounded"),
-        ({"domain": hm.Polytope([[1, 0], [-1, 0], [0, 1], [0, -1]], [0, 0, 1, 1])}, EmptyDomainError, "interior"),
-        ({"domain": hm.Box.cube(3, -1, 1)}, DimensionMismatchError, "dimension of the network's input, 2, but has 3"),
-        ({"domain": [[-1, 1], [-1, 1]]}, InvalidInputError, "domain must be a Box or a Polytope, but was a list"),
+        (
+            {"domain": hm.Polytope([[1, 0], [-1, 0], [0, 1], [0, -1]], [0, 0, 1, 1])},
+            EmptyDomainError,
+            "interior",
+        ),
+        (
+            {"domain": hm.Box.cube(3, -1, 1)},
+            DimensionMismatchError,
+            "dimension of the network's input, 2, but has 3",
+        ),
+        (
+            {"domain": [[-1, 1], [-1, 1]]},
+            InvalidInputError,
+            "domain must be a Box or a Polytope, but was a list",
+        ),
         ({"domain": hm.Box.cube(2, -1e308, 1e308)}, NotFiniteError, "sides that fit into float64"),
         ({"network": "net"}, InvalidInputError, "network must be a hardmax Network, but was a str"),
         ({"n_samples": 0}, InvalidInputError, "n_samples must be a whole number of at least 1, but was 0"),
@@ -418,7 +447,11 @@ def test_bad_input_gets_one_sentence(change, error, sentence):
         (np.eye(3), [1, 1, 1], InvalidInputError),
         (np.vstack([np.eye(3), -np.eye(3)]), [1, 1, 0, 1, 1, 0], EmptyDomainError),
         (np.vstack([np.eye(3), -np.eye(3)]), [1, 1, -2, 1, 1, 0], EmptyDomainError),
-        ([[1, -1, 0], [-1, 1, 0], [0, 1, -1], [0, -1, 1], [1, 1, 1], [-1, -1, -1]], [1e-6] * 4 + [1, 1], InvalidInputError),
+        (
+            [[1, -1, 0], [-1, 1, 0], [0, 1, -1], [0, -1, 1], [1, 1, 1], [-1, -1, -1]],
+            [1e-6] * 4 + [1, 1],
+            InvalidInputError,
+        ),
     ],
 )
 def test_domains_without_uniform_points(rows, ends, error):
@@ -461,7 +494,9 @@ def test_the_command_prints_a_table(network_file):
 
 
 def test_the_command_prints_json(network_file):
-    report = json.loads(run(network_file, "--box", "-4", "4", "--samples", "20000", "--seed", "3", "--json").stdout)
+    report = json.loads(
+        run(network_file, "--box", "-4", "4", "--samples", "20000", "--seed", "3", "--json").stdout
+    )
     expected = hm.estimate_cells(hm.load(network_file), SQUARE, n_samples=20_000, rng=3)
     assert report["n_signatures"] == expected.n_signatures
     assert report["unseen_mass"] == expected.unseen_mass
@@ -497,7 +532,11 @@ def test_the_command_refuses_in_one_sentence(network_file, arguments, sentence):
 def test_the_command_wants_a_network(tmp_path):
     (tmp_path / "numbers.npy").write_bytes(b"")
     path = hm.attention_diagram([[1.0, 0.0], [0.0, 1.0]]).save(tmp_path / "diagram.npz")
-    for file, sentence in ((path, "must hold a Network"), (tmp_path / "numbers.npy", ""), (tmp_path / "no.npz", "no such file")):
+    for file, sentence in (
+        (path, "must hold a Network"),
+        (tmp_path / "numbers.npy", ""),
+        (tmp_path / "no.npz", "no such file"),
+    ):
         shown = run(str(file), "--box", "-4", "4")
         assert shown.exit_code == 2
         assert sentence in shown.stderr

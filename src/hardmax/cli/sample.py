@@ -73,7 +73,9 @@ def sample(
         _print(report)
 
 
-def _compute(path: Path, box: tuple[float, float] | None, samples: int, seed: int, jobs: int | None) -> CellEstimate:
+def _compute(
+    path: Path, box: tuple[float, float] | None, samples: int, seed: int, jobs: int | None
+) -> CellEstimate:
     import hardmax as hm
 
     stored: Any = load(path)
@@ -117,8 +119,6 @@ def _print(report: dict[str, Any]) -> None:
         ["cells by Chao's estimate", f"{report['n_cells_chao1']:.0f}", "a guess, usually too low"],
         ["probability of a collision", number(report["collision_probability"]), "at most"],
     ]
-    title = (
-        f"{report['n_signatures']} signatures at {report['n_samples']} points, in dimension {report['d']}"
-    )
+    title = f"{report['n_signatures']} signatures at {report['n_samples']} points, in dimension {report['d']}"
     notes = [] if report["complete"] else ["The list of signatures was full: sampling stopped early."]
     print_table(title, ["", "number", "meaning"], lines.__getitem__, len(lines), notes)

@@ -1,8 +1,8 @@
 r"""Which cells touch along a segment, and whether a fold or a wall lies between them.
 
-Two cells are adjacent when their closures meet in positive length. The partition is not face to face: across a
-wall the map may jump, so the lines of later layers end there, and a cell may touch several others along one of
-its edges. But every edge carries the name of its line, and a line's two sides are partitions of the same
+Two cells are adjacent when their closures meet in positive length. The partition is not face to face: across
+a wall the map may jump, so the lines of later layers end there, and a cell may touch several others along one
+of its edges. But every edge carries the name of its line, and a line's two sides are partitions of the same
 segment. So the pieces are grouped by name and the two partitions overlaid (compiled). What floats cannot
 decide is decided here in integers, and edges whose partner has another name (when several keys share a wall)
 are found by their exact line.
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cmp_to_key
 from math import gcd, inf
 from typing import NamedTuple
 
@@ -66,18 +65,18 @@ def adjacent_cells(cells: Cells, layers: tuple[Layer, ...], exact: ExactMaps) ->
     Notes
     -----
     Across a fold the map is continuous, and pieces are matched without looking at coordinates. *Claim*: let
-    :math:`C_1, \dots, C_k` and :math:`D_1, \dots, D_k` be the cells along the two sides of a segment :math:`S`
-    drawn by unit :math:`g` of layer :math:`l`, in order, none with tied keys, such that :math:`C_i` and
-    :math:`D_i` have the same routings in all layers after :math:`l`. Then :math:`C_i \cap S = D_i \cap S`.
-    *Proof*: suppose that the first :math:`i - 1` pieces agree and :math:`C_i` ends at :math:`s` before
-    :math:`D_i` does. Where both lie along :math:`S`, what enters each later layer is the same from both sides:
-    a ReLU is continuous, and routings agree. These maps are affine on each cell, so they are the same affine
-    functions on the line of :math:`S`. As :math:`C_i` ends at :math:`s`, some line of it crosses :math:`S`
-    there: the pre-activation of a unit, or the lead of the winner over another key, is an affine function on
-    :math:`S`, not constant, and vanishes at :math:`s`. It is the same function for :math:`D_i`, whose bit or
-    routing is settled by its sign before :math:`s`; so :math:`D_i` ends at :math:`s` too. (Lines of layers up
-    to :math:`l` are the same on both sides anyway.) The same holds across a wall between two keys with equal
-    outputs.
+    :math:`C_1, \dots, C_k` and :math:`D_1, \dots, D_k` be the cells along the two sides of a segment
+    :math:`S` drawn by unit :math:`g` of layer :math:`l`, in order, none with tied keys, such that
+    :math:`C_i` and :math:`D_i` have the same routings in all layers after :math:`l`. Then :math:`C_i \cap S
+    = D_i \cap S`. *Proof*: suppose that the first :math:`i - 1` pieces agree and :math:`C_i` ends at
+    :math:`s` before :math:`D_i` does. Where both lie along :math:`S`, what enters each later layer is the
+    same from both sides: a ReLU is continuous, and routings agree. These maps are affine on each cell, so
+    they are the same affine functions on the line of :math:`S`. As :math:`C_i` ends at :math:`s`, some line
+    of it crosses :math:`S` there: the pre-activation of a unit, or the lead of the winner over another key,
+    is an affine function on :math:`S`, not constant, and vanishes at :math:`s`. It is the same function for
+    :math:`D_i`, whose bit or routing is settled by its sign before :math:`s`; so :math:`D_i` ends at
+    :math:`s` too. (Lines of layers up to :math:`l` are the same on both sides anyway.) The same holds across
+    a wall between two keys with equal outputs.
 
     Examples
     --------
@@ -87,9 +86,10 @@ def adjacent_cells(cells: Cells, layers: tuple[Layer, ...], exact: ExactMaps) ->
     >>> from hardmax.networks.groups import layers_of
     >>> from hardmax.regions.plane import PlaneMachine
     >>> net = Network([FeedForward([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], [[1.0, 1.0]], [0.0])])
-    >>> machine = PlaneMachine(layers_of(net), Box.cube(2, -1, 1), arithmetic="certified", store=True, sliver=0.0)
+    >>> layers, square = layers_of(net), Box.cube(2, -1, 1)
+    >>> machine = PlaneMachine(layers, square, arithmetic="certified", store=True, sliver=0.0)
     >>> machine.advance(1000)
-    >>> contacts = adjacent_cells(machine.cells(), layers_of(net), machine.exact_maps)
+    >>> contacts = adjacent_cells(machine.cells(), layers, machine.exact_maps)
     >>> contacts.pairs.tolist(), contacts.lengths.tolist(), len(contacts.uncovered)
     ([[0, 1], [0, 2], [1, 3], [2, 3]], [1.0, 1.0, 1.0, 1.0], 0)
     """
@@ -226,8 +226,8 @@ class _Search:
         a, b, c = self.line(edge)
         along_x = abs(b) >= abs(a)
         if self.owner[self.group[other]] == AT_INFINITY:
-            assert self.cells.dx is not None and self.cells.dy is not None
-            direction = (self.cells.dx if along_x else self.cells.dy)[vertex]
+            directions = self.cells.dx if along_x else self.cells.dy
+            direction = 0.0 if directions is None else directions[vertex]
             return (1 if direction > 0 else -1), flint.fmpq(0)
         a_, b_, c_ = self.line(other)
         w = a * b_ - a_ * b
@@ -244,7 +244,7 @@ class _Search:
             self._overlay_exactly(edges.tolist())
 
     def match_leftovers(self) -> None:
-        """Contacts of edges with different names on one line: search the uncovered edges by their exact line."""
+        """Contacts of edges with different names on one line: compare the exact lines of uncovered edges."""
         uncovered = np.flatnonzero(self.state == kernels.UNCOVERED)
         uncovered = uncovered[possibly_collinear(self.cells, self.cell_of, self.group, uncovered)]
         lines: dict[tuple[int, int, int], list[int]] = defaultdict(list)
@@ -265,9 +265,8 @@ class _Search:
                 up.append(_Piece(start, end, edge))
             else:
                 down.append(_Piece(end, start, edge))
-        by_start = cmp_to_key(lambda p, q: -1 if p.low < q.low else int(q.low < p.low))
-        up.sort(key=by_start)
-        down.sort(key=by_start)
+        up.sort(key=_start)
+        down.sort(key=_start)
         for here, there in _overlaps(up, down):
             self._keep(here, there)
         for piece in up + down:
@@ -336,6 +335,10 @@ class _Piece:
     def cover(self, low: Position, high: Position) -> None:
         if (self.reached or self.low) == low:  # pieces come in order, so a gap stays a gap
             self.reached = high
+
+
+def _start(piece: _Piece) -> Position:
+    return piece.low
 
 
 def _overlaps(up: list[_Piece], down: list[_Piece]) -> Iterable[tuple[_Piece, _Piece]]:

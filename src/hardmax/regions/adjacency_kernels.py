@@ -4,8 +4,8 @@ The pieces of boundary named ``(owner, wall)`` lie on one line :math:`S`. The ce
 into pieces; a piece of one side touches a piece of the other in positive length iff the intervals overlap. A
 position on :math:`S` is one coordinate of the vertex (the one in which the line runs faster), known up to the
 error of the vertex. Two positions are told apart when they differ by more than their errors; they are
-known to be equal when the lines crossing :math:`S` there have the same name, or are the walls of one third key
-against the two keys of :math:`S`. Whatever is left open goes to rationals, together with its whole line.
+known to be equal when the lines crossing :math:`S` there have the same name, or are the walls of one third
+key against the two keys of :math:`S`. Whatever is left open goes to rationals, together with its whole line.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def third_key(info, s, g, g_):
 
 @kernel
 def same_routings(routings, tied, i, j, first_head, but):
-    """Whether two cells agree in all heads from ``first_head`` on, one excepted, and none of their keys tie."""
+    """Whether two cells agree in all heads from ``first_head`` on, one excepted, and have no tied keys."""
     if tied[i] or tied[j]:
         return False
     for head in range(first_head, routings.shape[1]):
@@ -169,7 +169,7 @@ def side_of(info, s, bits, routings, cell):
 
 @kernel
 def locate(start, stop, order, edge_start, cell_of, vx, vy, vr, dx, dy, far):
-    """The axis along which a line runs faster, one edge, whether it runs upwards there, and the length per unit.
+    """The axis along which a line runs faster, one edge, whether that runs upwards, the length per unit.
 
     Returns ``(axis, edge, upwards, scale)``; axis -1 if the errors leave the direction open.
     """
@@ -201,7 +201,8 @@ def locate(start, stop, order, edge_start, cell_of, vx, vy, vr, dx, dy, far):
 @kernel
 def overlay(
     order, group_start, group, info, edge_start, cell_of, vx, vy, vr, dx, dy, far, bits, routings, tied,
-    low, low_r, low_g, high, high_r, high_g, keys, items, spare, out_edges, out_kind, out_length, state, postponed,
+    low, low_r, low_g, high, high_r, high_g, keys, items, spare,
+    out_edges, out_kind, out_length, state, postponed,
 ):  # fmt: skip
     """Contacts of all groups. Returns (number of contacts, number of groups left to rationals).
 
@@ -424,7 +425,7 @@ def overlay(
 
 @kernel
 def sort_contacts(edges, kind, length, n, cell_of, start, order, pairs, kinds, lengths, sides):
-    """Write contacts as pairs i < j in lexicographic order; ``start`` has one entry more than there are cells."""
+    """Write contacts as pairs i < j in lexicographic order; ``start`` has one entry more than cells."""
     for c in range(n):
         start[min(cell_of[edges[c, 0]], cell_of[edges[c, 1]]) + 1] += 1
     for i in range(len(start) - 1):

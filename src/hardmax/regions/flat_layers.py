@@ -65,8 +65,8 @@ class FlatLayers:
     lookup, lookup_at : ndarray of int64
         Row of the compiled key of a head: ``lookup[lookup_at[head] + key]``.
     width : int
-        Size of the three vectors that hold the hidden maps; ``units`` of those for pre-activations, ``sums`` of
-        those for sums over the first units of a layer.
+        Size of the three vectors that hold the hidden maps; ``units`` of those for pre-activations, ``sums``
+        of those for sums over the first units of a layer.
     """
 
     table: NDArray[np.int64]

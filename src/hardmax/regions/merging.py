@@ -2,8 +2,9 @@ r"""Gluing cells into regions: adjacent cells with the same affine map.
 
 A region is a maximal connected open set on which the network is one affine map; it is a union of cells that
 touch along segments. Most pairs of neighbours differ visibly: their float maps are further apart than the
-error bounds. The few that do not are proven equal or different modulo primes (:mod:`hardmax.regions.residues`);
-cells with tied keys are compared in rationals. No tolerance decides anything.
+error bounds. The few that do not are proven equal or different modulo primes
+(:mod:`hardmax.regions.residues`); cells with tied keys are compared in rationals. No tolerance decides
+anything.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ A map is kept as three vectors: the coefficients of :math:`x`, of :math:`y`, and
 units and keys in ascending order, whatever the blocking; so a map depends on its signature only, not on how
 or when its cell was found.
 
-The float kernel bounds the 2-norm of the error of each of the three vectors. If :math:`e` bounds the error of
-what enters, :math:`\sigma` the spectral norm of a matrix and :math:`\varphi` its Frobenius norm, then a product
-in floats has error at most :math:`\sigma e + \gamma\,(\varphi (\|\hat y\| + e) + \|b\|)` with
+The float kernel bounds the 2-norm of the error of each of the three vectors. If :math:`e` bounds the error
+of what enters, :math:`\sigma` the spectral norm of a matrix and :math:`\varphi` its Frobenius norm, then a
+product in floats has error at most :math:`\sigma e + \gamma\,(\varphi (\|\hat y\| + e) + \|b\|)` with
 :math:`\gamma = (n + 4) u`: rounding of the sums, and of the weights where they are not floats.
 """
 
@@ -51,7 +51,7 @@ FEW = 3  # outputs so few are summed one by one, in registers
 SIGMA_IN, PHI_IN, NORM_IN, GAMMA_IN, SIGMA_OUT, PHI_OUT, NORM_OUT, GAMMA_OUT = range(8)
 BOUNDS = 8
 
-# what is known about the errors at a layer: of the vectors x, y, constants that enter; of the pre-activations; sizes
+# per layer: errors of the three vectors that enter, errors of the pre-activations, and the sizes of both
 E_X, E_Z, SIZE_Z, SIZE_X = 0, 3, 6, 9
 ERRORS = 12
 
@@ -80,7 +80,7 @@ def between(low, high):
 
 @kernel
 def first_difference(table, bits, routings, cell, before):
-    """The first layer at which the signatures of two cells differ, and the first unit if it is a fold layer."""
+    """The first layer at which the signatures of two cells differ, and the first unit of a fold layer."""
     for layer in range(table.shape[0] - 1):
         first = table[layer, FIRST]
         rows = table[layer, ROWS]

@@ -9,11 +9,14 @@ on in the machine, which never learns who decided.
 
 from __future__ import annotations
 
+import sys
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.algebra.rationals import nearest_float
 from hardmax.errors import EmptyDomainError
 from hardmax.geometry.domains import Domain
 from hardmax.networks.groups import FoldLayer, Layer, WallLayer
@@ -204,6 +207,8 @@ class PlaneMachine:
                 self._make_stack(2 * len(self.si), 2 * len(self.sf))
             elif status == kernels.OUTPUT_FULL:
                 self._grow_output()
+            elif status == kernels.UNCERTAIN:
+                self._place_corners()
             else:
                 self._grow_work()
 
@@ -255,10 +260,10 @@ class PlaneMachine:
         """A network without max-groups is affine: the domain is its only cell."""
         w, g, o = self.work, self.program, self.output
         k = int(np.flatnonzero(w["p"].reshape(-1, _F)[:, kernels.W])[-1]) + 1
-        while not kernels.emit(
+        while kernels.emit(
             g.table, self.signs, self.control, self.totals, w["p"], w["q"], k, g.key_of, o["bits"], o["routes"], o["tied"],
             o["start"], o["vertices"], o["labels"], o["witness"],
-        ):  # fmt: skip
+        ) == kernels.OUTPUT_FULL:  # fmt: skip
             self._grow_output()
         self.control[kernels.C_STATUS] = kernels.DONE
 
@@ -419,6 +424,18 @@ class PlaneMachine:
                     return None
                 winners[i] = self.signs[at + 2 : at + 2 + block.heads]
         return serials, winners
+
+    def _place_corners(self) -> None:
+        """Replace the vertices of the cell on top of the stack by its exact corners, correctly rounded."""
+        layer, _, k, _, at, float_at = self._top()
+        bits, routings = self._prefix(layer)
+        corners = corners_of(self._exact_lines(self.si[at : at + 2 * k], bits, routings))
+        vertices = self.sf[float_at : float_at + _F * k].reshape(-1, _F)
+        for vertex, (x, y, w, dx, dy) in zip(vertices, corners, strict=True):
+            place = [nearest_float(Fraction(v, w)) for v in (x, y, dx, dy)]
+            error = 2.0 * kernels.UNIT * (abs(place[0]) + abs(place[1])) + sys.float_info.min
+            far = 2.0 * kernels.UNIT * (abs(place[2]) + abs(place[3]))
+            vertex[: kernels.LA] = place[0], place[1], 1.0, error, 0.0, place[2], place[3], far
 
     def _decide_head(self) -> None:
         """Replace the node on top of the stack by the cells of its next head."""

@@ -58,8 +58,7 @@ HEADER = 8
 ) = range(20)  # fmt: skip
 CONTROL = 24
 
-RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, POLYGON_FULL, BUDGET = range(8)
-STATUS = ("running", "done", "undecided fold", "undecided head", "stack full", "output full", "polygon full", "budget")
+RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, POLYGON_FULL, BUDGET, UNCERTAIN = range(9)
 
 EXACT, CERTIFIED, FLOAT = 0, 1, 2  # C_TRUST
 MASK = 62  # vertices that fit into the sign masks
@@ -1046,17 +1045,22 @@ def witness(p, k, far, known, out, at):
 @kernel(inlined=True)
 def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, out_tied, out_start, out_v, out_label,
          out_w):  # fmt: skip
-    """Count a finished cell and, if asked, write it down. False when the output arrays are full."""
+    """Count a finished cell and, if asked, write it down; returns a status.
+
+    A cell with a vertex whose place is not even roughly known is handed back: its corners are wanted in rationals.
+    """
     store = control[C_EMIT] == 1
     n_cell, n_edge = control[C_OUT_CELLS], control[C_OUT_EDGES]
     if store and (n_cell + 1 >= out_start.shape[0] or 2 * (n_edge + k) > out_label.shape[0]):
-        return False
+        return OUTPUT_FULL
     # around the first vertex, so that a small cell far out keeps its digits
     far = k < 0
     known = k > 0
     for v in range(k):
         far = far or q[2 * v] == AT_INFINITY
-        known = known and p[v * FLOATS_PER_EDGE + EW] < np.inf
+        known = known and p[v * FLOATS_PER_EDGE + EW] < 1e-6 * p[v * FLOATS_PER_EDGE + W]
+    if not known and control[C_TRUST] != FLOAT:
+        return UNCERTAIN
     if far:
         control[C_UNBOUNDED] += 1
     else:
@@ -1078,7 +1082,7 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
             control[C_SLIVERS] += 1
     control[C_CELLS] += 1
     if not store:
-        return True
+        return RUNNING
     witness(p, k, far, known, out_w, 3 * n_cell)
     last = control[C_LAST]
     word = 0
@@ -1122,7 +1126,7 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
     control[C_OUT_CELLS] = n_cell + 1
     control[C_OUT_EDGES] = n_edge + k
     out_start[n_cell + 1] = n_edge + k
-    return True
+    return RUNNING
 
 
 @kernel
@@ -1191,11 +1195,10 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
                                    extra, cand, todo, bag_f, bag_i, bag_k, df, di, layer, head, k, tied, room)  # fmt: skip
         if leaf:
             if layer == last:
-                if emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, out_tied, out_start, out_v,
-                        out_label, out_w):  # fmt: skip
+                status = emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, out_tied, out_start, out_v,
+                              out_label, out_w)  # fmt: skip
+                if status == RUNNING:
                     layer_cells[layer] += 1
-                else:
-                    status = OUTPUT_FULL
             else:
                 d = table[layer, D_OUT]
                 to = table[layer + 1, Y_AT]
@@ -1215,7 +1218,7 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
                     layer_cells[layer] += 1
                 else:
                     status = STACK_FULL
-        if status == STACK_FULL or status == OUTPUT_FULL or status == POLYGON_FULL or status == UNDECIDED_HEAD:
+        if status >= UNDECIDED_HEAD and status != BUDGET:
             # nothing was changed: the node is still where it was
             control[C_INTS] = end
             control[C_FLOATS] = floats

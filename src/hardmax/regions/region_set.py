@@ -221,7 +221,9 @@ class RegionSet(Result):
     def cell_vertices(self, i: int) -> Floats:
         """The finite vertices of cell ``i``, counterclockwise (the two ends, on the line)."""
         points = self._polygon(self._index(i), None)
-        return np.unique(points[:, :1], axis=0) if self.d == 1 else points
+        if self.d == 1:  # the strip's two lower corners
+            return np.sort(points[points[:, 1] < 0.5, :1], axis=0)
+        return points
 
     @cached_property
     def vertices(self) -> Floats:
@@ -444,6 +446,8 @@ class RegionSet(Result):
 
 def _rows(routings: NDArray[np.int32], bits: NDArray[np.uint64]) -> list[bytes]:
     n = len(routings)
+    if n == 0:
+        return []
     table = np.concatenate(
         [
             np.ascontiguousarray(routings, dtype=np.int32).view(np.uint8).reshape(n, -1),

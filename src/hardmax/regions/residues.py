@@ -180,7 +180,7 @@ def residues_of(array: ExactArray, prime: int) -> NDArray[np.uint32]:
 
     >>> from fractions import Fraction
     >>> from hardmax.algebra.rationals import as_exact
-    >>> residues_of(as_exact([0.5, -1.0, Fraction(1, 3)], "x", ndim=1), 7)      # 2 * 4 = 1, 3 * 5 = 1 modulo 7
+    >>> residues_of(as_exact([0.5, -1.0, Fraction(1, 3)], "x", ndim=1), 7)    # 2 * 4 = 3 * 5 = 1 modulo 7
     array([4, 6, 5], dtype=uint32)
     """
     if array.fractions is not None:

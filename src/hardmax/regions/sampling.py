@@ -1,4 +1,4 @@
-r"""Monte Carlo: how many cells do random points fall into? (The method of P1 section VII, made fast and honest.)
+r"""Monte Carlo: how many cells do random points fall into? (The method of P1 figure 6a.)
 
 Uniform points are sent through the network and their distinct signatures counted. That number is a lower
 bound on the number of *cells*: every signature seen at a point is a cell's, and cells that no point hit are
@@ -59,9 +59,9 @@ class CellEstimate(Result):
 
     Notes
     -----
-    Signatures are those of :meth:`hardmax.Network.signature`, in float arithmetic: a point within rounding of a
-    wall may be put on its other side. Where keys tie on an open set only up to rounding, which takes weights
-    made for it, this can show signatures that no cell has; exact counts do not suffer from it.
+    Signatures are those of :meth:`hardmax.Network.signature`, in float arithmetic: a point within rounding of
+    a wall may be put on its other side. Where keys tie on an open set only up to rounding, which takes
+    weights made for it, this can show signatures that no cell has; exact counts do not suffer from it.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class CellEstimate(Result):
     def collision_probability(self) -> float:
         """A bound on the probability that two of the signatures had the same hash and were counted as one.
 
-        Hashes are exclusive ors of independent random 64-bit words, so a pair collides with probability 2^-64.
+        Hashes are exclusive ors of independent random 64-bit words: a pair collides with probability 2^-64.
         """
         return self.n_signatures * (self.n_signatures - 1) / 2.0**65
 
@@ -147,7 +147,8 @@ class CellEstimate(Result):
         r"""Chao's species estimate of the number of cells: not a bound, and usually too low.
 
         :math:`S + \frac{n-1}{n} \frac{f_1 (f_1 - 1)}{2 (f_2 + 1)}` with :math:`S` signatures, of which
-        :math:`f_1` were seen once and :math:`f_2` twice. It would be right if all rare cells were equally large.
+        :math:`f_1` were seen once and :math:`f_2` twice. It would be right if the rare cells were equally
+        large.
         """
         once, twice = int((self.counts == 1).sum()), int((self.counts == 2).sum())
         missing = (self.n_samples - 1) / self.n_samples * once * (once - 1) / (2 * (twice + 1))
@@ -159,7 +160,11 @@ class CellEstimate(Result):
 
     def _state(self) -> dict[str, Any]:
         box = isinstance(self.domain, Box)
-        sides = (self.domain.low, self.domain.high) if isinstance(self.domain, Box) else (self.domain.a, self.domain.b)
+        sides = (
+            (self.domain.low, self.domain.high)
+            if isinstance(self.domain, Box)
+            else (self.domain.a, self.domain.b)
+        )
         return {
             "counts": self.counts,
             "first_samples": self.first_samples,
@@ -217,8 +222,8 @@ def estimate_cells(
     first_points : bool
         Whether to keep the first point with each signature.
     max_signatures : int
-        Sampling stops when the list is full; the estimate then says ``complete=False``. An entry takes up to 56
-        bytes; nothing else grows with the number of points.
+        Sampling stops when the list is full; the estimate then says ``complete=False``. An entry takes up to
+        100 bytes while the list grows; nothing else grows with the number of points.
     n_jobs : int, optional
         Threads; ``None`` is one, or what ``joblib.parallel_config`` says.
 
@@ -233,8 +238,8 @@ def estimate_cells(
     Notes
     -----
     Points that agree on the first layers share the composed affine map of these layers, so in low dimension a
-    point costs little more than a few multiplications per layer. Beyond eight dimensions every point takes the
-    forward pass, in blocks.
+    point costs little more than a few multiplications per layer. Beyond eight dimensions every point takes
+    the forward pass, in blocks.
 
     Examples
     --------

@@ -29,12 +29,12 @@ AFFINE, FOLD, WALL = 0, 1, 2
 
 # columns of the table of layers; *_AT is where something begins
 KIND, D_IN, ROWS, D_OUT, WORDS_AT, HEADS_AT, HEADS, OUTPUTS_AT, WEIGHTS_AT = range(9)
-# columns of the table of maps, two for each layer: from hidden vectors to scores, and from scores to what leaves
+# columns of the table of maps, two for each layer: from hidden vector to scores, from scores to what leaves
 SIZE, MATRIX_AT, CONSTANTS_AT, KEEPS = range(4)  # KEEPS: the hidden vector is added
 NO_MATRIX = -1
 
 BLOCK = 16  # points that pass through the network together: each row of weights is read once for all of them
-NEIGHBOURS = 128  # points that are held against the scores together
+NEIGHBOURS = 256  # points that are held against the scores together
 _SLACK = 2.0**-40  # decisions this close, relative to the size of the terms, are left to every point
 
 # the state of a walk
@@ -52,10 +52,12 @@ class Workspace(NamedTuple):
     state: Integers
     hidden: Floats  # (layers * (d + 1), widest): columns of M, then c, of the prefix at each depth
     scores: Floats  # likewise of the scores
-    near: Floats  # (BLOCK and d + 3, widest): the scores that matter; two more rows for their values
+    near: Floats  # (BLOCK and d + 3, widest): the scores that matter, and two more rows to find them
     frame: Integers  # (layers, 3): the points of the prefix begin, end, and where its next child begins
     prefix: Words  # the hash so far
     active: Integers  # (2 * widest,): the units that are on, or the keys that win and a list of ties
+    run: Floats  # (d + 2, NEIGHBOURS): coordinates of neighbouring points, a score, the best of a head
+    best: Integers
     near_words: Words
     near_heads: Integers
     everything: Integers  # 0, 1, 2, ...
@@ -98,20 +100,6 @@ def _pass(maps, m, numbers, index, terms, hidden, source, s, count, constant, ta
                             + a2 * numbers[np.uintp(r2 + u)]
                             + a3 * numbers[np.uintp(r3 + u)]
                         )
-
-
-@kernel(reorder=True)
-def _evaluate(columns, row, d, n, points, p, v):
-    """Scores at point p into row v or v + 1, whichever is returned: constant plus coordinates times columns."""
-    base, target = row + d, v
-    for c in range(0, d, 2):
-        x, y, second = points[p, c], 0.0, row + c
-        if c + 1 < d:
-            y, second = points[p, c + 1], row + c + 1
-        for u in range(n):
-            columns[target, u] = columns[base, u] + x * columns[row + c, u] + y * columns[second, u]
-        base, target = target, 2 * v + 1 - target
-    return base
 
 
 @kernel
@@ -160,7 +148,41 @@ def _add_winners(table, layer, numbers, heads_at, active, scores, s, count, targ
 
 
 @kernel
-def _narrow(table, layer, heads_at, words, scores, row, points, order, begin, end, near, near_words, near_heads):
+def _active(table, layer, heads_at, words, scores, row, points, p, v, active):
+    """List the units that are on at point p, or the keys that win; return how many. Row v takes the scores.
+
+    Terms are added in the same order as in ``_hash_run`` and nothing is fused, so both decide alike.
+    """
+    n, d, count = table[layer, ROWS], points.shape[1], 0
+    for u in range(n):
+        scores[v, u] = scores[row + d, u]
+    for c in range(d):
+        x = points[p, c]
+        for u in range(n):
+            scores[v, u] += x * scores[row + c, u]
+    if table[layer, KIND] == FOLD:
+        for u in range(n):
+            if scores[v, u] > 0.0:
+                active[count] = u
+                count += 1
+        return count
+    _hash_keys(
+        scores,
+        v,
+        heads_at,
+        table[layer, HEADS_AT],
+        table[layer, HEADS],
+        words,
+        table[layer, WORDS_AT],
+        active,
+    )
+    return table[layer, HEADS]
+
+
+@kernel
+def _narrow(
+    table, layer, heads_at, words, scores, row, points, order, begin, end, near, near_words, near_heads
+):
     r"""Copy the scores whose decision differs among the points; return the hash of the others and how many.
 
     With m the value at the centre of the points' bounding box and r its largest change within the box, a unit
@@ -199,6 +221,43 @@ def _narrow(table, layer, heads_at, words, scores, row, points, order, begin, en
                     kept += 1
         near_heads[head + 1] = kept
     return settled, kept
+
+
+@kernel
+def _hash_run(
+    folds, heads, near, kept, near_words, near_heads, settled, points, order, begin, end, run, best, part
+):
+    """Hash the layer at neighbouring points, all points at once for each score that matters."""
+    d, n = points.shape[1], end - begin
+    for i in range(n):
+        for c in range(d):
+            run[c, i] = points[order[begin + i], c]
+        part[begin + i] = settled
+    for head in range(1 if folds else heads):
+        first, stop = (0, kept) if folds else (near_heads[head], near_heads[head + 1])
+        for i in range(n):
+            best[i] = first
+        for k in range(first, stop):
+            constant, word = near[d, k], near_words[k]
+            for i in range(n):
+                run[d, i] = constant
+            for c in range(d):
+                slope = near[c, k]
+                for i in range(n):
+                    run[d, i] += slope * run[c, i]
+            if folds:
+                for i in range(n):
+                    part[begin + i] ^= word if run[d, i] > 0.0 else np.uint64(0)
+            elif k == first:
+                for i in range(n):
+                    run[d + 1, i] = run[d, i]
+            else:  # the first of the largest
+                for i in range(n):
+                    best[i] = k if run[d, i] > run[d + 1, i] else best[i]
+                    run[d + 1, i] = run[d, i] if run[d, i] > run[d + 1, i] else run[d + 1, i]
+        if not folds:
+            for i in range(n):
+                part[begin + i] ^= near_words[best[i]]
 
 
 @kernel
@@ -280,19 +339,25 @@ def share_prefixes(table, maps, last, numbers, heads_at, words, points, hashes, 
                     near, room.near_words, room.near_heads,
                 )  # fmt: skip
                 used += (stop - start) * kept * d + n * d
-                for i in range(start, stop):
-                    v = _evaluate(near, zero, d, kept, points, order[i], columns)
-                    if kind == FOLD:
-                        part[i] = settled ^ _hash_units(near, v, kept, room.near_words, zero)
-                    else:
-                        part[i] = _hash_keys(
-                            near, v, room.near_heads, zero, table[depth, HEADS], room.near_words, zero, active
-                        )
+                _hash_run(
+                    kind == FOLD, table[depth, HEADS], near, kept, room.near_words, room.near_heads, settled,
+                    points, order, start, stop, room.run, room.best, part,
+                )  # fmt: skip
             if depth == last:
                 for i in range(begin, end):
                     hashes[order[i]] = prefix[depth] ^ part[i]
             else:
-                _gather(begin, end, order, part, room.member, room.swap, room.slots, room.group_part, room.group_at)
+                _gather(
+                    begin,
+                    end,
+                    order,
+                    part,
+                    room.member,
+                    room.swap,
+                    room.slots,
+                    room.group_part,
+                    room.group_at,
+                )
                 frame[depth, 2] = begin
             entering = False
         begin, end = frame[depth, 2], frame[depth, 1]
@@ -310,24 +375,17 @@ def share_prefixes(table, maps, last, numbers, heads_at, words, points, hashes, 
                 room.left[left] = order[i]
                 left += 1
             continue
-        v = _evaluate(scores, row, d, n, points, order[begin], row + columns)
-        if kind == FOLD:
-            n_active = zero
-            for u in range(n):
-                if scores[v, u] > 0.0:
-                    active[n_active] = u
-                    n_active += 1
-        else:
-            n_active = zero
-            _hash_keys(
-                scores, v, heads_at, table[depth, HEADS_AT], table[depth, HEADS], words, table[depth, WORDS_AT], active
-            )
+        n_active = _active(
+            table, depth, heads_at, words, scores, row, points, order[begin], row + columns, active
+        )
         _pass(
-            maps, 2 * depth + 1, numbers, active, n_active, hidden, scores, row, columns,
-            columns - 1, hidden, row + columns,
+            maps, 2 * depth + 1, numbers, active, n_active if kind == FOLD else zero, hidden, scores, row,
+            columns, columns - 1, hidden, row + columns,
         )  # fmt: skip
         if kind == WALL:
-            _add_winners(table, depth, numbers, heads_at, active, scores, row, columns, hidden, row + columns + d)
+            _add_winners(
+                table, depth, numbers, heads_at, active, scores, row, columns, hidden, row + columns + d
+            )
         used += columns * (n_active + 1) * table[depth, D_OUT]
         frame[depth + 1, 0], frame[depth + 1, 1] = begin, after
         prefix[depth + 1] = prefix[depth] ^ part[begin]
@@ -372,8 +430,8 @@ def push_points(table, maps, last, numbers, heads_at, words, points, hashes, roo
                         values[b, u] = max(values[b, u], 0.0)
             if layer < last:
                 _pass(
-                    maps, 2 * layer + 1, numbers, room.everything, n if kind == FOLD else zero, inputs, values, zero,
-                    count, zero, outputs, zero,
+                    maps, 2 * layer + 1, numbers, room.everything, n if kind == FOLD else zero, inputs,
+                    values, zero, count, zero, outputs, zero,
                 )  # fmt: skip
             if kind == WALL:
                 for b in range(count):
@@ -389,7 +447,7 @@ def push_points(table, maps, last, numbers, heads_at, words, points, hashes, roo
 
 @kernel
 def tally(hashes, begin, number, listed, slots, known, counts, first):
-    """Count hashes from place ``begin`` on; return where it stopped (the list is full) and the list's length."""
+    """Count hashes from place ``begin`` on; return where it stopped (the list was full) and its length."""
     mask = np.uint64(len(slots) - 1)
     for i in range(begin, len(hashes)):
         hashed = hashes[i]

@@ -88,14 +88,22 @@ class SignatureHasher:
                 rows, row[kernels.KIND] = int(present.sum()), kernels.WALL
                 enter[:] = rows, keep(keys.slopes[:, present.ravel()]), keep(keys.offsets[present]), False
                 leave[:] = block.d_out, kernels.NO_MATRIX, no_constants, block.skip
-                row[kernels.OUTPUTS_AT], row[kernels.WEIGHTS_AT] = keep(keys.outputs[present]), keep(keys.counts[present])
+                row[kernels.OUTPUTS_AT], row[kernels.WEIGHTS_AT] = (
+                    keep(keys.outputs[present]),
+                    keep(keys.counts[present]),
+                )
                 row[kernels.HEADS], row[kernels.HEADS_AT] = block.heads, len(heads_at)
                 heads_at.extend(np.append(0, np.cumsum(present.sum(axis=1))).tolist())
             else:
                 rows, row[kernels.KIND] = block.width, kernels.FOLD
                 scores_at = kernels.NO_MATRIX if block.w_in is None else keep(working_floats(block.w_in).T)
                 enter[:] = rows, scores_at, keep(block.b_in.floats), block.w_in is None
-                leave[:] = block.d_out, keep(working_floats(block.w_out).T), keep(block.b_out.floats), block.skip
+                leave[:] = (
+                    block.d_out,
+                    keep(working_floats(block.w_out).T),
+                    keep(block.b_out.floats),
+                    block.skip,
+                )
             row[kernels.ROWS], row[kernels.WORDS_AT] = rows, n_words
             n_words += rows
         self.table, self.maps = table, maps
@@ -114,7 +122,8 @@ class SignatureHasher:
             return hashes
         room = self._rooms.pop() if self._rooms else self._room()
         arguments = (
-            self.table, self.maps, self.last, self.numbers, self.heads_at, self.words, points, hashes, room, _BUDGET,
+            self.table, self.maps, self.last, self.numbers, self.heads_at, self.words, points, hashes, room,
+            _BUDGET,
         )  # fmt: skip
         if self.shares:
             room.order[: len(points)] = self._neighbours_together(points)
@@ -165,6 +174,8 @@ class SignatureHasher:
             frame=integers(layers, 3),
             prefix=words(layers),
             active=integers(2 * self.widest),
+            run=np.empty((d + 2, kernels.NEIGHBOURS)),
+            best=integers(kernels.NEIGHBOURS),
             near_words=words(self.widest),
             near_heads=integers(self.widest + 1),
             everything=np.arange(self.widest),
@@ -221,8 +232,12 @@ class SignatureTally:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.n_samples = 0
+        self.full = False  # a hash was met that the list has no room for; points from there on do not count
         self._listed = 0
-        self._make_lists(min(limit, 1 << 12))
+        self._hashes: Words = np.empty(0, dtype=np.uint64)
+        self._counts: Integers = np.empty(0, dtype=np.int64)
+        self._first: Integers = np.empty(0, dtype=np.int64)
+        self._grow(min(limit, 1 << 12))
 
     def __len__(self) -> int:
         return self._listed
@@ -237,33 +252,24 @@ class SignatureTally:
         """The number of the point at which it came up first."""
         return self._first[: self._listed]
 
-    @property
-    def full(self) -> bool:
-        """Whether a hash was met that the list has no room for; points from there on were not counted."""
-        return self._full
-
     def add(self, hashes: Words) -> None:
         """Count more points; stops at the first that the list has no room for."""
         begin = 0
-        while begin < len(hashes):
+        while begin < len(hashes) and not self.full:
             begin, self._listed = kernels.tally(
-                hashes, begin, self.n_samples, self._listed, self._slots, self._hashes, self._counts, self._first
-            )
+                hashes, begin, self.n_samples, self._listed, self._slots, self._hashes, self._counts,
+                self._first,
+            )  # fmt: skip
             if begin < len(hashes):
-                if len(self._hashes) >= self.limit:
-                    self._full = True
-                    break
-                self._make_lists(min(self.limit, 2 * len(self._hashes)))
+                self.full = len(self._hashes) >= self.limit
+                if not self.full:
+                    self._grow(min(self.limit, 2 * len(self._hashes)))
         self.n_samples += begin
 
-    def _make_lists(self, room: int) -> None:
-        old = (self._hashes, self._counts, self._first) if self._listed else ()
-        self._hashes = np.empty(room, dtype=np.uint64)
-        self._counts = np.empty(room, dtype=np.int64)
-        self._first = np.empty(room, dtype=np.int64)
-        for new, values in zip((self._hashes, self._counts, self._first), old, strict=False):
-            new[: self._listed] = values
-        self._slots = np.full(2 << int(room).bit_length(), -1, dtype=np.int64)
+    def _grow(self, room: int) -> None:
+        self._hashes, self._counts, self._first = (
+            np.concatenate([old, np.empty(room - len(old), dtype=old.dtype)])
+            for old in (self._hashes, self._counts, self._first)
+        )
+        self._slots: Integers = np.full(1 << (2 * room - 1).bit_length(), -1, dtype=np.int64)
         kernels.rebuild(self._hashes, self._listed, self._slots)
-
-    _full = False

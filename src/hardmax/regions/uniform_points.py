@@ -10,6 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import lcm
 
+import flint
 import numpy as np
 from numpy.typing import NDArray
 
@@ -103,15 +104,15 @@ class UniformPoints:
             found, tried = found + len(some), tried + _TRIES
             if found < _LEAST_SHARE * tried and found < n:
                 raise InvalidInputError(
-                    f"domain must fill at least {_LEAST_SHARE:g} of its bounding box to be sampled, but {found} of "
-                    f"{tried} points were inside; try a Box, or a slice: network.restrict(origin, directions)."
+                    f"domain must fill at least {_LEAST_SHARE:g} of its bounding box to be sampled, but "
+                    f"{found} of {tried} points were inside; try a Box, or network.restrict to a slice."
                 )
         return points
 
 
 def _unbounded(domain: Domain) -> InvalidInputError:
     return InvalidInputError(
-        f"domain must be bounded, because there are no uniform points in an unbounded one, but was {domain!r}; "
+        f"domain must be bounded, because an unbounded one has no uniform points, but was {domain!r}; "
         f"try hm.Box.cube({domain.d}, -4, 4)."
     )
 
@@ -135,11 +136,14 @@ def _corners(domain: Polytope) -> Floats:
     lines, labels = polygon
     if min(labels) < 0:
         raise _unbounded(domain)
-    return np.array([[Fraction(x, w), Fraction(y, w)] for x, y, w, _, _ in corners_of(lines)], dtype=np.float64)
+    return np.array(
+        [[Fraction(x, w), Fraction(y, w)] for x, y, w, _, _ in corners_of(lines)], dtype=np.float64
+    )
 
 
 def _interval(domain: Polytope) -> tuple[Floats, Floats]:
-    low, high = [], []
+    low: list[flint.fmpq] = []
+    high: list[flint.fmpq] = []
     for i in range(domain.b.shape[0]):
         a, b = domain.a.rational((i, 0)), domain.b.rational(i)
         if a == 0:

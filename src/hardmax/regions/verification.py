@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import flint
 import numpy as np
@@ -21,6 +21,7 @@ from hardmax.algebra.rationals import ExactArray, dot, rational
 from hardmax.errors import CertificateError
 from hardmax.networks.blocks import Affine, FeedForward
 from hardmax.networks.network import Network
+from hardmax.regions.adjacency import Contacts
 from hardmax.regions.cells import AT_INFINITY
 from hardmax.regions.rational_plane import corners_of, domain_polygon
 
@@ -120,6 +121,8 @@ class _Check:
 
     def __init__(self, regions: RegionSet, rng: np.random.Generator) -> None:
         self.regions, self.rng = regions, rng
+        contacts: Any = regions._contacts
+        self.contacts: Contacts = contacts
         self.cells, self.network, self.d = regions.cells, regions.network, regions.d
         self.checks: dict[str, str] = {}
         self.counts: dict[str, int] = {}
@@ -185,7 +188,7 @@ class _Check:
         self.report("maps", self.cells.n, failure)
 
     def exact_map_agrees(self, i: int, j: int) -> bool:
-        """Whether the map of cell j is right at the rational witness of cell i, and its floats close to it."""
+        """Whether the map of cell j is right at the rational witness of cell i, and its floats near it."""
         point = self.regions.exact_witness(i)
         rows, denominator = self.regions._exact_maps.output(self.cells.bits[j], self.cells.routings[j])
         padded = [*point, Fraction(0)][:2]
@@ -279,7 +282,7 @@ class _Check:
         if not self.regions.complete:
             self.report("closed", 0, skipped="the search was stopped")
             return
-        open_ = self.regions._contacts[4]
+        open_ = self.contacts.uncovered
         failure = (
             f"edge {int(open_[0])} of cell {int(self.cell_of[open_[0]])} borders on nothing"
             if len(open_)
@@ -289,7 +292,7 @@ class _Check:
 
     def crossings(self) -> None:
         """A step across a border leads to the neighbour."""
-        pairs, edges = self.regions._contacts[0], self.regions._contacts[3]
+        pairs, edges = self.contacts.pairs, self.contacts.edges
         chosen = np.arange(len(pairs))
         if len(pairs) > _CROSSINGS:
             chosen = np.sort(self.rng.choice(len(pairs), _CROSSINGS, replace=False))
@@ -323,11 +326,12 @@ class _Check:
         first, second = edges[:, 0], edges[:, 1]
         base = np.column_stack([self.cells.vx[first], self.cells.vy[first]])
         u = self.directions(first)
-        u /= np.hypot(u[:, 0], u[:, 1])[:, None]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            u /= np.hypot(u[:, 0], u[:, 1])[:, None]
         low, high = np.full(len(edges), -np.inf), np.full(len(edges), np.inf)
         for edge in (first, second):
-            t = [self.places(vertex, base, u) for vertex in (edge, self.after[edge])]
-            low, high = np.maximum(low, np.minimum(*t)), np.minimum(high, np.maximum(*t))
+            start, end = self.places(edge, base, u), self.places(self.after[edge], base, u)
+            low, high = np.maximum(low, np.minimum(start, end)), np.minimum(high, np.maximum(start, end))
         with np.errstate(invalid="ignore"):
             t = np.where(np.isinf(low), high - 1.0, np.where(np.isinf(high), low + 1.0, (low + high) / 2))
         return np.asarray(base + np.where(np.isinf(t), 0.0, t)[:, None] * u)
@@ -362,10 +366,10 @@ class _Check:
         if not uncertain <= 1e-3 * around:
             self.report("borders", 0, skipped="the vertices are not known well enough in floats")
             return
-        shared = 2.0 * math.fsum(self.regions._contacts[2].tolist())
+        shared = 2.0 * math.fsum(self.contacts.lengths.tolist())
         apart = abs(around - shared) > 1e-9 * around + uncertain
         failure = f"{around!r} around the cells, but {shared!r} shared" if apart else ""
-        self.report("borders", len(self.regions._contacts[0]), failure)
+        self.report("borders", len(self.contacts.pairs), failure)
 
 
 def exact_signature(network: Network, point: list[Fraction]) -> tuple[list[int], list[bool], bool]:
@@ -446,7 +450,7 @@ def _random_points(regions: RegionSet, n_points: int, rng: np.random.Generator) 
 def _domain_area(regions: RegionSet) -> float | None:
     """The exact area of the domain, rounded; ``None`` if it is unbounded."""
     exact = regions._exact_maps
-    polygon = domain_polygon([exact.domain_line(i) for i in range(exact.domain.b.shape[0])])  # type: ignore[misc]
+    polygon = domain_polygon([exact.domain_line(i) for i in range(exact.domain.b.shape[0])])
     if polygon is None or any(line[3] for line in polygon[0]):
         return None
     points = [(Fraction(x, w), Fraction(y, w)) for x, y, w, _, _ in corners_of(polygon[0])]
