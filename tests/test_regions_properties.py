@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from oracles.judging_regions import judge, signatures_of
-from oracles.random_networks import KINDS, PLACES, instance
+from oracles.random_networks import KINDS, PLACES, instance, rescaled
 from oracles.rational_regions import enumerate_rationally, integers, reduced
 
 import hardmax as hm
@@ -53,7 +53,7 @@ def test_there_are_enough_networks_and_they_are_varied():
     }
 
 
-# On the line --------------------------------------------------------------------------------------------------
+# On the line ------------------------------------------------------------------------------------
 
 
 def on_a_line(case):
@@ -93,7 +93,7 @@ def test_cells_on_a_line_are_those_of_a_strip(kind):
         assert whole.bounded.tolist() == [cell.bounded for cell in expected.cells]
 
 
-# The same question asked in another way -------------------------------------------------------------------------
+# The same question asked in another way ---------------------------------------------------------
 
 
 SOME = [number for kind in KINDS for number in numbers(kind, 1, first=1010)[:4]]
@@ -230,3 +230,17 @@ def test_half_spaces_are_in_lowest_terms_and_not_redundant():
             directions = {reduced(tuple(integers(np.array(row[:2], dtype=object))[0])) for row in rows}
             assert len(directions) == len(rows), case  # no two parallel rows that face the same way
             assert all(max(abs(v) for v in row[:2]) == 1 for row in rows), case
+
+
+# At the ends of the range of floats -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_scales_do_not_matter(place):
+    """Weights and domains times powers of two between 2^-1000 and 2^1000."""
+    start = list(PLACES).index(place)
+    for turn in range(2):
+        for kind in range(len(KINDS)):
+            case = rescaled(instance(kind + len(KINDS) * (start + len(PLACES) * turn)))
+            judgement = judge(case, ("certified", "exact") if kind % 4 == 0 else ("certified",))
+            assert not judgement.problems, f"{judgement.problems}\n{case!r}"

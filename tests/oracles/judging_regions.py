@@ -122,7 +122,7 @@ def _polygon_problems(found: hm.RegionSet, i: int, cell: Cell) -> list[str]:
         problems.append(f"bounded is {found.bounded[i]}")
     problems += _vertex_problems(found, i, corners(cell, lines))
     problems += _witness_problems(found, i, lines)
-    area = float("inf") if cell.area is None else float(cell.area)
+    area = float("inf") if cell.area is None else _float(cell.area)
     volume = float(found.volumes[i])
     if volume != area and not abs(volume - area) <= AREA * area:
         problems.append(f"volume {volume}, not {area}")
@@ -144,19 +144,23 @@ def _vertex_problems(found: hm.RegionSet, i: int, exact: set[Point]) -> list[str
     return problems
 
 
+def _float(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
 def _near(x: float, y: float, r: float, point: Point) -> bool:
     """Whether a point is within r of an exact one in both coordinates."""
     for have, numerator in ((x, point[0]), (y, point[1])):
-        try:
-            rounded = numerator / point[2]
-        except OverflowError:
-            rounded = float("inf")
+        rounded = _float(Fraction(numerator, point[2]))
         far = abs(have - rounded)
         if far + 3e-16 * abs(rounded) <= r:
             continue
-        if far > 2 * r + 1e-15 * abs(rounded) or abs(
-            Fraction(have) - Fraction(numerator, point[2])
-        ) > Fraction(r):
+        if far > 2 * r + 1e-15 * abs(rounded):
+            return False
+        if abs(Fraction(have) - Fraction(numerator, point[2])) > Fraction(r):
             return False
     return True
 
@@ -180,15 +184,13 @@ def _witness_problems(found: hm.RegionSet, i: int, lines: set[Row]) -> list[str]
 
 
 def _map_problems(found: hm.RegionSet, i: int, cell: Cell) -> list[str]:
-    exact = (
-        np.array([[float(v) for v in row] for row in cell.map.linear]),
-        [float(v) for v in cell.map.offset],
-    )
+    exact = [[_float(v) for v in row] for row in cell.map.linear], [_float(v) for v in cell.map.offset]
     error = found._maps.error[i]
     problems = []
     for name, have, want in zip(("linear", "offset"), (found.linear[i], found.offset[i]), exact, strict=True):
-        far = np.abs(have - want)
-        if not (far <= error + 2e-16 * np.abs(want)).all():
+        with np.errstate(invalid="ignore"):  # inf - inf where the map leaves the range of floats
+            far = np.where(have == want, 0.0, np.abs(have - np.asarray(want)))
+        if isfinite(error) and not (far <= error + 2e-16 * np.abs(want)).all():
             problems.append(f"{name} is {have.tolist()}, not {np.asarray(want).tolist()} within {error}")
     return problems
 

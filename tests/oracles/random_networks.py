@@ -420,3 +420,55 @@ def instance(number: int) -> Instance:
 
 def instances(count: int, start: int = 0) -> Iterator[Instance]:
     return (instance(number) for number in range(start, start + count))
+
+
+# ----------------------------------------------------------------------------------------------
+# Extreme scales
+# ----------------------------------------------------------------------------------------------
+
+
+def rescaled(case: Instance) -> Instance:
+    """The instance with weights and domain times powers of two, up to the ends of the range of floats."""
+    rng = np.random.default_rng([20240, 4, case.number])
+    largest = int(rng.choice([60, 300, 520, 1000]))
+
+    def power() -> int:
+        return int(rng.integers(-largest, largest + 1)) if rng.random() < 0.7 else 0
+
+    def times(array, exponent: int) -> Array:
+        with np.errstate(over="ignore", under="ignore"):
+            values = np.ldexp(array.floats, exponent)
+        return np.nan_to_num(values, posinf=1.7e308, neginf=-1.7e308)
+
+    blocks: list = []
+    for block in case.network.blocks:
+        e = power()
+        if isinstance(block, Attention):
+            biases = times(block.biases, power() if rng.random() < 0.3 else e)
+            scores, outputs = times(block.scores, e), times(block.outputs, power())
+            blocks.append(Attention(scores, biases, outputs, mask=block.mask, skip=block.skip))
+        elif isinstance(block, FeedForward):
+            w_in = None if block.w_in is None else times(block.w_in, e)
+            w_out, b_out = times(block.w_out, power()), times(block.b_out, power())
+            blocks.append(FeedForward(w_in, times(block.b_in, e), w_out, b_out, skip=block.skip))
+        else:
+            blocks.append(Affine(times(block.w, e), times(block.b, power())))
+    return Instance(
+        case.number,
+        f"{case.kind}, rescaled",
+        case.place,
+        Network(blocks),
+        _rescaled(case.domain, times, power),
+    )
+
+
+def _rescaled(domain, times, power):
+    """A domain times a power of two; itself if its interior is lost."""
+    e = power()
+    if isinstance(domain, Box):
+        low, high = times(domain.low, e), times(domain.high, e)
+        return Box(low, high) if (low < high).all() else domain
+    if isinstance(domain, Polytope):
+        a, b = times(domain.a, power()), times(domain.b, e)
+        return Polytope(a, b) if a.any(axis=1).all() and (b > 0).all() else domain
+    return domain

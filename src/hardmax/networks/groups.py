@@ -50,7 +50,8 @@ class AffineLayer:
 
 @dataclass(frozen=True, eq=False)
 class FoldLayer:
-    r""":math:`y \mapsto [y +]\; U \max(Zy + z, 0) + b`; ``scores`` is :math:`Z`, or ``None`` for the identity.
+    r""":math:`y \mapsto [y +]\; U \max(Zy + z, 0) + b`; ``scores`` is :math:`Z`, or ``None`` for the
+    identity.
 
     ``first_unit`` is the number of its unit 0 among all ReLU units of the network.
     """
@@ -80,11 +81,12 @@ class FoldLayer:
 
 @dataclass(frozen=True, eq=False)
 class WallLayer:
-    r""":math:`y \mapsto [y +]\; \sum_h v_{j_h}` with :math:`j_h = \arg\max_j \langle s_j, y\rangle + b_j` over head h.
+    r""":math:`y \mapsto [y +]\; \sum_h v_{j_h}` with :math:`j_h = \arg\max_j \langle s_j, y\rangle + b_j`
+    over head h.
 
-    The keys of head ``h`` are the rows ``head_start[h]:head_start[h + 1]``; ``key`` holds their numbers in the
-    block, ``multiplicities`` how many keys of the block each stands for. ``first_head`` is the number of head 0
-    among all heads of the network.
+    The keys of head ``h`` are the rows ``head_start[h]:head_start[h + 1]``; ``key`` holds their numbers in
+    the block, ``multiplicities`` how many keys of the block each stands for. ``first_head`` is the number of
+    head 0 among all heads of the network.
     """
 
     scores: ExactArray

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hardmax.geometry.domains import Box
 from hardmax.networks.groups import FoldLayer, WallLayer
 from hardmax.plotting.tropical import clipped
-from hardmax.regions.cells import DOMAIN_SIDE, decode_wall
+from hardmax.regions.cells import DOMAIN_SIDE, encode_wall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,7 @@ __all__ = ["Shapes", "box_shown"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_LAYER_AT = encode_wall(1, 0).bit_length() - 1  # where the code of a line keeps its layer
 _FAR = 20.0  # polygons that reach further than this many box widths are cut off
 _SHARE = 0.15  # of the room around a line that it may take
 _THINNEST = 0.08  # points; thinner lines are not drawn
@@ -136,13 +137,7 @@ class Shapes:
         ends = [((self.corners[edge] - begin) * along).sum(axis=1) for edge in (there, after[there])]
         low, high = np.clip(np.minimum(*ends), 0.0, length), np.clip(np.maximum(*ends), 0.0, length)
         segments = begin[:, None] + np.stack([low, high], axis=1)[..., None] * along[:, None]
-        layers = np.array([decode_wall(code)[0] for code in self._codes], dtype=np.int64)
-        where = np.searchsorted(self._codes, self.result.cells.wall[here])
-        return segments, layers[where]
-
-    @property
-    def _codes(self) -> Integers:
-        return np.unique(self.result.cells.wall)
+        return segments, self.result.cells.wall[here] >> _LAYER_AT
 
     def outline(self) -> Floats:
         """The segments (S, 2, 2) on the boundary of the domain."""
@@ -172,9 +167,7 @@ class Shapes:
         width = self.box.high.floats - self.box.low.floats
         near = np.clip(self.corners, self.box.low.floats - width, self.box.high.floats + width)
         lengths = np.hypot(*(near[after] - near).T)
-        drawn_in = np.array([decode_wall(code)[0] for code in self._codes], dtype=np.int64)
-        drawn_in = drawn_in[np.searchsorted(self._codes, cells.wall)]
-        drawn_in[cells.owner < 0] = -1
+        drawn_in = np.where(cells.owner < 0, -1, cells.wall >> _LAYER_AT)
         first = np.zeros(n, dtype=np.bool_)
         first[:1] = True
         found: dict[int, Floats] = {}

@@ -1,4 +1,4 @@
-"""Cells and linear regions of a network: enumerated exactly, or estimated by sampling (P1 sections V, VII)."""
+"""Cells and linear regions of a network, enumerated or estimated by sampling (P1 sections V and VII)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 r"""What an enumeration of the plane writes down: cells as polygons with named edges.
 
-Cells are stored flat, in lexicographic order of their signatures, layer by layer: winners of a head in order of
-their keys, a unit off before on. An edge remembers the straight line it lies on: the *layer cell* in which that
-line was drawn (``owner``: one number per cell of the network up to that layer) and the code of the unit or the
-pair of keys (``wall``). So ``(owner, wall)`` names one straight segment, and the cells on its two sides each
-partition it.
+Cells are stored flat, in lexicographic order of their signatures, layer by layer: winners of a head in order
+of their keys, a unit off before on. An edge remembers the straight line it lies on: the *layer cell* in which
+that line was drawn (``owner``: one number per cell of the network up to that layer) and the code of the unit
+or the pair of keys (``wall``). So ``(owner, wall)`` names one straight segment, and the cells on its two
+sides each partition it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Cells:
     tied : uint8 (n,)
         1 where several keys with different scores coincide on the cell, so that its map is a mean.
     edge_start : int64 (n + 1,)
-        Edges of cell i are ``edge_start[i]:edge_start[i + 1]``, counterclockwise; an edge runs from its vertex to
-        the next one of its cell.
+        Edges of cell i are ``edge_start[i]:edge_start[i + 1]``, counterclockwise; an edge runs from its
+        vertex to the next one of its cell.
     vx, vy, vr : float64 (E,)
         The vertex at which an edge starts and a bound on its error in each coordinate (infinite: unknown).
     dx, dy : float64 (E,) or None
@@ -65,7 +65,8 @@ class Cells:
         The line of the edge; owner -1 is a side of the domain (``wall`` its number), -2 the end of the plane.
     witnesses : float64 (n, 2)
     margins : float64 (n,)
-        A proven lower bound on the distance of the witness from the cell's boundary; 0 where floats prove none.
+        A proven lower bound on the distance of the witness from the cell's boundary; 0 where floats prove
+        none.
     """
 
     bits: NDArray[np.uint64]

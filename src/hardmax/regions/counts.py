@@ -23,8 +23,8 @@ class CellCount(Result):
     exact : bool
         Whether every decision was proven (false for ``arithmetic="float"``).
     coverage : float or None
-        Area of the cells over the area of the domain; ``None`` in an unbounded domain. A sanity check, not the
-        proof.
+        Area of the cells over the area of the domain; ``None`` in an unbounded domain. A sanity check, not
+        the proof.
     n_slivers : int
         Cells thinner than the stated tolerance; they are counted like all others.
     n_unbounded : int

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hardmax import storage
-from hardmax.algebra.rationals import ExactArray, as_exact
+from hardmax.algebra.rationals import ExactArray
 from hardmax.errors import (
     DimensionMismatchError,
     FileFormatError,
@@ -80,9 +80,8 @@ def enumerate_regions(
         Where to look.
     arithmetic : {"certified", "exact", "float"}
         ``"certified"``: floats decide wherever their proven error bound allows it, then double-double, then
-        rationals.
-        ``"exact"``: rationals decide everything; the same cells, slowly. ``"float"``: no bound, for comparison;
-        the result says ``exact=False``.
+        rationals. ``"exact"``: rationals decide everything; the same cells, slowly. ``"float"``: no bound,
+        for comparison; the result says ``exact=False``.
     max_cells, time_limit : int, float, optional
         Stop early; the result then says ``complete=False``.
     n_jobs : int, optional
@@ -226,11 +225,11 @@ def planar(layers: tuple[Layer, ...], domain: Domain) -> tuple[tuple[Layer, ...]
     forget = AffineLayer(ExactArray(np.array([[1.0, 0.0]])), ExactArray(np.zeros(1)))
     sides = [[0.0, 1.0], [0.0, -1.0]]
     a, b = domain.a, domain.b
-    rows = [[a.rational((i, 0)), 0] for i in range(a.shape[0])]
+    rows: list[list[Any]] = [[a.rational((i, 0)), 0] for i in range(a.shape[0])]
     ends = [b.rational(i) for i in range(b.shape[0])]
     strip = Polytope(
-        as_exact(np.array(rows + sides, dtype=object), "domain", ndim=2),
-        as_exact(np.array([*ends, 1, 0], dtype=object), "domain", ndim=1),
+        np.array(rows + sides, dtype=object),
+        np.array([*ends, 1, 0], dtype=object),
     )
     return (forget, *layers), strip
 
@@ -255,8 +254,8 @@ def _check(
         )
     if network.d > 2:
         raise UnsupportedDimensionError(
-            f"network must take inputs of dimension 1 or 2 to be enumerated exactly, but takes {network.d}; try a "
-            "slice, network.restrict(origin, directions), or hm.estimate_cells."
+            f"network must take inputs of dimension 1 or 2 to be enumerated exactly, but takes {network.d}; "
+            "try a slice, network.restrict(origin, directions), or hm.estimate_cells."
         )
     if arithmetic not in _ARITHMETICS:
         raise InvalidInputError(
@@ -351,8 +350,8 @@ class _Checkpoint:
         stored = storage.read(self.path)
         if stored.kind != "Enumeration" or stored.state.get("question") != self.question:
             raise FileFormatError(
-                f"{self.path} must be the checkpoint of this enumeration, but belongs to another network, domain or "
-                "option; name another file or remove it."
+                f"{self.path} must be the checkpoint of this enumeration, but belongs to another network, "
+                "domain or option; name another file or remove it."
             )
         machine.restore(stored.state)
         machine.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max if max_cells is None else max_cells

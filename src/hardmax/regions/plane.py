@@ -1,10 +1,10 @@
 r"""The plane engine: the cells of a network in a polygon or the whole plane, exactly.
 
 The compiled machine of :mod:`hardmax.regions.plane_kernels` cuts polygons until its stack is empty. It stops
-now and then: because its time slice is over (for progress, limits, checkpoints and Ctrl-C), because an array is
-full, or because a sign is undecided. Undecided signs are decided here in integers: a node of a fold layer gets
-the missing entries of its sign masks, a node of a wall layer gets the whole envelope of its head. Both then go
-on in the machine, which never learns who decided.
+now and then: because its time slice is over (for progress, limits, checkpoints and Ctrl-C), because an array
+is full, or because a sign is undecided. Undecided signs are decided here in integers: a node of a fold layer
+gets the missing entries of its sign masks, a node of a wall layer gets the whole envelope of its head. Both
+then go on in the machine, which never learns who decided.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from hardmax.geometry.domains import Domain
 from hardmax.networks.groups import FoldLayer, Layer, WallLayer
 from hardmax.regions import plane_kernels as kernels
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
-from hardmax.regions.double_double import UNIT, DoubleDoubleMaps, Rows, pair_of, signs_at_corners, sum_of_pairs
+from hardmax.regions.double_double import (
+    UNIT,
+    DoubleDoubleMaps,
+    Rows,
+    pair_of,
+    signs_at_corners,
+    sum_of_pairs,
+)
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.program import Program
 from hardmax.regions.rational_plane import Line, corners_of, domain_polygon, envelope, sign_at
@@ -81,44 +88,46 @@ class PlaneMachine:
         self.unbounded = any(line[3] for line in lines)
         self.control[kernels.C_STRIDE] = 5 if self.unbounded else 3  # floats per vertex that is written down
         self._make_work(edges=max(70, len(lines) + 8))
-        self._make_stack(1 << 16, 1 << 17)
+        self.si: Integers = self._ints(1 << 16)
+        self.sf: Floats = np.zeros(1 << 17)
         self._make_output(1 << 10 if store else 0, 1 << 13 if store else 0)
         self._begin(lines, labels, domain)
 
     # arrays
 
+    @staticmethod
+    def _ints(n: int) -> Integers:
+        return np.zeros(n, dtype=np.int64)
+
     def _make_work(self, *, edges: int) -> None:
         widest = self.program.widest
-        ints = lambda n: np.zeros(n, dtype=np.int64)  # noqa: E731
         self.work: dict[str, NDArray[Any]] = {
             "p": np.zeros(_F * edges),
-            "q": ints(2 * edges),
-            "pend": ints(3 * widest),
-            "word": ints(widest // 64 + 1),
+            "q": self._ints(2 * edges),
+            "pend": self._ints(3 * widest),
+            "word": self._ints(widest // 64 + 1),
             "yv": np.zeros(3 * widest),
-            "routes": ints(widest + 1),
-            "code": ints(edges),
-            "codes": ints(2 * widest + 2),
+            "routes": self._ints(widest + 1),
+            "code": self._ints(edges),
+            "codes": self._ints(2 * widest + 2),
             "extra": np.zeros(2 * _F),
-            "units": ints(widest),
-            "on": ints(widest + 1),
-            "pending": ints(3 * widest + 3),
-            "more": ints(widest),
-            "cand": ints(3 * widest),
-            "todo": ints(2 * widest),
+            "units": self._ints(widest),
+            "on": self._ints(widest + 1),
+            "pending": self._ints(3 * widest + 3),
+            "more": self._ints(widest),
+            "cand": self._ints(3 * widest),
+            "todo": self._ints(2 * widest),
             "bag_f": np.zeros(_F * edges * 16),
-            "bag_i": ints(2 * edges * 16),
-            "bag_k": ints(widest),
+            "bag_i": self._ints(2 * edges * 16),
+            "bag_k": self._ints(widest),
             "df": np.zeros(_F * edges),
-            "di": ints(2 * edges),
+            "di": self._ints(2 * edges),
         }
-        self.answer = ints(edges)
+        self.answer = self._ints(edges)
 
     def _make_stack(self, ints: int, floats: int) -> None:
-        si, sf = np.zeros(ints, dtype=np.int64), np.zeros(floats)
-        if hasattr(self, "si"):
-            si[: len(self.si)] = self.si
-            sf[: len(self.sf)] = self.sf
+        si, sf = self._ints(ints), np.zeros(floats)
+        si[: len(self.si)], sf[: len(self.sf)] = self.si, self.sf
         self.si, self.sf = si, sf
 
     @property
@@ -149,7 +158,7 @@ class PlaneMachine:
         polygon = domain_polygon(halfspaces)
         if polygon is None:
             raise EmptyDomainError(
-                "domain must have interior, but its half-spaces leave no open set; check the signs of A x <= b."
+                "domain must have interior, but its half-spaces leave no open set; check A x <= b."
             )
         return polygon
 
@@ -181,7 +190,8 @@ class PlaneMachine:
         w, g = self.work, self.program
         return bool(
             kernels.descend(
-                g.table, g.bounds, g.weights, self.path, self.errors, self.signs, self.control, w["p"], w["q"], k, 0,
+                g.table, g.bounds, g.weights, self.path, self.errors, self.signs, self.control, w["p"],
+                w["q"], k, 0,
                 self.sf, self.si, w["units"], w["on"], w["pending"], w["more"],
             )
         )  # fmt: skip
@@ -230,9 +240,12 @@ class PlaneMachine:
     def _run(self, budget: int) -> None:
         w, g, o = self.work, self.program, self.output
         kernels.run(
-            g.table, g.bounds, g.weights, g.heads_at, g.key_of, self.path, self.errors, self.signs, self.control,
-            self.totals, self.answer, self.sf, self.si, self.layer_cells, w["p"], w["q"], w["pend"], w["word"], w["yv"],
-            w["routes"], w["code"], w["codes"], w["extra"], w["units"], w["on"], w["pending"], w["more"], w["cand"],
+            g.table, g.bounds, g.weights, g.heads_at, g.key_of, self.path, self.errors, self.signs,
+            self.control,
+            self.totals, self.answer, self.sf, self.si, self.layer_cells, w["p"], w["q"], w["pend"],
+            w["word"], w["yv"],
+            w["routes"], w["code"], w["codes"], w["extra"], w["units"], w["on"], w["pending"], w["more"],
+            w["cand"],
             w["todo"], w["bag_f"], w["bag_i"], w["bag_k"], w["df"], w["di"], o["bits"], o["routes"],
             o["tied"], o["start"], o["vertices"], o["labels"], o["witness"], budget,
         )  # fmt: skip
@@ -261,7 +274,8 @@ class PlaneMachine:
         w, g, o = self.work, self.program, self.output
         k = int(np.flatnonzero(w["p"].reshape(-1, _F)[:, kernels.W])[-1]) + 1
         while kernels.emit(
-            g.table, self.signs, self.control, self.totals, w["p"], w["q"], k, g.key_of, o["bits"], o["routes"], o["tied"],
+            g.table, self.signs, self.control, self.totals, w["p"], w["q"], k, g.key_of, o["bits"],
+            o["routes"], o["tied"],
             o["start"], o["vertices"], o["labels"], o["witness"],
         ) == kernels.OUTPUT_FULL:  # fmt: skip
             self._grow_output()
@@ -409,7 +423,7 @@ class PlaneMachine:
                     pending[row, 2 if signs[v] > 0 else 1] &= ~(1 << v)
 
     def _path(self, layer: int) -> tuple[dict[int, int], dict[int, Integers]] | None:
-        """Numbers of the layer cells up to a layer, and who is on or wins there; ``None`` where keys are tied."""
+        """Numbers of the layer cells up to a layer, and who is on or wins there; ``None`` if keys are tied."""
         serials: dict[int, int] = {}
         winners: dict[int, Integers] = {}
         for i, block in enumerate(self.layers[: layer + 1]):
@@ -417,7 +431,9 @@ class PlaneMachine:
             if isinstance(block, FoldLayer):
                 serials[i] = int(self.signs[at])
                 words = self.signs[at + 2 : at + 2 - (-block.units // 64)].astype("<i8")
-                winners[i] = np.unpackbits(words.view(np.uint8), bitorder="little")[: block.units].astype(np.int64)
+                winners[i] = np.unpackbits(words.view(np.uint8), bitorder="little")[: block.units].astype(
+                    np.int64
+                )
             elif isinstance(block, WallLayer):
                 serials[i] = int(self.signs[at])
                 if i < layer and self.signs[at + 1]:
@@ -460,7 +476,8 @@ class PlaneMachine:
             polygon, names = self._part(layer, head, first, key, sides, edges, labels)
             flag = tied_before | (len(tied) > 1)
             while not kernels.push_head(
-                self.control, self.program.table, self.program.weights, layer, head, first + key, polygon, names,
+                self.control, self.program.table, self.program.weights, layer, head, first + key, polygon,
+                names,
                 len(sides), routes, hidden, e, flag, self.sf, self.si,
             ):  # fmt: skip
                 self._make_stack(2 * len(self.si), 2 * len(self.sf))

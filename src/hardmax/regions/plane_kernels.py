@@ -9,17 +9,19 @@ can stop after any number of steps and go on later.
 Every predicate is the sign of an affine function at a vertex. A vertex is the cross product of two lines,
 :math:`(X, Y, W) = \ell \times \ell'` with :math:`W > 0`, never a combination of other vertices, so its error
 depends on two lines only. Lines are rows of the composed map of their layer; their errors are bounded per
-layer cell by norms (see ``enter``). If :math:`|\delta a| \le \delta_a` and :math:`|\delta c| \le \delta_c` for
-all rows, and :math:`E_{XY}, E_W` bound the errors of a vertex, then
+layer cell by norms (see ``enter``). If :math:`|\delta a| \le \delta_a` and :math:`|\delta c| \le \delta_c`
+for all rows, and :math:`E_{XY}, E_W` bound the errors of a vertex, then
 
 .. math::
 
-    |\mathrm{fl}(aX + bY + cW) - \text{exact}| \le (\delta_a + 5u\,\bar a)(|X| + |Y|) + (\delta_c + 5u\,\bar c) W
+    |\mathrm{fl}(aX + bY + cW) - \text{exact}| \le (\delta_a + 5u\,\bar a)(|X| + |Y|) + (\delta_c + 5u\,\bar
+    c) W
         + \bar a E_{XY} + \bar c E_W
 
 with bounds :math:`\bar a, \bar c` on the coefficients of the layer: one number per vertex. A sign below it is
 *undecided*: the node goes back onto the stack and the caller decides it in rationals. A vertex of an
-unbounded polygon is :math:`(X, Y, W) + M (D_x, D_y, 0)` with :math:`M \to \infty`; its sign is the sign of the
+unbounded polygon is :math:`(X, Y, W) + M (D_x, D_y, 0)` with :math:`M \to \infty`; its sign is the sign of
+the
 :math:`M`-part, then of the rest.
 """
 
@@ -40,9 +42,12 @@ SYMBOLIC = -1.0  # LDC of a side at infinity: its constant term is M
 # kinds of layers and nodes
 AFFINE, FOLD, WALL = 0, 1, 2
 
-# columns of the table of layers
-KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES, OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(16)
-RHO, SIGMA, SIGMA_ABS, GAMMA, B_MAX, B_NORM, RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(12)
+# columns of the table of layers; *_AT is where something begins
+KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES = range(8)
+OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(8, 16)
+# columns of the table of norms: of the scores and biases, then of the outputs and offsets
+RHO, SIGMA, SIGMA_ABS, GAMMA, B_MAX, B_NORM = range(6)
+RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
 
 # per layer cell: errors of the hidden vector, of the rows, of the vector that leaves
 DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
@@ -52,13 +57,14 @@ ERRORS = 16
 HEADER = 8
 
 # the control array
-(
-    C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_EDGES, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT, C_ANSWERED, C_ASKED_UNIT,
-    C_OUT_CELLS, C_OUT_EDGES, C_SLIVERS, C_WORDS, C_UNBOUNDED, C_ROUTES, C_MOST_CELLS, C_STRIDE,
-) = range(20)  # fmt: skip
-CONTROL = 24
+C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT, C_ANSWERED = range(10)
+C_ASKED_UNIT, C_OUT_CELLS, C_OUT_EDGES, C_SLIVERS, C_WORDS, C_UNBOUNDED, C_ROUTES = range(10, 17)
+C_MOST_CELLS, C_STRIDE = 17, 18
+CONTROL = 20
 
-RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, POLYGON_FULL, BUDGET, UNCERTAIN = range(9)
+# why the machine stopped; from UNDECIDED_HEAD on, the node on top of the stack is untouched (but for BUDGET)
+RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, POLYGON_FULL = range(7)
+BUDGET, UNCERTAIN = 7, 8
 
 EXACT, CERTIFIED, FLOAT = 0, 1, 2  # C_TRUST
 MASK = 62  # vertices that fit into the sign masks
@@ -210,7 +216,8 @@ def runs(code, k, wanted):
 
 @kernel(inlined=True)
 def write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, si, io):
-    """Write one side of a cut polygon: the crossing ``first``, the run, the crossing ``last``; returns its edges.
+    """Write one side of a cut polygon: the crossing ``first``, the run, the crossing ``last``; returns its
+    edges.
 
     ``extra`` holds the two crossings, each a vertex followed by the cutting line.
     """
@@ -238,7 +245,7 @@ def write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, 
 
 @kernel(inlined=True)
 def crossings(p, k, code, a, b, c, da, dc, extra, start, length):
-    """The two points where the line leaves the positive side: ``extra[0]`` before its run, ``extra[1]`` after."""
+    """Where the line crosses the boundary: ``extra[0]`` before the run of vertices, ``extra[1]`` after it."""
     before = start - 1 if start > 0 else k - 1
     after = (start + length) % k
     for s in range(2):
@@ -344,10 +351,11 @@ def add_units(weights, at, e, units, count, path, z_at, n, sf, y):
 
 @kernel
 def classify(path, z_at, n, p, k, trust, error, candidates, count, pending, on):
-    """Signs of the candidate units at all vertices: pending (unit, may be positive, may be negative), or on, or off.
+    """Signs of the candidate units at all vertices: pending (unit, may be positive, may be negative), or on,
+    or off.
 
-    Returns the numbers of pending and of on units. A polygon with more vertices than a mask holds keeps all its
-    candidates pending.
+    Returns the numbers of pending and of on units. A polygon with more vertices than a mask holds keeps all
+    its candidates pending.
     """
     n_pending = 0
     n_on = 0
@@ -370,7 +378,9 @@ def classify(path, z_at, n, p, k, trust, error, candidates, count, pending, on):
         vx, vy, vw, dx, dy = p[o + X], p[o + Y], p[o + W], p[o + DX], p[o + DY]
         for j in range(count):
             i = candidates[j]
-            s = side(path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i], vx, vy, vw, t, far, dx, dy, t_far)
+            s = side(
+                path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i], vx, vy, vw, t, far, dx, dy, t_far
+            )
             pending[3 * j + 1] |= (s & 1) << v
             pending[3 * j + 2] |= (s >> 1) << v
     for j in range(count):
@@ -496,8 +506,10 @@ def enter(table, bounds, weights, path, errors, layer):
 
 
 @kernel
-def descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer, sf, si, units, on, pending, more):
-    """A polygon enters ``layer`` with its hidden vector in the path: push its first node. False if there is no room."""
+def descend(
+    table, bounds, weights, path, errors, signs, control, p, q, k, layer, sf, si, units, on, pending, more
+):
+    """A polygon enters ``layer``, its hidden vector in the path: push its first node. False: no room."""
     while table[layer, KIND] == AFFINE:
         enter(table, bounds, weights, path, errors, layer)
         n = table[layer, ROWS]
@@ -571,9 +583,10 @@ def descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer
 
 
 @kernel(inlined=True)
-def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, weights, path, errors, control, layer,
+def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, weights, path, errors,
+        control, layer,
               unit, pend, n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more):  # fmt: skip
-    """Push one half of a polygon that ``unit`` cut: its polygon, the units that still cross it, bits and map."""
+    """Push one half of a polygon that ``unit`` cut: polygon, units that still cross it, bits and map."""
     n = table[layer, ROWS]
     io, fo = control[C_INTS], control[C_FLOATS]
     kk = write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, si, io)
@@ -603,7 +616,17 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, we
             units[j - 1] = pend[3 * j]
         view = sf[fo : fo + FLOATS_PER_EDGE * kk]
         count, n_more = classify(
-            path, table[layer, Z_AT], n, view, kk, control[C_TRUST], errors[layer], units, n_pend - 1, pending, more
+            path,
+            table[layer, Z_AT],
+            n,
+            view,
+            kk,
+            control[C_TRUST],
+            errors[layer],
+            units,
+            n_pend - 1,
+            pending,
+            more,
         )
         for j in range(3 * count):
             si[at + j] = pending[j]
@@ -631,11 +654,13 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, we
 
 
 @kernel(inlined=True)
-def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p, q, pend, word, yv, code, codes,
+def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p, q, pend, word, yv,
+        code, codes,
               extra, units, on, pending, more, layer, k, n_pend):  # fmt: skip
     """Settle the first pending unit of a fold node in the work arrays; returns a status, 0 when it is a leaf.
 
-    Returns ``BUDGET`` after a cut (two children on the stack) as well: there is nothing left in the work arrays.
+    Returns ``BUDGET`` after a cut (two children on the stack) as well: there is nothing left in the work
+    arrays.
     """
     e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
     n, z_at, words = table[layer, ROWS], table[layer, Z_AT], table[layer, WORDS]
@@ -724,7 +749,8 @@ def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, 
     wall = (layer << 54) | (i << 38)
     for off in range(2):  # the half where the unit is on waits below the other
         start, length = runs(code, k, 1 + off)
-        push_half(p, q, k, start, length, off, 1 - off, extra, owner, wall, table, weights, path, errors, control, layer, i,
+        push_half(p, q, k, start, length, off, 1 - off, extra, owner, wall, table, weights, path, errors,
+            control, layer, i,
                   pend, n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more)  # fmt: skip
     return BUDGET
 
@@ -759,7 +785,9 @@ def push_fold(control, table, p, q, k, layer, pend, n_pend, word, words, yv, e, 
 
 
 @kernel
-def clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, trust, owner, wall_base, cand, code, extra, cf, ci, df, di):
+def clip_to_key(
+    path, z_at, n, k0, k1, j, p, q, k, error, trust, owner, wall_base, cand, code, extra, cf, ci, df, di
+):
     """The part of a polygon where key j beats every other key of its head, written to ``cf, ci``.
 
     Returns its number of edges; 0 when it has no interior, -1 when a sign is undecided (or the polygon is too
@@ -838,7 +866,9 @@ def clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, trust, owner, wall_bas
         dc = 2.0 * error[RC] + UNIT * error[C_MAX] * 2.0
         crossings(cf, k, code, a, b, c, da, dc, extra, start, length)
         wall = wall_base | (min(i, j) << 19) | max(i, j)
-        kk = write_side(cf, ci, k, start, length, two - 2, two - 1, extra, owner, wall, df, two - 2, di, two - 2)
+        kk = write_side(
+            cf, ci, k, start, length, two - 2, two - 1, extra, owner, wall, df, two - 2, di, two - 2
+        )
         for v in range(FLOATS_PER_EDGE * kk):
             cf[v] = df[v]
         for v in range(2 * kk):
@@ -868,7 +898,7 @@ def clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, trust, owner, wall_bas
 
 @kernel
 def push_head(control, table, weights, layer, head, key, f, i, k, routes, yv, e, tied, sf, si):
-    """Push the polygon on which ``key`` wins ``head``, waiting for the next head. False if there is no room."""
+    """Push the polygon on which ``key`` wins ``head``, waiting for the next head. False: no room."""
     heads = table[layer, HEADS]
     io, fo = control[C_INTS], control[C_FLOATS]
     if io + 2 * k + heads + HEADER > si.shape[0] or fo + FLOATS_PER_EDGE * k + e > sf.shape[0]:
@@ -900,12 +930,14 @@ def push_head(control, table, weights, layer, head, key, f, i, k, routes, yv, e,
 
 
 @kernel
-def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p, q, yv, routes, code, extra, cand, todo, bag_f,
+def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p, q, yv, routes, code, extra,
+        cand, todo, bag_f,
               bag_i, bag_k, df, di, layer, head, k, tied, room):  # fmt: skip
     """Cut the polygon of the work arrays into the cells of one head; returns a status.
 
-    The winners inside a convex polygon are connected through their common walls, so a walk from one winner finds
-    them all. Keys that are tried and have no cell are discarded; only walls of finished cells are followed.
+    The winners inside a convex polygon are connected through their common walls, so a walk from one winner
+    finds them all. Keys that are tried and have no cell are discarded; only walls of finished cells are
+    followed.
     """
     e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
     z_at, n = table[layer, Z_AT], table[layer, ROWS]
@@ -944,8 +976,10 @@ def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p,
         done += 1
         if (found + 1) * room > bag_i.shape[0] // 2:
             return POLYGON_FULL
-        kk = clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, control[C_TRUST], owner, wall_base, cand, code, extra,
-                         bag_f[FLOATS_PER_EDGE * room * found :], bag_i[2 * room * found :], df, di)  # fmt: skip
+        kk = clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, control[C_TRUST], owner, wall_base, cand,
+            code, extra,
+                         bag_f[FLOATS_PER_EDGE * room * found :], bag_i[2 * room * found :], df,
+                         di)  # fmt: skip
         if kk < 0:
             return UNDECIDED_HEAD
         bag_k[j] = 0
@@ -986,16 +1020,20 @@ def perimeter(p, k):
     for v in range(k):
         o = v * FLOATS_PER_EDGE
         r = (v + 1) * FLOATS_PER_EDGE if v + 1 < k else 0
-        total += np.sqrt((p[o + X] / p[o + W] - p[r + X] / p[r + W]) ** 2 + (p[o + Y] / p[o + W] - p[r + Y] / p[r + W]) ** 2)
+        total += np.sqrt(
+            (p[o + X] / p[o + W] - p[r + X] / p[r + W]) ** 2
+            + (p[o + Y] / p[o + W] - p[r + Y] / p[r + W]) ** 2
+        )
     return total
 
 
 @kernel
 def witness(p, k, far, known, out, at):
-    """A point inside a polygon, and a proven lower bound on its distance from every side (0: none was proven).
+    """A point inside a polygon, and a proven lower bound on its distance from every side (0: none was
+    proven).
 
-    The mean of the vertices; in an unbounded polygon far enough out. Which side of an edge is inside is told by
-    a vertex off that edge whose sign is beyond doubt.
+    The mean of the vertices; in an unbounded polygon far enough out. Which side of an edge is inside is told
+    by a vertex off that edge whose sign is beyond doubt.
     """
     sx, sy, ux, uy = 0.0, 0.0, 0.0, 0.0
     for v in range(k):
@@ -1043,11 +1081,13 @@ def witness(p, k, far, known, out, at):
 
 
 @kernel(inlined=True)
-def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, out_tied, out_start, out_v, out_label,
+def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, out_tied, out_start, out_v,
+        out_label,
          out_w):  # fmt: skip
     """Count a finished cell and, if asked, write it down; returns a status.
 
-    A cell with a vertex whose place is not even roughly known is handed back: its corners are wanted in rationals.
+    A cell with a vertex whose place is not even roughly known is handed back: its corners are wanted in
+    rationals.
     """
     store = control[C_EMIT] == 1
     n_cell, n_edge = control[C_OUT_CELLS], control[C_OUT_EDGES]
@@ -1115,7 +1155,9 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
         out_v[r] = vx
         out_v[r + 1] = vy
         slack = p[o + W] - p[o + EW]
-        out_v[r + 2] = 2.0 * UNIT * (abs(vx) + abs(vy)) + (p[o + EXY] + (abs(vx) + abs(vy)) * p[o + EW]) / slack
+        out_v[r + 2] = (
+            2.0 * UNIT * (abs(vx) + abs(vy)) + (p[o + EXY] + (abs(vx) + abs(vy)) * p[o + EW]) / slack
+        )
         if not (out_v[r + 2] >= 0.0):
             out_v[r + 2] = np.inf
         if control[C_STRIDE] == 5:
@@ -1130,8 +1172,10 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
 
 
 @kernel
-def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, totals, answer, sf, si, layer_cells, p, q, pend, word,
-        yv, routes, code, codes, extra, units, on, pending, more, cand, todo, bag_f, bag_i, bag_k, df, di, out_bits,
+def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, totals, answer, sf, si,
+        layer_cells, p, q, pend, word,
+        yv, routes, code, codes, extra, units, on, pending, more, cand, todo, bag_f, bag_i, bag_k, df, di,
+        out_bits,
         out_routes, out_tied, out_start, out_v, out_label, out_w, budget):  # fmt: skip
     """Take nodes off the stack until it is empty, the budget is used up, or something is needed from outside."""
     last = control[C_LAST]
@@ -1172,8 +1216,10 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
                 yv[r] = sf[y + r]
             status = RUNNING
             if n_pend > 0:
-                status = fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p, q, pend, word, yv,
-                                   code, codes, extra, units, on, pending, more, layer, k, n_pend)  # fmt: skip
+                status = fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p,
+                    q, pend, word, yv,
+                                   code, codes, extra, units, on, pending, more, layer, k,
+                                   n_pend)  # fmt: skip
             if status == RUNNING:
                 leaf = True
                 for j in range(words):
@@ -1191,11 +1237,14 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
                 for h in range(heads):
                     signs[table[layer, SIGN_AT] + 2 + h] = routes[h]
             else:
-                status = head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p, q, yv, routes, code,
-                                   extra, cand, todo, bag_f, bag_i, bag_k, df, di, layer, head, k, tied, room)  # fmt: skip
+                status = head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p, q, yv,
+                    routes, code,
+                                   extra, cand, todo, bag_f, bag_i, bag_k, df, di, layer, head, k, tied,
+                                   room)  # fmt: skip
         if leaf:
             if layer == last:
-                status = emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, out_tied, out_start, out_v,
+                status = emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes,
+                    out_tied, out_start, out_v,
                               out_label, out_w)  # fmt: skip
                 if status == RUNNING:
                     layer_cells[layer] += 1
@@ -1213,7 +1262,8 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
                         path[to + 2 * d + r] = yv[r]
                 for r in range(4):
                     errors[layer + 1, DA + r] = errors[layer, NEXT_DA + r]
-                if descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer + 1, sf, si, units, on, pending,
+                if descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer + 1, sf, si,
+                        units, on, pending,
                            more):  # fmt: skip
                     layer_cells[layer] += 1
                 else:

@@ -139,11 +139,13 @@ def _check_sizes(layers: tuple[Layer, ...]) -> None:
         )
         if groups >= MOST_GROUPS:
             raise UnsupportedDimensionError(
-                f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions, but has {groups}."
+                f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions,
+                but has {groups}."
             )
         if isinstance(layer, WallLayer) and len(layer.key) >= MOST_KEYS:
             raise UnsupportedDimensionError(
-                f"block {i} must have fewer than {MOST_KEYS} keys in all heads together for exact regions, but has "
+                f"block {i} must have fewer than {MOST_KEYS} keys in all heads together for exact regions,
+                but has "
                 f"{len(layer.key)}."
             )
 

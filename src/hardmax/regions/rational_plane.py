@@ -1,8 +1,9 @@
 r"""Polygons in exact integers: what the plane engine asks when floats cannot tell.
 
-A line is four integers :math:`(a, b, c, m)`, the affine function :math:`ax + by + c + mM` with :math:`M` beyond
-every number; only the four sides of the plane's symbolic box have :math:`m \ne 0`. A corner is the cross product
-of two lines, :math:`(X + M D_x,\, Y + M D_y,\, W)` with :math:`W > 0`. Signs are compared in the power of
+A line is four integers :math:`(a, b, c, m)`, the affine function :math:`ax + by + c + mM` with :math:`M`
+beyond every number; only the four sides of the plane's symbolic box have :math:`m \ne 0`. A corner is the
+cross product of two lines, :math:`(X + M D_x,\, Y + M D_y,\, W)` with :math:`W > 0`. Signs are compared in
+the power of
 :math:`M` first. Nothing here is rounded.
 """
 
@@ -14,6 +15,7 @@ __all__ = ["Corner", "Line", "corners_of", "domain_polygon", "envelope", "sign_a
 
 Line = tuple[int, int, int, int]
 Corner = tuple[int, int, int, int, int]  # X, Y, W, Dx, Dy
+Polygon = tuple[list[Line], list[Corner], list[int]]  # with a label for every side
 
 _PLANE: list[Line] = [(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)]
 
@@ -48,7 +50,7 @@ def sign_at(line: Sequence[int], corner: Corner) -> int:
 
 def clip(
     lines: list[Line], corners: list[Corner], labels: list[int], cut: Line, label: int
-) -> tuple[list[Line], list[Corner], list[int]] | None:
+) -> Polygon | None:
     """The part of a polygon where ``cut >= 0``; ``None`` if it has no interior."""
     signs = [sign_at(cut, corner) for corner in corners]
     if -1 not in signs:
@@ -71,7 +73,8 @@ def clip(
 
 
 def domain_polygon(halfspaces: Sequence[Sequence[int]]) -> tuple[list[Line], list[int]] | None:
-    """The polygon of half-spaces :math:`ax + by + c \\ge 0` and the number of each side, -1 to -4 at infinity.
+    """The polygon of half-spaces :math:`ax + by + c \\ge 0` and the number of each side, -1 to -4 at
+    infinity.
 
     ``None`` if it has no interior. Sides that touch it in a point only are left out.
     """
@@ -94,8 +97,8 @@ def envelope(
 ) -> list[tuple[int, list[int], list[int]]]:
     """The cells of the upper envelope of affine functions on a polygon, in order of their keys.
 
-    Each is ``(key, tied, edges)``: the lowest key that wins there, all keys with that very score, and the edges
-    counterclockwise, v >= 0 for side v of the polygon and -1 - i for the wall to key i.
+    Each is ``(key, tied, edges)``: the lowest key that wins there, all keys with that very score, and the
+    edges counterclockwise, v >= 0 for side v of the polygon and -1 - i for the wall to key i.
     """
     tied: dict[tuple[int, ...], list[int]] = {}
     for i, row in enumerate(rows):
@@ -107,15 +110,11 @@ def envelope(
     found = []
     while waiting:
         j = waiting.pop()
-        part: tuple[list[Line], list[Corner], list[int]] | None = (lines, corners, sides)
         a, b, c = rows[j][:3]
         walls: dict[int, Line] = {
             i: (a - rows[i][0], b - rows[i][1], c - rows[i][2], 0) for i in keys if i != j
         }
-        for i, wall in walls.items():
-            part = clip(*part, wall, -1 - i)
-            if part is None:
-                break
+        part = _clipped((lines, corners, sides), walls)
         if part is None:
             continue
         found.append((j, tied[tuple(rows[j])], part[2]))
@@ -125,6 +124,16 @@ def envelope(
                 seen.add(i)
                 waiting.append(i)
     return sorted(found)
+
+
+def _clipped(polygon: Polygon, walls: dict[int, Line]) -> Polygon | None:
+    """The part of a polygon on the positive side of every wall."""
+    for i, wall in walls.items():
+        part = clip(*polygon, wall, -1 - i)
+        if part is None:
+            return None
+        polygon = part
+    return polygon
 
 
 def _leaders(corners: list[Corner], rows: Sequence[Sequence[int]], keys: list[int]) -> list[int]:

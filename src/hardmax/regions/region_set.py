@@ -28,6 +28,7 @@ from hardmax.regions.rational_plane import corners_of
 from hardmax.results import Result
 
 if TYPE_CHECKING:
+    from hardmax.regions.adjacency import Contacts
     from hardmax.regions.plane import PlaneMachine
     from hardmax.regions.verification import Verification
 
@@ -55,8 +56,8 @@ class RegionSet(Result):
     witnesses : ndarray of float64, (n_cells, d)
         A point inside each cell.
     margins : ndarray of float64, (n_cells,)
-        A proven lower bound on the distance from the witness to the cell's boundary (0: floats prove none; then
-        ``exact_witness(i)`` is inside).
+        A proven lower bound on the distance from the witness to the cell's boundary (0: floats prove none;
+        then ``exact_witness(i)`` is inside).
     bounded : ndarray of bool
     coverage : float or None
         Total area over the domain's area; a sanity check, not the proof of completeness.
@@ -67,8 +68,8 @@ class RegionSet(Result):
 
     Notes
     -----
-    Cells are in lexicographic order of their signatures, block by block, so the order depends on the network and
-    the domain only.
+    Cells are in lexicographic order of their signatures, block by block, so the order depends on the network
+    and the domain only.
 
     Examples
     --------
@@ -237,7 +238,7 @@ class RegionSet(Result):
         far = self.cells.owner == AT_INFINITY
         before = np.arange(-1, len(far) - 1)
         before[self.cells.edge_start[:-1]] = self.cells.edge_start[1:] - 1
-        return far | far[before]
+        return np.asarray(far | far[before])
 
     def polygons(self, box: Box | None = None) -> list[Floats]:
         """The cells as polygons, counterclockwise.
@@ -290,10 +291,11 @@ class RegionSet(Result):
         i = self._index(i)
         lines = [(*line, 0) if len(line) == 3 else line for line in self._exact_lines(i, symbolic=True)]
         corners = corners_of(lines)
-        reach = Fraction(1)
+        reach = 1
         while True:
-            x = sum(Fraction(c[0], c[2]) + reach * Fraction(c[3], c[2]) for c in corners) / len(corners)
-            y = sum(Fraction(c[1], c[2]) + reach * Fraction(c[4], c[2]) for c in corners) / len(corners)
+            points = [(c[0] + reach * c[3], c[1] + reach * c[4], c[2] * len(corners)) for c in corners]
+            x = sum((Fraction(point[0], point[2]) for point in points), Fraction(0))
+            y = sum((Fraction(point[1], point[2]) for point in points), Fraction(0))
             if all(line[3] or line[0] * x + line[1] * y + line[2] > 0 for line in lines):
                 return [x, y][: self.d]
             reach *= 2
@@ -354,7 +356,7 @@ class RegionSet(Result):
         return np.asarray(self._maps.offset)
 
     @cached_property
-    def _contacts(self) -> tuple[NDArray[np.int64], NDArray[np.uint8], Floats]:
+    def _contacts(self) -> Contacts:
         from hardmax.regions.adjacency import adjacent_cells
 
         return adjacent_cells(self.cells, self._exact_maps.layers, self._exact_maps)
@@ -362,7 +364,7 @@ class RegionSet(Result):
     @property
     def adjacency(self) -> NDArray[np.int64]:
         """Pairs i < j of cells whose closures meet in a segment (in a point, on the line)."""
-        return self._contacts[0]
+        return self._contacts.pairs
 
     @property
     def adjacency_kind(self) -> NDArray[np.uint8]:
@@ -370,12 +372,12 @@ class RegionSet(Result):
 
         Across a wall the map may jump. Across a fold it is continuous, unless a later routing ties along it.
         """
-        return self._contacts[1]
+        return self._contacts.kinds
 
     @property
     def adjacency_length(self) -> Floats:
         """For each pair: how long the common segment is."""
-        return self._contacts[2]
+        return self._contacts.lengths
 
     @cached_property
     def region_of_cell(self) -> NDArray[np.int64]:
