@@ -32,12 +32,12 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     Parameters
     ----------
     result : Result
-        A power diagram, a common refinement or a hypersurface in the plane, or the vertices of a Minkowski
-        sum in two or three dimensions.
+        A power diagram, a common refinement, a hypersurface or the cells of a network in the plane, a network
+        on the line, or the vertices of a Minkowski sum in two or three dimensions.
     ax : matplotlib Axes, optional
         Where to draw; a new figure otherwise. A sum in three dimensions needs axes with ``projection="3d"``.
     box : Box, optional
-        The part of the plane that is shown.
+        The part of the plane or line that is shown.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     >>> len(axes.patches)
     3
     """
-    from hardmax.plotting import diagrams, polytopes, tropical
+    from hardmax.plotting import diagrams, polytopes, regions, tropical
 
     match result.kind:
         case "PowerDiagram":
@@ -65,5 +65,7 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
                     "box belongs to pictures of the plane; a Minkowski sum is drawn whole."
                 )
             return polytopes.draw_sum(result, ax=ax)  # type: ignore[arg-type]
+        case "RegionSet":
+            return regions.draw_regions(result, ax=ax, box=box)  # type: ignore[arg-type]
         case kind:
             raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")

@@ -1,7 +1,7 @@
 """Networks on the line: the graph of the network over its cells.
 
-Cells are bands coloured by their affine map, with the walls (black) and folds (white) between them; the graph
-runs over them, one curve per output. At a wall it may jump; at a fold it only changes its slope.
+Cells are bands coloured by their affine map, with walls (black) and folds (white) between them; the graph runs
+over them, one curve per output. At a wall it may jump; at a fold it only changes its slope.
 """
 
 from __future__ import annotations
@@ -9,10 +9,142 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from hardmax.errors import InvalidInputError
+from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.region_colours import map_colours
-from hardmax.plotting.region_shapes import box_shown
 from hardmax.plotting.style import INK, LINES, new_figure, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from hardmax.geometry.domains import Box
+    from hardmax.regions.region_set import RegionSet
+
+__all__ = ["draw_profile"]
+
+Floats = NDArray[np.float64]
+
+_MANY = 2_000  # cells beyond which a picture is pixels
+_ROOM = 0.15  # share of a cell that the line beside it may take
+_WALL, _FOLD = 1.3, 0.9  # points, where there is room
+_CURVES = len(LINES)  # outputs that are drawn
+
+
+def draw_profile(
+    result: RegionSet, *, ax: Axes | None, box: Box, title: str | None = None, legend: bool = True
+) -> Axes:
+    """Draw a network on the line: its graph, over bands for its cells.
+
+    Parameters
+    ----------
+    result : RegionSet
+        Cells on the line.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure otherwise.
+    box : Box
+        The interval that is shown.
+    title : str, optional
+        By default the numbers of cells and regions.
+    legend : bool
+        Whether to explain the lines.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=1)
+    >>> axes = draw_profile(hm.enumerate_regions(net, hm.Box([0], [1])), ax=None, box=hm.Box([0], [1]))
+    >>> axes.get_title(), len(axes.lines)
+    ('12 cells, 12 regions', 1)
+    """
+    left, right = float(box.low.floats[0]), float(box.high.floats[0])
+    ends = _ends(result, left, right)
+    order = np.argsort(ends[:, 0], kind="stable")
+    order = order[(ends[order, 1] > left) & (ends[order, 0] < right)]
+    shown = np.clip(ends[order], left, right)
+    values = result.linear[order] * shown[:, None, :] + result.offset[order][:, :, None]  # (cells, outputs, 2)
+    many = len(order) > _MANY
+    with styled():
+        ax = new_figure(6.4, 4.2).add_subplot() if ax is None else ax
+        low, high = float(values[:, :_CURVES].min()), float(values[:, :_CURVES].max())
+        margin = 0.06 * (high - low) if high > low else 1.0
+        bottom, top = low - margin, high + margin
+        corners = np.empty((len(order), 4, 2))
+        corners[:, :, 0] = shown[:, [0, 1, 1, 0]]
+        corners[:, :, 1] = [bottom, bottom, top, top]
+        colours = map_colours(result, box, np.maximum(np.diff(np.clip(ends, left, right))[:, 0], 0.0))[order]
+        ax.add_collection(
+            PolyCollection(corners, facecolors=colours, edgecolors=colours, linewidths=0.3, rasterized=many), autolim=False
+        )
+        drawn = _draw_breaks(ax, result, ends, (left, right), (bottom, top), many)
+        curves = _draw_curves(ax, shown, values)
+        ax.set(xlim=(left, right), ylim=(bottom, top), xlabel=axis_names(result.network)[0], ylabel="$f(x)$")
+        ax.set_title(title if title is not None else counted(result))
+        if legend:
+            explain(ax.figure, drawn, curves if len(curves) > 1 else ())
+    return ax
+
+
+def _ends(result: RegionSet, left: float, right: float) -> Floats:
+    """The two ends of every cell; infinite ones are put outside the interval that is shown."""
+    cells = result.cells
+    x = cells.vx
+    if cells.dx is not None:
+        x = x + cells.dx * 2.0 * (abs(left) + abs(right) + float(np.abs(x).max(initial=0.0)) + 1.0)
+    start = cells.edge_start[:-1]
+    return np.column_stack([np.minimum.reduceat(x, start), np.maximum.reduceat(x, start)])
+
+
+def _draw_breaks(
+    ax: Axes,
+    result: RegionSet,
+    ends: Floats,
+    interval: tuple[float, float],
+    height: tuple[float, float],
+    many: bool,
+) -> set[str]:
+    pairs, walls = result.adjacency, result.adjacency_kind == 1
+    region = result.region_of_cell[pairs]
+    seams = region[:, 0] == region[:, 1]
+    at = np.minimum(ends[pairs[:, 0], 1], ends[pairs[:, 1], 1])
+    room = np.minimum(*np.diff(ends, axis=1)[:, 0][pairs].T) / (interval[1] - interval[0])
+    points = 72.0 * ax.get_window_extent().width / ax.figure.get_dpi()
+    kinds: dict[str, Any] = {"fold": ~walls & ~seams, "wall": walls & ~seams, "seam": seams}
+    for kind, chosen in kinds.items():
+        widths = np.minimum(_ROOM * points * room, _WALL if kind == "wall" else _FOLD).round(2)
+        shown = np.flatnonzero(chosen & (widths > 0.05))
+        segments = np.empty((len(shown), 2, 2))
+        segments[:, :, 0] = at[shown, None]
+        segments[:, :, 1] = height
+        ax.add_collection(
+            LineCollection(
+                segments,
+                colors=INK if kind == "wall" else "white",
+                linewidths=widths[shown],
+                linestyles=(0, (1, 2)) if kind == "seam" else "solid",
+                rasterized=many,
+            ),
+            autolim=False,
+        )
+    return {kind for kind, chosen in kinds.items() if chosen.any()}
+
+
+def _draw_curves(ax: Axes, ends: Floats, values: Floats) -> list[Line2D]:
+    """One curve per output, interrupted where it jumps."""
+    n, outputs = values.shape[:2]
+    curves = []
+    for i in range(min(outputs, _CURVES)):
+        y = values[:, i]
+        size = float(np.abs(y).max(initial=0.0))
+        jumps = np.flatnonzero(np.abs(y[1:, 0] - y[:-1, 1]) > 1e-9 * size) + 1
+        places = np.insert(ends.ravel(), 2 * jumps, np.nan)
+        heights = np.insert(y.ravel(), 2 * jumps, np.nan)
+        colour = INK if outputs == 1 else LINES[i]
+        curves += ax.plot(places, heights, color=colour, linewidth=1.8, label=f"$f_{{{i + 1}}}(x)$", zorder=4)
+    return curves

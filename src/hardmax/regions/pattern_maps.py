@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from hardmax.algebra.rationals import as_exact, nearest_float
 from hardmax.networks.groups import AffineLayer, Layer
 from hardmax.regions.exact_maps import ExactMaps
-from hardmax.regions.flat_layers import FlatLayers, flatten
-from hardmax.regions.pattern_kernels import ERRORS, float_maps
+from hardmax.regions.pattern_kernels import float_maps
+from hardmax.regions.steps import Steps, steps_of
 
 __all__ = ["PatternMaps", "pattern_maps", "projected_maps"]
 
@@ -75,8 +75,7 @@ def pattern_maps(
     >>> maps.linear[3], maps.offset[3], bool(maps.error[3] < 1e-14)
     (array([[1. , 1.5]]), array([0.25]), True)
     """
-    flat = flatten(layers, exact_maps.d)
-    maps = _float_maps(flat, bits, routings)
+    maps = _float_maps(steps_of(layers, exact_maps.d), bits, routings)
     for cell in np.flatnonzero(tied).tolist():
         rows, denominator = exact_maps.output(bits[cell], routings[cell])
         for r, row in enumerate(rows.tolist()):
@@ -133,28 +132,29 @@ def _rounding(maps: PatternMaps, cell: int) -> float:
     return float(top * 2 * _UNIT + 5e-324)
 
 
-def _float_maps(flat: FlatLayers, bits: NDArray[np.uint64], routings: NDArray[np.int32]) -> PatternMaps:
-    n, e = len(bits), flat.d_out
+def _float_maps(steps: Steps, bits: NDArray[np.uint64], routings: NDArray[np.int32]) -> PatternMaps:
+    n, e = len(bits), steps.d_out
     maps = PatternMaps(np.empty((n, e, 2)), np.empty((n, e)), np.empty(n))
-    hidden = np.zeros((3, flat.width))
-    hidden[0, 0] = hidden[1, 1] = 1.0
-    z = np.zeros((3, flat.units))
+    vectors = np.zeros((3, steps.width))
+    vectors[0, 0] = vectors[1, 1] = 1.0  # the map that enters is the identity
+    sizes = np.zeros((len(steps.table) + 1, 3))
+    sizes[0, :2] = 1.0
     float_maps(
-        flat.table,
-        flat.norms,
-        flat.numbers(),
-        flat.lookup,
-        flat.lookup_at,
+        steps.table,
+        steps.norms,
+        steps.numbers(),
+        steps.lookup,
+        steps.lookup_at,
         bits,
         routings,
         0,
         n,
-        *hidden,
-        *z,
-        *np.zeros((3, flat.sums)),
-        np.zeros(flat.longest, dtype=np.int64),
-        np.arange(flat.longest, dtype=np.int64),
-        np.zeros((len(flat.table), ERRORS)),
+        *vectors,
+        *np.zeros((3, steps.sums)),
+        np.zeros(steps.longest, dtype=np.int64),
+        np.zeros((len(steps.table) + 1, 3)),
+        sizes,
+        steps.output_at,
         maps.linear,
         maps.offset,
         maps.error,

@@ -423,7 +423,7 @@ class PlaneMachine:
                     pending[row, 2 if signs[v] > 0 else 1] &= ~(1 << v)
 
     def _path(self, layer: int) -> tuple[dict[int, int], dict[int, Integers]] | None:
-        """Numbers of the layer cells up to a layer, and who is on or wins there; ``None`` if keys are tied."""
+        """Numbers of the layer cells up to a layer, and who is on or wins there; ``None`` if keys tie."""
         serials: dict[int, int] = {}
         winners: dict[int, Integers] = {}
         for i, block in enumerate(self.layers[: layer + 1]):

@@ -1177,7 +1177,7 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
         yv, routes, code, codes, extra, units, on, pending, more, cand, todo, bag_f, bag_i, bag_k, df, di,
         out_bits,
         out_routes, out_tied, out_start, out_v, out_label, out_w, budget):  # fmt: skip
-    """Take nodes off the stack until it is empty, the budget is used up, or something is needed from outside."""
+    """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
     last = control[C_LAST]
     room = df.shape[0] // FLOATS_PER_EDGE
     while budget > 0:

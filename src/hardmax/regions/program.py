@@ -130,23 +130,17 @@ def _check_sizes(layers: tuple[Layer, ...]) -> None:
             "try network.truncate(n_blocks)."
         )
     for i, layer in enumerate(layers):
-        groups = (
-            layer.units
-            if isinstance(layer, FoldLayer)
-            else layer.heads
-            if isinstance(layer, WallLayer)
-            else 0
-        )
-        if groups >= MOST_GROUPS:
+        units = layer.units if isinstance(layer, FoldLayer) else 0
+        heads = layer.heads if isinstance(layer, WallLayer) else 0
+        if max(units, heads) >= MOST_GROUPS:
             raise UnsupportedDimensionError(
-                f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions,
-                but has {groups}."
+                f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions, but has "
+                f"{max(units, heads)}."
             )
         if isinstance(layer, WallLayer) and len(layer.key) >= MOST_KEYS:
             raise UnsupportedDimensionError(
-                f"block {i} must have fewer than {MOST_KEYS} keys in all heads together for exact regions,
-                but has "
-                f"{len(layer.key)}."
+                f"block {i} must have fewer than {MOST_KEYS} keys in all heads together for exact regions, but "
+                f"has {len(layer.key)}."
             )
 
 

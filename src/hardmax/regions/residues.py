@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from hardmax.algebra.rationals import ExactArray
 from hardmax.networks.groups import AffineLayer, FoldLayer, Layer
 from hardmax.regions.exact_maps import common_denominator
-from hardmax.regions.flat_layers import FlatLayers, entry_bound, flatten
 from hardmax.regions.pattern_kernels import residue_maps
+from hardmax.regions.steps import Steps, entry_bound, steps_of
 
 __all__ = ["Residues", "residues_of"]
 
@@ -56,7 +56,7 @@ class Residues:
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self._layers = layers
-        self._flat: FlatLayers = flatten(layers, layers[0].d_in if layers else 2)
+        self._steps: Steps = steps_of(layers, layers[0].d_in if layers else 2)
 
     @cached_property
     def denominators(self) -> list[int]:
@@ -87,13 +87,13 @@ class Residues:
 
     def entry_bound(self) -> float:
         """A bound on the entries of the map of any cell; infinite if it exceeds all floats."""
-        return entry_bound(self._flat)
+        return entry_bound(self._steps)
 
     def modulo(self, prime: int) -> NDArray[np.uint32]:
         """All numbers of the network modulo a prime, laid out flat."""
         parts = [
             _turned(residues_of(array, prime), array.shape, turn)
-            for array, turn in zip(self._flat.arrays, self._flat.transposed, strict=True)
+            for array, turn in zip(self._steps.arrays, self._steps.transposed, strict=True)
         ]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint32)
 
@@ -120,25 +120,23 @@ class Residues:
         first_row: int,
         rows: int | None,
     ) -> NDArray[np.uint32]:
-        flat = self._flat
-        hidden = np.zeros((3, flat.width), dtype=np.uint64)
-        hidden[0, 0] = hidden[1, 1] = 1
-        z = np.zeros((3, flat.units), dtype=np.uint64)
-        out = np.empty((len(cells), flat.d_out if rows is None else rows, 3), dtype=np.uint32)
+        steps = self._steps
+        vectors = np.zeros((3, steps.width), dtype=np.uint64)
+        vectors[0, 0] = vectors[1, 1] = 1
+        out = np.empty((len(cells), steps.d_out if rows is None else rows, 3), dtype=np.uint32)
         residue_maps(
-            flat.table,
+            steps.table,
             numbers,
-            flat.lookup,
-            flat.lookup_at,
+            steps.lookup,
+            steps.lookup_at,
             bits,
             routings,
             cells,
             np.uint64(prime),
-            *hidden,
-            *z,
-            np.zeros(flat.longest, dtype=np.int64),
-            np.arange(flat.longest, dtype=np.int64),
-            first_row,
+            *vectors,
+            *np.zeros((3, steps.sums), dtype=np.uint64),
+            np.zeros(steps.longest, dtype=np.int64),
+            steps.output_at + first_row,
             out,
         )
         return out
@@ -164,9 +162,9 @@ class Residues:
             cells, places = np.unique(pairs[left], return_inverse=True)
             places = places.reshape(-1, 2)
             numbers = self.modulo(prime)
-            step = max(1, min(self._flat.d_out, _MEMORY // (12 * len(cells))))
-            for row in range(0, self._flat.d_out, step):
-                rows = min(step, self._flat.d_out - row)
+            step = max(1, min(self._steps.d_out, _MEMORY // (12 * len(cells))))
+            for row in range(0, self._steps.d_out, step):
+                rows = min(step, self._steps.d_out - row)
                 maps = self._maps(numbers, bits, routings, cells, prime, row, rows)
                 for part in range(0, len(left), 1 << 16):
                     here = slice(part, part + (1 << 16))

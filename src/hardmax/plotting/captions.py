@@ -1,0 +1,80 @@
+"""What pictures of regions say in words: the names of the axes, the counts, and what the lines mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+
+from hardmax.networks.blocks import Affine
+from hardmax.plotting.style import INK
+
+if TYPE_CHECKING:
+    from hardmax.networks.network import Network
+    from hardmax.regions.region_set import RegionSet
+
+__all__ = ["axis_names", "counted", "explain"]
+
+_GROUND = "#B9C7D3"  # white lines show on it
+_LINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "wall": ("wall: a routing changes", {"color": INK, "linewidth": 1.6}),
+    "fold": ("fold: a ReLU switches", {"color": "white", "linewidth": 1.6}),
+    "seam": ("same map on both sides", {"color": "white", "linewidth": 1.6, "linestyle": (0, (1, 1.5))}),
+}
+
+
+def axis_names(network: Network) -> list[str]:
+    """The names of the input's coordinates; those of a slice say along which direction they run.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> axis_names(hm.Network.random_mlp([2, 8, 1], 0))
+    ['$x_{1}$', '$x_{2}$']
+    >>> wide = hm.Network.random_mlp([4, 8, 1], 0)
+    >>> axis_names(wide.restrict([0, 0, 0, 0], [[0, 1, 0, 0], [1, 1, 0, 0]]))
+    ['$x_{2}$', '$t_{2}$ (slice direction 2)']
+    """
+    first = network.blocks[0]
+    if not isinstance(first, Affine) or first.d_out <= first.d_in:
+        return [f"$x_{{{i + 1}}}$" for i in range(network.d)] if network.d > 1 else ["$x$"]
+    names = []
+    for i in range(network.d):
+        direction, origin = first.w.floats[:, i], first.b.floats
+        along = np.flatnonzero(direction)
+        if len(along) == 1 and direction[along[0]] == 1.0 and origin[along[0]] == 0.0:
+            names.append(f"$x_{{{along[0] + 1}}}$")
+        else:
+            names.append(f"$t_{{{i + 1}}}$ (slice direction {i + 1})")
+    return names
+
+
+def counted(result: RegionSet) -> str:
+    """How many cells and regions a result has.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> counted(hm.enumerate_regions(hm.Network.random_mlp([2, 16, 16, 16, 1], 0), hm.Box.cube(2, -4, 4)))
+    '778 cells, 778 regions'
+    """
+    cells = "1 cell" if result.n_cells == 1 else f"{result.n_cells:,} cells"
+    regions = "1 region" if result.n_regions == 1 else f"{result.n_regions:,} regions"
+    return f"{cells}, {regions}" if result.complete else f"{cells} so far"
+
+
+def explain(figure: Any, drawn: Iterable[str], curves: Iterable[Line2D] = ()) -> None:
+    """Write below a figure what its lines mean; ``drawn`` names the kinds that occur."""
+    handles = [*curves, *(Line2D([], [], label=_LINES[kind][0], **_LINES[kind][1]) for kind in _LINES if kind in drawn)]
+    if handles:
+        figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=min(len(handles), 4),
+            facecolor=_GROUND,
+            edgecolor="none",
+            framealpha=1,
+            fontsize=9,
+        )
