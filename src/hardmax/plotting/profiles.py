@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import Normal, Stroke
 from numpy.typing import NDArray
 
 from hardmax.plotting.captions import axis_names, counted, explain
@@ -87,7 +88,7 @@ def draw_profile(
         ax.set(xlim=(left, right), ylim=(bottom, top), xlabel=axis_names(result.network)[0], ylabel="$f(x)$")
         ax.set_title(title if title is not None else counted(result))
         if legend:
-            explain(ax.figure, drawn, curves if len(curves) > 1 else ())
+            explain(ax.figure, drawn, curves)
     return ax
 
 
@@ -145,6 +146,9 @@ def _draw_curves(ax: Axes, ends: Floats, values: Floats) -> list[Line2D]:
         jumps = np.flatnonzero(np.abs(y[1:, 0] - y[:-1, 1]) > 1e-9 * size) + 1
         places = np.insert(ends.ravel(), 2 * jumps, np.nan)
         heights = np.insert(y.ravel(), 2 * jumps, np.nan)
-        colour = INK if outputs == 1 else LINES[i]
-        curves += ax.plot(places, heights, color=colour, linewidth=1.8, label=f"$f_{{{i + 1}}}(x)$", zorder=4)
+        width = float(np.clip(300.0 / n, 0.1, 1.8))  # thinner when it goes up and down more often
+        casing = [Stroke(linewidth=width + 1.6, foreground="white"), Normal()] if width > 1.0 else []
+        label = f"$f_{{{i + 1}}}(x)$" if outputs > 1 else "$f(x)$"
+        ax.plot(places, heights, color=LINES[i], linewidth=width, path_effects=casing)
+        curves.append(Line2D([], [], color=LINES[i], linewidth=1.8, label=label))
     return curves

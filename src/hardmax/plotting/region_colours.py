@@ -23,7 +23,7 @@ __all__ = ["map_colours", "region_colours"]
 
 Floats = NDArray[np.float64]
 
-_LIGHTNESS, _CHROMA = 0.82, 0.08  # calm enough for black and white lines on top
+_LIGHTNESS, _CHROMA = 0.82, 0.073  # calm enough for black and white lines on top
 _WIDE = 8  # networks with more outputs are coloured by two combinations of them
 _SOFT = 0.3  # share of white in the colours of regions
 

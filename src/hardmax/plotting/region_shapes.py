@@ -32,8 +32,8 @@ Integers = NDArray[np.int64]
 
 _LAYER_AT = encode_wall(1, 0).bit_length() - 1  # where the code of a line keeps its layer
 _FAR = 20.0  # polygons that reach further than this many box widths are cut off
-_SHARE = 0.15  # of the room around a line that it may take
-_THINNEST = 0.08  # points; thinner lines are not drawn
+_SHARE = {"wall": 0.2, "fold": 0.1}  # of the room around a line that it may take
+_THINNEST = 0.09  # points; thinner lines are not drawn
 _SIZES = (4, 6, 10, 24)  # polygons are handed over in arrays; up to so many corners fit into one
 
 
@@ -46,7 +46,7 @@ def box_shown(result: RegionSet) -> Box:
         low, high = points.min(axis=0), points.max(axis=0)
         return Box(low.tolist(), high.tolist())
     centre = np.median(points, axis=0)
-    radius = 1.3 * float(np.quantile(np.abs(points - centre).max(axis=1), 0.9))
+    radius = 1.3 * float(np.quantile(np.abs(points - centre).max(axis=1), 0.75))
     if not radius > 0.0:  # one vertex, or none
         radius = max(1.0, float(np.abs(centre).max()))
     return Box((centre - radius).tolist(), (centre + radius).tolist())
@@ -63,15 +63,17 @@ class Shapes:
         What is shown.
     corners : float64 (E, 2)
         The start of every edge of every cell; vertices at infinity have been put far out.
+    cut : dict
+        The corners of the cells that reach so far that they had to be cut off.
     areas : float64 (n,)
-        Of the part of a cell near the box.
+        Of the cells, as far as they lie near the box.
     """
 
     result: RegionSet
     box: Box
     corners: Floats
+    cut: dict[int, Floats]
     areas: Floats
-    perimeters: Floats
 
     @classmethod
     def of(cls, result: RegionSet, box: Box) -> Shapes:
@@ -82,15 +84,25 @@ class Shapes:
             seen = np.abs(np.concatenate([box.low.floats, box.high.floats])).max()
             reach = 1e3 * (seen + float(np.abs(corners).max(initial=0.0)))
             corners = corners + reach * np.column_stack([cells.dx, cells.dy])
-        # thickness is judged by what is near the box
-        width = box.high.floats - box.low.floats
-        near = np.clip(corners, box.low.floats - width, box.high.floats + width)
-        start, after = cells.edge_start[:-1], _next_edge(cells.edge_start)
-        origin = np.repeat(near[start], np.diff(cells.edge_start), axis=0)
-        x, y = (near - origin).T
+        start = cells.edge_start[:-1]
+        low, high = np.minimum.reduceat(corners, start), np.maximum.reduceat(corners, start)
+        bottom, top = _widened(box, _FAR)
+        near = _widened(box, 1.0)
+        frame = Box(near[0].tolist(), near[1].tolist())
+        far = ((low < bottom) | (high > top)).any(axis=1)
+        far &= ((high > near[0]) & (low < near[1])).all(axis=1)
+        cut = {
+            i: clipped(corners[cells.edge_start[i] : cells.edge_start[i + 1]], frame)
+            for i in np.flatnonzero(far).tolist()
+        }
+        # around the first corner, so that a small cell far out keeps its digits
+        x, y = (corners - np.repeat(corners[start], np.diff(cells.edge_start), axis=0)).T
+        after = _next_edge(cells.edge_start)
         areas = 0.5 * np.add.reduceat(x * y[after] - y * x[after], start)
-        perimeters = np.add.reduceat(np.hypot(x[after] - x, y[after] - y), start)
-        return cls(result, box, corners, np.maximum(areas, 0.0), perimeters)
+        for i, polygon in cut.items():
+            u, v = polygon.T if len(polygon) else np.zeros((2, 1))
+            areas[i] = 0.5 * float(u @ np.roll(v, -1) - v @ np.roll(u, -1))
+        return cls(result, box, corners, cut, np.clip(areas, 0.0, frame.volume))
 
     # Areas
     # ------------------------------------------------------------------------------------------------------
@@ -101,26 +113,20 @@ class Shapes:
         Polygons of an array that have fewer corners repeat their last one.
         """
         start, sizes = self.result.cells.edge_start[:-1], np.diff(self.result.cells.edge_start)
-        low, high = (getattr(np, name).reduceat(self.corners, start) for name in ("minimum", "maximum"))
-        width = self.box.high.floats - self.box.low.floats
+        low, high = np.minimum.reduceat(self.corners, start), np.maximum.reduceat(self.corners, start)
         seen = ((high > self.box.low.floats) & (low < self.box.high.floats)).all(axis=1)
-        far = ((high > self.box.high.floats + _FAR * width) | (low < self.box.low.floats - _FAR * width)).any(axis=1)
-        for i in np.flatnonzero(seen & far).tolist():
-            corners = clipped(self.corners[start[i] : start[i] + sizes[i]], self._around())
-            if len(corners) > 2:
+        for i, corners in self.cut.items():
+            if seen[i] and len(corners) > 2:
                 yield np.array([i]), corners[None]
+        seen[list(self.cut)] = False
         fewest = 0
         for most in (*_SIZES, int(sizes.max(initial=0))):
-            chosen = np.flatnonzero(seen & ~far & (sizes > fewest) & (sizes <= most))
+            chosen = np.flatnonzero(seen & (sizes > fewest) & (sizes <= most))
             fewest = most
             if len(chosen):
                 k = int(sizes[chosen].max())
                 edges = start[chosen, None] + np.minimum(np.arange(k), sizes[chosen, None] - 1)
                 yield chosen, self.corners[edges]
-
-    def _around(self) -> Box:
-        width = self.box.high.floats - self.box.low.floats
-        return Box((self.box.low.floats - width).tolist(), (self.box.high.floats + width).tolist())
 
     # Lines
     # ------------------------------------------------------------------------------------------------------
@@ -137,7 +143,7 @@ class Shapes:
         ends = [((self.corners[edge] - begin) * along).sum(axis=1) for edge in (there, after[there])]
         low, high = np.clip(np.minimum(*ends), 0.0, length), np.clip(np.maximum(*ends), 0.0, length)
         segments = begin[:, None] + np.stack([low, high], axis=1)[..., None] * along[:, None]
-        return segments, self.result.cells.wall[here] >> _LAYER_AT
+        return _shortened(segments, self.box), self.result.cells.wall[here] >> _LAYER_AT
 
     def outline(self) -> Floats:
         """The segments (S, 2, 2) on the boundary of the domain."""
@@ -152,7 +158,8 @@ class Shapes:
         for layer, thickness in self._thickness().items():
             chosen = np.flatnonzero(layers == layer)
             both = thickness[contacts.pairs[chosen]]
-            widths[chosen] = _SHARE * points_per_unit * both.min(axis=1)
+            share = _SHARE["wall" if isinstance(self.result._exact_maps.layers[layer], WallLayer) else "fold"]
+            widths[chosen] = share * points_per_unit * both.min(axis=1)
         widths[widths < _THINNEST] = 0.0
         return widths
 
@@ -164,9 +171,8 @@ class Shapes:
         cells, layers = self.result.cells, self.result._exact_maps.layers
         n = cells.n
         after = _next_edge(cells.edge_start)
-        width = self.box.high.floats - self.box.low.floats
-        near = np.clip(self.corners, self.box.low.floats - width, self.box.high.floats + width)
-        lengths = np.hypot(*(near[after] - near).T)
+        edges = _shortened(np.stack([self.corners, self.corners[after]], axis=1), self.box)
+        lengths = np.hypot(*(edges[:, 1] - edges[:, 0]).T)
         drawn_in = np.where(cells.owner < 0, -1, cells.wall >> _LAYER_AT)
         first = np.zeros(n, dtype=np.bool_)
         first[:1] = True
@@ -185,6 +191,27 @@ class Shapes:
             thickness = 2.0 * area / np.where(perimeter > 0.0, perimeter, 1.0)
             found[i] = np.repeat(thickness, np.diff(np.append(groups, n)))
         return found
+
+
+def _widened(box: Box, widths: float) -> tuple[Floats, Floats]:
+    """The corners of a box with some of its widths added on every side."""
+    width = widths * (box.high.floats - box.low.floats)
+    return box.low.floats - width, box.high.floats + width
+
+
+def _shortened(segments: Floats, box: Box) -> Floats:
+    """Segments (S, 2, 2) cut to the surroundings of a box; those that do not meet them lose their length."""
+    low, high = _widened(box, 1.0)
+    begin, run = segments[:, 0], segments[:, 1] - segments[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        enter, leave = (low - begin) / run, (high - begin) / run
+    first, last = np.minimum(enter, leave), np.maximum(enter, leave)
+    still = run == 0.0  # parallel to a side: inside or outside all along
+    inside = (begin >= low) & (begin <= high)
+    first = np.where(still, np.where(inside, 0.0, 1.0), first).max(axis=1).clip(0.0, 1.0)
+    last = np.where(still, np.where(inside, 1.0, 0.0), last).min(axis=1).clip(0.0, 1.0)
+    last = np.maximum(first, last)
+    return begin[:, None] + np.stack([first, last], axis=1)[..., None] * run[:, None]
 
 
 def _next_edge(edge_start: Integers) -> Integers:

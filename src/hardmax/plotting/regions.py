@@ -82,7 +82,7 @@ def draw_regions(
     if result.d == 1:
         return draw_profile(result, ax=ax, box=box, title=title, legend=legend)
     with styled():
-        ax = new_figure(5.4, 5.8).add_subplot() if ax is None else ax
+        ax = _new_axes(box) if ax is None else ax
         drawn = _draw(ax, result, box, colour, counted(result) if title is None else title)
         if legend:
             explain(ax.figure, drawn)
@@ -97,6 +97,11 @@ def _checked(result: RegionSet, box: Box | None, colour: str) -> Box:
     if box.d != result.d:
         raise InvalidInputError(f"box must have dimension {result.d}, but has {box.d}.")
     return box
+
+
+def _new_axes(box: Box) -> Axes:
+    width, height = box.high.floats - box.low.floats
+    return new_figure(5.4, 1.2 + 4.6 * float(np.clip(height / width, 0.4, 1.6))).add_subplot()
 
 
 def _draw(ax: Axes, result: RegionSet, box: Box, colour: str, title: str) -> set[str]:

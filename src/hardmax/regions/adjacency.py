@@ -165,7 +165,6 @@ class _Search:
         self.out_kind = np.empty(edges, dtype=np.uint8)
         self.out_length = np.empty(edges)
         postponed = np.empty(len(self.owner), dtype=np.int64)
-        ints, floats = np.zeros((4, most), dtype=np.int64), np.zeros((5, most))
         self.n_found, count = kernels.overlay(
             order,
             start,
@@ -182,15 +181,12 @@ class _Search:
             cells.bits,
             cells.routings,
             cells.tied,
-            floats[0],
-            floats[1],
-            ints[0],
-            floats[2],
-            floats[3],
-            ints[1],
-            floats[4],
-            ints[2],
-            ints[3],
+            np.zeros(2 * most),
+            np.zeros(2 * most),
+            np.zeros(2 * most, dtype=np.int64),
+            np.zeros(most),
+            *np.zeros((3, most), dtype=np.int64),
+            np.zeros(2),
             self.out_edges,
             self.out_kind,
             self.out_length,

@@ -105,21 +105,6 @@ def sort_by(keys, items, base, stop, spare):
         run *= 2
 
 
-@kernel(inlined=True)
-def compare(t, r, g, t_, r_, g_):
-    """The order of two positions with errors r, r_ and crossing lines g, g_."""
-    if t == t_ and np.isinf(t):
-        return EQUAL
-    gap = (r + r_) * _SLACK
-    if t_ - t > gap:
-        return BEFORE
-    if t - t_ > gap:
-        return AFTER
-    if g == g_:
-        return EQUAL
-    return OPEN
-
-
 @kernel
 def third_key(info, s, g, g_):
     """Whether two crossing lines are the walls of one third key against the two keys of line s."""
@@ -130,7 +115,7 @@ def third_key(info, s, g, g_):
     if info[g, HEAD] != info[s, HEAD] or info[g_, HEAD] != info[s, HEAD]:
         return False
     a, b = info[s, ROW_A], info[s, ROW_B]
-    c, c_ = -1, -2
+    c, c_ = np.int64(-1), np.int64(-2)
     if info[g, ROW_A] == a or info[g, ROW_A] == b:
         c = info[g, ROW_B]
     elif info[g, ROW_B] == a or info[g, ROW_B] == b:
@@ -140,6 +125,21 @@ def third_key(info, s, g, g_):
     elif info[g_, ROW_B] == a or info[g_, ROW_B] == b:
         c_ = info[g_, ROW_A]
     return c == c_
+
+
+@kernel
+def compare(info, s, t, r, line, k, l):
+    """The order of the ends k and l on line s: by position and error, then by the lines crossing s there."""
+    if t[k] == t[l] and np.isinf(t[k]):
+        return EQUAL
+    gap = (r[k] + r[l]) * _SLACK
+    if t[l] - t[k] > gap:
+        return BEFORE
+    if t[k] - t[l] > gap:
+        return AFTER
+    if line[k] == line[l] or third_key(info, s, line[k], line[l]):
+        return EQUAL
+    return OPEN
 
 
 @kernel
@@ -161,265 +161,326 @@ def side_of(info, s, bits, routings, cell):
         return np.int64((bits[cell, unit >> 6] >> np.uint64(unit & 63)) & np.uint64(1))
     winner = routings[cell, info[s, HEAD]]
     if winner == info[s, KEY_A]:
-        return 0
-    if winner == info[s, KEY_B]:
-        return 1
-    return -1
+        return np.int64(0)
+    return np.int64(1) if winner == info[s, KEY_B] else np.int64(-1)
 
 
 @kernel
-def locate(start, stop, order, edge_start, cell_of, vx, vy, vr, dx, dy, far):
-    """The axis along which a line runs faster, one edge, whether that runs upwards, the length per unit.
+def divide(info, s, pieces, n, cell_of, bits, routings, items):
+    """Number the pieces of a line, those of side 0 first; returns how many these are, -1 if it is unclear."""
+    n0, n1 = np.int64(0), np.int64(0)
+    for k in range(n):
+        side = side_of(info, s, bits, routings, cell_of[pieces[k]])
+        if side < 0:
+            return np.int64(-1)
+        if side == 0:
+            items[n0] = k
+            n0 += 1
+        else:
+            n1 += 1
+            items[n - n1] = k
+    return n0
 
-    Returns ``(axis, edge, upwards, scale)``; axis -1 if the errors leave the direction open.
+
+@kernel
+def meet_wholly(e, e1, f, f1, vx, vy, vr, dx, dy, far):
+    """Whether the edges e and f, from two sides of a line, end in the same points as far as floats can tell."""
+    r, r_ = (vr[e] + vr[f1]) * _SLACK, (vr[f] + vr[e1]) * _SLACK
+    if abs(vx[e] - vx[f1]) > r or abs(vy[e] - vy[f1]) > r:
+        return False
+    if abs(vx[f] - vx[e1]) > r_ or abs(vy[f] - vy[e1]) > r_:
+        return False
+    if far:
+        for v in (e, e1, f, f1):
+            if dx[v] != 0.0 or dy[v] != 0.0:
+                return False
+    return True
+
+
+@kernel
+def locate(pieces, n, edge_start, cell_of, vx, vy, vr, dx, dy, far, frame):
+    """Choose the axis along which a line runs faster, by its longest edge; -1 if errors leave it open.
+
+    ``frame`` gets the components of that edge. Returns ``(axis, edge)``.
     """
-    best, best_e, ex, ey = -1.0, np.int64(-1), 0.0, 0.0
-    for k in range(start, stop):
-        e = order[k]
+    best, longest = 0.0, np.int64(-1)
+    for k in range(n):
+        e = pieces[k]
         cell = cell_of[e]
         f = e + 1 if e + 1 < edge_start[cell + 1] else edge_start[cell]
-        x, y, certain = vx[f] - vx[e], vy[f] - vy[e], 0.0
+        if not (np.isfinite(vr[e]) and np.isfinite(vr[f])):
+            continue
+        x, y = vx[f] - vx[e], vy[f] - vy[e]
+        certain = max(abs(x), abs(y)) - 4.0 * (vr[e] + vr[f])
         if far and (dx[e] != 0.0 or dy[e] != 0.0 or dx[f] != 0.0 or dy[f] != 0.0):
-            if not (np.isfinite(vr[e]) and np.isfinite(vr[f])):
-                continue
             x, y = dx[f] - dx[e], dy[f] - dy[e]
-            size = max(abs(x), abs(y))
-            if size > 0.0:
-                best, best_e, ex, ey = np.inf, e, x, y
-                break
-        else:
-            certain = max(abs(x), abs(y)) - 4.0 * (vr[e] + vr[f])
-            if certain > best:
-                best, best_e, ex, ey = certain, e, x, y
-    if not (best > 0.0):
-        return -1, best_e, False, 0.0
-    if abs(ex) >= abs(ey):
-        return 0, best_e, ex > 0.0, np.sqrt(1.0 + (ey / ex) ** 2)
-    return 1, best_e, ey > 0.0, np.sqrt(1.0 + (ex / ey) ** 2)
+            certain = np.inf
+        if certain > best:
+            best, longest = certain, e
+            frame[0], frame[1] = x, y
+    if longest < 0:
+        return np.int64(-1), longest
+    return np.int64(0) if abs(frame[0]) >= abs(frame[1]) else np.int64(1), longest
+
+
+@kernel
+def place_ends(
+    pieces, items, low, high, upwards, axis, group, edge_start, cell_of, v, vr, dx, dy, far, t, r, line
+):
+    """Positions, errors and crossing lines of the ends of pieces: of piece k at 2k (lower) and 2k + 1."""
+    for m in range(low, high):
+        k = items[m]
+        e = pieces[k]
+        cell = cell_of[e]
+        f = e + 1 if e + 1 < edge_start[cell + 1] else edge_start[cell]
+        before = e - 1 if e > edge_start[cell] else edge_start[cell + 1] - 1
+        a, b = (2 * k, 2 * k + 1) if upwards else (2 * k + 1, 2 * k)
+        t[a], r[a], line[a] = v[e], vr[e], group[before]
+        t[b], r[b], line[b] = v[f], vr[f], group[f]
+        if far:
+            if dx[e] != 0.0 or dy[e] != 0.0:
+                t[a] = np.inf if (dx[e] if axis == 0 else dy[e]) > 0.0 else -np.inf
+                r[a] = 0.0 if np.isfinite(r[a]) else r[a]
+            if dx[f] != 0.0 or dy[f] != 0.0:
+                t[b] = np.inf if (dx[f] if axis == 0 else dy[f]) > 0.0 else -np.inf
+                r[b] = 0.0 if np.isfinite(r[b]) else r[b]
+
+
+@kernel
+def put_in_order(items, base, count, t, r, keys, spare):
+    """Sort the pieces of one side by their middles; whether these are all told apart.
+
+    Pieces of one side do not overlap, so this is their order.
+    """
+    if count == 1:
+        return True
+    for m in range(base, base + count):
+        k = items[m]
+        keys[k] = t[2 * k] + t[2 * k + 1]
+    sort_by(keys, items, base, base + count, spare)
+    for m in range(base, base + count - 1):
+        k, l = items[m], items[m + 1]
+        if not (keys[l] - keys[k] > (r[2 * k] + r[2 * k + 1] + r[2 * l] + r[2 * l + 1]) * _SLACK):
+            return False
+    return True
+
+
+@kernel
+def end_together(info, s, pieces, items, n0, cell_of, routings, tied, t, r):
+    """Whether the map is continuous across line s, so that the pieces of both sides match one by one.
+
+    Where cells are missing, because a search was stopped, ends are visibly apart.
+    """
+    for m in range(n0):
+        k, l = items[m], items[n0 + m]
+        i, j = cell_of[pieces[k]], cell_of[pieces[l]]
+        if not same_routings(routings, tied, i, j, info[s, FIRST_HEAD], info[s, HEAD]):
+            return False
+        for end in range(2):
+            a, b = 2 * k + end, 2 * l + end
+            if abs(t[a] - t[b]) > (r[a] + r[b]) * _SLACK:
+                return False
+    return True
+
+
+@kernel
+def keep(out_edges, out_kind, out_length, at, e, f, kind, length):
+    """Write down a contact."""
+    out_edges[at, 0] = e
+    out_edges[at, 1] = f
+    out_kind[at] = kind
+    out_length[at] = length
+
+
+@kernel
+def merge(info, s, pieces, items, n0, n1, t, r, line, scale, out_edges, out_kind, out_length, n_out, state):
+    """Overlay two ordered lists of intervals. Returns the number of contacts so far, -1 if something stays open.
+
+    Edges are marked that are not covered over their full length.
+    """
+    i, j = 0, 0
+    fresh = True  # whether the starts of the two pieces still have to be compared
+    while i < n0 and j < n1:
+        k, l = items[i], items[n0 + j]
+        if fresh:
+            c = compare(info, s, t, r, line, 2 * k + 1, 2 * l)
+            if c == OPEN:
+                return np.int64(-1)
+            if c != AFTER:
+                state[pieces[k]] = UNCOVERED
+                i += 1
+                continue
+            c = compare(info, s, t, r, line, 2 * l + 1, 2 * k)
+            if c == OPEN:
+                return np.int64(-1)
+            if c != AFTER:
+                state[pieces[l]] = UNCOVERED
+                j += 1
+                continue
+            c = compare(info, s, t, r, line, 2 * k, 2 * l)
+            if c == OPEN:
+                return np.int64(-1)
+            if c == BEFORE:
+                state[pieces[k]] = UNCOVERED
+            elif c == AFTER:
+                state[pieces[l]] = UNCOVERED
+            fresh = False
+        length = max(min(t[2 * k + 1], t[2 * l + 1]) - max(t[2 * k], t[2 * l]), 0.0) * scale
+        keep(out_edges, out_kind, out_length, n_out, pieces[k], pieces[l], info[s, KIND], length)
+        n_out += 1
+        c = compare(info, s, t, r, line, 2 * k + 1, 2 * l + 1)
+        if c == OPEN:
+            return np.int64(-1)
+        # step on; a gap before the next piece leaves something of the other side uncovered
+        if c != AFTER:
+            i += 1
+            d = EQUAL if i == n0 else compare(info, s, t, r, line, 2 * k + 1, 2 * items[i])
+            if d == AFTER or d == OPEN:
+                return np.int64(-1)
+            if c == BEFORE and (i == n0 or d == BEFORE):
+                state[pieces[l]] = UNCOVERED
+            fresh |= d == BEFORE
+        if c != BEFORE:
+            j += 1
+            d = EQUAL if j == n1 else compare(info, s, t, r, line, 2 * l + 1, 2 * items[n0 + j])
+            if d == AFTER or d == OPEN:
+                return np.int64(-1)
+            if c == AFTER and (j == n1 or d == BEFORE):
+                state[pieces[k]] = UNCOVERED
+            fresh |= d == BEFORE
+    for m in range(i, n0):
+        state[pieces[items[m]]] = UNCOVERED
+    for m in range(j, n1):
+        state[pieces[items[n0 + m]]] = UNCOVERED
+    return np.int64(n_out)
 
 
 @kernel
 def overlay(
     order, group_start, group, info, edge_start, cell_of, vx, vy, vr, dx, dy, far, bits, routings, tied,
-    low, low_r, low_g, high, high_r, high_g, keys, items, spare,
-    out_edges, out_kind, out_length, state, postponed,
+    t, r, line, keys, items, spare, pieces, frame, out_edges, out_kind, out_length, state, postponed,
 ):  # fmt: skip
     """Contacts of all groups. Returns (number of contacts, number of groups left to rationals).
 
-    The arrays from ``low`` to ``spare`` are work space for one group.
+    The arrays from ``t`` to ``frame`` are work space for one group.
     """
-    n_out, n_postponed = 0, 0
+    n_out, n_postponed = np.int64(0), np.int64(0)
     for s in range(len(group_start) - 1):
-        start, stop = group_start[s], group_start[s + 1]
+        start, n = group_start[s], group_start[s + 1] - group_start[s]
         if info[s, OWNER] < 0:
             continue
-        # the two sides: items[:n0] and items[n0:n]
-        n = stop - start
-        n0, n1, doubtful = 0, 0, False
         for k in range(n):
-            side = side_of(info, s, bits, routings, cell_of[order[start + k]])
-            if side == 0:
-                items[n0] = k
-                n0 += 1
-            elif side == 1:
-                n1 += 1
-                items[n - n1] = k
-            else:
-                doubtful = True
-        if doubtful:
-            postponed[n_postponed] = s
-            n_postponed += 1
-            continue
-        if n0 == 0 or n1 == 0:
-            for k in range(start, stop):
-                state[order[k]] = UNCOVERED
+            pieces[k] = order[start + k]
+        n0 = divide(info, s, pieces, n, cell_of, bits, routings, items)
+        if n0 == 0 or n0 == n:
+            for k in range(n):
+                state[pieces[k]] = UNCOVERED
             continue
         kind = info[s, KIND]
-        if kind == FOLD and n0 == 1 and n1 == 1:
-            e, f = order[start + items[0]], order[start + items[1]]
-            i, j = cell_of[e], cell_of[f]
-            e1 = e + 1 if e + 1 < edge_start[i + 1] else edge_start[i]
-            f1 = f + 1 if f + 1 < edge_start[j + 1] else edge_start[j]
-            r, r_ = (vr[e] + vr[f1]) * _SLACK, (vr[f] + vr[e1]) * _SLACK
-            apart = (
-                abs(vx[e] - vx[f1]) > r
-                or abs(vy[e] - vy[f1]) > r
-                or abs(vx[f] - vx[e1]) > r_
-                or abs(vy[f] - vy[e1]) > r_
-            )
-            if far:
-                apart |= dx[e] != 0.0 or dy[e] != 0.0 or dx[e1] != 0.0 or dy[e1] != 0.0
-                apart |= dx[f] != 0.0 or dy[f] != 0.0 or dx[f1] != 0.0 or dy[f1] != 0.0
-            if not apart:
-                out_edges[n_out, 0], out_edges[n_out, 1] = e, f
-                out_length[n_out] = np.sqrt((vx[e1] - vx[e]) ** 2 + (vy[e1] - vy[e]) ** 2)
-                out_kind[n_out] = FOLD
+        if kind == FOLD and n == 2:
+            e, f = pieces[items[0]], pieces[items[1]]
+            e1 = e + 1 if e + 1 < edge_start[cell_of[e] + 1] else edge_start[cell_of[e]]
+            f1 = f + 1 if f + 1 < edge_start[cell_of[f] + 1] else edge_start[cell_of[f]]
+            if meet_wholly(e, e1, f, f1, vx, vy, vr, dx, dy, far):
+                length = np.sqrt((vx[e1] - vx[e]) ** 2 + (vy[e1] - vy[e]) ** 2)
+                keep(out_edges, out_kind, out_length, n_out, e, f, kind, length)
                 n_out += 1
                 continue
-        axis, longest, upwards, scale = locate(
-            start, stop, order, edge_start, cell_of, vx, vy, vr, dx, dy, far
-        )
-        if axis < 0:
-            postponed[n_postponed] = s
-            n_postponed += 1
-            continue
-        up_side = side_of(info, s, bits, routings, cell_of[longest])
-        if not upwards:
-            up_side = 1 - up_side
-        # positions of both ends of every piece
-        for half in range(2):
-            for m in range(n0 if half == 0 else n1):
-                k = items[m] if half == 0 else items[n0 + m]
-                e = order[start + k]
-                cell = cell_of[e]
-                f = e + 1 if e + 1 < edge_start[cell + 1] else edge_start[cell]
-                before = e - 1 if e > edge_start[cell] else edge_start[cell + 1] - 1
-                t0, t1 = (vx[e], vx[f]) if axis == 0 else (vy[e], vy[f])
-                r0, r1 = vr[e], vr[f]
-                if far:
-                    d0, d1 = (dx[e], dx[f]) if axis == 0 else (dy[e], dy[f])
-                    if dx[e] != 0.0 or dy[e] != 0.0:
-                        t0 = np.inf if d0 > 0.0 else -np.inf
-                        r0 = 0.0 if np.isfinite(r0) else r0
-                    if dx[f] != 0.0 or dy[f] != 0.0:
-                        t1 = np.inf if d1 > 0.0 else -np.inf
-                        r1 = 0.0 if np.isfinite(r1) else r1
-                if half == up_side:
-                    low[k], low_r[k], low_g[k] = t0, r0, group[before]
-                    high[k], high_r[k], high_g[k] = t1, r1, group[f]
-                else:
-                    low[k], low_r[k], low_g[k] = t1, r1, group[f]
-                    high[k], high_r[k], high_g[k] = t0, r0, group[before]
-                middle = low[k] + high[k]
-                keys[k] = middle if middle == middle else 0.0
-        # pieces of one side do not overlap, so their middles are in the right order once they are told apart
-        for half in range(2):
-            base, count = (0, n0) if half == 0 else (n0, n1)
-            if count == 1:
-                continue
-            sort_by(keys, items, base, base + count, spare)
-            for m in range(count - 1):
-                k, l = items[base + m], items[base + m + 1]
-                if not (keys[l] - keys[k] > (low_r[k] + high_r[k] + low_r[l] + high_r[l]) * _SLACK):
-                    doubtful = True
-        if doubtful:
-            postponed[n_postponed] = s
-            n_postponed += 1
-            continue
-        if kind != WALL and n0 == n1:
-            # the map is continuous across the line: the pieces end together (see `adjacent_cells`)
-            together = True
-            for m in range(n0):
-                i, j = cell_of[order[start + items[m]]], cell_of[order[start + items[n0 + m]]]
-                if not same_routings(routings, tied, i, j, info[s, FIRST_HEAD], info[s, HEAD]):
-                    together = False
-                    break
-                # where cells are missing, because the search was stopped, the ends are visibly apart
-                k, l = items[m], items[n0 + m]
-                if abs(low[k] - low[l]) > (low_r[k] + low_r[l]) * _SLACK or (
-                    abs(high[k] - high[l]) > (high_r[k] + high_r[l]) * _SLACK
+        done = np.int64(-1)
+        axis, longest = np.int64(-1), np.int64(-1)
+        if n0 > 0:
+            axis, longest = locate(pieces, n, edge_start, cell_of, vx, vy, vr, dx, dy, far, frame)
+        if axis >= 0:
+            n1 = n - n0
+            v = vx if axis == 0 else vy
+            scale = np.sqrt(frame[0] ** 2 + frame[1] ** 2) / abs(frame[axis])
+            # the cells of one side all run the same way
+            upwards = (frame[axis] > 0.0) == (side_of(info, s, bits, routings, cell_of[longest]) == 0)
+            place_ends(
+                pieces,
+                items,
+                0,
+                n0,
+                upwards,
+                axis,
+                group,
+                edge_start,
+                cell_of,
+                v,
+                vr,
+                dx,
+                dy,
+                far,
+                t,
+                r,
+                line,
+            )
+            place_ends(
+                pieces,
+                items,
+                n0,
+                n,
+                not upwards,
+                axis,
+                group,
+                edge_start,
+                cell_of,
+                v,
+                vr,
+                dx,
+                dy,
+                far,
+                t,
+                r,
+                line,
+            )
+            if put_in_order(items, 0, n0, t, r, keys, spare) and put_in_order(
+                items, n0, n1, t, r, keys, spare
+            ):
+                if (
+                    kind != WALL
+                    and n0 == n1
+                    and end_together(info, s, pieces, items, n0, cell_of, routings, tied, t, r)
                 ):
-                    together = False
-                    break
-            if together:
-                for m in range(n0):
-                    k = items[m]
-                    out_edges[n_out, 0] = order[start + k]
-                    out_edges[n_out, 1] = order[start + items[n0 + m]]
-                    out_length[n_out] = max(high[k] - low[k], 0.0) * scale
-                    out_kind[n_out] = kind
-                    n_out += 1
-                continue
-        # overlay of two lists of intervals
-        first_out = n_out
-        i, j = 0, 0
-        fresh = True  # whether the starts of both pieces still have to be compared
-        while i < n0 and j < n1:
-            k, l = items[i], items[n0 + j]
-            if fresh:
-                c = compare(high[k], high_r[k], high_g[k], low[l], low_r[l], low_g[l])
-                if c == OPEN and third_key(info, s, high_g[k], low_g[l]):
-                    c = EQUAL
-                if c == OPEN:
-                    doubtful = True
-                    break
-                if c != AFTER:
-                    state[order[start + k]] = UNCOVERED
-                    i += 1
+                    for m in range(n0):
+                        k = items[m]
+                        length = max(t[2 * k + 1] - t[2 * k], 0.0) * scale
+                        keep(
+                            out_edges,
+                            out_kind,
+                            out_length,
+                            n_out,
+                            pieces[k],
+                            pieces[items[n0 + m]],
+                            kind,
+                            length,
+                        )
+                        n_out += 1
                     continue
-                c = compare(high[l], high_r[l], high_g[l], low[k], low_r[k], low_g[k])
-                if c == OPEN and third_key(info, s, high_g[l], low_g[k]):
-                    c = EQUAL
-                if c == OPEN:
-                    doubtful = True
-                    break
-                if c != AFTER:
-                    state[order[start + l]] = UNCOVERED
-                    j += 1
-                    continue
-                c = compare(low[k], low_r[k], low_g[k], low[l], low_r[l], low_g[l])
-                if c == OPEN and third_key(info, s, low_g[k], low_g[l]):
-                    c = EQUAL
-                if c == OPEN:
-                    doubtful = True
-                    break
-                if c == BEFORE:
-                    state[order[start + k]] = UNCOVERED
-                elif c == AFTER:
-                    state[order[start + l]] = UNCOVERED
-                fresh = False
-            out_edges[n_out, 0], out_edges[n_out, 1] = order[start + k], order[start + l]
-            out_length[n_out] = max(min(high[k], high[l]) - max(low[k], low[l]), 0.0) * scale
-            out_kind[n_out] = kind
-            n_out += 1
-            c = compare(high[k], high_r[k], high_g[k], high[l], high_r[l], high_g[l])
-            if c == OPEN and third_key(info, s, high_g[k], high_g[l]):
-                c = EQUAL
-            if c == OPEN:
-                doubtful = True
-                break
-            # step on, and see whether the next piece begins where the last one ended
-            if c != AFTER:
-                i += 1
-                if i < n0:
-                    m = items[i]
-                    d = compare(high[k], high_r[k], high_g[k], low[m], low_r[m], low_g[m])
-                    if d == BEFORE:
-                        fresh = True
-                        if c == BEFORE:
-                            state[order[start + l]] = UNCOVERED
-                    elif d != EQUAL:
-                        doubtful = True
-                        break
-                elif c == BEFORE:
-                    state[order[start + l]] = UNCOVERED
-            if c != BEFORE:
-                j += 1
-                if j < n1:
-                    m = items[n0 + j]
-                    d = compare(high[l], high_r[l], high_g[l], low[m], low_r[m], low_g[m])
-                    if d == BEFORE:
-                        fresh = True
-                        if c == AFTER:
-                            state[order[start + k]] = UNCOVERED
-                    elif d != EQUAL:
-                        doubtful = True
-                        break
-                elif c == AFTER:
-                    state[order[start + k]] = UNCOVERED
-        if doubtful:
-            n_out = first_out
-            for k in range(start, stop):
-                state[order[k]] = COVERED
+                done = merge(
+                    info,
+                    s,
+                    pieces,
+                    items,
+                    n0,
+                    n1,
+                    t,
+                    r,
+                    line,
+                    scale,
+                    out_edges,
+                    out_kind,
+                    out_length,
+                    n_out,
+                    state,
+                )
+        if done < 0:
+            for k in range(n):
+                state[pieces[k]] = COVERED
             postponed[n_postponed] = s
             n_postponed += 1
-            continue
-        while i < n0:
-            state[order[start + items[i]]] = UNCOVERED
-            i += 1
-        while j < n1:
-            state[order[start + items[n0 + j]]] = UNCOVERED
-            j += 1
+        else:
+            n_out = done
     return n_out, n_postponed
 
 

@@ -31,9 +31,8 @@ PRODUCT, FOLD, SHIFT, WALL = 0, 1, 2, 3  # a matrix; its columns of the units th
 
 # columns of the table of steps. A vector is known by its number (0 is the input, k + 1 what step k gives)
 # and by where it stands; *_AT are places in flat arrays, -1 for none.
-(
-    KIND, SOURCE, SOURCE_AT, LENGTH, TARGET_AT, SIZE, SKIP, SKIP_AT, MATRIX_AT, OFFSETS_AT, FIRST, COUNT, SUMS_AT,
-) = range(13)  # fmt: skip
+KIND, SOURCE, SOURCE_AT, LENGTH, TARGET_AT, SIZE, SKIP, SKIP_AT = range(8)
+MATRIX_AT, OFFSETS_AT, FIRST, COUNT, SUMS_AT = range(8, 13)
 COLUMNS = 13
 
 # columns of the table of norms

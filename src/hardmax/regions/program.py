@@ -134,8 +134,8 @@ def _check_sizes(layers: tuple[Layer, ...]) -> None:
         heads = layer.heads if isinstance(layer, WallLayer) else 0
         if max(units, heads) >= MOST_GROUPS:
             raise UnsupportedDimensionError(
-                f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions, but has "
-                f"{max(units, heads)}."
+                f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions, but "
+                f"has {max(units, heads)}."
             )
         if isinstance(layer, WallLayer) and len(layer.key) >= MOST_KEYS:
             raise UnsupportedDimensionError(

@@ -33,7 +33,8 @@ KIND, D_IN, ROWS, D_OUT, WORDS_AT, HEADS_AT, HEADS, OUTPUTS_AT, WEIGHTS_AT = ran
 SIZE, MATRIX_AT, CONSTANTS_AT, KEEPS = range(4)  # KEEPS: the hidden vector is added
 NO_MATRIX = -1
 
-BLOCK = 16  # points that pass through the network together: each row of weights is read once for all of them
+BLOCK = 64  # points that pass through the network together: each row of weights is read once for all of them
+TILE = 512  # entries of their hidden vectors that are worked on at a time, so that they stay in the cache
 NEIGHBOURS = 256  # points that are held against the scores together
 _SLACK = 2.0**-40  # decisions this close, relative to the size of the terms, are left to every point
 
@@ -83,7 +84,10 @@ def _pass(maps, m, numbers, index, terms, hidden, source, s, count, constant, ta
         for u in range(n):
             value = hidden[s + b, u] if maps[m, KEEPS] else 0.0
             target[t + b, u] = value + numbers[np.uintp(at + u)] if b >= constant else value
-    if matrix != NO_MATRIX:
+    if matrix == NO_MATRIX:
+        return
+    for begin in range(0, n, TILE):
+        end = min(begin + TILE, n)
         for i in range(0, terms, 4):  # four rows at a time; the last is repeated with coefficient zero
             i0, i1 = index[i], index[min(i + 1, terms - 1)]
             i2, i3 = index[min(i + 2, terms - 1)], index[min(i + 3, terms - 1)]
@@ -93,8 +97,8 @@ def _pass(maps, m, numbers, index, terms, hidden, source, s, count, constant, ta
                 a2 = source[s + b, i2] if i + 2 < terms else 0.0
                 a3 = source[s + b, i3] if i + 3 < terms else 0.0
                 if a0 != 0.0 or a1 != 0.0 or a2 != 0.0 or a3 != 0.0:
-                    for u in range(n):
-                        target[t + b, u] += (
+                    for u in range(begin, end):
+                        target[t + b, np.uintp(u)] += (
                             a0 * numbers[np.uintp(r0 + u)]
                             + a1 * numbers[np.uintp(r1 + u)]
                             + a2 * numbers[np.uintp(r2 + u)]

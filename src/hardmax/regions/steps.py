@@ -118,7 +118,9 @@ class _Layout:
         self.size += array.floats.size
         return place
 
-    def step(self, kind: int, size: int, blocks: int, norms: tuple[float, float, float, float]) -> NDArray[np.int64]:
+    def step(
+        self, kind: int, size: int, blocks: int, norms: tuple[float, float, float, float]
+    ) -> NDArray[np.int64]:
         """A new step from the current vector, which then is its result."""
         row = np.zeros(kernels.COLUMNS, dtype=np.int64)
         row[kernels.KIND], row[kernels.SOURCE], row[kernels.SOURCE_AT] = kind, self.number, self.at
@@ -149,7 +151,10 @@ class _Layout:
             row[kernels.OFFSETS_AT] = self.store(layer.biases)
         blocks = -(-layer.units // kernels.BLOCK)
         row = self.step(kernels.FOLD, layer.d_out, blocks, _norms(layer.outputs, layer.offsets))
-        row[kernels.MATRIX_AT], row[kernels.OFFSETS_AT] = self.store(layer.outputs, True), self.store(layer.offsets)
+        row[kernels.MATRIX_AT], row[kernels.OFFSETS_AT] = (
+            self.store(layer.outputs, True),
+            self.store(layer.offsets),
+        )
         row[kernels.FIRST] = layer.first_unit
         if layer.skip:
             row[kernels.SKIP], row[kernels.SKIP_AT] = number, at

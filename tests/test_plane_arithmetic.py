@@ -1,0 +1,218 @@
+"""The plane engine's error bounds hold: every float row, vertex and pair is compared with integers."""
+
+from __future__ import annotations
+
+import ast
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from oracles.random_networks import instance
+
+import hardmax as hm
+from hardmax.algebra.rationals import as_exact
+from hardmax.networks.groups import AffineLayer, WallLayer, layers_of
+from hardmax.regions import plane_kernels as kernels
+from hardmax.regions.double_double import pair_of, sum_of_pairs
+from hardmax.regions.double_double_kernels import products
+from hardmax.regions.enumeration import planar
+from hardmax.regions.plane import PlaneMachine
+from hardmax.regions.program import spectral_bound
+from hardmax.regions.rational_plane import corners_of, domain_polygon, envelope, sign_at
+
+BOX = hm.Box.cube(2, -4, 4)
+
+
+def networks():
+    yield hm.Network.random_mlp([2, 12, 12, 12, 1], 0)
+    yield hm.Network.random(2, 6, 2, 3, 8, 0)
+    yield hm.Network.random(2, 6, 2, 2, 8, 1, ffn_skip=True)
+    yield hm.Network.random(5, 6, 2, 2, 8, 1, d_head=2).restrict(np.ones(5) / 3, np.eye(2, 5) + 0.1)
+    yield hm.sawtooth_network(2, 3, 2, 1)
+
+
+def machines(steps):
+    for network in networks():
+        layers, domain = planar(layers_of(network), BOX)
+        machine = PlaneMachine(layers, domain, arithmetic="certified", store=False, sliver=0.0)
+        for _ in range(steps):
+            machine.advance(7)
+            if machine.done:
+                break
+            yield machine
+
+
+def exact_rows(machine, layer):
+    """Rows of a layer on the current path, as fractions."""
+    bits, routings = machine._prefix(layer)
+    hidden, q = machine.exact_maps.entering(layer, bits, routings)
+    y = [[Fraction(int(v), q) for v in row] for row in hidden.tolist()]
+    block = machine.layers[layer]
+    matrix = block.weights if isinstance(block, AffineLayer) else block.scores
+    biases = block.offsets if isinstance(block, AffineLayer) else block.biases
+    rows = []
+    for i in range(biases.shape[0]):
+        value = biases.rational(i)
+        bias = Fraction(int(value.p), int(value.q))
+        if matrix is None:
+            row = list(y[i])
+        else:
+            w = [Fraction(int(v.p), int(v.q)) for v in matrix.rational_row(i)]
+            row = [sum(w[j] * y[j][c] for j in range(len(w))) for c in range(3)]
+        rows.append([row[0], row[1], row[2] + bias])
+    return rows
+
+
+def test_rows_and_vertices_stay_within_their_error_bounds():
+    compared = 0
+    for machine in machines(steps=12):
+        layer, _, k, _, at, float_at = machine._top()
+        table = machine.program.table
+        for i in range(layer + 1):
+            z, n = int(table[i, kernels.Z_AT]), int(table[i, kernels.ROWS])
+            if isinstance(machine.layers[i], AffineLayer):
+                continue
+            error = machine.errors[i]
+            for r, row in enumerate(exact_rows(machine, i)):
+                a, b, c = (Fraction(machine.path[z + s * n + r]) for s in range(3))
+                assert abs(a - row[0]) <= Fraction(error[kernels.RA])
+                assert abs(b - row[1]) <= Fraction(error[kernels.RA])
+                assert abs(c - row[2]) <= Fraction(error[kernels.RC])
+                compared += 1
+        bits, routings = machine._prefix(layer)
+        corners = corners_of(machine._exact_lines(machine.si[at : at + 2 * k], bits, routings))
+        vertices = machine.sf[float_at : float_at + kernels.FLOATS_PER_EDGE * k].reshape(k, -1)
+        for vertex, (x, y, w, _, _) in zip(vertices, corners, strict=True):
+            if not vertex[kernels.EW] < np.inf:
+                continue
+            fx, fy, fw = (Fraction(vertex[c]) for c in (kernels.X, kernels.Y, kernels.W))
+            exy, ew = Fraction(vertex[kernels.EXY]), Fraction(vertex[kernels.EW])
+            # homogeneous: some multiple of the exact corner is within reach
+            low, high = max(fw - ew, 0), fw + ew
+            for value, exact in ((fx, Fraction(x, w)), (fy, Fraction(y, w))):
+                reachable = sorted((low * exact, high * exact))
+                assert reachable[0] - exy <= value <= reachable[1] + exy
+            compared += 1
+    assert compared > 1500
+
+
+def test_pairs_stay_within_their_error_bounds():
+    compared = 0
+    for machine in machines(steps=4):
+        layer = machine._top()[0]
+        path = machine._path(layer)
+        if path is None:
+            continue
+        for i in range(layer + 1):
+            rows = machine.double_double.rows(i, *path)
+            exact = exact_rows(machine, i)
+            for high, low, row in zip(rows.high, rows.low, exact, strict=True):
+                for c, bound in ((0, rows.slope_error), (1, rows.slope_error), (2, rows.constant_error)):
+                    assert abs(Fraction(high[c]) + Fraction(low[c]) - row[c]) <= Fraction(bound)
+                    compared += 1
+            assert rows.constant_error < 1e-25
+    assert compared > 1000
+
+
+def test_double_double_decides_what_floats_cannot():
+    rng = np.random.default_rng(1)
+    weights = rng.standard_normal(
+        (16, 2)
+    )  # sixteen lines through one point, up to a few units in the last place
+    biases = -(weights @ [0.1, 0.2]) * (1 + rng.integers(-3, 4, 16) * 2.0**-52)
+    network = hm.Network.mlp(
+        [
+            (weights, biases),
+            (rng.standard_normal((16, 16)) / 4, rng.standard_normal(16)),
+            (np.ones((1, 16)), None),
+        ]
+    )
+    count = hm.count_cells(network, BOX)
+    assert count.decided_in_pairs > 100
+    assert count.n_cells == hm.count_cells(network, BOX, arithmetic="exact").n_cells
+
+
+def test_products_of_pairs_carry_a_hundred_bits():
+    rng = np.random.default_rng(0)
+    a = np.array([[Fraction(int(v), 3) for v in row] for row in rng.integers(-9, 9, (3, 4))], dtype=object)
+    b = np.array([[Fraction(int(v), 7) for v in row] for row in rng.integers(-9, 9, (4, 2))], dtype=object)
+    ah, al = pair_of(as_exact(a, "a", ndim=2))
+    bh, bl = pair_of(as_exact(b, "b", ndim=2))
+    high, low = np.zeros((3, 2)), np.zeros((3, 2))
+    products(ah, al, bh, bl, high, low)
+    exact = a @ b
+    for index in np.ndindex(3, 2):
+        assert abs(Fraction(high[index]) + Fraction(low[index]) - exact[index]) < Fraction(1, 2**97)
+    total = sum_of_pairs(np.array([1.0]), np.array([2.0**-60]), np.array([-1.0]), np.array([2.0**-70]))
+    assert total[0][0] + total[1][0] == 2.0**-60 + 2.0**-70
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (40, 40), (64, 5)])
+def test_the_spectral_bound_is_a_bound_and_close(shape):
+    matrix = np.random.default_rng(0).standard_normal(shape)
+    norm = np.linalg.norm(matrix, 2)
+    assert norm <= spectral_bound(matrix) <= 1.2 * norm
+    assert spectral_bound(0.0 * matrix) == 0.0
+
+
+def test_a_filter_without_its_bound_would_be_wrong():
+    """On degenerate input the plain float machine disagrees with the certified one: the bound matters."""
+    differences = 0
+    for number in range(300):
+        case = instance(number)
+        certified = hm.count_cells(case.network, case.domain).n_cells
+        differences += (
+            hm.count_cells(case.network, case.domain, arithmetic="float", max_cells=5000).n_cells != certified
+        )
+    assert differences > 0
+
+
+def test_integer_polygons():
+    square = domain_polygon(
+        [(1, 0, 0), (-1, 0, 1), (0, 1, 0), (0, -1, 1), (-1, -1, 3)]
+    )  # the last side is redundant
+    assert square is not None
+    lines, labels = square
+    assert sorted(labels) == [0, 1, 2, 3]
+    corners = corners_of(lines)
+    assert sorted((x / w, y / w) for x, y, w, _, _ in corners) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert domain_polygon([(1, 0, 0), (-1, 0, 0)]) is None
+    parts = envelope(lines, corners, [(0, 0, 0), (2, 0, -1), (2, 0, -1), (1, 0, -3)])
+    assert [(key, tied) for key, tied, _ in parts] == [(0, [0]), (1, [1, 2])]
+    assert sign_at((1, 0, -7), corners_of(domain_polygon([])[0])[2]) == 1  # far to the right of x = 7
+
+
+def test_kernels_of_one_module_call_no_kernel_of_another():
+    """numba's cache does not see edits in another file, so such a call could run stale code."""
+    root = Path(hm.__file__).parent
+    kernels_of = {}
+    for path in root.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {
+            node.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and any("kernel" in ast.dump(d) for d in node.decorator_list)
+        }
+        if names:
+            kernels_of[path] = (tree, names)
+    everywhere = set().union(*(names for _, names in kernels_of.values()))
+    for path, (tree, names) in kernels_of.items():
+        imported = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hardmax.")
+            for alias in node.names
+            if alias.name in everywhere
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.name in names:
+                used = {leaf.id for leaf in ast.walk(node) if isinstance(leaf, ast.Name)}
+                assert not used & imported, f"{path.name}: {node.name} calls a kernel of another file"
+
+
+def test_wall_layers_keep_multiplicities():
+    head = hm.Attention([[[1.0], [1.0], [-1.0]]], None, [[[0.0], [1.0], [3.0]]])
+    (layer,) = layers_of(hm.Network([head]))
+    assert isinstance(layer, WallLayer)
+    assert layer.multiplicities.tolist() == [2, 1]
