@@ -20,7 +20,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo test lint format bench docs wheel-check clean
+.PHONY: help demo test lint format bench memory sweep docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -49,6 +49,12 @@ format: $(VENV)/has-lint ## let ruff format the sources and sort the imports
 bench: $(VENV)/has-test ## measure hardmax side by side with the alternatives (one thread)
 	@echo "==> Benchmarks: ratios measured in one run"
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(RUN) benchmarks/run.py
+
+memory: $(VENV)/has-test ## measure the peak memory of millions of cells (about two minutes)
+	@$(RUN) benchmarks/memory.py
+
+sweep: $(VENV)/has-test ## compare 100,000 random networks with rational arithmetic (about an hour, resumable)
+	@$(RUN) tests/scripts/regions_sweep.py
 
 docs: $(VENV)/has-docs ## build the pages into out/docs and check their links
 	@$(RUN) docs/build.py

@@ -25,7 +25,9 @@ def measure(what: str) -> None:
     seconds = perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     verdict = "ok" if peak < LIMIT[what] else "TOO MUCH"
-    print(f"{what:10} {found.n_cells:9,} cells  {seconds:6.1f} s  peak {peak:6.0f} MB  (limit {LIMIT[what]} MB)  {verdict}")
+    print(
+        f"{what:10} {found.n_cells:9,} cells  {seconds:6.1f} s  peak {peak:6.0f} MB  (limit {LIMIT[what]} MB)  {verdict}"
+    )
     sys.exit(peak >= LIMIT[what])
 
 

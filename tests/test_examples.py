@@ -22,7 +22,10 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "OUT", tmp_path / "demo")
     assert demo.main() == 0
     written = sorted(path.name for path in (tmp_path / "demo").iterdir())
-    assert written == ["counts.json", "figure3.png", "figure3.svg", "figure4.png", "figure4.svg"]
+    pictures = ["figure3", "figure4", "regions", "regions-by-depth"]
+    assert written == sorted(
+        ["counts.json", *(f"{name}.{ending}" for name in pictures for ending in ("png", "svg"))]
+    )
     counts = json.loads((tmp_path / "demo" / "counts.json").read_text())
     assert counts["figure3"] == {
         "keys": 8,
@@ -33,7 +36,12 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     assert list(counts["figure4"]["vertices"].values()) == [6, 36, 92]
     assert counts["figure4"]["maximum_linear_R3"] == 92
     assert counts["figure4"]["vertices_affine_R3"] == counts["figure4"]["vertices_linear_R4"] == 216
+    regions = counts["regions"]
+    assert (regions["n_cells"], regions["n_regions"], regions["complete"]) == (5309, 5309, True)
+    assert regions["cells_by_depth"] == [47, 1677, 2508, 3442, 3555, 5309]
+    assert regions["n_signatures"] == 4970  # what two million points find
     printed = capsys.readouterr().out
+    assert "5,309 cells, all of them" in printed
     assert str(tmp_path / "demo") in printed
     assert "216 is impossible" in printed
     assert "92 vertices" in (tmp_path / "demo" / "figure4.svg").read_text()

@@ -77,17 +77,19 @@ def main(context: click.Context) -> None:
     Examples:
       hardmax diagram keys.csv --plot diagram.svg
       hardmax minkowski head0.npy head1.npy --json
+      hardmax regions network.npz --box -4 4 --plot cells.png
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 def _add_commands() -> None:
-    from hardmax.cli import compiling, diagrams, minkowski, sample, versions
+    from hardmax.cli import compiling, diagrams, minkowski, regions, sample, versions
 
     for command in (
         diagrams.diagram,
         minkowski.minkowski,
+        regions.regions,
         sample.sample,
         compiling.compile_kernels,
         versions.versions,

@@ -67,7 +67,10 @@ def counted(result: RegionSet) -> str:
 
 def explain(figure: Any, drawn: Iterable[str], curves: Iterable[Line2D] = ()) -> None:
     """Write below a figure what its lines mean; ``drawn`` names the kinds that occur."""
-    handles = [*curves, *(Line2D([], [], label=_LINES[kind][0], **_LINES[kind][1]) for kind in _LINES if kind in drawn)]
+    handles = [
+        *curves,
+        *(Line2D([], [], label=_LINES[kind][0], **_LINES[kind][1]) for kind in _LINES if kind in drawn),
+    ]
     if handles:
         figure.legend(
             handles=handles,

@@ -1,7 +1,7 @@
 """Networks on the line: the graph of the network over its cells.
 
-Cells are bands coloured by their affine map, with walls (black) and folds (white) between them; the graph runs
-over them, one curve per output. At a wall it may jump; at a fold it only changes its slope.
+Cells are bands coloured by their affine map, with walls (black) and folds (white) between them; the graph
+runs over them, one curve per output. At a wall it may jump; at a fold it only changes its slope.
 """
 
 from __future__ import annotations
@@ -69,19 +69,22 @@ def draw_profile(
     order = np.argsort(ends[:, 0], kind="stable")
     order = order[(ends[order, 1] > left) & (ends[order, 0] < right)]
     shown = np.clip(ends[order], left, right)
-    values = result.linear[order] * shown[:, None, :] + result.offset[order][:, :, None]  # (cells, outputs, 2)
+    values = (
+        result.linear[order] * shown[:, None, :] + result.offset[order][:, :, None]
+    )  # (cells, outputs, 2)
     many = len(order) > _MANY
     with styled():
         ax = new_figure(6.4, 4.2).add_subplot() if ax is None else ax
         low, high = float(values[:, :_CURVES].min()), float(values[:, :_CURVES].max())
         margin = 0.06 * (high - low) if high > low else 1.0
         bottom, top = low - margin, high + margin
-        corners = np.empty((len(order), 4, 2))
+        corners: Any = np.empty((len(order), 4, 2))
         corners[:, :, 0] = shown[:, [0, 1, 1, 0]]
         corners[:, :, 1] = [bottom, bottom, top, top]
         colours = map_colours(result, box, np.maximum(np.diff(np.clip(ends, left, right))[:, 0], 0.0))[order]
         ax.add_collection(
-            PolyCollection(corners, facecolors=colours, edgecolors=colours, linewidths=0.3, rasterized=many), autolim=False
+            PolyCollection(corners, facecolors=colours, edgecolors=colours, linewidths=0.3, rasterized=many),
+            autolim=False,
         )
         drawn = _draw_breaks(ax, result, ends, (left, right), (bottom, top), many)
         curves = _draw_curves(ax, shown, values)
@@ -120,7 +123,7 @@ def _draw_breaks(
     for kind, chosen in kinds.items():
         widths = np.minimum(_ROOM * points * room, _WALL if kind == "wall" else _FOLD).round(2)
         shown = np.flatnonzero(chosen & (widths > 0.05))
-        segments = np.empty((len(shown), 2, 2))
+        segments: Any = np.empty((len(shown), 2, 2))
         segments[:, :, 0] = at[shown, None]
         segments[:, :, 1] = height
         ax.add_collection(

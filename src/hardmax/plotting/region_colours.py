@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 _LIGHTNESS, _CHROMA = 0.82, 0.073  # calm enough for black and white lines on top
 _WIDE = 8  # networks with more outputs are coloured by two combinations of them
+_FILLS = FILLS[:7] + FILLS[8:]  # olive beside its lighter sister is hard to tell in small cells
 _SOFT = 0.3  # share of white in the colours of regions
 
 
@@ -105,7 +106,7 @@ def region_colours(result: RegionSet) -> Floats:
     >>> all((colours[i] != colours[j]).any() for i, j in found.adjacency)
     True
     """
-    palette = np.array([[int(fill[i : i + 2], 16) / 255 for i in (1, 3, 5)] for fill in FILLS])
+    palette = np.array([[int(fill[i : i + 2], 16) / 255 for i in (1, 3, 5)] for fill in _FILLS])
     palette = palette + _SOFT * (1.0 - palette)
     region = result.region_of_cell
     pairs = region[result.adjacency]

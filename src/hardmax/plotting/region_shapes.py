@@ -114,7 +114,7 @@ class Shapes:
         """
         start, sizes = self.result.cells.edge_start[:-1], np.diff(self.result.cells.edge_start)
         low, high = np.minimum.reduceat(self.corners, start), np.maximum.reduceat(self.corners, start)
-        seen = ((high > self.box.low.floats) & (low < self.box.high.floats)).all(axis=1)
+        seen: Any = ((high > self.box.low.floats) & (low < self.box.high.floats)).all(axis=1)
         for i, corners in self.cut.items():
             if seen[i] and len(corners) > 2:
                 yield np.array([i]), corners[None]

@@ -36,7 +36,7 @@ Colouring = Literal["map", "region"]
 
 _COLOURINGS = ("map", "region")
 _WALL, _FOLD = 1.3, 0.8  # points, where there is room
-_MANY = 5_000  # cells beyond which a picture is pixels
+_MANY = 2_000  # cells beyond which a picture is pixels
 
 
 def draw_regions(
@@ -119,6 +119,7 @@ def _draw(ax: Axes, result: RegionSet, box: Box, colour: str, title: str) -> set
 
 
 def _draw_cells(ax: Axes, shapes: Shapes, colours: Any) -> None:
+    corners: Any
     for numbers, corners in shapes.polygons():
         # a thin edge in the colour of the area closes the seams between antialiased areas
         ax.add_collection(
@@ -136,6 +137,7 @@ def _draw_cells(ax: Axes, shapes: Shapes, colours: Any) -> None:
 def _draw_lines(ax: Axes, shapes: Shapes) -> set[str]:
     """Folds, then walls over them, then lines inside regions; returns which of these there are."""
     result = shapes.result
+    segments: Any
     segments, layers = shapes.contacts()
     page = ax.get_window_extent()
     inches = min(page.width, page.height) / ax.figure.get_dpi()
@@ -159,7 +161,8 @@ def _draw_lines(ax: Axes, shapes: Shapes) -> set[str]:
             ),
             autolim=False,
         )
-    ax.add_collection(LineCollection(shapes.outline(), colors=INK, linewidths=0.8), autolim=False)
+    outline: Any = shapes.outline()
+    ax.add_collection(LineCollection(outline, colors=INK, linewidths=0.8), autolim=False)
     return {kind for kind, chosen in kinds.items() if chosen.any()}
 
 
@@ -198,7 +201,8 @@ def compare_depths(
     """
     if network.d != 2:
         raise InvalidInputError(
-            f"network must take inputs in the plane to be compared depth by depth, but takes {network.d} numbers."
+            f"network must take inputs in the plane to be compared depth by depth, but takes {network.d} "
+            "numbers."
         )
     if blocks is None:
         blocks = [i + 1 for i, block in enumerate(network.blocks) if not isinstance(block, Affine)] or [1]
@@ -210,7 +214,9 @@ def compare_depths(
     rows = -(-len(results) // columns)
     drawn: set[str] = set()
     with styled():
-        figure = new_figure(3.5 * columns, 3.8 * rows + 0.4)
+        figure = new_figure(3.6 * columns, 3.8 * rows + 0.4)
+        layout: Any = figure.get_layout_engine()
+        layout.set(w_pad=0.1)  # the numbers at the corners of neighbouring panels do not touch
         for i, (n, result) in enumerate(zip(blocks, results, strict=True)):
             ax = figure.add_subplot(rows, columns, i + 1)
             title = f"block {n}: {_name(network.blocks[n - 1])}\n{counted(result)}"

@@ -27,6 +27,7 @@ from hardmax.regions import adjacency_kernels as kernels
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
 from hardmax.regions.collinear import possibly_collinear
 from hardmax.regions.exact_maps import ExactMaps
+from hardmax.regions.steps import frozen
 
 __all__ = ["Contacts", "adjacent_cells"]
 
@@ -108,8 +109,8 @@ class _Search:
         self.n_edges = len(cells.owner)
         self.cell_of = np.repeat(np.arange(cells.n), np.diff(cells.edge_start))
         self.group, representative = self._groups()
-        self.owner = np.ascontiguousarray(cells.owner[representative])
-        self.wall = np.ascontiguousarray(cells.wall[representative])
+        self.owner = cells.owner[representative]
+        self.wall = cells.wall[representative]
         self.representative = representative
         self.info = self._describe()
         self.state = np.zeros(self.n_edges, dtype=np.uint8)
@@ -120,7 +121,7 @@ class _Search:
         slots = np.full(1 << (2 * max(self.n_edges, 4) - 1).bit_length(), -1, dtype=np.int64)
         group = np.empty(self.n_edges, dtype=np.int64)
         representative = np.empty(self.n_edges, dtype=np.int64)
-        owner, wall = np.ascontiguousarray(self.cells.owner), np.ascontiguousarray(self.cells.wall)
+        owner, wall = frozen(self.cells.owner), frozen(self.cells.wall)
         count = kernels.name_groups(owner, wall, slots, group, representative)
         return group, representative[:count].copy()
 
@@ -160,7 +161,7 @@ class _Search:
         self.group_start, self.order = start, order
         most = int(np.diff(start).max(initial=1))
         far = cells.dx is not None
-        nothing = np.zeros(1)
+        nothing = frozen(np.zeros(1))
         self.out_edges = np.empty((edges, 2), dtype=np.int64)
         self.out_kind = np.empty(edges, dtype=np.uint8)
         self.out_length = np.empty(edges)
@@ -170,17 +171,17 @@ class _Search:
             start,
             self.group,
             self.info,
-            np.ascontiguousarray(cells.edge_start),
+            frozen(cells.edge_start),
             self.cell_of,
-            np.ascontiguousarray(cells.vx),
-            np.ascontiguousarray(cells.vy),
-            np.ascontiguousarray(cells.vr),
-            nothing if cells.dx is None else np.ascontiguousarray(cells.dx),
-            nothing if cells.dy is None else np.ascontiguousarray(cells.dy),
+            frozen(cells.vx),
+            frozen(cells.vy),
+            frozen(cells.vr),
+            nothing if cells.dx is None else frozen(cells.dx),
+            nothing if cells.dy is None else frozen(cells.dy),
             far,
-            cells.bits,
-            cells.routings,
-            cells.tied,
+            frozen(cells.bits),
+            frozen(cells.routings),
+            frozen(cells.tied),
             np.zeros(2 * most),
             np.zeros(2 * most),
             np.zeros(2 * most, dtype=np.int64),

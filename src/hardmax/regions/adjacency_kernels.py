@@ -21,7 +21,7 @@ OWNER, KIND, UNIT, HEAD, KEY_A, KEY_B, ROW_A, ROW_B, FIRST_HEAD = range(9)
 FIELDS = 9
 FOLD, WALL, QUIET_WALL = 0, 1, 2  # across a quiet wall both keys have the same output
 
-BEFORE, EQUAL, AFTER, OPEN = -1, 0, 1, 2
+BEFORE, EQUAL, AFTER, OPEN = -1, 0, 1, 2  # OPEN: not known
 # what becomes of an edge
 COVERED, UNCOVERED = 0, 1
 _SLACK = 1.0 + 1e-12
@@ -184,7 +184,7 @@ def divide(info, s, pieces, n, cell_of, bits, routings, items):
 
 @kernel
 def meet_wholly(e, e1, f, f1, vx, vy, vr, dx, dy, far):
-    """Whether the edges e and f, from two sides of a line, end in the same points as far as floats can tell."""
+    """Whether edges from the two sides of a line end in the same points, as far as floats can tell."""
     r, r_ = (vr[e] + vr[f1]) * _SLACK, (vr[f] + vr[e1]) * _SLACK
     if abs(vx[e] - vx[f1]) > r or abs(vy[e] - vy[f1]) > r:
         return False
@@ -294,7 +294,7 @@ def keep(out_edges, out_kind, out_length, at, e, f, kind, length):
 
 @kernel
 def merge(info, s, pieces, items, n0, n1, t, r, line, scale, out_edges, out_kind, out_length, n_out, state):
-    """Overlay two ordered lists of intervals. Returns the number of contacts so far, -1 if something stays open.
+    """Overlay two ordered lists of intervals; returns the number of contacts so far, -1 if it stays open.
 
     Edges are marked that are not covered over their full length.
     """
@@ -335,7 +335,7 @@ def merge(info, s, pieces, items, n0, n1, t, r, line, scale, out_edges, out_kind
         if c != AFTER:
             i += 1
             d = EQUAL if i == n0 else compare(info, s, t, r, line, 2 * k + 1, 2 * items[i])
-            if d == AFTER or d == OPEN:
+            if d >= AFTER:
                 return np.int64(-1)
             if c == BEFORE and (i == n0 or d == BEFORE):
                 state[pieces[l]] = UNCOVERED
@@ -343,7 +343,7 @@ def merge(info, s, pieces, items, n0, n1, t, r, line, scale, out_edges, out_kind
         if c != BEFORE:
             j += 1
             d = EQUAL if j == n1 else compare(info, s, t, r, line, 2 * l + 1, 2 * items[n0 + j])
-            if d == AFTER or d == OPEN:
+            if d >= AFTER:
                 return np.int64(-1)
             if c == AFTER and (j == n1 or d == BEFORE):
                 state[pieces[k]] = UNCOVERED
@@ -365,6 +365,7 @@ def overlay(
     The arrays from ``t`` to ``frame`` are work space for one group.
     """
     n_out, n_postponed = np.int64(0), np.int64(0)
+    none = np.int64(0)  # a literal would make functions be compiled twice
     for s in range(len(group_start) - 1):
         start, n = group_start[s], group_start[s + 1] - group_start[s]
         if info[s, OWNER] < 0:
@@ -434,7 +435,7 @@ def overlay(
                 r,
                 line,
             )
-            if put_in_order(items, 0, n0, t, r, keys, spare) and put_in_order(
+            if put_in_order(items, none, n0, t, r, keys, spare) and put_in_order(
                 items, n0, n1, t, r, keys, spare
             ):
                 if (

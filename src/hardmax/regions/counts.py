@@ -77,7 +77,8 @@ class CellCount(Result):
         return cls(**{**state, "cells_by_depth": tuple(state["cells_by_depth"])})
 
     def _summary(self) -> str:
-        return f"{self.n_cells} cells, {_how_sure(self.complete, self.exact)}"
+        cells = "1 cell" if self.n_cells == 1 else f"{self.n_cells} cells"
+        return f"{cells}, {_how_sure(self.complete, self.exact)}"
 
     def _table(self) -> dict[str, Any]:
         depth = len(self.cells_by_depth)
@@ -130,7 +131,8 @@ class RegionCount(Result):
 
     def _summary(self) -> str:
         regions = "1 region" if self.n_regions == 1 else f"{self.n_regions} regions"
-        return f"{regions} of {self.n_cells} cells, {_how_sure(self.complete, self.exact)}"
+        cells = "1 cell" if self.n_cells == 1 else f"{self.n_cells} cells"
+        return f"{regions} of {cells}, {_how_sure(self.complete, self.exact)}"
 
     def _table(self) -> dict[str, Any]:
         return {"regions": [self.n_regions], "cells": [self.n_cells]}

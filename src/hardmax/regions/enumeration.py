@@ -92,7 +92,7 @@ def enumerate_regions(
         A file in which the enumeration is kept while it runs. A later call with the same network, domain and
         options goes on from it; it is removed at the end.
     sliver : float
-        Tolerance below which a cell is listed among ``slivers``, in units of the domain.
+        Tolerance below which a cell is listed among ``slivers``, in units of the size of a bounded domain.
 
     Returns
     -------

@@ -20,6 +20,7 @@ from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.merging_kernels import close_maps, number_regions, unite
 from hardmax.regions.pattern_maps import PatternMaps, projected_maps
 from hardmax.regions.residues import Residues
+from hardmax.regions.steps import frozen
 
 if TYPE_CHECKING:
     from hardmax.regions.region_set import RegionSet
@@ -60,7 +61,7 @@ def glued(
     """
     same = equal_pairs(cells, pairs, maps, layers, exact, projected=projected)
     parent = np.arange(cells.n, dtype=np.int64)
-    unite(pairs, same, parent)
+    unite(frozen(pairs), same, parent)
     region = np.empty(cells.n, dtype=np.int64)
     number_regions(parent, region)
     return region
@@ -77,7 +78,9 @@ def equal_pairs(
 ) -> NDArray[np.bool_]:
     """Which pairs of cells have the same map, decided exactly."""
     close = np.zeros(len(pairs), dtype=np.bool_)
-    bound = float(close_maps(maps.linear, maps.offset, maps.error, pairs, close))
+    bound = float(
+        close_maps(frozen(maps.linear), frozen(maps.offset), frozen(maps.error), frozen(pairs), close)
+    )
     candidates = np.flatnonzero(close)
     if not len(candidates):
         return close

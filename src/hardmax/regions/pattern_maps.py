@@ -19,7 +19,7 @@ from hardmax.algebra.rationals import as_exact, nearest_float
 from hardmax.networks.groups import AffineLayer, Layer
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.pattern_kernels import float_maps
-from hardmax.regions.steps import Steps, steps_of
+from hardmax.regions.steps import Steps, frozen, steps_of
 
 __all__ = ["PatternMaps", "pattern_maps", "projected_maps"]
 
@@ -145,8 +145,8 @@ def _float_maps(steps: Steps, bits: NDArray[np.uint64], routings: NDArray[np.int
         steps.numbers(),
         steps.lookup,
         steps.lookup_at,
-        bits,
-        routings,
+        frozen(bits),
+        frozen(routings),
         0,
         n,
         *vectors,

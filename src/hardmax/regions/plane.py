@@ -32,7 +32,7 @@ from hardmax.regions.double_double import (
 )
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.program import Program
-from hardmax.regions.rational_plane import Line, corners_of, domain_polygon, envelope, sign_at
+from hardmax.regions.rational_plane import Corner, Line, corners_of, domain_polygon, envelope, sign_at
 
 __all__ = ["PlaneMachine"]
 
@@ -58,7 +58,8 @@ class PlaneMachine:
     store : bool
         Whether cells are written down or only counted.
     sliver : float
-        A cell whose area is below ``sliver`` times half its perimeter counts as a sliver.
+        A cell whose area is below ``sliver`` times half its perimeter counts as a sliver, in units of the
+        size of a bounded domain.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class PlaneMachine:
         self.control[kernels.C_WORDS] = program.words
         self.control[kernels.C_ROUTES] = program.heads
         self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max
-        self.totals = np.array([0.0, sliver])
+        self.totals = np.array([0.0, sliver, 1.0])  # area so far, tolerance, unit of length
         self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
         self.path = np.zeros(program.path_size)
         self.errors = np.zeros((program.last + 2, kernels.ERRORS))
@@ -179,7 +180,8 @@ class PlaneMachine:
                 q[2 * v], q[2 * v + 1] = DOMAIN_SIDE, label
         k = len(lines)
         kernels.close_polygon(p, k)
-        self.domain_area = _area(p, k)
+        if not self.unbounded:
+            self.totals[2], self.domain_area = _size(corners_of(lines))
         if self.program.last < 0:
             return
         self.path[:6] = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]  # the identity map of the plane
@@ -235,7 +237,7 @@ class PlaneMachine:
     @property
     def coverage(self) -> float | None:
         """Area of the cells found over the area of the domain; ``None`` where that has no meaning."""
-        return None if self.unbounded else float(self.totals[0] / self.domain_area)
+        return None if self.unbounded else float(self.totals[0]) / self.domain_area
 
     def _run(self, budget: int) -> None:
         w, g, o = self.work, self.program, self.output
@@ -402,7 +404,17 @@ class PlaneMachine:
         path = self._path(layer)
         if path is None:
             return
-        serials, winners = path
+        with np.errstate(all="ignore"):
+            self._settle_by_pairs(layer, labels, pending, *path)
+
+    def _settle_by_pairs(
+        self,
+        layer: int,
+        labels: Integers,
+        pending: Integers,
+        serials: dict[int, int],
+        winners: dict[int, Integers],
+    ) -> None:
         lines: list[Rows | None] = []
         for owner, wall in labels.reshape(-1, 2).tolist():
             if owner == AT_INFINITY:
@@ -415,8 +427,7 @@ class PlaneMachine:
                 lines.append(_row(rows, group) if a == b else _difference(rows, b, a))
         rows = self.double_double.rows(layer, serials, winners)
         asked = np.flatnonzero(pending[:, 1] & pending[:, 2])
-        with np.errstate(over="ignore", invalid="ignore"):
-            codes = signs_at_corners(lines, rows, pending[asked, 0])
+        codes = signs_at_corners(lines, rows, pending[asked, 0])
         for row, signs in zip(asked, codes, strict=True):
             for v in np.flatnonzero(signs).tolist():
                 if int(pending[row, 1] & pending[row, 2]) >> v & 1:
@@ -494,6 +505,7 @@ class PlaneMachine:
         """The polygon of one winner in floats: its lines, and the vertices where they meet."""
         table, error = self.program.table[layer], self.errors[layer]
         z, n = int(table[kernels.Z_AT]), int(table[kernels.ROWS])
+        rows = self.path[z : z + 3 * n].reshape(3, n)
         owner = int(self.signs[table[kernels.SIGN_AT]])
         polygon, names = np.zeros((len(sides), _F)), np.zeros((len(sides), 2), dtype=np.int64)
         for v, s in enumerate(sides):
@@ -502,9 +514,8 @@ class PlaneMachine:
                 names[v] = labels[2 * s : 2 * s + 2]
                 continue
             i, j = first + (-1 - s), first + key
-            polygon[v, kernels.LA : kernels.LC + 1] = [
-                self.path[z + c * n + i] - self.path[z + c * n + j] for c in range(3)
-            ]
+            with np.errstate(all="ignore"):
+                polygon[v, kernels.LA : kernels.LC + 1] = rows[:, i] - rows[:, j]
             polygon[v, kernels.LDA] = 2.0 * error[kernels.RA] + 2.0 * kernels.UNIT * error[kernels.A_MAX]
             polygon[v, kernels.LDC] = 2.0 * error[kernels.RC] + 2.0 * kernels.UNIT * error[kernels.C_MAX]
             names[v] = owner, encode_wall(layer, head, min(i, j), max(i, j))
@@ -560,9 +571,13 @@ def _domain_row(domain: Domain, i: int) -> Rows:
     return Rows(np.column_stack([-ah, bh]), np.column_stack([-al, bl]), error, error)
 
 
-def _area(p: Floats, k: int) -> float:
-    """The area of a polygon with finite vertices, by the shoelace formula around its first vertex."""
-    vertices = p[: _F * k].reshape(-1, _F)
-    x, y = vertices[:, kernels.X] / vertices[:, kernels.W], vertices[:, kernels.Y] / vertices[:, kernels.W]
-    x, y = x - x[0], y - y[0]
-    return 0.5 * float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)))
+def _size(corners: list[Corner]) -> tuple[float, float]:
+    """A power of two that brings a bounded polygon to size about 1, and its area in that unit."""
+    points = [(Fraction(x, w), Fraction(y, w)) for x, y, w, _, _ in corners]
+    size = max(max(p[c] for p in points) - min(p[c] for p in points) for c in range(2))
+    exponent = min(max(size.numerator.bit_length() - size.denominator.bit_length(), -1000), 1000)
+    unit = Fraction(2) ** -exponent
+    area = sum(
+        (x * v - y * u for (x, y), (u, v) in zip(points, points[1:] + points[:1], strict=True)), Fraction(0)
+    )
+    return float(unit), float(area * unit * unit / 2)

@@ -69,7 +69,8 @@ BUDGET, UNCERTAIN = 7, 8
 EXACT, CERTIFIED, FLOAT = 0, 1, 2  # C_TRUST
 MASK = 62  # vertices that fit into the sign masks
 UNIT = 1.2e-16  # above the unit roundoff 2^-53
-TINY = 1e-280
+TINY, HUGE = 1e-280, 1e290
+TAME = 1e140  # coefficients between 1 / TAME and TAME have products that are neither lost nor infinite
 
 
 @kernel(inlined=True)
@@ -95,11 +96,14 @@ def side(a, b, c, vx, vy, vw, t, far, dx, dy, t_far):
 
 @kernel(inlined=True)
 def threshold(trust, p, o, t_a, t_c, a_max, c_max):
-    """The bound on the error of any row of the layer at the vertex at ``p[o]``."""
+    """The bound on the error of any row of the layer at the vertex at ``p[o]``.
+
+    NaN, from which no sign is certain, where nothing is known, or where a product may have overflown.
+    """
     if trust == FLOAT:
         return 0.0
     if trust == EXACT:
-        return np.inf
+        return np.nan
     size = abs(p[o + X]) + abs(p[o + Y])
     t = 1.0001 * (t_a * size + t_c * p[o + W] + a_max * p[o + EXY] + c_max * p[o + EW])
     if not (t >= TINY):  # all factors zero: every row is known exactly there; anything else has underflown
@@ -110,8 +114,8 @@ def threshold(trust, p, o, t_a, t_c, a_max, c_max):
             and (p[o + EW] == 0.0 or c_max == 0.0)
         ):
             return 0.0
-        return np.inf
-    return t
+        return np.nan
+    return t if t < HUGE else np.nan
 
 
 @kernel(inlined=True)
@@ -120,14 +124,20 @@ def threshold_far(trust, p, o, t_a, a_max):
     if trust == FLOAT:
         return 0.0
     if trust == EXACT:
-        return np.inf
+        return np.nan
     size = abs(p[o + DX]) + abs(p[o + DY])
     t = 1.0001 * (t_a * size + a_max * p[o + ED])
     if not (t >= TINY):
         if (size == 0.0 or t_a == 0.0) and (p[o + ED] == 0.0 or a_max == 0.0):
             return 0.0
-        return np.inf
-    return t
+        return np.nan
+    return t if t < HUGE else np.nan
+
+
+@kernel(inlined=True)
+def tame(v):
+    """Whether a coefficient is zero or far from the ends of the floats' range."""
+    return v == 0.0 or (abs(v) > 1.0 / TAME and abs(v) < TAME)
 
 
 @kernel(inlined=True)
@@ -158,7 +168,8 @@ def meet(p, e, a, b, c, da, dc, q, o):
         dx = 0.0
         dy = 0.0
         ed = 0.0
-    if not (abs(w) > 1.001 * ew) or not (abs(w) > TINY):
+    known = tame(la) and tame(lb) and tame(lc) and tame(a) and tame(b) and tame(c)
+    if not known or not (abs(w) > 1.001 * ew) or not (abs(w) > TINY):
         # the lines do cross, but their angle is lost in the error: every sign there will be asked for
         exy = np.inf
         ew = np.inf
@@ -445,7 +456,7 @@ def classify_all(path, z_at, n, p, k, trust, error, pending, on, positive, negat
 
 
 @kernel
-def enter(table, bounds, weights, path, errors, layer):
+def enter(table, bounds, weights, path, errors, layer, trust):
     r"""Rows of the composed map of a layer, and the bounds on their errors.
 
     With :math:`\rho` the largest row norm and :math:`\sigma, \sigma_{abs}` bounds on the spectral norms of
@@ -460,6 +471,8 @@ def enter(table, bounds, weights, path, errors, layer):
     e = errors[layer]
     f = bounds[layer]
     rows_of(weights, table[layer, SCORES], table[layer, BIASES], n, m, path, y_at, z_at)
+    if trust == FLOAT:
+        return
     y_na, y_nc = max(norm(path, y_at, m), norm(path, y_at + m, m)), norm(path, y_at + 2 * m, m)
     if table[layer, SCORES] < 0:
         e[RA] = e[DA]
@@ -511,7 +524,7 @@ def descend(
 ):
     """A polygon enters ``layer``, its hidden vector in the path: push its first node. False: no room."""
     while table[layer, KIND] == AFFINE:
-        enter(table, bounds, weights, path, errors, layer)
+        enter(table, bounds, weights, path, errors, layer, control[C_TRUST])
         n = table[layer, ROWS]
         for i in range(3 * n):
             path[table[layer + 1, Y_AT] + i] = path[table[layer, Z_AT] + i]
@@ -527,7 +540,7 @@ def descend(
         return False
     if fo + FLOATS_PER_EDGE * k + 3 * e > sf.shape[0]:
         return False
-    enter(table, bounds, weights, path, errors, layer)
+    enter(table, bounds, weights, path, errors, layer, control[C_TRUST])
     control[C_SERIAL] += 1
     signs[table[layer, SIGN_AT]] = control[C_SERIAL]
     signs[table[layer, SIGN_AT] + 1] = 0
@@ -1014,16 +1027,14 @@ def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p,
 
 
 @kernel
-def perimeter(p, k):
-    """The perimeter of a bounded polygon."""
+def perimeter(p, k, unit):
+    """The perimeter of a bounded polygon, times ``unit``."""
     total = 0.0
     for v in range(k):
         o = v * FLOATS_PER_EDGE
         r = (v + 1) * FLOATS_PER_EDGE if v + 1 < k else 0
-        total += np.sqrt(
-            (p[o + X] / p[o + W] - p[r + X] / p[r + W]) ** 2
-            + (p[o + Y] / p[o + W] - p[r + Y] / p[r + W]) ** 2
-        )
+        u, w = unit / p[o + W], unit / p[r + W]
+        total += np.sqrt((p[o + X] * u - p[r + X] * w) ** 2 + (p[o + Y] * u - p[r + Y] * w) ** 2)
     return total
 
 
@@ -1070,8 +1081,12 @@ def witness(p, k, far, known, out, at):
                 if s == 1 or s == 2:
                     inside = 1 if s == 1 else -1
                     break
-            distance = (inside * value - error) / (1.0001 * (np.sqrt(a * a + b * b) + p[o + LDA]))
-            margin = distance if distance < margin else margin
+            if not (size > 0.0):
+                margin = 0.0
+                continue
+            length = size * np.sqrt((a / size) ** 2 + (b / size) ** 2) + p[o + LDA]
+            distance = (inside * value - error) / (1.0001 * length)
+            margin = margin if distance >= margin else distance  # NaN, where nothing is known, stays
         if margin > 0.0:
             break
         reach *= 2.0
@@ -1093,32 +1108,34 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
     n_cell, n_edge = control[C_OUT_CELLS], control[C_OUT_EDGES]
     if store and (n_cell + 1 >= out_start.shape[0] or 2 * (n_edge + k) > out_label.shape[0]):
         return OUTPUT_FULL
-    # around the first vertex, so that a small cell far out keeps its digits
+    # around the first vertex, so that a small cell far out keeps its digits; in units of the domain's size
+    unit = totals[2]
     far = k < 0
     known = k > 0
     for v in range(k):
         far = far or q[2 * v] == AT_INFINITY
-        known = known and p[v * FLOATS_PER_EDGE + EW] < 1e-6 * p[v * FLOATS_PER_EDGE + W]
+        o = v * FLOATS_PER_EDGE
+        known = known and p[o + EW] < 1e-6 * p[o + W] and (p[o + EXY] < np.inf or p[o + EW] == 0.0)
     if not known and control[C_TRUST] != FLOAT:
         return UNCERTAIN
     if far:
         control[C_UNBOUNDED] += 1
     else:
-        inverse = 1.0 / p[W]
+        inverse = unit / p[W]
         x0, y0 = p[X] * inverse, p[Y] * inverse
         px, py = 0.0, 0.0
         area = 0.0
         around = 0.0
         for v in range(1, k + 1):
             o = v * FLOATS_PER_EDGE if v < k else 0
-            inverse = 1.0 / p[o + W]
+            inverse = unit / p[o + W]
             vx, vy = p[o + X] * inverse - x0, p[o + Y] * inverse - y0
             area += px * vy - py * vx
             around += abs(vx - px) + abs(vy - py)
             px, py = vx, vy
         totals[0] += 0.5 * area
         # the sum of |dx| + |dy| is at least the perimeter and at most 1.5 times it
-        if not (area > totals[1] * around) and not (area > totals[1] * perimeter(p, k)):
+        if not (area > totals[1] * around) and not (area > totals[1] * perimeter(p, k, unit)):
             control[C_SLIVERS] += 1
     control[C_CELLS] += 1
     if not store:

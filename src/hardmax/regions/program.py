@@ -139,7 +139,7 @@ def _check_sizes(layers: tuple[Layer, ...]) -> None:
             )
         if isinstance(layer, WallLayer) and len(layer.key) >= MOST_KEYS:
             raise UnsupportedDimensionError(
-                f"block {i} must have fewer than {MOST_KEYS} keys in all heads together for exact regions, but "
+                f"block {i} must have fewer than {MOST_KEYS} keys in all its heads for exact regions, but "
                 f"has {len(layer.key)}."
             )
 
@@ -177,9 +177,11 @@ def score_norms(array: ExactArray) -> tuple[float, float, float]:
     """Bounds on the largest row norm, the spectral norm, and the spectral norm of the absolute values."""
     if array.floats.size == 0:
         return 0.0, 0.0, 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        rows = 1.01 * float(np.sqrt((array.floats**2).sum(axis=1).max()))
-        return rows, spectral_bound(array.floats), spectral_bound(np.abs(array.floats))
+    scale = float(np.abs(array.floats).max())
+    if scale > 0.0 and not 1.0 / kernels.TAME < scale < kernels.TAME:
+        return np.inf, np.inf, np.inf  # squares would be lost or infinite: nothing is certain here
+    rows = 1.01 * float(np.sqrt((array.floats**2).sum(axis=1).max()))
+    return rows, spectral_bound(array.floats), spectral_bound(np.abs(array.floats))
 
 
 def _gamma(terms: int) -> float:
@@ -189,7 +191,10 @@ def _gamma(terms: int) -> float:
 
 def _largest(array: ExactArray) -> tuple[float, float]:
     floats = array.floats
-    return float(np.abs(floats).max(initial=0.0)), 1.01 * float(np.sqrt((floats**2).sum()))
+    scale = float(np.abs(floats).max(initial=0.0))
+    if scale == 0.0:
+        return 0.0, 0.0
+    return scale, 1.01 * scale * float(np.sqrt(((floats / scale) ** 2).sum()))
 
 
 def _score_bounds(scores: ExactArray | None, biases: ExactArray) -> list[float]:
@@ -206,6 +211,7 @@ def _value_bounds(layer: WallLayer) -> list[float]:
     largest = norm = 0.0
     for h in range(layer.heads):
         values = layer.outputs.floats[layer.head_start[h] : layer.head_start[h + 1]]
-        largest += float(np.abs(values).max(initial=0.0))
-        norm += 1.01 * float(np.sqrt((values**2).sum(axis=1).max(initial=0.0)))
+        most = float(np.abs(values).max(initial=0.0))
+        largest += most
+        norm += 1.01 * most * float(np.sqrt(values.shape[1]))
     return [_gamma(2 * layer.heads + 4), largest, norm]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.algebra.rationals import nearest_float
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
 from hardmax.networks.groups import WallLayer, layers_of
@@ -36,7 +37,7 @@ __all__ = ["RegionSet"]
 
 Floats = NDArray[np.float64]
 
-_DOUBT = 1e-8  # relative error of an area above which it is computed in rationals
+_DOUBT = 1e-6  # relative error of an area above which it is computed in rationals
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,7 +75,7 @@ class RegionSet(Result):
     Examples
     --------
     >>> import hardmax as hm
-    >>> head = hm.Attention([[[1.0], [-1.0]]], None, [[[3.0], [0.0]]])           # wall at 0, values 3 and 0
+    >>> head = hm.Attention([[[1.0], [-1.0]]], None, [[[0.0], [3.0]]])           # wall at 0, values 0 and 3
     >>> fold = hm.FeedForward([[1.0]], [-1.0], [[1.0]], [0.0])                   # folds at y = 1
     >>> cells = hm.enumerate_regions(hm.Network([head, fold]), hm.Box([-4], [4]))
     >>> cells.n_cells                                    # on each side of the wall the fold lies elsewhere
@@ -110,7 +111,7 @@ class RegionSet(Result):
             arithmetic=arithmetic,
             complete=complete,
             coverage=machine.coverage,
-            sliver=float(machine.totals[1]),
+            sliver=float(machine.totals[1] / machine.totals[2]),
         )
         found.__dict__["_exact_maps"] = machine.exact_maps
         return found
@@ -180,7 +181,8 @@ class RegionSet(Result):
     def slivers(self) -> NDArray[np.int64]:
         """Cells whose area is below the tolerance times half their perimeter."""
         area, around = self._sizes
-        return np.flatnonzero(~(2.0 * area > self.sliver * around) & self.bounded)
+        with np.errstate(over="ignore"):
+            return np.flatnonzero(~(2.0 * area > self.sliver * around) & self.bounded)
 
     @property
     def n_slivers(self) -> int:
@@ -195,12 +197,12 @@ class RegionSet(Result):
         after = np.arange(1, len(cells.vx) + 1)
         after[cells.edge_start[1:] - 1] = start
         owner = np.repeat(np.arange(self.n_cells), np.diff(cells.edge_start))
-        # relative to a point of the cell, so that a small cell far out keeps its digits
-        x, y = cells.vx - cells.witnesses[owner, 0], cells.vy - cells.witnesses[owner, 1]
-        area = 0.5 * np.add.reduceat(x * y[after] - y * x[after], start)
-        around = np.add.reduceat(np.hypot(x[after] - x, y[after] - y), start)
-        # where the vertices are less certain than the cell is thick, rationals say how big it is
         with np.errstate(invalid="ignore", over="ignore"):
+            # relative to a point of the cell, so that a small cell far out keeps its digits
+            x, y = cells.vx - cells.witnesses[owner, 0], cells.vy - cells.witnesses[owner, 1]
+            area = 0.5 * np.add.reduceat(x * y[after] - y * x[after], start)
+            around = np.add.reduceat(np.hypot(x[after] - x, y[after] - y), start)
+            # where the vertices are less certain than the cell is thick, rationals say how big it is
             doubt = np.maximum.reduceat(cells.vr, start) * around
             thin = self.bounded & ~(doubt < _DOUBT * area)
         for i in np.flatnonzero(thin):
@@ -216,8 +218,8 @@ class RegionSet(Result):
         area, around = Fraction(0), 0.0
         for (x, y), (u, v) in zip(points, points[1:] + points[:1], strict=True):
             area += (x * v - y * u) / 2
-            around += math.hypot(float(u - x), float(v - y))
-        return float(area), around
+            around += math.hypot(nearest_float(u - x), nearest_float(v - y))
+        return nearest_float(area), around
 
     def cell_vertices(self, i: int) -> Floats:
         """The finite vertices of cell ``i``, counterclockwise (the two ends, on the line)."""
@@ -275,7 +277,7 @@ class RegionSet(Result):
         return a, np.array([float(row[-1]) for row in rows])
 
     def exact_halfspaces(self, i: int) -> list[list[Fraction]]:
-        """Rows :math:`(a, b)` with :math:`a \\cdot x \\le b` on cell ``i`` as fractions, the largest |a| being 1."""
+        """Rows :math:`(a, b)`, :math:`a \\cdot x \\le b` on cell ``i``, as fractions; the largest |a| is 1."""
         rows: list[list[Fraction]] = []
         for line in self._exact_lines(self._index(i)):
             if line is None or not any(line[: self.d]):
@@ -437,7 +439,8 @@ class RegionSet(Result):
 
     def _summary(self) -> str:
         place = "on the line" if self.d == 1 else "in the plane"
-        return f"{self.n_cells} cells {place}, {_how_sure(self.complete, self.exact)}"
+        cells = "1 cell" if self.n_cells == 1 else f"{self.n_cells} cells"
+        return f"{cells} {place}, {_how_sure(self.complete, self.exact)}"
 
     def _table(self) -> dict[str, Any]:
         table: dict[str, Any] = {"witness": self.witnesses, "margin": self.margins, "volume": self.volumes}

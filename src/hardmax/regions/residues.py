@@ -25,7 +25,7 @@ from hardmax.algebra.rationals import ExactArray
 from hardmax.networks.groups import AffineLayer, FoldLayer, Layer
 from hardmax.regions.exact_maps import common_denominator
 from hardmax.regions.pattern_kernels import residue_maps
-from hardmax.regions.steps import Steps, entry_bound, steps_of
+from hardmax.regions.steps import Steps, entry_bound, frozen, steps_of
 
 __all__ = ["Residues", "residues_of"]
 
@@ -129,9 +129,9 @@ class Residues:
             numbers,
             steps.lookup,
             steps.lookup_at,
-            bits,
-            routings,
-            cells,
+            frozen(bits),
+            frozen(routings),
+            frozen(cells),
             np.uint64(prime),
             *vectors,
             *np.zeros((3, steps.sums), dtype=np.uint64),

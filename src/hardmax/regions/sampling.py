@@ -249,7 +249,7 @@ def estimate_cells(
     <CellEstimate: ... signatures at 50,000 points, ... of the domain unseen>
     """
     _check(network, domain, n_samples, max_signatures, n_jobs)
-    source = UniformPoints(domain)
+    source, n_samples = UniformPoints(domain), int(n_samples)
     batch = max(1, min(_BATCH, _NUMBERS // network.d))
     sizes = [min(batch, n_samples - start) for start in range(0, n_samples, batch)]
     for_words, *streams = _generator(rng).spawn(1 + len(sizes))

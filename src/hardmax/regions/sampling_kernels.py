@@ -170,17 +170,9 @@ def _active(table, layer, heads_at, words, scores, row, points, p, v, active):
                 active[count] = u
                 count += 1
         return count
-    _hash_keys(
-        scores,
-        v,
-        heads_at,
-        table[layer, HEADS_AT],
-        table[layer, HEADS],
-        words,
-        table[layer, WORDS_AT],
-        active,
-    )
-    return table[layer, HEADS]
+    count = table[layer, HEADS]
+    _hash_keys(scores, v, heads_at, table[layer, HEADS_AT], count, words, table[layer, WORDS_AT], active)
+    return count
 
 
 @kernel
@@ -352,16 +344,9 @@ def share_prefixes(table, maps, last, numbers, heads_at, words, points, hashes, 
                     hashes[order[i]] = prefix[depth] ^ part[i]
             else:
                 _gather(
-                    begin,
-                    end,
-                    order,
-                    part,
-                    room.member,
-                    room.swap,
-                    room.slots,
-                    room.group_part,
+                    begin, end, order, part, room.member, room.swap, room.slots, room.group_part,
                     room.group_at,
-                )
+                )  # fmt: skip
                 frame[depth, 2] = begin
             entering = False
         begin, end = frame[depth, 2], frame[depth, 1]

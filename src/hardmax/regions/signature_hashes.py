@@ -88,22 +88,16 @@ class SignatureHasher:
                 rows, row[kernels.KIND] = int(present.sum()), kernels.WALL
                 enter[:] = rows, keep(keys.slopes[:, present.ravel()]), keep(keys.offsets[present]), False
                 leave[:] = block.d_out, kernels.NO_MATRIX, no_constants, block.skip
-                row[kernels.OUTPUTS_AT], row[kernels.WEIGHTS_AT] = (
-                    keep(keys.outputs[present]),
-                    keep(keys.counts[present]),
-                )
+                row[kernels.OUTPUTS_AT] = keep(keys.outputs[present])
+                row[kernels.WEIGHTS_AT] = keep(keys.counts[present])
                 row[kernels.HEADS], row[kernels.HEADS_AT] = block.heads, len(heads_at)
                 heads_at.extend(np.append(0, np.cumsum(present.sum(axis=1))).tolist())
             else:
                 rows, row[kernels.KIND] = block.width, kernels.FOLD
                 scores_at = kernels.NO_MATRIX if block.w_in is None else keep(working_floats(block.w_in).T)
                 enter[:] = rows, scores_at, keep(block.b_in.floats), block.w_in is None
-                leave[:] = (
-                    block.d_out,
-                    keep(working_floats(block.w_out).T),
-                    keep(block.b_out.floats),
-                    block.skip,
-                )
+                outputs_at = keep(working_floats(block.w_out).T)
+                leave[:] = block.d_out, outputs_at, keep(block.b_out.floats), block.skip
             row[kernels.ROWS], row[kernels.WORDS_AT] = rows, n_words
             n_words += rows
         self.table, self.maps = table, maps
@@ -145,11 +139,10 @@ class SignatureHasher:
         if across < 2:
             return np.arange(n)
         cell = np.zeros(n)
-        with np.errstate(over="ignore"):
-            scale = across / (self.high - self.low)
         for c in range(d):
+            share = (points[:, c] - self.low[c]) / (self.high[c] - self.low[c])
             cell *= across
-            cell += np.minimum(np.floor((points[:, c] - self.low[c]) * scale[c]), across - 1.0)
+            cell += np.minimum(np.floor(across * share), across - 1.0)
         return np.argsort(cell.astype(np.uint16), kind="stable")  # numpy sorts short integers in linear time
 
     def _room(self) -> kernels.Workspace:

@@ -9,6 +9,7 @@ a coordinate contributes one contiguous row. Norms of the matrices, needed for e
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,21 @@ from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, WallLayer
 from hardmax.regions import pattern_kernels as kernels
 from hardmax.regions.program import spectral_bound
 
-__all__ = ["Steps", "entry_bound", "steps_of"]
+__all__ = ["Steps", "entry_bound", "frozen", "steps_of"]
 
 _UNIT = 2.0**-53
 _SLACK = 1.0 + 1e-9
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A contiguous read-only view: kernels are compiled anew for arrays that differ in either respect.
+
+    >>> frozen(np.arange(6)[::2]).flags.writeable
+    False
+    """
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
 
 
 @dataclass(frozen=True, eq=False)

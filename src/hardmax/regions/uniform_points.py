@@ -66,6 +66,10 @@ class UniformPoints:
         with np.errstate(over="ignore"):
             if not np.isfinite(self.high - self.low).all():
                 raise NotFiniteError("domain must have sides that fit into float64; try a smaller box.")
+        if not (self.high > self.low).all():
+            raise EmptyDomainError(
+                "domain must be wide enough for floats to tell its ends apart; scale it up."
+            )
 
     def draw(self, n: int, generator: np.random.Generator) -> Floats:
         """Independent uniform points, one per row."""

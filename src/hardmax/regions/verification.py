@@ -161,8 +161,8 @@ class _Check:
         self.agreeing = ~wrong
         failure = ""
         for i in np.flatnonzero(wrong)[:_EXACTLY].tolist():
-            routings, bits, _ = exact_signature(self.network, self.regions.exact_witness(i))
-            if self.number(routings, bits) != i:
+            point = self.interior_point(i)
+            if point is None or self.located(point)[0] != i:
                 failure = f"the witness of cell {i} has another signature"
                 break
             self.settled += 1
@@ -189,7 +189,9 @@ class _Check:
 
     def exact_map_agrees(self, i: int, j: int) -> bool:
         """Whether the map of cell j is right at the rational witness of cell i, and its floats near it."""
-        point = self.regions.exact_witness(i)
+        point = self.interior_point(i)
+        if point is None:
+            return False
         rows, denominator = self.regions._exact_maps.output(self.cells.bits[j], self.cells.routings[j])
         padded = [*point, Fraction(0)][:2]
         exact = [
@@ -228,8 +230,7 @@ class _Check:
         failure = ""
         for p in np.flatnonzero(~listed | outside)[:_EXACTLY].tolist():
             point = [Fraction(float(v)) for v in x[p]]
-            routings, bits, level = exact_signature(self.network, point)
-            cell = self.number(routings, bits)
+            cell, level = self.located(point)
             if cell < 0 and not level:
                 failure = f"the signature of the point {x[p].tolist()} is not listed"
                 break
@@ -266,13 +267,36 @@ class _Check:
         lines = self.regions._exact_lines(cell)
         return all(line[0] * x + line[1] * y + line[2] >= 0 for line in lines)
 
-    def number(self, routings: list[int], bits: list[bool]) -> int:
-        """The cell with a signature, or -1."""
+    def strictly_inside(self, point: list[Fraction], cell: int) -> bool:
+        """Whether a rational point lies in the interior of a cell's polygon."""
+        x, y = [*point, Fraction(1, 2)][:2]
+        return all(line[0] * x + line[1] * y + line[2] > 0 for line in self.regions._exact_lines(cell))
+
+    def interior_point(self, cell: int) -> list[Fraction] | None:
+        """A rational point inside a cell's polygon: its witness or the mean of its corners, if one is."""
+        witness = [Fraction(float(v)) for v in self.regions.witnesses[cell]]
+        if self.strictly_inside(witness, cell):
+            return witness
+        lines = self.regions._exact_lines(cell, symbolic=True)
+        corners = corners_of([(*line, 0) if len(line) == 3 else line for line in lines])
+        if any(corner[2] == 0 for corner in corners):
+            return None
+        for exponent in range(1 if all(corner[3] == 0 == corner[4] for corner in corners) else 1100):
+            zero, k = Fraction(0), len(corners)
+            x = sum((Fraction(c[0] + (c[3] << exponent), c[2]) for c in corners), zero) / k
+            y = sum((Fraction(c[1] + (c[4] << exponent), c[2]) for c in corners), zero) / k
+            if self.strictly_inside([x, y], cell):
+                return [x, y][: self.d]
+        return None
+
+    def located(self, point: list[Fraction]) -> tuple[int, bool]:
+        """The cell with the signature of a rational point, or -1; whether something is level there."""
+        routings, bits, level = exact_signature(self.network, point)
         words = [0] * self.cells.bits.shape[1]
         for unit, on in enumerate(bits):
             words[unit // 64] |= int(on) << (unit % 64)
         row = np.array(routings, dtype=np.int32).tobytes() + np.array(words, dtype=np.uint64).tobytes()
-        return self.regions._numbers.get(row, -1)
+        return self.regions._numbers.get(row, -1), level
 
     # borders
 
@@ -307,19 +331,13 @@ class _Check:
         for k in np.flatnonzero(usable & (found != target))[:_EXACTLY].tolist():
             point = [Fraction(float(v)) for v in x[k]]
             cell = int(target[k])
-            routings, bits, _ = exact_signature(self.network, point)
             # a border thinner than the float errors may be missed; then the point is not in the cell at all
-            if self.number(routings, bits) != cell and self.strictly_inside(point, cell):
+            if self.located(point)[0] != cell and self.strictly_inside(point, cell):
                 i, j = pairs[chosen[k]].tolist()
                 failure = f"a step from cell {i} does not lead into its neighbour {j}"
                 break
             self.settled += 1
         self.report("crossings", int(usable.sum()), failure)
-
-    def strictly_inside(self, point: list[Fraction], cell: int) -> bool:
-        """Whether a rational point lies in the interior of a cell's polygon."""
-        x, y = [*point, Fraction(1, 2)][:2]
-        return all(line[0] * x + line[1] * y + line[2] > 0 for line in self.regions._exact_lines(cell))
 
     def middles(self, edges: Integers) -> Floats:
         """The middle of the common part of two edges; one unit from its end where it is unbounded."""

@@ -1,0 +1,392 @@
+"""``hardmax regions``: every cell of a network, exactly (P1 section V, without sampling)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hardmax.cli.domains import NUMBER, Number, read_polygon, read_slice
+from hardmax.cli.networks import read_network
+from hardmax.cli.outputs import (
+    check_targets,
+    number,
+    output_options,
+    point,
+    print_json,
+    print_table,
+    save_and_draw,
+)
+from hardmax.errors import CertificateError, InvalidInputError, UnsupportedDimensionError
+
+if TYPE_CHECKING:
+    from hardmax.geometry.domains import Domain
+    from hardmax.networks.network import Network
+    from hardmax.regions.enumeration import Progress
+    from hardmax.regions.region_set import RegionSet
+
+__all__ = ["regions"]
+
+FILE = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked: where, how exactly, how long."""
+
+    box: tuple[Number, Number] | None
+    whole: bool
+    polygon: Path | None
+    slice_text: str | None
+    slice_file: Path | None
+    exact: bool
+    max_cells: int | None
+    time_limit: float | None
+    checkpoint: Path | None
+    jobs: int | None
+
+
+@click.command()
+@click.argument("network", metavar="NETWORK")
+@click.option("--box", nargs=2, type=NUMBER, metavar="LOW HIGH", help="Look in the square [LOW, HIGH]^2.")
+@click.option("--whole", is_flag=True, help="Look in the whole plane (or on the whole line).")
+@click.option(
+    "--polygon",
+    type=FILE,
+    metavar="FILE",
+    help="Look in a convex polygon: its corners (x, y) in order, or half-planes (a, b, c) with ax + by <= c.",
+)
+@click.option(
+    "--slice",
+    "slice_text",
+    metavar="ORIGIN:DIRECTION[:DIRECTION]",
+    help="Cut a wider network to a line or a plane, as in 0,0,1:1,0,0:0,1,0.",
+)
+@click.option(
+    "--slice-file", type=FILE, metavar="FILE", help="The same from a file: origin, then directions."
+)
+@click.option("--exact", is_flag=True, help="Decide everything in rationals: the same cells, slowly.")
+@click.option("--count", is_flag=True, help="Only count; memory does not grow with the cells.")
+@click.option("--regions", "glue", is_flag=True, help="Glue cells with the same map into linear regions.")
+@click.option("--max-cells", type=click.IntRange(min=1), metavar="N", help="Stop after this many cells.")
+@click.option("--time-limit", type=float, metavar="S", help="Stop after this many seconds.")
+@click.option(
+    "--checkpoint",
+    type=FILE,
+    metavar="FILE.npz",
+    help="Keep the state here; the same command goes on from it.",
+)
+@click.option(
+    "--jobs",
+    type=int,
+    metavar="N",
+    help="Accepted; one core does the work today, and the answer is the same for all N.",
+)
+@click.option("--verify", is_flag=True, help="Check the cells against the network, from the outside.")
+@click.option("--depths", is_flag=True, help="With --plot: one panel for each depth.")
+@click.option(
+    "--colour",
+    type=click.Choice(["map", "region"]),
+    default="map",
+    show_default=True,
+    help="With --plot: similar colours for similar maps, or different ones for neighbours.",
+)
+@output_options
+def regions(
+    network: str,
+    box: tuple[Number, Number] | None,
+    whole: bool,
+    polygon: Path | None,
+    slice_text: str | None,
+    slice_file: Path | None,
+    exact: bool,
+    count: bool,
+    glue: bool,
+    max_cells: int | None,
+    time_limit: float | None,
+    checkpoint: Path | None,
+    jobs: int | None,
+    verify: bool,
+    depths: bool,
+    colour: str,
+    as_json: bool,
+    out: Path | None,
+    plot: Path | None,
+) -> None:
+    """Every cell of a network in the plane, exactly.
+
+    NETWORK is a file written by network.save (or a saved RegionSet, which is shown again), or a description
+    as in the examples: random MLPs and transformers, and the sawtooth of Theorem V.7. A cell is the set of
+    inputs with one signature; the table shows its winning keys, how many ReLU units are on, a point inside
+    and its area.
+
+    \b
+    Examples:
+      hardmax regions network.npz --box -4 4 --plot cells.png
+      hardmax regions mlp:2,64,64,64,1,seed=0 --box -4 4 --count
+      hardmax regions transformer:n_tokens=50,heads=2,d_ff=64,depth=2,seed=0 --box -4 4 --regions --verify
+      hardmax regions sawtooth:d=2,n_tokens=3,teeth=2,depth=1 --box 0 1 --exact --json
+      hardmax regions wide.npz --slice 0,0,1:1,0,0:0,1,0 --whole --out cells.npz
+      hardmax regions network.npz --box -8 8 --checkpoint run.npz --time-limit 600
+    """
+    check_targets(out, plot)
+    question = Question(
+        box, whole, polygon, slice_text, slice_file, exact, max_cells, time_limit, checkpoint, jobs
+    )
+    if count and (plot is not None or verify):
+        raise InvalidInputError(
+            f"--count keeps no cells, so {'--plot' if plot else '--verify'} has none; leave it out."
+        )
+    if depths and plot is None:
+        raise InvalidInputError("--depths belongs to --plot; add --plot FILE.")
+    if count:
+        _count(network, question, glue, as_json, out)
+        return
+    result = _cells(network, question)
+    checks = _verified(result) if verify else None
+    if plot is not None and (depths or colour != "map"):
+        _draw(result, plot, depths, colour)
+        plot = None
+    save_and_draw(result, out, plot)
+    report = _report(result, glue, checks)
+    if as_json:
+        print_json({**report, **_lists(result, glue), "provenance": result.provenance})
+    else:
+        _print(result, report, glue, _notes(result, checkpoint))
+
+
+# Asking
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _cells(text: str, question: Question) -> RegionSet:
+    import hardmax as hm
+
+    stored = read_network(text, or_saved="RegionSet")
+    if stored.kind == "RegionSet":
+        if question.box or question.whole or question.polygon or question.slice_text or question.slice_file:
+            raise InvalidInputError(
+                f"{text} is a saved result; it is shown without --box, --whole, --polygon or --slice."
+            )
+        return stored  # type: ignore[no-any-return]
+    network, domain = _problem(stored, question)
+    return _asked(hm.enumerate_regions, network, domain, question)  # type: ignore[no-any-return]
+
+
+def _count(text: str, question: Question, glue: bool, as_json: bool, out: Path | None) -> None:
+    import hardmax as hm
+
+    network, domain = _problem(read_network(text), question)
+    found = _asked(hm.count_regions if glue else hm.count_cells, network, domain, question)
+    save_and_draw(found, out, None)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    names = {
+        "n_cells": "cells",
+        "n_regions": "linear regions",
+        "n_slivers": "slivers",
+        "n_unbounded": "unbounded cells",
+    }
+    lines = [[word, str(getattr(found, name))] for name, word in names.items() if hasattr(found, name)]
+    for i, n in enumerate(getattr(found, "cells_by_depth", ())):
+        lines.append([f"cells after block {i + 1}", str(n)])
+    title = (
+        f"{found.n_cells} cells" if not glue else f"{found.n_regions} linear regions of {found.n_cells} cells"
+    )
+    print_table(
+        f"{title}, {_how_sure(found)}",
+        ["what", "how many"],
+        lines.__getitem__,
+        len(lines),
+        _notes(found, question.checkpoint),
+    )
+
+
+def _problem(network: Network, question: Question) -> tuple[Network, Domain]:
+    """The network, cut to a slice if there is one, and the domain."""
+    cut = read_slice(question.slice_text, question.slice_file)
+    if cut is not None:
+        network = network.restrict(cut[0], cut[1:])
+    if network.d > 2:
+        raise UnsupportedDimensionError(
+            f"NETWORK must take 1 or 2 numbers to be enumerated exactly, but takes {network.d}; try --slice "
+            "ORIGIN:DIRECTION:DIRECTION, or hardmax sample."
+        )
+    return network, _domain(question, network.d)
+
+
+def _domain(question: Question, d: int) -> Domain:
+    from hardmax.geometry.domains import Box, WholeSpace
+
+    given = {"--box": question.box, "--whole": question.whole or None, "--polygon": question.polygon}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        found = "none of them" if not named else " and ".join(named)
+        raise InvalidInputError(
+            f"one of --box LOW HIGH, --whole and --polygon FILE must say where to look, but {found} did."
+        )
+    if question.box is not None:
+        return Box.cube(d, *question.box)
+    return WholeSpace(d) if question.polygon is None else read_polygon(question.polygon)
+
+
+class _Interrupted(click.ClickException):
+    """Ctrl-C while the state is kept in a file."""
+
+    exit_code = 130
+
+
+def _asked(ask: Callable[..., Any], network: Network, domain: Domain, question: Question) -> Any:
+    """Enumerate or count, with progress on a terminal; an interrupt says where the state is kept."""
+    kept = question.checkpoint
+    try:
+        with _progress() as progress:
+            return ask(
+                network,
+                domain,
+                arithmetic="exact" if question.exact else "certified",
+                max_cells=question.max_cells,
+                time_limit=question.time_limit,
+                n_jobs=question.jobs,
+                progress=progress,
+                checkpoint=kept,
+            )
+    except KeyboardInterrupt:
+        if kept is None or not kept.exists():
+            raise
+        raise _Interrupted(f"interrupted; the same command goes on from {kept}.") from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Progress], object] | None]:
+    """A line on standard error that counts the cells, if somebody is looking."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Line
+
+    columns = (
+        TextColumn("{task.fields[cells]} cells"),
+        BarColumn(),
+        TextColumn("{task.fields[share]}"),
+        TimeElapsedColumn(),
+    )
+    with Line(*columns, console=Console(stderr=True), transient=True) as line:
+        task = line.add_task("", total=None, cells="0", share="")
+
+        def told(state: Progress) -> None:
+            share = "" if state.share is None else f"{state.share:.1%} of the area"
+            total = None if state.share is None else 1.0
+            line.update(
+                task, total=total, completed=state.share or 0.0, cells=f"{state.n_cells:,}", share=share
+            )
+
+        yield told
+
+
+# Telling
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _verified(result: RegionSet) -> dict[str, str]:
+    verification = result.verify()
+    if not verification.ok:
+        raise CertificateError(f"the result failed its own check ({verification}); please report this.")
+    return verification.checks
+
+
+def _draw(result: RegionSet, plot: Path, depths: bool, colour: Any) -> None:
+    from hardmax.plotting.regions import compare_depths, draw_regions
+    from hardmax.storage import written_whole
+
+    if depths:
+        figure: Any = compare_depths(result.network, result.domain, colour=colour)
+    else:
+        figure = draw_regions(result, colour=colour).figure
+    with written_whole(plot) as file:
+        figure.savefig(file, format=plot.suffix.lower()[1:])
+    click.echo(f"drew {plot}", err=True)
+
+
+def _report(result: RegionSet, glue: bool, checks: dict[str, str] | None) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "kind": result.kind,
+        "d": result.d,
+        "n_cells": result.n_cells,
+        "complete": result.complete,
+        "exact": result.exact,
+        "coverage": result.coverage,
+        "n_unbounded": int((~result.bounded).sum()),
+    }
+    if glue:
+        report["n_regions"] = result.n_regions
+    if checks is not None:
+        report["verified"] = checks
+    return report
+
+
+def _lists(result: RegionSet, glue: bool) -> dict[str, Any]:
+    """What JSON says about every cell."""
+    lists: dict[str, Any] = {
+        "n_slivers": result.n_slivers,
+        "routings": result.routings,
+        "relu_bits": ["".join("1" if bit else "0" for bit in row) for row in result.relu_bits.tolist()],
+        "witnesses": result.witnesses,
+        "margins": result.margins,
+        "volumes": result.volumes,
+        "linear": result.linear,
+        "offset": result.offset,
+    }
+    return {**lists, "region_of_cell": result.region_of_cell} if glue else lists
+
+
+def _print(result: RegionSet, report: dict[str, Any], glue: bool, notes: list[str]) -> None:
+    heads, units = result.network.heads_total, result.network.units_total
+    columns = ["cell"] + ["winning keys"] * bool(heads) + [f"ReLU on, of {units}"] * bool(units)
+    columns += ["inside", "length" if result.d == 1 else "area"] + ["region"] * glue
+
+    def row(i: int) -> list[str]:
+        line = [str(i)]
+        if heads:
+            line.append(point(result.routings[i]))
+        if units:
+            line.append(str(int(result.signature(i).relu.sum())))
+        size = _size(result, i)
+        line += [point(result.witnesses[i]), number(size)]
+        return [*line, str(int(result.region_of_cell[i]))] if glue else line
+
+    cells = "1 cell" if result.n_cells == 1 else f"{result.n_cells} cells"
+    if glue:
+        cells += f" in {'1 linear region' if result.n_regions == 1 else f'{result.n_regions} linear regions'}"
+    checks = [f"check {name}: {outcome}" for name, outcome in report.get("verified", {}).items()]
+    print_table(f"{cells}, {_how_sure(result)}", columns, row, result.n_cells, [*notes, *checks])
+
+
+def _size(result: RegionSet, i: int) -> float:
+    """Length or area of a cell, as precise as a table shows it."""
+    if not result.bounded[i]:
+        return float("inf")
+    corners = result.cell_vertices(i)
+    if result.d == 1:
+        return float(corners.max() - corners.min())
+    x, y = (corners - corners[0]).T
+    return 0.5 * abs(float(x[:-1] @ y[1:] - y[:-1] @ x[1:]))
+
+
+def _how_sure(found: Any) -> str:
+    return f"{'complete' if found.complete else 'INCOMPLETE'}, {'exact' if found.exact else 'not certified'}"
+
+
+def _notes(found: Any, checkpoint: Path | None) -> list[str]:
+    if found.complete:
+        return []
+    more = "" if checkpoint is None else f" The same command with other limits goes on from {checkpoint}."
+    return [f"Stopped early: there are at least this many cells.{more}"]
