@@ -1,7 +1,7 @@
 """Peak memory of big enumerations, each in a process of its own: `make memory`.
 
-Three million cells of a transformer with 2,000 ReLU units, kept with packed signatures; and the same cells counted
-without being kept.
+Three million cells of a transformer with 2,000 ReLU units, kept with packed signatures; and the same cells
+counted without being kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def measure(what: str) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     verdict = "ok" if peak < LIMIT[what] else "TOO MUCH"
     print(
-        f"{what:10} {found.n_cells:9,} cells  {seconds:6.1f} s  peak {peak:6.0f} MB  (limit {LIMIT[what]} MB)  {verdict}"
+        f"{what:10} {found.n_cells:9,} cells  {seconds:6.1f} s  peak {peak:6.0f} MB  "
+        f"(limit {LIMIT[what]} MB)  {verdict}"
     )
     sys.exit(peak >= LIMIT[what])
 

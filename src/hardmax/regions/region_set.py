@@ -277,7 +277,7 @@ class RegionSet(Result):
         return a, np.array([float(row[-1]) for row in rows])
 
     def exact_halfspaces(self, i: int) -> list[list[Fraction]]:
-        """Rows :math:`(a, b)`, :math:`a \\cdot x \\le b` on cell ``i``, as fractions; the largest |a| is 1."""
+        """Rows :math:`(a, b)`, :math:`a \\cdot x \\le b` on cell ``i``, in fractions, max |a| = 1."""
         rows: list[list[Fraction]] = []
         for line in self._exact_lines(self._index(i)):
             if line is None or not any(line[: self.d]):
