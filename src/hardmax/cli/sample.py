@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hardmax.cli.inputs import naming
+from hardmax.cli.networks import read_network
 from hardmax.cli.outputs import check_targets, number, print_json, print_table
 from hardmax.errors import InvalidInputError
-from hardmax.results import load
 
 if TYPE_CHECKING:
     from hardmax.regions.sampling import CellEstimate
@@ -19,7 +19,7 @@ __all__ = ["sample"]
 
 
 @click.command()
-@click.argument("network", type=click.Path(path_type=Path))
+@click.argument("network")
 @click.option("--box", nargs=2, type=float, metavar="LOW HIGH", help="The cube [LOW, HIGH]^d to sample.")
 @click.option("--samples", type=int, default=2_000_000, show_default=True, help="The number of points.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same points.")
@@ -39,7 +39,7 @@ __all__ = ["sample"]
     help="Save the estimate; hm.load reads it back.",
 )
 def sample(
-    network: Path,
+    network: str,
     box: tuple[float, float] | None,
     samples: int,
     seed: int,
@@ -50,13 +50,14 @@ def sample(
 ) -> None:
     """How many cells random points fall into.
 
-    NETWORK is a saved Network (or a saved CellEstimate, which is shown again). The number of different
-    signatures is a lower bound on the number of cells; it says nothing about the number of linear regions,
-    which may be smaller. In the plane, `hardmax regions` counts exactly.
+    NETWORK is a saved Network, or described as in mlp:2,64,64,64,1,seed=0 (or a saved CellEstimate, which is
+    shown again). The number of different signatures is a lower bound on the number of cells; it says nothing
+    about the number of linear regions, which may be smaller. In the plane, `hardmax regions` counts exactly.
 
     \b
     Examples:
       hardmax sample network.npz --box -4 4
+      hardmax sample mlp:2,64,64,64,1,seed=0 --box -4 4
       hardmax sample network.npz --box -4 4 --samples 10000000 --seed 1 --json
     """
     check_targets(out, None)
@@ -74,20 +75,18 @@ def sample(
 
 
 def _compute(
-    path: Path, box: tuple[float, float] | None, samples: int, seed: int, jobs: int | None
+    text: str, box: tuple[float, float] | None, samples: int, seed: int, jobs: int | None
 ) -> CellEstimate:
     import hardmax as hm
 
-    stored: Any = load(path)
+    stored = read_network(text, or_saved="CellEstimate")
     if stored.kind == "CellEstimate":
         if box is not None:
-            raise InvalidInputError(f"{path} is a saved estimate; it is shown without --box.")
+            raise InvalidInputError(f"{text} is a saved estimate; it is shown without --box.")
         return stored  # type: ignore[no-any-return]
-    if stored.kind != "Network":
-        raise InvalidInputError(f"{path} must hold a Network, but holds a {stored.kind}.")
     if box is None:
         raise InvalidInputError("--box must say where the points are drawn; try --box -4 4.")
-    with naming(path):
+    with naming(Path(text)):
         return hm.estimate_cells(
             stored, hm.Box.cube(stored.d, *box), n_samples=samples, rng=seed, n_jobs=jobs
         )

@@ -24,7 +24,9 @@ def compile_kernels(progress: Callable[[str, float], None] | None = None) -> Non
         count_cells(network, box)
 
     def gluing() -> None:
-        enumerate_regions(network, box).n_regions.bit_length()
+        flat = Network.mlp([([[1, 0], [-1, 0]], None), ([[1, -1]], None)])  # two cells, one map
+        for cut in (network, flat):
+            enumerate_regions(cut, box).n_regions.bit_length()
 
     def sampling() -> None:
         estimate_cells(network, box, n_samples=100)

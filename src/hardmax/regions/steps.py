@@ -174,7 +174,8 @@ class _Layout:
     def walls(self, layer: WallLayer) -> None:
         """The outputs of the winners."""
         number, at = self.number, self.at
-        lengths = np.sqrt((layer.outputs.floats**2).sum(axis=1))
+        # a bound on the 2-norms whose squares neither vanish nor overflow
+        lengths = np.abs(layer.outputs.floats).max(axis=1, initial=0.0) * np.sqrt(layer.d_out)
         starts, stops = layer.head_start[:-1].tolist(), layer.head_start[1:].tolist()
         longest = sum(float(lengths[start:stop].max()) for start, stop in zip(starts, stops, strict=True))
         norms = (0.0, 0.0, longest * _SLACK, 1.01 * (layer.heads + 4) * _UNIT)
