@@ -18,7 +18,7 @@ from oracles.rational_regions import enumerate_rationally, exact_forward, intege
 
 import hardmax as hm
 
-ROUNDS = 20  # networks of every kind on every kind of domain
+ROUNDS = 13  # networks of every kind on every kind of domain
 
 
 def numbers(kind: str, rounds: int, first: int = 0) -> list[int]:
@@ -237,8 +237,7 @@ def test_half_spaces_are_in_lowest_terms_and_not_redundant():
 def test_scales_do_not_matter(place):
     """Weights and domains times powers of two between 2^-1000 and 2^1000."""
     start = list(PLACES).index(place)
-    for turn in range(2):
-        for kind in range(len(KINDS)):
-            case = rescaled(instance(kind + len(KINDS) * (start + len(PLACES) * turn)))
-            judgement = judge(case, ("certified", "exact") if kind % 4 == 0 else ("certified",))
-            assert not judgement.problems, f"{judgement.problems}\n{case!r}"
+    for kind in range(len(KINDS)):
+        case = rescaled(instance(kind + len(KINDS) * start))
+        judgement = judge(case, ("certified", "exact") if kind % 4 == 0 else ("certified",))
+        assert not judgement.problems, f"{judgement.problems}\n{case!r}"

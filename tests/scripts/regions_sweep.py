@@ -3,9 +3,10 @@
     python tests/scripts/regions_sweep.py                 # 100,000 networks, a good half hour on two cores
     python tests/scripts/regions_sweep.py 2000 --start 7 --jobs 1
 
-Every network has a number, which decides about kind, domain and weights. Finished numbers are written to a
-log in the folder ``--out``; the same command with the same sources goes on where it stopped. A mismatch
-leaves a program there that repeats it. Exits with 1 if there was one.
+Every network has a number, which decides about kind, domain and weights (every tenth at the ends of the range
+of floats). Finished numbers are written to a log in the folder ``--out``; the same command with the same
+sources goes on where it stopped. A mismatch leaves a program there that repeats it. Exits with 1 if there was
+one.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from oracles.judging_regions import judge
-from oracles.random_networks import Instance, described, instance
+from oracles.random_networks import Instance, described, instance, rescaled
 
 import hardmax
 
 TESTS = Path(__file__).resolve().parent.parent
 PART = 250
 EXACT_EVERY = 4  # every fourth network also with arithmetic="exact"
+RESCALED_EVERY = 10  # every tenth at the ends of the range of floats
 PATIENCE = 120  # seconds for one network
 
 
@@ -54,6 +56,12 @@ def patience(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def case_of(number: int) -> Instance:
+    """The network of a number; every tenth with weights and domain times powers of two."""
+    case = instance(number)
+    return rescaled(case) if number % RESCALED_EVERY == RESCALED_EVERY - 1 else case
+
+
 def work_off(start: int, stop: int) -> dict:
     """Judge the networks start .. stop - 1: sums for the summary, and what went wrong."""
     warnings.simplefilter("error")
@@ -63,7 +71,7 @@ def work_off(start: int, stop: int) -> dict:
         arithmetics = ("certified", "exact") if number % EXACT_EVERY == 0 else ("certified",)
         try:
             with patience(PATIENCE):
-                judgement = judge(instance(number), arithmetics)
+                judgement = judge(case_of(number), arithmetics)
         except TimeoutError as error:
             failures[str(number)] = [str(error)]
             continue
@@ -158,7 +166,7 @@ def main() -> int:
             written.flush()
             os.fsync(written.fileno())
             for number, problems in part["failures"].items():
-                case = instance(int(number))
+                case = case_of(int(number))
                 program = options.out / f"mismatch_{number}.py"
                 program.write_text(reproducer(case, problems))
                 print(f"MISMATCH {case.name}: {problems[0][:300]}\n  repeat it with {program}", flush=True)

@@ -44,6 +44,7 @@ FEW = 3  # outputs so few are summed one by one, in registers
 
 _SLACK = 1.0 + 1e-9  # for the arithmetic of the bounds themselves
 _TINY = 1e-290  # for underflow
+_LOST = 1e-150  # for numbers whose squares underflow
 
 
 @intrinsic
@@ -168,7 +169,7 @@ def copy(x0, x1, x2, x_at, n, y0, y1, y2, y_at):
 
 @kernel(reorder=True)
 def measure(x0, x1, x2, at, n, sizes, number):
-    """The 2-norms of three vectors."""
+    """Bounds on the 2-norms of three vectors; numbers whose squares underflow are below ``_LOST``."""
     a, b, c = 0.0, 0.0, 0.0
     base = np.uintp(at)
     for place in range(n):
@@ -176,9 +177,9 @@ def measure(x0, x1, x2, at, n, sizes, number):
         a += x0[r] * x0[r]
         b += x1[r] * x1[r]
         c += x2[r] * x2[r]
-    sizes[number, 0] = np.sqrt(a)
-    sizes[number, 1] = np.sqrt(b)
-    sizes[number, 2] = np.sqrt(c)
+    sizes[number, 0] = np.sqrt(a) + _LOST * n
+    sizes[number, 1] = np.sqrt(b) + _LOST * n
+    sizes[number, 2] = np.sqrt(c) + _LOST * n
 
 
 @kernel

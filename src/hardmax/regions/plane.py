@@ -237,7 +237,9 @@ class PlaneMachine:
     @property
     def coverage(self) -> float | None:
         """Area of the cells found over the area of the domain; ``None`` where that has no meaning."""
-        return None if self.unbounded else float(self.totals[0]) / self.domain_area
+        if self.unbounded or not self.domain_area > 0.0:
+            return None
+        return float(self.totals[0]) / self.domain_area
 
     def _run(self, budget: int) -> None:
         w, g, o = self.work, self.program, self.output
@@ -572,10 +574,12 @@ def _domain_row(domain: Domain, i: int) -> Rows:
 
 
 def _size(corners: list[Corner]) -> tuple[float, float]:
-    """A power of two that brings a bounded polygon to size about 1, and its area in that unit."""
+    """A power of two that brings a bounded polygon to size about 1, and its area in that unit (0: unknown)."""
     points = [(Fraction(x, w), Fraction(y, w)) for x, y, w, _, _ in corners]
     size = max(max(p[c] for p in points) - min(p[c] for p in points) for c in range(2))
-    exponent = min(max(size.numerator.bit_length() - size.denominator.bit_length(), -1000), 1000)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    if abs(exponent) > 1000:
+        return 1.0, 0.0  # no float can tell its vertices apart
     unit = Fraction(2) ** -exponent
     area = sum(
         (x * v - y * u for (x, y), (u, v) in zip(points, points[1:] + points[:1], strict=True)), Fraction(0)
