@@ -574,7 +574,7 @@ def _domain_row(domain: Domain, i: int) -> Rows:
 
 
 def _size(corners: list[Corner]) -> tuple[float, float]:
-    """A power of two that brings a bounded polygon to size about 1, and its area in that unit (0: unknown)."""
+    """A power of two that brings a bounded polygon to size about 1, and its area then (0: unknown)."""
     points = [(Fraction(x, w), Fraction(y, w)) for x, y, w, _, _ in corners]
     size = max(max(p[c] for p in points) - min(p[c] for p in points) for c in range(2))
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
