@@ -1033,8 +1033,9 @@ def perimeter(p, k, unit):
     for v in range(k):
         o = v * FLOATS_PER_EDGE
         r = (v + 1) * FLOATS_PER_EDGE if v + 1 < k else 0
-        u, w = unit / p[o + W], unit / p[r + W]
-        total += np.sqrt((p[o + X] * u - p[r + X] * w) ** 2 + (p[o + Y] * u - p[r + Y] * w) ** 2)
+        dx = (p[o + X] / p[o + W] - p[r + X] / p[r + W]) * unit
+        dy = (p[o + Y] / p[o + W] - p[r + Y] / p[r + W]) * unit
+        total += np.sqrt(dx * dx + dy * dy)
     return total
 
 
@@ -1049,11 +1050,10 @@ def witness(p, k, far, known, out, at):
     sx, sy, ux, uy = 0.0, 0.0, 0.0, 0.0
     for v in range(k):
         o = v * FLOATS_PER_EDGE
-        inverse = 1.0 / (k * p[o + W])
-        sx += p[o + X] * inverse
-        sy += p[o + Y] * inverse
-        ux += p[o + DX] * inverse
-        uy += p[o + DY] * inverse
+        sx += p[o + X] / p[o + W] / k
+        sy += p[o + Y] / p[o + W] / k
+        ux += p[o + DX] / p[o + W] / k
+        uy += p[o + DY] / p[o + W] / k
     trust = min(k, CERTIFIED)
     reach = 1.0
     x, y = sx, sy
@@ -1121,15 +1121,13 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
     if far:
         control[C_UNBOUNDED] += 1
     else:
-        inverse = unit / p[W]
-        x0, y0 = p[X] * inverse, p[Y] * inverse
+        x0, y0 = p[X] / p[W] * unit, p[Y] / p[W] * unit
         px, py = 0.0, 0.0
         area = 0.0
         around = 0.0
         for v in range(1, k + 1):
             o = v * FLOATS_PER_EDGE if v < k else 0
-            inverse = unit / p[o + W]
-            vx, vy = p[o + X] * inverse - x0, p[o + Y] * inverse - y0
+            vx, vy = p[o + X] / p[o + W] * unit - x0, p[o + Y] / p[o + W] * unit - y0
             area += px * vy - py * vx
             around += abs(vx - px) + abs(vy - py)
             px, py = vx, vy
