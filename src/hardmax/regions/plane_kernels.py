@@ -1115,7 +1115,9 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
     for v in range(k):
         far = far or q[2 * v] == AT_INFINITY
         o = v * FLOATS_PER_EDGE
-        known = known and p[o + EW] < 1e-6 * p[o + W] and (p[o + EXY] < np.inf or p[o + EW] == 0.0)
+        size = p[o + W] + (abs(p[o + X]) + abs(p[o + Y])) * unit
+        rough = p[o + EW] < 1e-6 * p[o + W] and p[o + EXY] * unit < 1e-6 * size
+        known = known and (rough or p[o + EW] == 0.0)  # only corners placed by rationals have no error in W
     if not known and control[C_TRUST] != FLOAT:
         return UNCERTAIN
     if far:
