@@ -156,18 +156,17 @@ def test_interrupted_in_the_middle_and_resumed(tmp_path, whole):
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent differently there")
 def test_ctrl_c_in_a_real_process(tmp_path):
-    """Ctrl-C at any moment of a checkpointed run, and again, and again: nothing is lost or counted twice."""
+    """Ctrl-C at three moments of a checkpointed run of some seconds: nothing is lost or counted twice."""
     program = (
         "import hardmax as hm\n"
-        "net, square = hm.Network.random_mlp([2, 128, 128, 128, 1], 0), hm.Box.cube(2, -4, 4)\n"
+        "net, square = hm.Network.random_mlp([2, 256, 256, 256, 1], 0), hm.Box.cube(2, -4, 4)\n"
         "hm.count_cells(net, square, max_cells=1)\n"
         "print('ready', flush=True)\n"
         "found = hm.enumerate_regions(net, square, checkpoint='half.npz')\n"
         "print(found.n_cells, found.complete, flush=True)\n"
     )
-    rng = np.random.default_rng(0)
-    interruptions = 0
-    for _ in range(20):
+    kept = 0
+    for seconds in (0.1, 0.4, 0.7, None):
         process = subprocess.Popen(
             [sys.executable, "-c", program],
             stdout=subprocess.PIPE,
@@ -178,17 +177,15 @@ def test_ctrl_c_in_a_real_process(tmp_path):
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         assert process.stdout.readline() == "ready\n"
-        if interruptions < 3:
-            time.sleep(float(rng.uniform(0.02, 0.2)))
+        if seconds is not None:
+            time.sleep(seconds)
             process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=120)
-        if process.returncode == 0:
-            break
-        assert "KeyboardInterrupt" in errors
-        assert (tmp_path / "half.npz").exists()
-        interruptions += 1
-    assert interruptions >= 1
-    assert output.split() == ["48655", "True"]
+        if seconds is not None:
+            assert "KeyboardInterrupt" in errors
+            kept += (tmp_path / "half.npz").exists()  # not if the run had not begun yet
+    assert kept >= 1
+    assert output.split() == ["223579", "True"]
     assert not (tmp_path / "half.npz").exists()
 
 
