@@ -219,6 +219,20 @@ def test_points_are_located_in_their_cells():
     assert located > 300
 
 
+def test_wide_outputs_are_glued_as_narrow_ones():
+    """Maps with many rows are told apart by combinations of them; twelve copies change nothing."""
+    for number in SOME:
+        case = instance(number)
+        e = case.network.d_out
+        rows = np.random.default_rng(number).integers(-2, 3, (12, e))
+        rows[:e] = np.eye(e)
+        wide = hm.Network([*case.network.blocks, hm.Affine(rows, np.zeros(12))])
+        expected = enumerate_rationally(case.network, case.domain)
+        found = hm.enumerate_regions(wide, case.domain)
+        assert found.region_of_cell.tolist() == expected.region_of_cell, case
+        assert found.linear.shape == (found.n_cells, 12, 2)
+
+
 def test_half_spaces_are_in_lowest_terms_and_not_redundant():
     for number in SOME[::2]:
         case = instance(number)
