@@ -150,8 +150,8 @@ def count_cells(
         n_unbounded=int(machine.control[kernels.C_UNBOUNDED]),
         cells_by_depth=tuple(
             int(machine.layer_cells[i])
-            for i in range(machine.program.last + 1)
-            if machine.program.table[i, kernels.KIND] != kernels.AFFINE
+            for i, layer in enumerate(machine.layers[: machine.program.last + 1])
+            if not isinstance(layer, AffineLayer)
         ),
         decided_in_pairs=machine.decided_by_pairs,
         decided_exactly=machine.decided_exactly,

@@ -182,8 +182,6 @@ class PlaneMachine:
         kernels.close_polygon(p, k)
         if not self.unbounded:
             self.totals[2], self.domain_area = _size(corners_of(lines))
-        if self.program.last < 0:
-            return
         self.path[:6] = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]  # the identity map of the plane
         while not self._descend(k):
             self._make_stack(2 * len(self.si), 2 * len(self.sf))
@@ -202,9 +200,6 @@ class PlaneMachine:
 
     def advance(self, steps: int) -> None:
         """Work off at most ``steps`` nodes of the stack, deciding in rationals what floats cannot."""
-        if self.program.last < 0:
-            self._emit_whole()
-            return
         before = self.control[kernels.C_STEPS]
         while self.control[kernels.C_STEPS] - before < steps:
             self._run(int(steps - (self.control[kernels.C_STEPS] - before)))
@@ -272,18 +267,6 @@ class PlaneMachine:
         else:
             self.work["bag_f"] = np.zeros(_F * edges * 2 * bag)
             self.work["bag_i"] = np.zeros(2 * edges * 2 * bag, dtype=np.int64)
-
-    def _emit_whole(self) -> None:
-        """A network without max-groups is affine: the domain is its only cell."""
-        w, g, o = self.work, self.program, self.output
-        k = int(np.flatnonzero(w["p"].reshape(-1, _F)[:, kernels.W])[-1]) + 1
-        while kernels.emit(
-            g.table, self.signs, self.control, self.totals, w["p"], w["q"], k, g.key_of, o["bits"],
-            o["routes"], o["tied"],
-            o["start"], o["vertices"], o["labels"], o["witness"],
-        ) == kernels.OUTPUT_FULL:  # fmt: skip
-            self._grow_output()
-        self.control[kernels.C_STATUS] = kernels.DONE
 
     # checkpoints
 

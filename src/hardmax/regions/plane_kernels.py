@@ -284,7 +284,7 @@ def turned(mask, k, start, length):
     return (low & ((1 << length) - 1)) << 1
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inner=True)
 def rows_of(weights, at, biases, n, m, path, y_at, z_at):
     """Rows S y + b of the composed map; ``at < 0`` means S is the identity."""
     if at < 0:
@@ -308,7 +308,7 @@ def rows_of(weights, at, biases, n, m, path, y_at, z_at):
         path[z_at + 2 * n + i] = c + weights[biases + i]
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inner=True)
 def squares(path, at, n):
     """The sum of squares of n numbers."""
     total = 0.0
@@ -331,7 +331,7 @@ def norm(path, at, n):
     return np.inf
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inner=True)
 def add_units(weights, at, e, units, count, path, z_at, n, sf, y):
     """Add U[:, i] z_i of the listed units to the map that leaves the layer, four units at a time."""
     j = 0
@@ -360,54 +360,7 @@ def add_units(weights, at, e, units, count, path, z_at, n, sf, y):
         j += 1
 
 
-@kernel
-def classify(path, z_at, n, p, k, trust, error, candidates, count, pending, on):
-    """Signs of the candidate units at all vertices: pending (unit, may be positive, may be negative), or on,
-    or off.
-
-    Returns the numbers of pending and of on units. A polygon with more vertices than a mask holds keeps all
-    its candidates pending.
-    """
-    n_pending = 0
-    n_on = 0
-    if k > MASK:
-        for j in range(count):
-            pending[3 * j] = candidates[j]
-            pending[3 * j + 1] = 1
-            pending[3 * j + 2] = 1
-        return count, 0
-    # the masks grow vertex by vertex so that the loop over units is the inner one
-    for j in range(count):
-        pending[3 * j] = candidates[j]
-        pending[3 * j + 1] = 0
-        pending[3 * j + 2] = 0
-    for v in range(k):
-        o = v * FLOATS_PER_EDGE
-        t = threshold(trust, p, o, error[T_A], error[T_C], error[A_MAX], error[C_MAX])
-        far = p[o + DX] != 0.0 or p[o + DY] != 0.0
-        t_far = threshold_far(trust, p, o, error[T_A], error[A_MAX]) if far else 0.0
-        vx, vy, vw, dx, dy = p[o + X], p[o + Y], p[o + W], p[o + DX], p[o + DY]
-        for j in range(count):
-            i = candidates[j]
-            s = side(
-                path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i], vx, vy, vw, t, far, dx, dy, t_far
-            )
-            pending[3 * j + 1] |= (s & 1) << v
-            pending[3 * j + 2] |= (s >> 1) << v
-    for j in range(count):
-        i, pos, neg = pending[3 * j], pending[3 * j + 1], pending[3 * j + 2]
-        if pos != 0 and neg != 0:
-            pending[3 * n_pending] = i
-            pending[3 * n_pending + 1] = pos
-            pending[3 * n_pending + 2] = neg
-            n_pending += 1
-        elif pos != 0:
-            on[n_on] = i
-            n_on += 1
-    return n_pending, n_on
-
-
-@kernel
+@kernel(inner=True)
 def add_signs(path, z_at, n, vx, vy, vw, t, v, positive, negative):
     """Signs of all rows at vertex v, as bit v of their masks; written so that many rows are done at once."""
     for i in range(n):
@@ -416,9 +369,13 @@ def add_signs(path, z_at, n, vx, vy, vw, t, v, positive, negative):
         negative[i] |= (1 - np.int64(s >= t)) << v
 
 
-@kernel
+@kernel(inner=True)
 def classify_all(path, z_at, n, p, k, trust, error, pending, on, positive, negative):
-    """As ``classify`` for all units of a layer."""
+    """Signs of all units at all vertices: pending (unit, may be positive, may be negative), or on, or off.
+
+    Returns the numbers of pending and of on units. A polygon with more vertices than a mask holds keeps all
+    its units pending.
+    """
     if k > MASK:
         for i in range(n):
             pending[3 * i] = i
@@ -455,7 +412,7 @@ def classify_all(path, z_at, n, p, k, trust, error, pending, on, positive, negat
     return n_pending, n_on
 
 
-@kernel
+@kernel(inner=True)
 def enter(table, bounds, weights, path, errors, layer, trust):
     r"""Rows of the composed map of a layer, and the bounds on their errors.
 
@@ -596,9 +553,8 @@ def descend(
 
 
 @kernel(inlined=True)
-def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, weights, path, errors,
-        control, layer,
-              unit, pend, n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more):  # fmt: skip
+def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, weights, path, control, layer,
+              unit, pend, n_pend, codes, word, words, yv, e, sf, si, on):  # fmt: skip
     """Push one half of a polygon that ``unit`` cut: polygon, units that still cross it, bits and map."""
     n = table[layer, ROWS]
     io, fo = control[C_INTS], control[C_FLOATS]
@@ -625,27 +581,13 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, we
             count += np.int64(pos != 0) & np.int64(neg != 0)
             n_on += np.int64(pos != 0) & np.int64(neg == 0)
     else:
-        for j in range(1, n_pend):
-            units[j - 1] = pend[3 * j]
-        view = sf[fo : fo + FLOATS_PER_EDGE * kk]
-        count, n_more = classify(
-            path,
-            table[layer, Z_AT],
-            n,
-            view,
-            kk,
-            control[C_TRUST],
-            errors[layer],
-            units,
-            n_pend - 1,
-            pending,
-            more,
-        )
-        for j in range(3 * count):
-            si[at + j] = pending[j]
-        for j in range(n_more):
-            on[n_on] = more[j]
-            n_on += 1
+        # some masks do not fit: whatever is not written here is asked for when its turn comes
+        count = n_pend - 1
+        undecided = (1 << min(kk, MASK)) - 1
+        for j in range(count):
+            si[at + 3 * j] = pend[3 * j + 3]
+            si[at + 3 * j + 1] = undecided
+            si[at + 3 * j + 2] = undecided
     at += 3 * count
     for j in range(words):
         si[at + j] = word[j]
@@ -669,7 +611,7 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, we
 @kernel(inlined=True)
 def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p, q, pend, word, yv,
         code, codes,
-              extra, units, on, pending, more, layer, k, n_pend):  # fmt: skip
+              extra, on, layer, k, n_pend):  # fmt: skip
     """Settle the first pending unit of a fold node in the work arrays; returns a status, 0 when it is a leaf.
 
     Returns ``BUDGET`` after a cut (two children on the stack) as well: there is nothing left in the work
@@ -762,9 +704,8 @@ def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, 
     wall = (layer << 54) | (i << 38)
     for off in range(2):  # the half where the unit is on waits below the other
         start, length = runs(code, k, 1 + off)
-        push_half(p, q, k, start, length, off, 1 - off, extra, owner, wall, table, weights, path, errors,
-            control, layer, i,
-                  pend, n_pend, codes, word, words, yv, e, sf, si, units, on, pending, more)  # fmt: skip
+        push_half(p, q, k, start, length, off, 1 - off, extra, owner, wall, table, weights, path, control,
+                  layer, i, pend, n_pend, codes, word, words, yv, e, sf, si, on)  # fmt: skip
     return BUDGET
 
 
@@ -797,7 +738,7 @@ def push_fold(control, table, p, q, k, layer, pend, n_pend, word, words, yv, e, 
     control[C_FLOATS] = fo + FLOATS_PER_EDGE * k + 3 * e
 
 
-@kernel
+@kernel(inner=True)
 def clip_to_key(
     path, z_at, n, k0, k1, j, p, q, k, error, trust, owner, wall_base, cand, code, extra, cf, ci, df, di
 ):
@@ -942,7 +883,7 @@ def push_head(control, table, weights, layer, head, key, f, i, k, routes, yv, e,
     return True
 
 
-@kernel
+@kernel(inner=True)
 def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p, q, yv, routes, code, extra,
         cand, todo, bag_f,
               bag_i, bag_k, df, di, layer, head, k, tied, room):  # fmt: skip
@@ -1026,7 +967,7 @@ def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p,
     return BUDGET
 
 
-@kernel
+@kernel(inner=True)
 def perimeter(p, k, unit):
     """The perimeter of a bounded polygon, times ``unit``."""
     total = 0.0
@@ -1039,7 +980,7 @@ def perimeter(p, k, unit):
     return total
 
 
-@kernel
+@kernel(inner=True)
 def witness(p, k, far, known, out, at):
     """A point inside a polygon, and a proven lower bound on its distance from every side (0: none was
     proven).
@@ -1235,8 +1176,7 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
             if n_pend > 0:
                 status = fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p,
                     q, pend, word, yv,
-                                   code, codes, extra, units, on, pending, more, layer, k,
-                                   n_pend)  # fmt: skip
+                                   code, codes, extra, on, layer, k, n_pend)  # fmt: skip
             if status == RUNNING:
                 leaf = True
                 for j in range(words):

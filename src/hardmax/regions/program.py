@@ -25,12 +25,22 @@ Integers = NDArray[np.int64]
 _UNIT = kernels.UNIT
 MOST_LAYERS, MOST_GROUPS, MOST_KEYS = 2**9, 2**16, 2**19  # what the code of a wall has room for
 
+_NOTHING_TO_FOLD = FoldLayer(
+    scores=ExactArray(np.zeros((0, 2))),
+    biases=ExactArray(np.zeros(0)),
+    outputs=ExactArray(np.zeros((2, 0))),
+    offsets=ExactArray(np.zeros(2)),
+    skip=False,
+    first_unit=0,
+)
+
 
 @dataclass(frozen=True)
 class Program:
     """The table of layers, the weights, and the sizes of everything a run works on.
 
-    ``last`` is the last layer with a max-group; what follows is affine and cuts nothing.
+    ``last`` is the last layer with a max-group; what follows is affine and cuts nothing. A network without
+    max-groups is laid out as a fold of no units: its one cell is the whole domain.
     """
 
     table: Integers
@@ -49,8 +59,8 @@ class Program:
     def of(cls, layers: tuple[Layer, ...]) -> Program:
         """Lay out the layers of a network whose input is the plane."""
         groups = [i for i, layer in enumerate(layers) if not isinstance(layer, AffineLayer)]
-        last = groups[-1] if groups else -1
-        layers = layers[: last + 1]
+        last = groups[-1] if groups else 0
+        layers = layers[: last + 1] if groups else (_NOTHING_TO_FOLD,)
         _check_sizes(layers)
         table = np.zeros((last + 2, 16), dtype=np.int64)
         bounds = np.zeros((last + 2, 12))
@@ -111,7 +121,7 @@ class Program:
         return cls(
             table=table,
             bounds=bounds,
-            weights=np.concatenate(weights) if weights else np.zeros(1),
+            weights=np.concatenate(weights),
             heads_at=np.array(heads_at or [0], dtype=np.int64),
             key_of=np.array(key_of or [0], dtype=np.int64),
             last=last,
