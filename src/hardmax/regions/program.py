@@ -25,15 +25,6 @@ Integers = NDArray[np.int64]
 _UNIT = kernels.UNIT
 MOST_LAYERS, MOST_GROUPS, MOST_KEYS = 2**9, 2**16, 2**19  # what the code of a wall has room for
 
-_NOTHING_TO_FOLD = FoldLayer(
-    scores=ExactArray(np.zeros((0, 2))),
-    biases=ExactArray(np.zeros(0)),
-    outputs=ExactArray(np.zeros((2, 0))),
-    offsets=ExactArray(np.zeros(2)),
-    skip=False,
-    first_unit=0,
-)
-
 
 @dataclass(frozen=True)
 class Program:
@@ -56,11 +47,15 @@ class Program:
     heads: int
 
     @classmethod
-    def of(cls, layers: tuple[Layer, ...]) -> Program:
-        """Lay out the layers of a network whose input is the plane."""
+    def of(cls, layers: tuple[Layer, ...], *, columns: int = 3) -> Program:
+        """Lay out the layers of a network.
+
+        ``columns`` is the number of vectors of a composed map: the slopes of every input coordinate, then the
+        constants. A plane has three.
+        """
         groups = [i for i, layer in enumerate(layers) if not isinstance(layer, AffineLayer)]
         last = groups[-1] if groups else 0
-        layers = layers[: last + 1] if groups else (_NOTHING_TO_FOLD,)
+        layers = layers[: last + 1] if groups else (_nothing_to_fold(columns - 1),)
         _check_sizes(layers)
         table = np.zeros((last + 2, 16), dtype=np.int64)
         bounds = np.zeros((last + 2, 12))
@@ -68,7 +63,7 @@ class Program:
         heads_at: list[int] = []
         key_of: list[int] = []
         size = path = sign = units = heads = 0
-        widest = 2
+        widest = columns - 1
 
         def keep(array: Floats) -> int:
             nonlocal size
@@ -81,7 +76,7 @@ class Program:
             row = table[i]
             row[kernels.D_IN], row[kernels.D_OUT] = layer.d_in, layer.d_out
             row[kernels.Y_AT] = path
-            path += 3 * layer.d_in
+            path += columns * layer.d_in
             row[kernels.SIGN_AT] = sign
             row[kernels.SCORES] = row[kernels.OUTPUTS] = row[kernels.OFFSETS] = -1
             if isinstance(layer, AffineLayer):
@@ -116,7 +111,7 @@ class Program:
                 heads += layer.heads
                 sign += 2 + layer.heads
             row[kernels.Z_AT] = path
-            path += 3 * int(row[kernels.ROWS])
+            path += columns * int(row[kernels.ROWS])
             widest = max(widest, layer.d_in, layer.d_out, int(row[kernels.ROWS]))
         return cls(
             table=table,
@@ -131,6 +126,17 @@ class Program:
             words=-(-units // 64),
             heads=heads,
         )
+
+
+def _nothing_to_fold(d: int) -> FoldLayer:
+    return FoldLayer(
+        scores=ExactArray(np.zeros((0, d))),
+        biases=ExactArray(np.zeros(0)),
+        outputs=ExactArray(np.zeros((d, 0))),
+        offsets=ExactArray(np.zeros(d)),
+        skip=False,
+        first_unit=0,
+    )
 
 
 def _check_sizes(layers: tuple[Layer, ...]) -> None:
