@@ -1,7 +1,7 @@
 r"""Gluing cells into regions: adjacent cells with the same affine map.
 
 A region is a maximal connected open set on which the network is one affine map; it is a union of cells that
-touch along segments. Most pairs of neighbours differ visibly: their float maps are further apart than the
+touch in dimension d - 1. Most pairs of neighbours differ visibly: their float maps are further apart than the
 error bounds. The few that do not are proven equal or different modulo primes
 (:mod:`hardmax.regions.residues`); cells with tied keys are compared in rationals. No tolerance decides
 anything.
@@ -9,13 +9,12 @@ anything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.networks.groups import Layer
-from hardmax.regions.cells import Cells
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.merging_kernels import close_maps, number_regions, unite
 from hardmax.regions.pattern_maps import PatternMaps, projected_maps
@@ -30,6 +29,26 @@ __all__ = ["equal_pairs", "glue", "glued"]
 _WIDE = 8  # maps of more rows are told apart by projections
 
 
+class Signed(Protocol):
+    """What gluing asks of cells: their number, their signatures, and whether keys tie on them."""
+
+    @property
+    def n(self) -> int:
+        """The number of cells."""
+
+    @property
+    def bits(self) -> NDArray[np.uint64]:
+        """Packed ReLU bits, (n, words)."""
+
+    @property
+    def routings(self) -> NDArray[np.int32]:
+        """Winning keys, (n, heads)."""
+
+    @property
+    def tied(self) -> NDArray[np.uint8]:
+        """Nonzero where several keys of a head coincide on the cell, (n,)."""
+
+
 def glue(regions: RegionSet) -> NDArray[np.int64]:
     """The region of every cell of a region set; regions are numbered by their first cell."""
     exact, cells = regions._exact_maps, regions.cells
@@ -42,7 +61,7 @@ def glue(regions: RegionSet) -> NDArray[np.int64]:
 
 
 def glued(
-    cells: Cells,
+    cells: Signed,
     pairs: NDArray[np.int64],
     maps: PatternMaps,
     layers: tuple[Layer, ...],
@@ -68,7 +87,7 @@ def glued(
 
 
 def equal_pairs(
-    cells: Cells,
+    cells: Signed,
     pairs: NDArray[np.int64],
     maps: PatternMaps,
     layers: tuple[Layer, ...],
@@ -100,7 +119,7 @@ def equal_pairs(
     return close
 
 
-def _key(cells: Cells, exact: ExactMaps, cell: int, keys: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
+def _key(cells: Signed, exact: ExactMaps, cell: int, keys: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
     """The exact map of a cell in lowest terms."""
     if cell not in keys:
         rows, denominator = exact.output(cells.bits[cell], cells.routings[cell])

@@ -22,10 +22,10 @@ def close_maps(linear, offset, error, pairs, close):
         agree = True
         for r in range(linear.shape[1]):
             # written so that NaN and infinity count as agreement: floats say nothing then
-            if abs(linear[i, r, 0] - linear[j, r, 0]) > gap or abs(linear[i, r, 1] - linear[j, r, 1]) > gap:
-                agree = False
-                break
-            if abs(offset[i, r] - offset[j, r]) > gap:
+            for c in range(linear.shape[2]):
+                if abs(linear[i, r, c] - linear[j, r, c]) > gap:
+                    agree = False
+            if not agree or abs(offset[i, r] - offset[j, r]) > gap:
                 agree = False
                 break
         close[p] = agree

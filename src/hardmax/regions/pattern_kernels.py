@@ -1,15 +1,16 @@
 r"""Affine maps from signatures, compiled: once in floats with error bounds, once modulo a prime.
 
 A network is a list of steps (:mod:`hardmax.regions.steps`): products with a matrix, sums over the units that
-are on, biases, outputs of winning keys. Cells come in lexicographic order of their signatures, so neighbours
-in the list share what the first steps give. Both kernels keep the map after every step of the current cell,
-and for sums over units the sum after every block of units; they start again where the signature differs.
+are on, biases, outputs or scores of winning keys. Cells come in lexicographic order of their signatures, so
+neighbours in the list share what the first steps give. Both kernels keep the map after every step of the
+current cell, and for sums over units the sum after every block of units; they start again where the signature
+differs.
 
-A map is kept as three vectors: the coefficients of :math:`x`, of :math:`y`, and the constants. Sums run over
-units and keys in ascending order, whatever the blocking; so a map depends on its signature only, not on how
-or when its cell was found.
+A map of :math:`d` inputs is kept as :math:`d + 1` vectors: the coefficients of each input, and last the
+constants. Sums run over units and keys in ascending order, whatever the blocking; so a map depends on its
+signature only, not on how or when its cell was found.
 
-The float kernel bounds the 2-norm of the error of each of the three vectors. If :math:`e` bounds the error
+The float kernel bounds the 2-norm of the error of each of these vectors. If :math:`e` bounds the error
 of what enters, :math:`\sigma` the spectral norm of a matrix and :math:`\varphi` its Frobenius norm, then a
 product in floats has error at most :math:`\sigma e + \gamma\,(\varphi (\|\hat y\| + e) + \|b\|)` with
 :math:`\gamma = (n + 4) u`: rounding of the sums, and of the weights where they are not floats.
@@ -27,7 +28,8 @@ from hardmax.compiling import kernel
 __all__ = ["BLOCK", "COLUMNS", "NORMS", "float_maps", "residue_maps"]
 
 # kinds of steps
-PRODUCT, FOLD, SHIFT, WALL = 0, 1, 2, 3  # a matrix; its columns of the units that are on; a bias; winners
+# a matrix; its columns of the units that are on; a bias; outputs of winners; scores of winners
+PRODUCT, FOLD, SHIFT, WALL, PICK = range(5)
 
 # columns of the table of steps. A vector is known by its number (0 is the input, k + 1 what step k gives)
 # and by where it stands; *_AT are places in flat arrays, -1 for none.
@@ -80,7 +82,7 @@ def first_difference(table, bits, routings, cell, before):
                     difference &= between(first - shift, stop - shift)
                     if difference != np.uint64(0):
                         return step, shift + _lowest(difference) - first
-        elif table[step, KIND] == WALL:
+        elif table[step, KIND] == WALL or table[step, KIND] == PICK:
             for head in range(first, first + table[step, COUNT]):
                 if routings[cell, head] != routings[before, head]:
                     return step, np.int64(0)
@@ -106,7 +108,7 @@ def choose(kind, bits, cell, first, low, high, chosen):
 
 
 @kernel
-def add_columns(w, at, e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, s_at):
+def add_three(w, at, e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, s_at):
     """Add chosen rows of w (of length e), times three factors each, to three vectors, in order."""
     if e <= FEW:
         for r in range(e):
@@ -157,46 +159,69 @@ def add_columns(w, at, e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, s_at):
 
 
 @kernel
-def copy(x0, x1, x2, x_at, n, y0, y1, y2, y_at):
-    """Copy three vectors."""
+def add_one(w, at, e, chosen, count, x, x_at, s, s_at):
+    """``add_three`` for one vector."""
+    base = np.uintp(s_at)
+    for k in range(count):
+        a = x[x_at + chosen[k]]
+        p = np.uintp(at + chosen[k] * e)
+        for place in range(e):
+            r = np.uintp(place)
+            s[base + r] += w[p + r] * a
+
+
+@kernel
+def add_columns(w, at, e, chosen, count, x, x_at, s, s_at):
+    """Add chosen rows of w (of length e), times the factors of every vector, in order."""
+    c = 0
+    while c + 3 <= x.shape[0]:
+        add_three(w, at, e, chosen, count, x[c], x[c + 1], x[c + 2], x_at, s[c], s[c + 1], s[c + 2], s_at)
+        c += 3
+    while c < x.shape[0]:
+        add_one(w, at, e, chosen, count, x[c], x_at, s[c], s_at)
+        c += 1
+
+
+@kernel
+def copy(x, x_at, n, y, y_at):
+    """Copy n entries of every vector."""
     source, target = np.uintp(x_at), np.uintp(y_at)
-    for place in range(n):
-        r = np.uintp(place)
-        y0[target + r] = x0[source + r]
-        y1[target + r] = x1[source + r]
-        y2[target + r] = x2[source + r]
+    for c in range(x.shape[0]):
+        u, v = x[c], y[c]
+        for place in range(n):
+            r = np.uintp(place)
+            v[target + r] = u[source + r]
 
 
 @kernel(reorder=True)
-def measure(x0, x1, x2, at, n, sizes, number):
-    """Bounds on the 2-norms of three vectors; numbers whose squares underflow are below ``_LOST``."""
-    a, b, c = 0.0, 0.0, 0.0
+def measure(x, at, n, sizes, number):
+    """Bounds on the 2-norms of all vectors; numbers whose squares underflow are below ``_LOST``."""
     base = np.uintp(at)
-    for place in range(n):
-        r = base + np.uintp(place)
-        a += x0[r] * x0[r]
-        b += x1[r] * x1[r]
-        c += x2[r] * x2[r]
-    sizes[number, 0] = np.sqrt(a) + _LOST * n
-    sizes[number, 1] = np.sqrt(b) + _LOST * n
-    sizes[number, 2] = np.sqrt(c) + _LOST * n
+    for c in range(x.shape[0]):
+        u = x[c]
+        total = 0.0
+        for place in range(n):
+            r = base + np.uintp(place)
+            total += u[r] * u[r]
+        sizes[number, c] = np.sqrt(total) + _LOST * n
 
 
 @kernel
 def bound_errors(table, norms, step, errors, sizes):
     """The errors of what a step gives: see the head of this module."""
     source, skip, kind = table[step, SOURCE], table[step, SKIP], table[step, KIND]
-    for c in range(3):
+    constants = errors.shape[1] - 1
+    for c in range(constants + 1):
         error, size = errors[source, c], sizes[source, c]
         kept, more = (errors[skip, c], sizes[skip, c]) if skip >= 0 else (0.0, 0.0)
-        if kind == SHIFT and c < 2:
+        if kind == SHIFT and c < constants:
             errors[step + 1, c] = error
             continue
         if kind == WALL:
             error, size = 0.0, 0.0
         gamma = norms[step, GAMMA]
         total = norms[step, SIGMA] * error + kept
-        if c == 2:
+        if c == constants:
             more += norms[step, NORM]
         elif kind == WALL:
             gamma = 0.0
@@ -208,10 +233,13 @@ def bound_errors(table, norms, step, errors, sizes):
 @kernel
 def float_maps(
     table, norms, numbers, lookup, lookup_at, bits, routings, start, stop,
-    x0, x1, x2, s0, s1, s2, chosen, errors, sizes, output_at, linear, offset, error,
+    x, s, chosen, errors, sizes, output_at, linear, offset, error,
 ):  # fmt: skip
-    """The maps of cells ``start`` to ``stop`` with bounds on their errors."""
-    steps = table.shape[0]
+    """The maps of cells ``start`` to ``stop`` with bounds on their errors.
+
+    Row c of ``x`` holds vector c of the maps after every step, row c of ``s`` those of the sums under way.
+    """
+    steps, constants = table.shape[0], x.shape[0] - 1
     for cell in range(start, stop):
         first, unit = np.int64(0), np.int64(0)
         if cell > start:
@@ -220,53 +248,65 @@ def float_maps(
             kind, n, e = table[step, KIND], table[step, LENGTH], table[step, SIZE]
             x_at, y_at, skip_at = table[step, SOURCE_AT], table[step, TARGET_AT], table[step, SKIP_AT]
             offsets_at, at = table[step, OFFSETS_AT], table[step, SUMS_AT]
+            heads, head_0 = table[step, COUNT], table[step, FIRST]
             if kind == WALL:
-                for r in range(e):
-                    s0[at + r] = 0.0
-                    s1[at + r] = 0.0
-                    s2[at + r] = 0.0
-                for head in range(table[step, FIRST], table[step, FIRST] + table[step, COUNT]):
+                for c in range(constants + 1):
+                    for r in range(e):
+                        s[c, at + r] = 0.0
+                for head in range(head_0, head_0 + heads):
                     row = table[step, MATRIX_AT] + e * lookup[lookup_at[head] + routings[cell, head]]
                     for r in range(e):
-                        s2[at + r] += numbers[row + r]
+                        s[constants, at + r] += numbers[row + r]
+            elif kind == PICK:
+                copy(x, x_at, e - heads, s, at)
+                for h in range(heads):
+                    key = lookup[lookup_at[head_0 + h] + routings[cell, head_0 + h]]
+                    row, place = table[step, MATRIX_AT] + n * key, at + e - heads + h
+                    for c in range(constants + 1):
+                        total = numbers[offsets_at + key] if c == constants else 0.0
+                        for i in range(n):
+                            total += numbers[row + i] * x[c, x_at + i]
+                        s[c, place] = total
             elif kind == SHIFT:
-                copy(x0, x1, x2, x_at, n, s0, s1, s2, at)
+                copy(x, x_at, n, s, at)
                 for r in range(n):
-                    s2[at + r] += numbers[offsets_at + r]
+                    s[constants, at + r] += numbers[offsets_at + r]
             else:
                 width = BLOCK if kind == FOLD else max(n, 1)
                 block = unit // BLOCK if kind == FOLD and step == first else 0
                 at += block * e
                 if block == 0:
+                    for c in range(constants):
+                        for r in range(e):
+                            s[c, at + r] = 0.0
                     for r in range(e):
-                        s0[at + r] = 0.0
-                        s1[at + r] = 0.0
-                        s2[at + r] = numbers[offsets_at + r]
+                        s[constants, at + r] = numbers[offsets_at + r]
                 low = block * width
                 while low < n:
                     high = min(low + width, n)
-                    copy(s0, s1, s2, at, e, s0, s1, s2, at + e)
+                    copy(s, at, e, s, at + e)
                     at += e
                     count = choose(kind, bits, cell, table[step, FIRST], low, high, chosen)
-                    add_columns(
-                        numbers, table[step, MATRIX_AT], e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, at
-                    )
+                    add_columns(numbers, table[step, MATRIX_AT], e, chosen, count, x, x_at, s, at)
                     low = high
-            copy(s0, s1, s2, at, e, x0, x1, x2, y_at)
+            copy(s, at, e, x, y_at)
             if skip_at >= 0:
-                for r in range(e):
-                    x0[y_at + r] += x0[skip_at + r]
-                    x1[y_at + r] += x1[skip_at + r]
-                    x2[y_at + r] += x2[skip_at + r]
+                for c in range(constants + 1):
+                    for r in range(e):
+                        x[c, y_at + r] += x[c, skip_at + r]
             bound_errors(table, norms, step, errors, sizes)
-            measure(x0, x1, x2, y_at, e, sizes, step + 1)
-        worst = max(errors[steps, 0], errors[steps, 1], errors[steps, 2])
-        trace = errors[steps, 0] + errors[steps, 1] + errors[steps, 2]
-        for r in range(linear.shape[1]):
-            linear[cell, r, 0] = x0[output_at + r]
-            linear[cell, r, 1] = x1[output_at + r]
-            offset[cell, r] = x2[output_at + r]
-            trace += abs(x0[output_at + r]) + abs(x1[output_at + r]) + abs(x2[output_at + r])
+            measure(x, y_at, e, sizes, step + 1)
+        worst, trace = 0.0, 0.0
+        for c in range(constants + 1):
+            worst = max(worst, errors[steps, c])
+            trace += errors[steps, c]
+            for r in range(linear.shape[1]):
+                value = x[c, output_at + r]
+                trace += abs(value)
+                if c < constants:
+                    linear[cell, r, c] = value
+                else:
+                    offset[cell, r] = value
         error[cell] = worst if np.isfinite(trace) else np.inf  # an overflow on the way leaves its trace
 
 
@@ -275,33 +315,28 @@ def float_maps(
 
 
 @kernel
-def add_residues(w, at, e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, s_at, prime):
+def add_residues(w, at, e, chosen, count, x, x_at, s, s_at, prime):
     """``add_columns`` modulo a prime; factors are reduced, sums stay below p 2^32."""
     shifted = np.uint64(prime) << np.uint64(32)
     base = np.uintp(s_at)
     for k in range(count):
         i = x_at + chosen[k]
-        a, b, c = x0[i], x1[i], x2[i]
         p = np.uintp(at + chosen[k] * e)
-        for place in range(e):
-            r = np.uintp(place)
-            v = np.uint64(w[p + r])
-            y = base + r
-            t0 = s0[y] + v * a
-            t1 = s1[y] + v * b
-            t2 = s2[y] + v * c
-            s0[y] = t0 - shifted if t0 >= shifted else t0
-            s1[y] = t1 - shifted if t1 >= shifted else t1
-            s2[y] = t2 - shifted if t2 >= shifted else t2
+        for c in range(x.shape[0]):
+            a, sums = x[c, i], s[c]
+            for place in range(e):
+                r = np.uintp(place)
+                t = sums[base + r] + np.uint64(w[p + r]) * a
+                sums[base + r] = t - shifted if t >= shifted else t
 
 
 @kernel
 def residue_maps(
-    table, numbers, lookup, lookup_at, bits, routings, cells, prime,
-    x0, x1, x2, s0, s1, s2, chosen, output_at, residues,
-):  # fmt: skip
+    table, numbers, lookup, lookup_at, bits, routings, cells, prime, x, s, chosen, output_at, residues
+):
     """The maps of some cells (ascending) modulo a prime: rows ``output_at`` and on, as many as fit."""
-    steps = table.shape[0]
+    steps, constants = table.shape[0], x.shape[0] - 1
+    shifted = np.uint64(prime) << np.uint64(32)
     for place in range(len(cells)):
         cell = cells[place]
         first, unit = np.int64(0), np.int64(0)
@@ -311,49 +346,55 @@ def residue_maps(
             kind, n, e = table[step, KIND], table[step, LENGTH], table[step, SIZE]
             x_at, y_at, skip_at = table[step, SOURCE_AT], table[step, TARGET_AT], table[step, SKIP_AT]
             offsets_at, at = table[step, OFFSETS_AT], table[step, SUMS_AT]
+            heads, head_0 = table[step, COUNT], table[step, FIRST]
             if kind == WALL:
-                for r in range(e):
-                    s0[at + r] = np.uint64(0)
-                    s1[at + r] = np.uint64(0)
-                    s2[at + r] = np.uint64(0)
-                for head in range(table[step, FIRST], table[step, FIRST] + table[step, COUNT]):
+                for c in range(constants + 1):
+                    for r in range(e):
+                        s[c, at + r] = np.uint64(0)
+                for head in range(head_0, head_0 + heads):
                     row = table[step, MATRIX_AT] + e * lookup[lookup_at[head] + routings[cell, head]]
                     for r in range(e):
-                        s2[at + r] += np.uint64(numbers[row + r])
+                        s[constants, at + r] += np.uint64(numbers[row + r])
+            elif kind == PICK:
+                copy(x, x_at, e - heads, s, at)
+                for h in range(heads):
+                    key = lookup[lookup_at[head_0 + h] + routings[cell, head_0 + h]]
+                    row = table[step, MATRIX_AT] + n * key
+                    for c in range(constants + 1):
+                        total = np.uint64(numbers[offsets_at + key]) if c == constants else np.uint64(0)
+                        for i in range(n):
+                            total += np.uint64(numbers[row + i]) * x[c, x_at + i]
+                            if total >= shifted:
+                                total -= shifted
+                        s[c, at + e - heads + h] = total
             elif kind == SHIFT:
-                copy(x0, x1, x2, x_at, n, s0, s1, s2, at)
+                copy(x, x_at, n, s, at)
                 for r in range(n):
-                    s2[at + r] += np.uint64(numbers[offsets_at + r])
+                    s[constants, at + r] += np.uint64(numbers[offsets_at + r])
             else:
                 width = BLOCK if kind == FOLD else max(n, 1)
                 block = unit // BLOCK if kind == FOLD and step == first else 0
                 at += block * e
                 if block == 0:
+                    for c in range(constants):
+                        for r in range(e):
+                            s[c, at + r] = np.uint64(0)
                     for r in range(e):
-                        s0[at + r] = np.uint64(0)
-                        s1[at + r] = np.uint64(0)
-                        s2[at + r] = np.uint64(numbers[offsets_at + r])
+                        s[constants, at + r] = np.uint64(numbers[offsets_at + r])
                 low = block * width
                 while low < n:
                     high = min(low + width, n)
-                    copy(s0, s1, s2, at, e, s0, s1, s2, at + e)
+                    copy(s, at, e, s, at + e)
                     at += e
                     count = choose(kind, bits, cell, table[step, FIRST], low, high, chosen)
-                    add_residues(
-                        numbers, table[step, MATRIX_AT], e, chosen, count, x0, x1, x2, x_at,
-                        s0, s1, s2, at, prime,
-                    )  # fmt: skip
+                    add_residues(numbers, table[step, MATRIX_AT], e, chosen, count, x, x_at, s, at, prime)
                     low = high
-            for r in range(e):
-                a, b, c = s0[at + r], s1[at + r], s2[at + r]
-                if skip_at >= 0:
-                    a += x0[skip_at + r]
-                    b += x1[skip_at + r]
-                    c += x2[skip_at + r]
-                x0[y_at + r] = a % prime
-                x1[y_at + r] = b % prime
-                x2[y_at + r] = c % prime
+            for c in range(constants + 1):
+                for r in range(e):
+                    a = s[c, at + r]
+                    if skip_at >= 0:
+                        a += x[c, skip_at + r]
+                    x[c, y_at + r] = a % prime
         for r in range(residues.shape[1]):
-            residues[place, r, 0] = x0[output_at + r]
-            residues[place, r, 1] = x1[output_at + r]
-            residues[place, r, 2] = x2[output_at + r]
+            for c in range(constants + 1):
+                residues[place, r, c] = x[c, output_at + r]

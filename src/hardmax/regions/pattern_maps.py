@@ -33,7 +33,7 @@ class PatternMaps:
 
     Attributes
     ----------
-    linear : ndarray of float64 (n, e, 2)
+    linear : ndarray of float64 (n, e, d)
     offset : ndarray of float64 (n, e)
     error : ndarray of float64 (n,)
         A bound on the error of every entry of a cell's map; infinite where floats overflowed.
@@ -133,12 +133,10 @@ def _rounding(maps: PatternMaps, cell: int) -> float:
 
 
 def _float_maps(steps: Steps, bits: NDArray[np.uint64], routings: NDArray[np.int32]) -> PatternMaps:
-    n, e = len(bits), steps.d_out
-    maps = PatternMaps(np.empty((n, e, 2)), np.empty((n, e)), np.empty(n))
-    vectors = np.zeros((3, steps.width))
-    vectors[0, 0] = vectors[1, 1] = 1.0  # the map that enters is the identity
-    sizes = np.zeros((len(steps.table) + 1, 3))
-    sizes[0, :2] = 1.0
+    n, e, columns = len(bits), steps.d_out, steps.d + 1
+    maps = PatternMaps(np.empty((n, e, steps.d)), np.empty((n, e)), np.empty(n))
+    sizes = np.zeros((len(steps.table) + 1, columns))
+    sizes[0, :-1] = 1.0
     float_maps(
         steps.table,
         steps.norms,
@@ -149,10 +147,10 @@ def _float_maps(steps: Steps, bits: NDArray[np.uint64], routings: NDArray[np.int
         frozen(routings),
         0,
         n,
-        *vectors,
-        *np.zeros((3, steps.sums)),
+        steps.entering(np.float64),
+        np.zeros((columns, steps.sums)),
         np.zeros(steps.longest, dtype=np.int64),
-        np.zeros((len(steps.table) + 1, 3)),
+        np.zeros_like(sizes),
         sizes,
         steps.output_at,
         maps.linear,

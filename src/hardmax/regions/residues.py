@@ -56,7 +56,7 @@ class Residues:
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self._layers = layers
-        self._steps: Steps = steps_of(layers, layers[0].d_in if layers else 2)
+        self._steps: Steps = steps_of(layers)
 
     @cached_property
     def denominators(self) -> list[int]:
@@ -107,7 +107,7 @@ class Residues:
         first_row: int = 0,
         rows: int | None = None,
     ) -> NDArray[np.uint32]:
-        """Maps of some cells (ascending) modulo a prime: (len(cells), rows, 3), constants last."""
+        """Maps of some cells (ascending) modulo a prime: (len(cells), rows, d + 1), constants last."""
         return self._maps(self.modulo(prime), bits, routings, cells, prime, first_row, rows)
 
     def _maps(
@@ -121,9 +121,7 @@ class Residues:
         rows: int | None,
     ) -> NDArray[np.uint32]:
         steps = self._steps
-        vectors = np.zeros((3, steps.width), dtype=np.uint64)
-        vectors[0, 0] = vectors[1, 1] = 1
-        out = np.empty((len(cells), steps.d_out if rows is None else rows, 3), dtype=np.uint32)
+        out = np.empty((len(cells), steps.d_out if rows is None else rows, steps.d + 1), dtype=np.uint32)
         residue_maps(
             steps.table,
             numbers,
@@ -133,8 +131,8 @@ class Residues:
             frozen(routings),
             frozen(cells),
             np.uint64(prime),
-            *vectors,
-            *np.zeros((3, steps.sums), dtype=np.uint64),
+            steps.entering(np.uint64),
+            np.zeros((steps.d + 1, steps.sums), dtype=np.uint64),
             np.zeros(steps.longest, dtype=np.int64),
             steps.output_at + first_row,
             out,
@@ -162,7 +160,7 @@ class Residues:
             cells, places = np.unique(pairs[left], return_inverse=True)
             places = places.reshape(-1, 2)
             numbers = self.modulo(prime)
-            step = max(1, min(self._steps.d_out, _MEMORY // (12 * len(cells))))
+            step = max(1, min(self._steps.d_out, _MEMORY // (4 * (self._steps.d + 1) * len(cells))))
             for row in range(0, self._steps.d_out, step):
                 rows = min(step, self._steps.d_out - row)
                 maps = self._maps(numbers, bits, routings, cells, prime, row, rows)

@@ -53,11 +53,13 @@ class Steps:
     lookup, lookup_at : ndarray of int64
         Row of the compiled key of a head: ``lookup[lookup_at[head] + key]``.
     width, sums : int
-        Sizes of the three vectors that hold the maps after each step, and of those for sums under way.
+        Sizes of the vectors that hold the maps after each step, and of those for sums under way.
     longest : int
         The most terms of a sum.
     output_at, d_out : int
         Where the output stands and how long it is.
+    d : int
+        The number of inputs.
     """
 
     table: NDArray[np.int64]
@@ -71,6 +73,7 @@ class Steps:
     longest: int
     output_at: int
     d_out: int
+    d: int
 
     def numbers(self) -> NDArray[np.float64]:
         """All matrices one after the other, as floats."""
@@ -80,16 +83,22 @@ class Steps:
         ]
         return np.concatenate(parts) if parts else np.zeros(0)
 
+    def entering(self, kind: type[Any]) -> NDArray[Any]:
+        """Room for the vectors of all maps, one row each; the map that enters is the identity."""
+        vectors = np.zeros((self.d + 1, self.width), dtype=kind)
+        vectors[: self.d, : self.d] = np.eye(self.d, dtype=kind)
+        return vectors
+
 
 def steps_of(layers: tuple[Layer, ...], d: int = 2) -> Steps:
-    """Lay out a network for the kernels.
+    """Lay out a network for the kernels; ``d`` counts the inputs where there is no layer to tell.
 
     >>> from hardmax.algebra.rationals import as_exact
     >>> layer = AffineLayer(as_exact([[1, 2]], "w", ndim=2), as_exact([3], "b", ndim=1))
     >>> steps_of((layer,)).numbers()
     array([1., 2., 3.])
     """
-    under_way = _Layout(d)
+    under_way = _Layout(layers[0].d_in if layers else d)
     for layer in layers:
         if isinstance(layer, AffineLayer):
             under_way.product(layer.weights, layer.offsets)
@@ -120,7 +129,7 @@ class _Layout:
     lookup_at: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.width = self.length
+        self.width = self.inputs = self.length
 
     def store(self, array: ExactArray, turn: bool = False) -> int:
         """Put a matrix into the flat array of numbers; returns where."""
@@ -206,6 +215,7 @@ class _Layout:
             longest=self.longest,
             output_at=self.at,
             d_out=self.length,
+            d=self.inputs,
         )
 
 
