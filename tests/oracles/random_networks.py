@@ -21,7 +21,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Instance:
-    """A network with two inputs and a domain of the plane."""
+    """A network and a domain of the same dimension."""
 
     number: int
     kind: str
