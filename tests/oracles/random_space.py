@@ -1,8 +1,8 @@
 """Tiny networks of many kinds beyond the plane, with their domains, each reproducible from a number.
 
 ``space_instance(number)`` is the sibling of ``random_networks.instance`` beyond the plane: kind and kind of
-domain take turns, dimension and weights are drawn. Three inputs are the rule, every fourth network has four, a
-few have five or six. Sizes are such that the rational enumerator needs a few hundredths of a second.
+domain take turns, dimension and weights are drawn. Three inputs are the rule, every fourth network has four,
+a few have five or six. Sizes are such that the rational enumerator needs a few hundredths of a second.
 """
 
 from __future__ import annotations
