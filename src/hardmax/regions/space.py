@@ -225,7 +225,7 @@ class SpaceMachine:
 
     def _put(self, cone: RationalCone) -> int:
         """A rational cone becomes the working polyhedron; returns its number of ray slots, 0 with lines."""
-        keep = cone.touching()
+        keep = _kept(cone)
         rays = [] if cone.lines else cone.rays
         self._fit(len(rays), len(keep))
         cell = self.cell
@@ -540,7 +540,7 @@ class SpaceMachine:
     ) -> None:  # fmt: skip
         """Push a node whose polyhedron is a rational cone; nothing is known yet about its pending units."""
         rays = self._put(cone)
-        facets = len(cone.touching())
+        facets = len(_kept(cone))
         nwf, nwr = (facets + 63) >> 6, (rays + 63) >> 6
         cell = self.cell
         undecided = cell.alive[:nwr].view(np.int64)
@@ -722,6 +722,17 @@ def _envelope(cone: RationalCone, rows: list[Row], name: Any) -> list[tuple[int,
                 seen.add(rival)
                 todo.append(rival)
     return sorted(parts, key=lambda part: part[0])
+
+
+def _kept(cone: RationalCone) -> list[int]:
+    """The facets that go with a cone: those it touches, and infinity as long as it contains lines.
+
+    Lines lie at infinity: the rays that come out of them must know.
+    """
+    keep = cone.touching()
+    if cone.lines and 0 not in keep and cone.facets and cone.facets[0][1][0] == AT_INFINITY:
+        return [0, *keep]
+    return keep
 
 
 def _rounded(row: Row, size: int) -> list[float]:

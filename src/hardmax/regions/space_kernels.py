@@ -1299,13 +1299,15 @@ def emit(D, net, state, cell, nr, out, room):
     """Count a finished cell and, if asked, write it down; returns a status."""
     table, control, signs = net.table, state.control, state.signs
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    far = nr == 0
+    infinity = -1
     for f in range(wf):
         word = cell.used[f]
         while word != np.uint64(0):
             s = (f << 6) + lowest(word)
             word &= word - np.uint64(1)
-            far = far or cell.label[s, 0] == AT_INFINITY
+            if cell.label[s, 0] == AT_INFINITY:
+                infinity = s
+    far = nr == 0 or infinity >= 0 or control[C_FREE] > 1
     if control[C_EMIT] == 1:
         if nr == 0:
             return HAS_LINES
@@ -1318,7 +1320,9 @@ def emit(D, net, state, cell, nr, out, room):
             while word != np.uint64(0):
                 v = (w << 6) + lowest(word)
                 word &= word - np.uint64(1)
-                scale = cell.rays[v, D - 1] if cell.rays[v, D - 1] > 0.0 else 1.0
+                scale = cell.rays[v, D - 1]
+                if infinity >= 0 and cell.mask[v, infinity >> 6] & bit(infinity) != np.uint64(0):
+                    scale = 1.0
                 known = known and cell.rays[v, D] < 1e-6 * scale
         for f in range(wf):
             facets += popcount(cell.used[f])
