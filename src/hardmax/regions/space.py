@@ -112,13 +112,19 @@ class SpaceMachine:
         def words(*shape: int) -> NDArray[np.uint64]:
             return np.zeros(shape, dtype=np.uint64)
 
+        table, sides = np.zeros((rays, D + 1)), np.zeros((facets, D + 1))
+        mask, label = words(rays, self._facet_words), np.zeros((facets, 3), dtype=np.int64)
         self.cell = kernels.Cell(
-            rays=np.zeros((rays, D + 1)),
-            mask=words(rays, self._facet_words),
+            rays=table,
+            mask=mask,
             alive=words(self._ray_words),
-            facets=np.zeros((facets, D + 1)),
-            label=np.zeros((facets, 3), dtype=np.int64),
+            facets=sides,
+            label=label,
             used=words(self._facet_words),
+            flat_rays=table.reshape(-1),
+            flat_mask=mask.reshape(-1),
+            flat_facets=sides.reshape(-1),
+            flat_label=label.reshape(-1),
         )
         self.pending = kernels.Pending(
             ints(widest), words(widest, self._ray_words), words(widest, self._ray_words)
@@ -146,13 +152,16 @@ class SpaceMachine:
             minors=np.zeros(1 << D),
             residual=np.zeros((facets, D)),
             row=np.zeros(D),
+            size=ints(2),
+            place=ints(facets),
+        )
+        self.keys = kernels.Heads(
             table=np.zeros((rays, keys if has_heads else 1)),
             slack=np.zeros(rays),
-            state=ints(2 * keys + 8),
+            rivals=ints(2 * keys + 2),
             todo=ints(keys),
-            rivals=ints(keys),
-            outside=ints(2 * keys + 4),
-            place=ints(facets),
+            seen=ints(keys),
+            place=ints(2 * keys + 4),
             bag_i=bag_i,
             bag_u=bag_i.view(np.uint64),
             bag_f=np.zeros(self._bag * self._node_floats),
@@ -262,7 +271,17 @@ class SpaceMachine:
         before = self.control[kernels.C_STEPS]
         while self.control[kernels.C_STEPS] - before < steps:
             budget = int(steps - (self.control[kernels.C_STEPS] - before))
-            kernels.run(self.D, self.net, self._state, self.cell, self.pending, self.room, self._out, budget)
+            kernels.run(
+                self.D,
+                self.net,
+                self._state,
+                self.cell,
+                self.pending,
+                self.room,
+                self.keys,
+                self._out,
+                budget,
+            )
             status = int(self.control[kernels.C_STATUS])
             if status in (kernels.DONE, kernels.BUDGET):
                 return

@@ -100,7 +100,7 @@ class State(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The working polyhedron: rays and facets in slots."""
+    """The working polyhedron: rays and facets in slots. The flat arrays are the same memory, for copying."""
 
     rays: Floats  # (slots, D + 1): coordinates, error
     mask: Words  # (slots, words): the facets a ray lies on
@@ -108,6 +108,10 @@ class Cell(NamedTuple):
     facets: Floats  # (slots, D + 1): normal, error
     label: Integers  # (slots, 3): owner, wall, side
     used: Words  # which facet slots are taken
+    flat_rays: Floats
+    flat_mask: Words
+    flat_facets: Floats
+    flat_label: Integers
 
 
 class Pending(NamedTuple):
@@ -135,12 +139,18 @@ class Room(NamedTuple):
     minors: Floats
     residual: Floats
     row: Floats
-    table: Floats
-    slack: Floats
-    state: Integers
+    size: Integers
+    place: Integers
+
+
+class Heads(NamedTuple):
+    """Work space for the keys of a head; the bag holds the nodes of its cells in the order they are found."""
+
+    table: Floats  # scores of all keys at all rays
+    slack: Floats  # how far a difference of two may be off
+    rivals: Integers  # (key, how many rays it takes), those that take most first
     todo: Integers
-    rivals: Integers
-    outside: Integers
+    seen: Integers
     place: Integers
     bag_i: Integers
     bag_u: Words
@@ -182,6 +192,17 @@ def lowest(typingctx, word):
     return types.int64(types.uint64), codegen
 
 
+@intrinsic
+def highest(typingctx, word):
+    """The position of the highest one of a word that is not zero."""
+
+    def codegen(context, builder, signature, arguments):
+        zeros = builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.sub(ir.Constant(ir.IntType(64), 63), zeros)
+
+    return types.int64(types.uint64), codegen
+
+
 @kernel(inlined=True)
 def bit(slot):
     """The word with one bit."""
@@ -194,10 +215,7 @@ def top_slot(words):
     for r in range(words.shape[0]):
         w = words.shape[0] - 1 - r
         if words[w] != np.uint64(0):
-            s = 63
-            while words[w] >> np.uint64(s) == np.uint64(0):
-                s -= 1
-            return (w << 6) + s + 1
+            return (w << 6) + highest(words[w]) + 1
     return 0
 
 
@@ -455,13 +473,12 @@ def cross(D, f, pick, out, i, minors):
 
 
 @kernel(inner=True)
-def new_ray(D, cell, pick, v, minors):
+def new_ray(D, rays, facets, mask, used, pick, v, minors):
     """rays[v] = the ray on the picked facets that points inside, with a bound on its error.
 
     Which of the two directions it is: x0 is not negative; at infinity, no facet is. Where floats cannot tell,
     the error is infinite and every sign there will be asked for.
     """
-    rays, facets, mask = cell.rays, cell.facets, cell.mask
     cross(D, facets, pick, rays, v, minors)
     largest = 0.0
     for c in range(D):
@@ -483,8 +500,8 @@ def new_ray(D, cell, pick, v, minors):
         turn = 1.0 if rays[v, D - 1] > 0.0 else -1.0
     else:
         best = 0.0
-        for w in range(cell.used.shape[0]):
-            word = cell.used[w] & ~mask[v, w]
+        for w in range(used.shape[0]):
+            word = used[w] & ~mask[v, w]
             while word != np.uint64(0):
                 s = (w << 6) + lowest(word)
                 word &= word - np.uint64(1)
@@ -505,16 +522,14 @@ def new_ray(D, cell, pick, v, minors):
 
 
 @kernel(inner=True)
-def divide(D, cell, above, below, slot, fresh, room):
+def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, pick, pool, minors, residual):
     """Put a ray into a free slot for every edge that facet ``slot`` crosses; ``fresh`` = the new rays.
 
-    ``above`` and ``below`` are the rays on its two sides; those on it learn of it. False when the slots do
-    not suffice.
+    ``above`` and ``below`` are the rays on its two sides; those on it learn of it. ``rest`` collects the
+    slots that are taken. False when the slots do not suffice.
     """
-    mask, alive = cell.mask, cell.alive
-    wr, wf = alive.shape[0], cell.used.shape[0]
+    wr, wf = alive.shape[0], used.shape[0]
     d = D - 1
-    rest = room.rest  # slots that are taken
     simple = True
     for w in range(wr):
         fresh[w] = np.uint64(0)
@@ -565,29 +580,29 @@ def divide(D, cell, above, below, slot, fresh, room):
                         return False
                     rest[v >> 6] |= bit(v)
                     fresh[v >> 6] |= bit(v)
-                    k = 0
+                    k = D - D
                     for f in range(wf):
                         mask[v, f] = mask[p, f] & mask[q, f]
                         word = mask[v, f]
                         while word != np.uint64(0):
-                            room.pool[k] = (f << 6) + lowest(word)
+                            pool[k] = (f << 6) + lowest(word)
                             k += 1
                             word &= word - np.uint64(1)
                     if count == d - 1:
                         for j in range(k):
-                            room.pick[j] = room.pool[j]
+                            pick[j] = pool[j]
                         k = d - 1
                     else:
-                        k = choose(D, d - 1, room.pool, k, cell.facets, room.pick, room.residual)
+                        k = choose(D, d - 1, pool, k, facets, pick, residual)
                     mask[v, slot >> 6] |= bit(slot)
                     if k < d - 1:
                         for c in range(D):
-                            cell.rays[v, c] = 0.0
-                        cell.rays[v, D - 1] = 1.0
-                        cell.rays[v, D] = np.inf
+                            rays[v, c] = 0.0
+                        rays[v, D - 1] = 1.0
+                        rays[v, D] = np.inf
                     else:
-                        room.pick[d - 1] = slot
-                        new_ray(D, cell, room.pick, v, room.minors)
+                        pick[d - 1] = slot
+                        new_ray(D, rays, facets, mask, used, pick, v, minors)
     for w in range(wr):
         word = alive[w] & ~above[w] & ~below[w]
         while word != np.uint64(0):
@@ -622,41 +637,40 @@ def write_polyhedron(D, cell, alive, flipped, ints, words, floats, io, fo, size,
     nf = 0
     for f in range(wf):
         if touched[f] != 0:
-            s = 63
-            while np.uint64(touched[f]) >> np.uint64(s) == np.uint64(0):
-                s -= 1
-            nf = (f << 6) + s + 1
+            nf = (f << 6) + highest(np.uint64(touched[f])) + 1
     size[0] = nr
     size[1] = nf
     nwf, nwr = (nf + 63) >> 6, (nr + 63) >> 6
     at = io
-    for s in range(nf):
-        turn = -1 if s == flipped else 1
-        ints[at] = cell.label[s, 0]
-        ints[at + 1] = cell.label[s, 1]
-        ints[at + 2] = cell.label[s, 2] * turn
-        at += 3
+    for k in range(3 * nf):
+        ints[at + k] = cell.flat_label[k]
+    if 0 <= flipped < nf:
+        ints[at + 3 * flipped + 2] = -ints[at + 3 * flipped + 2]
+    at += 3 * nf
     for f in range(nwf):
         ints[at + f] = touched[f]
     at += nwf
     for w in range(nwr):
         words[at + w] = alive[w]
     at += nwr
-    for v in range(nr):
-        for f in range(nwf):
-            words[at] = cell.mask[v, f]
-            at += 1
+    if nwf == wf:
+        for k in range(nr * wf):
+            words[at + k] = cell.flat_mask[k]
+    else:
+        for v in range(nr):
+            for f in range(nwf):
+                words[at + v * nwf + f] = cell.mask[v, f]
+    at += nr * nwf
     y = fo
-    for s in range(nf):
-        turn = -1.0 if s == flipped else 1.0
-        for c in range(D):
-            floats[y + c] = cell.facets[s, c] * turn
-        floats[y + D] = cell.facets[s, D]
-        y += D + 1
-    for v in range(nr):
-        for c in range(D + 1):
-            floats[y + c] = cell.rays[v, c]
-        y += D + 1
+    for k in range(nf * (D + 1)):
+        floats[y + k] = cell.flat_facets[k]
+    if 0 <= flipped < nf:
+        for k in range(flipped * (D + 1), flipped * (D + 1) + D):
+            floats[y + k] = -floats[y + k]
+    y += nf * (D + 1)
+    for k in range(nr * (D + 1)):
+        floats[y + k] = cell.flat_rays[k]
+    y += nr * (D + 1)
     return at, y
 
 
@@ -680,29 +694,31 @@ def load(D, state, cell, io, fo, nr, nf):
     si, su, sf = state.si, state.su, state.sf
     nwf, nwr = (nf + 63) >> 6, (nr + 63) >> 6
     at = io
-    for s in range(nf):
-        for c in range(3):
-            cell.label[s, c] = si[at + c]
-        at += 3
-    for f in range(cell.used.shape[0]):
+    for k in range(3 * nf):
+        cell.flat_label[k] = si[at + k]
+    at += 3 * nf
+    wf = cell.used.shape[0]
+    for f in range(wf):
         cell.used[f] = su[at + f] if f < nwf else np.uint64(0)
     at += nwf
     for w in range(cell.alive.shape[0]):
         cell.alive[w] = su[at + w] if w < nwr else np.uint64(0)
     at += nwr
-    for v in range(nr):
-        for f in range(cell.used.shape[0]):
-            cell.mask[v, f] = su[at + f] if f < nwf else np.uint64(0)
-        at += nwf
+    if nwf == wf:
+        for k in range(nr * wf):
+            cell.flat_mask[k] = su[at + k]
+    else:
+        for v in range(nr):
+            for f in range(wf):
+                cell.mask[v, f] = su[at + v * nwf + f] if f < nwf else np.uint64(0)
+    at += nr * nwf
     y = fo
-    for s in range(nf):
-        for c in range(D + 1):
-            cell.facets[s, c] = sf[y + c]
-        y += D + 1
-    for v in range(nr):
-        for c in range(D + 1):
-            cell.rays[v, c] = sf[y + c]
-        y += D + 1
+    for k in range(nf * (D + 1)):
+        cell.flat_facets[k] = sf[y + k]
+    y += nf * (D + 1)
+    for k in range(nr * (D + 1)):
+        cell.flat_rays[k] = sf[y + k]
+    y += nr * (D + 1)
     return at, y
 
 
@@ -748,9 +764,9 @@ def descend(D, net, state, cell, nr, layer, pending, room):
     si, su, sf = state.si, state.su, state.sf
     if nr > 0:
         at, y = write_polyhedron(
-            D, cell, cell.alive, -1 - min(nr, 0), si, su, sf, io, fo, room.state, room.place
+            D, cell, cell.alive, -1 - min(nr, 0), si, su, sf, io, fo, room.size, room.place
         )
-        nr, nf = room.state[0], room.state[1]
+        nr, nf = room.size[0], room.size[1]
     else:  # it contains a line: facets only
         nf = top_slot(cell.used)
         at, y = io, fo
@@ -766,7 +782,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
             at += 1
     nwr = (nr + 63) >> 6
     y_at, m, z_at = table[layer, Y_AT], table[layer, D_IN], table[layer, Z_AT]
-    n_pending = 0
+    n_pending = D - D  # a plain 0 would have other kernels compiled twice, once for this constant
     if table[layer, KIND] == FOLD:
         for i in range(n):
             for w in range(nwr):
@@ -779,7 +795,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
                 word &= word - np.uint64(1)
                 t = threshold(control[C_TRUST], D, cell.rays, v, errors[layer])
                 add_signs(D, path, z_at, n, cell.rays, v, t, room.sums, pending)
-        n_on = 0
+        n_on = D - D
         for i in range(n):
             pos, neg = np.uint64(0), np.uint64(0)
             for w in range(nwr):
@@ -859,14 +875,15 @@ def push_fold(D, net, state, cell, alive, flipped, layer, pending, first, n_pend
     table, control = net.table, state.control
     si, su, sf = state.si, state.su, state.sf
     io, fo = control[C_INTS], control[C_FLOATS]
-    at, y = write_polyhedron(D, cell, alive, flipped, si, su, sf, io, fo, room.state, room.place)
-    nr, nf = room.state[0], room.state[1]
+    at, y = write_polyhedron(D, cell, alive, flipped, si, su, sf, io, fo, room.size, room.place)
+    nr, nf = room.size[0], room.size[1]
     nwr = (nr + 63) >> 6
-    n_on = 0
+    zero = D - D
+    n_on = zero
     if side == 1:
         room.on[0] = pending.unit[first - 1]
-        n_on = 1
-    count = 0
+        n_on += 1
+    count = zero
     for j in range(first, n_pending):
         pos, neg = np.uint64(0), np.uint64(0)
         for w in range(nwr):
@@ -897,7 +914,6 @@ def push_fold(D, net, state, cell, alive, flipped, layer, pending, first, n_pend
             table[layer, ROWS], sf, y,
         )  # fmt: skip
     y += D * e
-    zero = min(nr, 0)
     control[C_INTS] = write_header(si, at, table[layer, KIND], layer, zero, nr, count, nf, zero, io, y - fo)
     control[C_FLOATS] = y
 
@@ -920,7 +936,7 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
         return STACK_FULL
     if control[C_FLOATS] + 2 * ((D + 1) * 64 * (wf + wr) + D * e) > state.sf.shape[0]:
         return STACK_FULL
-    first = 0
+    first = D - D
     while first < n_pending:
         i = pending.unit[first]
         both, pos, neg = np.uint64(0), np.uint64(0), np.uint64(0)
@@ -966,7 +982,23 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
     for w in range(wr):
         room.above[w] = pending.positive[first, w] if w < nwr else np.uint64(0)
         room.below[w] = pending.negative[first, w] if w < nwr else np.uint64(0)
-    if not divide(D, cell, room.above, room.below, slot, room.fresh, room):
+    if not divide(
+        D,
+        cell.rays,
+        cell.mask,
+        cell.alive,
+        cell.facets,
+        cell.used,
+        room.above,
+        room.below,
+        slot,
+        room.fresh,
+        room.rest,
+        room.pick,
+        room.pool,
+        room.minors,
+        room.residual,
+    ):
         return RAYS_FULL
     # signs of the other pending units at the new rays
     for w in range(wr):
@@ -1052,7 +1084,23 @@ def clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room):
         size += abs(room.row[c])
     bound = 2.0 * ((D - 1) * error[RA] + error[RC]) + UNIT * size
     write_facet(D, room.row, bound, cell, slot, owner, wall, 1 if j > l else -1)
-    if not divide(D, cell, room.above, room.below, slot, room.fresh, room):
+    if not divide(
+        D,
+        cell.rays,
+        cell.mask,
+        cell.alive,
+        cell.facets,
+        cell.used,
+        room.above,
+        room.below,
+        slot,
+        room.fresh,
+        room.rest,
+        room.pick,
+        room.pool,
+        room.minors,
+        room.residual,
+    ):
         return 4
     for f in range(cell.used.shape[0]):
         cell.used[f] = np.uint64(0)
@@ -1091,7 +1139,7 @@ def write_head(D, net, state, cell, layer, head, key, tied, room, ints, words, f
 
 
 @kernel(inner=True)
-def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room):
+def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys):
     """Cut the node at ``io``, ``fo`` of the stack into the cells of one head; returns a status.
 
     The winners inside a convex polyhedron are connected through their common walls, so a walk from one winner
@@ -1105,7 +1153,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room):
     e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
     most_i = 3 * 64 * wf + wf + wr + 64 * wr * wf + table[layer, HEADS] + HEADER
     most_f = (D + 1) * 64 * (wf + wr) + e
-    bag_i, bag_u, bag_f = room.bag_i, room.bag_u, room.bag_f
+    bag_i, bag_u, bag_f = keys.bag_i, keys.bag_u, keys.bag_f
     error, trust = state.errors[layer], control[C_TRUST]
     if k1 - k0 == 1:
         if control[C_INTS] + most_i > state.si.shape[0] or control[C_FLOATS] + most_f > state.sf.shape[0]:
@@ -1114,7 +1162,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room):
             return HAS_LINES
         control[C_INTS], control[C_FLOATS] = write_head(
             D, net, state, cell, layer, head, k0, tied, room, state.si, state.su, state.sf,
-            control[C_INTS], control[C_FLOATS], room.state,
+            control[C_INTS], control[C_FLOATS], room.size,
         )  # fmt: skip
         return BUDGET
     if nr == 0:
@@ -1122,7 +1170,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room):
     if trust == EXACT:
         return UNDECIDED_HEAD
     owner = state.signs[table[layer, SIGN_AT]]
-    todo, seen, place = room.todo, room.rivals, room.outside
+    todo, seen, place, rivals = keys.todo, keys.seen, keys.place, keys.rivals
     for i in range(k0, k1):
         seen[i] = -1  # -1 unseen, 0 waiting or without a cell, otherwise 1 + where its node stands in the bag
     n_todo = 0
@@ -1137,16 +1185,16 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room):
                 s = 0.0
                 for c in range(D):
                     s += path[z_at + c * n + i] * cell.rays[v, c]
-                room.table[n_rays, i] = s
-                if s > room.table[n_rays, best]:
+                keys.table[n_rays, i] = s
+                if s > keys.table[n_rays, best]:
                     best = i
-            room.slack[n_rays] = 2.0 * threshold(trust, D, cell.rays, v, error)
+            keys.slack[n_rays] = 2.0 * threshold(trust, D, cell.rays, v, error)
             n_rays += 1
             if seen[best] == -1:
                 seen[best] = 0
                 todo[n_todo] = best
                 n_todo += 1
-    bag_at, bag_to = 0, 0
+    bag_at, bag_to = D - D, D - D
     found = 0
     done = 0
     fresh = False
@@ -1163,21 +1211,21 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room):
                 continue
             takes = 0
             for v in range(n_rays):
-                if not (room.table[v, j] - room.table[v, l] > room.slack[v]):
+                if not (keys.table[v, j] - keys.table[v, l] > keys.slack[v]):
                     takes += 1
             if takes == 0:
                 continue
             k = n_rivals
-            while k > 0 and room.state[4 + 2 * (k - 1) + 1] < takes:
-                room.state[4 + 2 * k] = room.state[4 + 2 * (k - 1)]
-                room.state[4 + 2 * k + 1] = room.state[4 + 2 * (k - 1) + 1]
+            while k > 0 and rivals[2 * k - 1] < takes:
+                rivals[2 * k] = rivals[2 * k - 2]
+                rivals[2 * k + 1] = rivals[2 * k - 1]
                 k -= 1
-            room.state[4 + 2 * k] = l
-            room.state[4 + 2 * k + 1] = takes
+            rivals[2 * k] = l
+            rivals[2 * k + 1] = takes
             n_rivals += 1
         result = 0
         for k in range(n_rivals):
-            l = room.state[4 + 2 * k]
+            l = rivals[2 * k]
             wall = (layer << 54) | (head << 38) | (min(j, l) << 19) | max(j, l)
             result = clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room)
             if result >= 2:
@@ -1205,7 +1253,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room):
         place[2 * found] = bag_at
         place[2 * found + 1] = bag_to
         bag_at, bag_to = write_head(
-            D, net, state, cell, layer, head, j, tied, room, bag_i, bag_u, bag_f, bag_at, bag_to, room.state
+            D, net, state, cell, layer, head, j, tied, room, bag_i, bag_u, bag_f, bag_at, bag_to, room.size
         )
         found += 1
     if found == 0:
@@ -1299,7 +1347,7 @@ def emit(D, net, state, cell, nr, out, room):
     """Count a finished cell and, if asked, write it down; returns a status."""
     table, control, signs = net.table, state.control, state.signs
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    infinity = -1
+    infinity = D - D - 1
     for f in range(wf):
         word = cell.used[f]
         while word != np.uint64(0):
@@ -1399,7 +1447,7 @@ def emit(D, net, state, cell, nr, out, room):
 
 
 @kernel
-def run(D, net, state, cell, pending, room, out, budget):
+def run(D, net, state, cell, pending, room, keys, out, budget):
     """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
     table, control, si, su, sf = net.table, state.control, state.si, state.su, state.sf
     last = control[C_LAST]
@@ -1459,7 +1507,7 @@ def run(D, net, state, cell, pending, room, out, budget):
                 for h in range(heads):
                     state.signs[table[layer, SIGN_AT] + 2 + h] = room.routes[h]
             else:
-                status = head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room)
+                status = head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys)
         if leaf:
             if layer == last:
                 status = emit(D, net, state, cell, nr, out, room)
