@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hardmax.networks.blocks import Affine as Affine
     from hardmax.networks.blocks import Attention as Attention
     from hardmax.networks.blocks import FeedForward as FeedForward
+    from hardmax.networks.blocks import Maxout as Maxout
     from hardmax.networks.constructions import sawtooth_network as sawtooth_network
     from hardmax.networks.network import Network as Network
     from hardmax.networks.signatures import Signature as Signature
@@ -85,6 +86,7 @@ _HOME_OF = {
     "vertex_maximum": "hardmax.bounds",
     "Attention": "hardmax.networks.blocks",
     "FeedForward": "hardmax.networks.blocks",
+    "Maxout": "hardmax.networks.blocks",
     "Affine": "hardmax.networks.blocks",
     "Network": "hardmax.networks.network",
     "Signature": "hardmax.networks.signatures",

@@ -59,7 +59,10 @@ def described(network, domain) -> str:
             inside += [f"mask={mask}", f"skip={block.skip}"]
         elif kind == "FeedForward":
             inside = [text(a) for a in (block.w_in, block.b_in, block.w_out, block.b_out)]
-            inside.append(f"skip={block.skip}")
+            inside += [f"skip={block.skip}", f"slope={text(block.slope)}"]
+        elif kind == "Maxout":
+            inside = [text(a) for a in (block.scores, block.biases, block.w_out, block.b_out)]
+            inside += [f"mask={np.asarray(block.mask).tolist()}", f"skip={block.skip}"]
         else:
             inside = [text(block.w), text(block.b)]
         lines.append(f"    hm.{kind}({', '.join(inside)}),")

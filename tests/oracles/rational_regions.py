@@ -5,7 +5,8 @@ of an integer. A cell is carried as convex polygons through the blocks:
 
 * a head clips a polygon by ``s_j >= s_i`` for every other key i, once for each key j, and keeps what has
   area; keys whose scores are the same function on the cell are one key (lowest index, mean of the outputs);
-* a ReLU unit clips it by ``z >= 0`` and by ``z <= 0``; a unit that is zero on the whole cell is off.
+* a ReLU unit clips it by ``z >= 0`` and by ``z <= 0``; a unit that is zero on the whole cell is off;
+* a group of a maxout block clips it like a head, and its winning score goes on.
 
 A polygon is a list of homogeneous integer vertices ``(X, Y, T)``, counterclockwise: the point (X/T, Y/T), or
 for T = 0 the direction (X, Y) of a ray. Clipping is the same for both, so the whole plane needs no other
@@ -315,6 +316,49 @@ def _through_attention(cells: list[Cell], block) -> list[Cell]:
     return children
 
 
+def _through_maxout(cells: list[Cell], block) -> list[Cell]:
+    """Every cell, cut by the groups one after the other, with the winning scores as hidden vector."""
+    keys_of = _present(block)
+    scores = [
+        (integers(exact(block.scores)[group][keys]), integers(exact(block.biases)[group][keys]))
+        for group, keys in enumerate(keys_of)
+    ]
+    groups = len(keys_of)
+    identity = [[int(i == j) for j in range(groups)] for i in range(groups)], 1
+    w_out = identity if block.w_out is None else integers(exact(block.w_out))
+    b_out = integers(exact(block.b_out))
+    children = []
+    for cell in cells:
+        parts: list[tuple] = [((), cell.polygons, [])]
+        for group, keys in enumerate(keys_of):
+            composed = cell.map.then(*scores[group])
+            first: dict[Row, int] = {}
+            for j, score in zip(keys, composed.rows, strict=True):
+                first.setdefault(score, j)
+            half_planes = {
+                score: [_minus(score, rival) for rival in first if rival != score] for score in first
+            }
+            parts = [
+                ((*winners, first[score]), pieces, [*rows, (score, composed.denominator)])
+                for winners, polygons, rows in parts
+                for score, pieces in _split(polygons, half_planes).items()
+            ]
+        for winners, polygons, rows in parts:
+            common = lcm(*(denominator for _, denominator in rows))
+            maxima = Map.of([tuple(v * (common // q) for v in row) for row, q in rows], common)
+            output = maxima.then(w_out, b_out)
+            children.append(
+                replace(
+                    cell,
+                    routings=cell.routings + winners,
+                    path=(*cell.path, ("fold", winners)),
+                    polygons=polygons,
+                    map=cell.map + output if block.skip else output,
+                )
+            )
+    return children
+
+
 def _present(block) -> list[list[int]]:
     """The keys of every head that are not masked."""
     heads, n_tokens = block.scores.shape[:2]
@@ -328,6 +372,7 @@ def _through_feed_forward(cells: list[Cell], block) -> list[Cell]:
     identity = [[int(i == j) for j in range(width)] for i in range(width)], 1
     w_in = identity if block.w_in is None else integers(exact(block.w_in))
     b_in, w_out, b_out = (integers(exact(array)) for array in (block.b_in, block.w_out, block.b_out))
+    slopes, unit = integers(exact(block.slope))
     children = []
     for cell in cells:
         units = cell.map.then(w_in, b_in)
@@ -342,8 +387,11 @@ def _through_feed_forward(cells: list[Cell], block) -> list[Cell]:
                     found.append(((*bits, 0), polygons))
             parts = found
         for bits, polygons in parts:
-            rows = [row if on else (0, 0, 0) for row, on in zip(units.rows, bits, strict=True)]
-            output = Map.of(rows, units.denominator).then(w_out, b_out)
+            rows = [
+                tuple(v * (unit if on else slope) for v in row)
+                for row, on, slope in zip(units.rows, bits, slopes, strict=True)
+            ]
+            output = Map.of(rows, units.denominator * unit).then(w_out, b_out)
             children.append(
                 replace(
                     cell,
@@ -364,6 +412,7 @@ def _through_affine(cells: list[Cell], block) -> list[Cell]:
 THROUGH = {
     "Attention": _through_attention,
     "FeedForward": _through_feed_forward,
+    "Maxout": _through_maxout,
     "Affine": _through_affine,
 }
 
@@ -542,7 +591,17 @@ def exact_forward(network, point) -> tuple[tuple[int, ...], tuple[int, ...], lis
         elif kind == "FeedForward":
             z = (hidden if block.w_in is None else exact(block.w_in) @ hidden) + exact(block.b_in)
             bits += [int(v > 0) for v in z]
-            output = exact(block.w_out) @ np.array([max(v, Fraction(0)) for v in z], dtype=object)
+            seen = [v if v > 0 else slope * v for v, slope in zip(z, exact(block.slope), strict=True)]
+            output = exact(block.w_out) @ np.array(seen, dtype=object)
+            hidden = (hidden if block.skip else 0) + output + exact(block.b_out)
+        elif kind == "Maxout":
+            scores, biases, maxima = exact(block.scores), exact(block.biases), []
+            for group, keys in enumerate(_present(block)):
+                s = (scores[group][keys] @ hidden + biases[group][keys]).tolist()
+                routings.append(keys[s.index(max(s))])
+                maxima.append(max(s))
+            output = np.array(maxima, dtype=object)
+            output = output if block.w_out is None else exact(block.w_out) @ output
             hidden = (hidden if block.skip else 0) + output + exact(block.b_out)
         else:
             hidden = exact(block.w) @ hidden + exact(block.b)

@@ -1,6 +1,7 @@
 r"""The affine map of a cell, and values without rounding.
 
-On the cell of a signature every head adds a constant and every unit is on or off, so a network is
+On the cell of a signature every head adds a constant, every unit is on or off and every group of pieces has
+its winner, so a network is
 :math:`x \mapsto Ax + b` there. :func:`affine_map` multiplies that out in floats, in a fixed order of sums.
 Keys that tie on the whole cell share their outputs; whether they do is decided in rationals, in the few cases
 where floats leave it open. :func:`exact_value` is the forward pass in rationals.
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from hardmax.algebra.exact_products import integer_matrix, integer_stack
 from hardmax.algebra.rationals import ExactArray, rational
-from hardmax.networks.blocks import Affine, Attention, Block, FeedForward
+from hardmax.networks.blocks import Affine, Attention, Block, FeedForward, Maxout
 from hardmax.networks.keys import DistinctKeys
 
 __all__ = ["affine_map", "exact_value"]
@@ -64,8 +65,12 @@ def affine_map(blocks: Sequence[Block], choices: Sequence[Choice]) -> tuple[Floa
             current = current.then(block.w, block.b)
         elif isinstance(block, FeedForward):
             seen = current.then(block.w_in or _identity(block.width), block.b_in)
-            on = np.asarray(choice, dtype=np.float64)[:, None]
-            added = _Map(seen.rows * on, seen.size * on).then(block.w_out, block.b_out)
+            factor = np.where(np.asarray(choice), 1.0, block.slope.floats)[:, None]
+            added = _Map(seen.rows * factor, seen.size * np.abs(factor)).then(block.w_out, block.b_out)
+            current = current.plus(added) if block.skip else added
+        elif isinstance(block, Maxout):
+            seen = current.then(*_winning(block, np.asarray(choice)))
+            added = seen.then(block.w_out or _identity(block.heads), block.b_out)
             current = current.plus(added) if block.skip else added
         else:
             winners = np.asarray(choice)
@@ -75,6 +80,16 @@ def affine_map(blocks: Sequence[Block], choices: Sequence[Choice]) -> tuple[Floa
             added = _Map(constant, np.abs(constant))
             current = current.plus(added) if block.skip else added
     return current.rows[:, :-1].copy(), current.rows[:, -1].copy()
+
+
+def _winning(block: Maxout, winners: NDArray[Any]) -> tuple[ExactArray, ExactArray]:
+    """Slopes and constants of the winning pieces."""
+    chosen = (np.arange(block.heads), winners)
+    return _entries(block.scores, chosen), _entries(block.biases, chosen)
+
+
+def _entries(array: ExactArray, index: Any) -> ExactArray:
+    return ExactArray(array.floats[index], None if array.fractions is None else array.fractions[index])
 
 
 def _ordered_product(a: Floats, b: Floats) -> Floats:
@@ -128,6 +143,10 @@ def exact_value(blocks: Sequence[Block], point: ExactArray) -> tuple[Fraction, .
             column = _folded(block, column, z, on)
         elif isinstance(block, Attention):
             column = _routed(block, column, [_best(s) for s in _composed_scores(block, column)])
+        elif isinstance(block, Maxout):
+            best = [_best(s)[0] for s in _composed_scores(block, column)]
+            winners = [int(np.flatnonzero(block.mask[g])[j]) for g, j in enumerate(best)]
+            column = _largest(block, column, np.array(winners))
         else:
             column = _affine(block.w, block.b, column)
     return tuple(Fraction(int(value.p), int(value.q)) for value in column.entries())
@@ -176,6 +195,8 @@ def _exact_map(blocks: Sequence[Block], choices: Sequence[Choice], d: int) -> fl
                     ]
                 )
             current = _routed(block, current, groups)
+        elif isinstance(block, Maxout):
+            current = _largest(block, current, np.asarray(choice))
         else:
             current = _affine(block.w, block.b, current)
     return current
@@ -204,13 +225,20 @@ def _folded(
 ) -> flint.fmpq_mat:
     for u in range(z.nrows()):
         if not on[u]:
+            slope = block.slope.rational(u)
             for c in range(z.ncols()):
-                z[u, c] = 0
+                z[u, c] = slope * z[u, c]
     added = _affine(block.w_out, block.b_out, z)
     return current + added if block.skip else added
 
 
-def _composed_scores(block: Attention, current: flint.fmpq_mat) -> list[flint.fmpq_mat]:
+def _largest(block: Maxout, current: flint.fmpq_mat, winners: NDArray[Any]) -> flint.fmpq_mat:
+    """The map after the block where these pieces win."""
+    added = _affine(block.w_out, block.b_out, _affine(*_winning(block, winners), current))
+    return current + added if block.skip else added
+
+
+def _composed_scores(block: Attention | Maxout, current: flint.fmpq_mat) -> list[flint.fmpq_mat]:
     """For each head the scores of the keys that are present, as maps of the input."""
     composed = []
     last = current.ncols() - 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +12,19 @@ from hardmax.algebra.exact_arithmetic import fractions_of
 from hardmax.algebra.rationals import ExactArray, as_exact
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
-__all__ = ["biases_of", "heads_of", "many", "mask_of", "points_of", "sizes", "vector_of"]
+__all__ = [
+    "biases_of",
+    "checked_temperature",
+    "evaluated",
+    "heads_of",
+    "many",
+    "mask_of",
+    "points_of",
+    "sizes",
+    "vector_of",
+]
+
+Floats = NDArray[np.float64]
 
 
 def heads_of(values: Any, name: str, *, ndim: int) -> tuple[ExactArray, list[int]]:
@@ -125,6 +138,32 @@ def points_of(x: ArrayLike, d: int) -> tuple[NDArray[Any], bool]:
             f"x must have {d} coordinates per point, shape ({d},) or (n, {d}), but has shape {points.shape}."
         )
     return np.atleast_2d(points), points.ndim == 1
+
+
+class _Evaluable(Protocol):
+    @property
+    def d_in(self) -> int: ...
+
+    def forward(self, points: Floats, temperature: float = 0.0) -> Floats: ...
+
+
+def evaluated(block: _Evaluable, x: ArrayLike, temperature: float) -> Floats:
+    """The output of a block at one point or many."""
+    points, single = points_of(x, block.d_in)
+    y = block.forward(as_exact(points, "x", ndim=2).floats, checked_temperature(temperature))
+    return y[0] if single else y
+
+
+def checked_temperature(temperature: float) -> float:
+    """A temperature that makes sense.
+
+    >>> checked_temperature(1)
+    1.0
+    """
+    value = float(temperature)
+    if not (value >= 0.0 and math.isfinite(value)):
+        raise InvalidInputError(f"temperature must be a finite number of at least 0, but was {temperature}.")
+    return value
 
 
 def sizes(lengths: list[int]) -> str:

@@ -1,5 +1,7 @@
 r"""The blocks of a network: attention with fixed keys, a ReLU layer, an affine map (P1 Definition III.1).
 
+The fourth kind, :class:`~hardmax.networks.maxout.Maxout`, has a module of its own.
+
 Only the query varies. The keys and values of a head are held fixed (P1's conditioned input space), so the
 score of key :math:`j` of head :math:`h` is an affine function :math:`a_{hj} \cdot x + b_{hj}` of the input,
 and what the head adds when :math:`j` wins is a constant vector :math:`v_{hj}`. All numbers are
@@ -9,7 +11,6 @@ them, where they differ, decide about regions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,11 +21,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.algebra.rationals import ExactArray, as_exact
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.networks.arguments import biases_of, heads_of, many, mask_of, points_of, sizes, vector_of
+from hardmax.networks.arguments import biases_of, evaluated, heads_of, many, mask_of, sizes, vector_of
 from hardmax.networks.contexts import factored_attention
 from hardmax.networks.keys import DistinctKeys, distinct_keys
+from hardmax.networks.maxout import Maxout
 
-__all__ = ["Affine", "Attention", "Block", "FeedForward"]
+__all__ = ["Affine", "Attention", "Block", "FeedForward", "Maxout"]
 
 Floats = NDArray[np.float64]
 
@@ -229,7 +231,7 @@ class Attention:
 
     def __call__(self, x: ArrayLike, temperature: float = 0.0) -> Floats:
         r"""The output at points, with softmax of the scores over :math:`\tau` at a temperature."""
-        return _evaluate(self, x, temperature)
+        return evaluated(self, x, temperature)
 
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
         """The output at the rows of a float64 matrix."""
@@ -257,9 +259,10 @@ class Attention:
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class FeedForward:
-    r"""A ReLU layer.
+    r"""A ReLU layer, or a leaky one.
 
-    .. math:: x \mapsto [x +]\; W_{out} \max(0, W_{in} x + b_{in}) + b_{out} .
+    .. math:: x \mapsto [x +]\; W_{out}\, \varphi(W_{in} x + b_{in}) + b_{out}, \qquad
+              \varphi(z) = \max(0, z) + \alpha \min(0, z) .
 
     Parameters
     ----------
@@ -272,11 +275,14 @@ class FeedForward:
         ``None`` for zeros.
     skip : bool, default False
         Whether the input is added (then :math:`e = d`).
+    slope : number or (n,) array_like, default 0
+        :math:`\alpha`, the slope of a unit that is off: 0 is ReLU, a small number leaky ReLU, one number per
+        unit PReLU, -1 the absolute value.
 
     Attributes
     ----------
     w_in : ExactArray or None
-    b_in, w_out, b_out : ExactArray
+    b_in, w_out, b_out, slope : ExactArray
     skip : bool
     d_in, d_out, width : int
 
@@ -289,6 +295,11 @@ class FeedForward:
     array([0., 1., 0.])
     >>> tooth
     FeedForward(2 units, 1 -> 1)
+
+    A leaky unit.
+
+    >>> FeedForward([[1]], None, [[1]], slope=0.25)([[-2.0], [2.0]])[:, 0]
+    array([-0.5,  2. ])
     """
 
     w_in: ExactArray | None
@@ -296,6 +307,7 @@ class FeedForward:
     w_out: ExactArray
     b_out: ExactArray
     skip: bool
+    slope: ExactArray
 
     def __init__(
         self,
@@ -305,6 +317,7 @@ class FeedForward:
         b_out: ArrayLike | None = None,
         *,
         skip: bool = False,
+        slope: ArrayLike = 0,
     ) -> None:
         second = as_exact(w_out, "w_out", ndim=2)
         first = None if w_in is None else as_exact(w_in, "w_in", ndim=2)
@@ -330,6 +343,14 @@ class FeedForward:
         object.__setattr__(self, "w_out", second)
         object.__setattr__(self, "b_out", vector_of(b_out, "b_out", second.shape[0], "output"))
         object.__setattr__(self, "skip", bool(skip))
+        one_for_all = not isinstance(slope, ExactArray) and np.ndim(slope) == 0
+        slopes: Any = np.full(width, slope) if one_for_all else slope
+        object.__setattr__(self, "slope", vector_of(slopes, "slope", width, "unit"))
+
+    @property
+    def leaky(self) -> bool:
+        """Whether some unit that is off has a slope."""
+        return not self.slope.all_zero()
 
     @property
     def d_in(self) -> int:
@@ -353,7 +374,7 @@ class FeedForward:
 
     def __call__(self, x: ArrayLike, temperature: float = 0.0) -> Floats:
         """The output at points; a ReLU layer is the same at every temperature."""
-        return _evaluate(self, x, temperature)
+        return evaluated(self, x, temperature)
 
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
         """The output at the rows of a float64 matrix."""
@@ -376,7 +397,11 @@ class FeedForward:
     def _output(self, points: Floats, z: Floats) -> Floats:
         """The output when the pre-activations are known; they are overwritten."""
         with np.errstate(over="ignore", invalid="ignore"):
-            y = np.maximum(z, 0.0, out=z) @ self.w_out.floats.T
+            if self.leaky:
+                z = np.where(z > 0.0, z, z * self.slope.floats)
+            else:
+                z = np.maximum(z, 0.0, out=z)
+            y = z @ self.w_out.floats.T
             y += self.b_out.floats
             if self.skip:
                 y += points
@@ -384,7 +409,7 @@ class FeedForward:
 
     def __repr__(self) -> str:
         size = f"{many(self.width, 'unit')}, {self.d_in} -> {self.d_out}"
-        return f"FeedForward({size}{', skip' if self.skip else ''})"
+        return f"FeedForward({size}{', leaky' if self.leaky else ''}{', skip' if self.skip else ''})"
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -442,7 +467,7 @@ class Affine:
 
     def __call__(self, x: ArrayLike, temperature: float = 0.0) -> Floats:
         """The output at points; an affine map is the same at every temperature."""
-        return _evaluate(self, x, temperature)
+        return evaluated(self, x, temperature)
 
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
         """The output at the rows of a float64 matrix."""
@@ -453,22 +478,4 @@ class Affine:
         return f"Affine({self.d_in} -> {self.d_out})"
 
 
-Block = Attention | FeedForward | Affine
-
-
-def _evaluate(block: Block, x: ArrayLike, temperature: float) -> Floats:
-    points, single = points_of(x, block.d_in)
-    y = block.forward(as_exact(points, "x", ndim=2).floats, checked_temperature(temperature))
-    return y[0] if single else y
-
-
-def checked_temperature(temperature: float) -> float:
-    """A temperature that makes sense.
-
-    >>> checked_temperature(1)
-    1.0
-    """
-    value = float(temperature)
-    if not (value >= 0.0 and math.isfinite(value)):
-        raise InvalidInputError(f"temperature must be a finite number of at least 0, but was {temperature}.")
-    return value
+Block = Attention | FeedForward | Maxout | Affine

@@ -3,11 +3,27 @@ r"""The internal form: every block is an affine map or a layer of max-groups.
 A max-group is a set of affine scores of which the largest wins. In a :class:`WallLayer` (attention) the
 winner adds a constant vector, so the map may jump where the routing changes. In a :class:`FoldLayer` (ReLU)
 the two scores of unit :math:`i` are its pre-activation and zero, and the winning *value* times a column is
-added, so the map only bends. Engines see these layers and nothing else of a network.
+added, so the map only bends. In a :class:`MaxLayer` (maxout, max-pooling) the winning scores themselves go
+on. Engines see these layers and nothing else of a network: a leaky ReLU layer is a plain one between two
+affine maps (:mod:`hardmax.networks.leaky`).
 
 Two clean-ups are done here, once and exactly: masked keys disappear, and keys of one head with the same
 score become one key with the mean of their outputs (they win together wherever they win; the zero-temperature
 limit of softmax is that mean).
+
+What an engine does with a :class:`MaxLayer`. It is a :class:`WallLayer` in everything that is decided: heads,
+keys, scores, walls, their codes, the order of cells, the lowest key in the signature where several coincide
+on a cell. Only what leaves it is different:
+
+- The map that leaves a cell consists of rows that are known already: first, if ``skip``, the rows of the map
+  that entered, then for each head the composed score of its winner. Nothing is added up, a node carries no
+  hidden vector while its heads are settled, and ``outputs`` is empty, (K, 0).
+- Keys that coincide on a cell have the same score, so no mean is taken and the cell is not ``tied``.
+- Errors are those of the composed scores, with ``skip`` also those of the map that entered: the larger of the
+  two bounds per row, the sum of the two bounds on 2-norms.
+- The map is continuous across its walls: cells that part there are adjacent through a *fold*.
+
+In :class:`~hardmax.regions.program.Program` its row says ``KIND = WALL`` with ``OUTPUTS = -1``.
 """
 
 from __future__ import annotations
@@ -22,12 +38,13 @@ from numpy.typing import NDArray
 
 from hardmax.algebra.exact_arithmetic import fractions_of
 from hardmax.algebra.rationals import ExactArray, as_exact
-from hardmax.networks.blocks import Affine, Attention, FeedForward
+from hardmax.networks.blocks import Affine, Attention, FeedForward, Maxout
+from hardmax.networks.leaky import plain_blocks
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
 
-__all__ = ["AffineLayer", "FoldLayer", "Layer", "WallLayer", "layers_of"]
+__all__ = ["AffineLayer", "FoldLayer", "Layer", "MaxLayer", "WallLayer", "layers_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +131,29 @@ class WallLayer:
         return self.outputs.shape[1]
 
 
-Layer = AffineLayer | FoldLayer | WallLayer
+@dataclass(frozen=True, eq=False)
+class MaxLayer(WallLayer):
+    r""":math:`y \mapsto [y,]\; (\max_j \langle s_j, y\rangle + b_j)_h`: the winning scores, behind y if
+    ``skip``.
+
+    Decided like a :class:`WallLayer`; ``outputs`` is empty. See the head of this module.
+    """
+
+    @property
+    def d_out(self) -> int:
+        """Dimension of what leaves."""
+        return self.heads + (self.d_in if self.skip else 0)
+
+
+Layer = AffineLayer | FoldLayer | WallLayer | MaxLayer
 
 
 def layers_of(network: Network) -> tuple[Layer, ...]:
-    """The blocks of a network in the internal form, one layer per block.
+    """The blocks of a network in the internal form.
+
+    Attention, plain ReLU layers and affine maps give one layer each; a :class:`Maxout` gives a
+    :class:`MaxLayer` and, unless its maxima go on as they are, an affine layer; a leaky layer a fold between
+    affine layers.
 
     Examples
     --------
@@ -130,9 +165,12 @@ def layers_of(network: Network) -> tuple[Layer, ...]:
     """
     layers: list[Layer] = []
     unit = head = 0
-    for block in network.blocks:
+    for block in plain_blocks(network.blocks):
         if isinstance(block, Attention):
             layers.append(_walls(block, head))
+            head += block.heads
+        elif isinstance(block, Maxout):
+            layers.extend(_maxima(block, head))
             head += block.heads
         elif isinstance(block, FeedForward):
             scores = None if block.w_in is None or _is_identity(block.w_in) else block.w_in
@@ -179,6 +217,42 @@ def _walls(block: Attention, first_head: int) -> WallLayer:
         block.skip,
         first_head,
     )
+
+
+def _maxima(block: Maxout, first_head: int) -> list[Layer]:
+    groups, pieces, d = block.scores.shape
+    score_rows = _flat(block.scores, (groups * pieces, d))
+    bias_rows = _flat(block.biases, (groups * pieces,))
+    chosen: list[int] = []
+    head_start = [0]
+    for g in range(groups):
+        present = g * pieces + np.flatnonzero(block.mask[g])
+        chosen += [equal[0] for equal in _equal_scores(score_rows, bias_rows, present)]
+        head_start.append(len(chosen))
+    rows = np.array(chosen, dtype=np.int64)
+    maxima = MaxLayer(
+        score_rows.take(rows),
+        bias_rows.take(rows),
+        np.array(head_start, dtype=np.int64),
+        rows % pieces,
+        np.ones(len(rows), dtype=np.int64),
+        ExactArray(np.zeros((len(rows), 0))),
+        block.skip,
+        first_head,
+    )
+    if block.w_out is None and block.b_out.all_zero() and not block.skip:
+        return [maxima]
+    w_out = ExactArray(np.eye(groups)) if block.w_out is None else block.w_out
+    return [maxima, AffineLayer(_beside_identity(w_out) if block.skip else w_out, block.b_out)]
+
+
+def _beside_identity(matrix: ExactArray) -> ExactArray:
+    """The matrix (I, M)."""
+    floats = np.hstack([np.eye(matrix.shape[0]), matrix.floats])
+    if matrix.fractions is None:
+        return ExactArray(floats)
+    identity = fractions_of(ExactArray(np.eye(matrix.shape[0])))
+    return ExactArray(floats, np.hstack([identity, matrix.fractions]))
 
 
 def _flat(array: ExactArray, shape: tuple[int, ...]) -> ExactArray:

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.algebra.rationals import ExactArray, as_exact
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.networks import affine_maps, random_networks
-from hardmax.networks.arguments import many, points_of
-from hardmax.networks.blocks import Affine, Attention, Block, FeedForward, checked_temperature
+from hardmax.networks.arguments import checked_temperature, many, points_of
+from hardmax.networks.blocks import Affine, Attention, Block, FeedForward, Maxout
 from hardmax.networks.signatures import Signature, pack_bits
 from hardmax.networks.states import block_of, state_of
 from hardmax.networks.torch_modules import blocks_of_module
@@ -41,7 +41,7 @@ class Network(Result):
 
     Parameters
     ----------
-    blocks : sequence of Attention, FeedForward, Affine
+    blocks : sequence of Attention, FeedForward, Maxout, Affine
         Each must take what the one before it gives.
     description : dict, optional
         How the network was made, in plain values; it is saved along.
@@ -52,7 +52,7 @@ class Network(Result):
     d, d_out : int
         Dimensions of input and output.
     heads_total, units_total : int
-        Heads and ReLU units of all blocks together.
+        Heads (the groups of a :class:`Maxout` count as heads) and ReLU units of all blocks together.
 
     Examples
     --------
@@ -82,9 +82,9 @@ class Network(Result):
         if not blocks:
             raise InvalidInputError("blocks must hold at least one block, but is empty.")
         for i, block in enumerate(blocks):
-            if not isinstance(block, (Attention, FeedForward, Affine)):
+            if not isinstance(block, (Attention, FeedForward, Maxout, Affine)):
                 raise InvalidInputError(
-                    f"blocks must hold Attention, FeedForward and Affine, but block {i} is a "
+                    f"blocks must hold Attention, FeedForward, Maxout and Affine, but block {i} is a "
                     f"{type(block).__name__}."
                 )
         for i, (before, after) in enumerate(pairwise(blocks)):
@@ -175,7 +175,7 @@ class Network(Result):
             relu = np.empty((len(y), self.units_total), dtype=np.bool_)
             head = unit = 0
             for block in self.blocks:
-                if isinstance(block, Attention):
+                if isinstance(block, (Attention, Maxout)):
                     y, routings[rows, head : head + block.heads] = block.trace(y)
                     head += block.heads
                 elif isinstance(block, FeedForward):
@@ -213,7 +213,7 @@ class Network(Result):
         choices: list[NDArray[Any] | None] = []
         head = unit = 0
         for block in self.blocks:
-            if isinstance(block, Attention):
+            if isinstance(block, (Attention, Maxout)):
                 choices.append(seen.routings[0, head : head + block.heads])
                 head += block.heads
             elif isinstance(block, FeedForward):
@@ -309,13 +309,15 @@ class Network(Result):
     # ------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def mlp(cls, layers: Sequence[tuple[ArrayLike, ArrayLike | None]]) -> Self:
+    def mlp(cls, layers: Sequence[tuple[ArrayLike, ArrayLike | None]], *, slope: Any = 0) -> Self:
         """A multilayer perceptron: affine layers with a ReLU between them.
 
         Parameters
         ----------
         layers : sequence of (W, b)
             W of shape (out, in); b of shape (out,) or ``None`` for zeros.
+        slope : number, default 0
+            The slope of a unit that is off: not zero for leaky ReLU.
 
         Returns
         -------
@@ -336,14 +338,15 @@ class Network(Result):
                 )
         if len(pairs) == 1:
             return cls((Affine(*pairs[0]),))
-        first = FeedForward(*pairs[0], *pairs[1])
-        return cls((first, *(FeedForward(None, None, w, b) for w, b in pairs[2:])))
+        first = FeedForward(*pairs[0], *pairs[1], slope=slope)
+        return cls((first, *(FeedForward(None, None, w, b, slope=slope) for w, b in pairs[2:])))
 
     @classmethod
     def from_torch(cls, module: Any) -> Self:
-        """A torch ``Sequential`` of ``Linear`` and ``ReLU``.
+        """A torch ``Sequential`` of ``Linear``, ``ReLU``, ``LeakyReLU``, ``PReLU`` and ``MaxPool1d``.
 
-        Read by duck typing: what counts is the name of a module's class and its ``weight`` and ``bias``.
+        Read by duck typing: what counts is the name of a module's class and its numbers. ``MaxPool1d`` pools
+        the coordinates of each point, as torch does with a matrix whose rows are points.
         ``Sequential`` may be nested; ``Identity``, ``Flatten`` (points are rows already) and, in evaluation
         mode, ``Dropout`` are passed over.
 
@@ -491,7 +494,9 @@ class Network(Result):
             "d_in": [block.d_in for block in blocks],
             "d_out": [block.d_out for block in blocks],
             "heads": [block.heads for block in blocks],
-            "n_tokens": [block.n_tokens if isinstance(block, Attention) else 0 for block in blocks],
+            "n_tokens": [
+                block.scores.shape[1] if isinstance(block, (Attention, Maxout)) else 0 for block in blocks
+            ],
             "units": [block.width for block in blocks],
             "skip": [not isinstance(block, Affine) and block.skip for block in blocks],
         }
@@ -504,7 +509,7 @@ def _finite(y: Floats) -> Floats:
 
 
 def _widest(block: Block) -> int:
-    keys = block.keys.counts.size if isinstance(block, Attention) else 0
+    keys = block.keys.counts.size if isinstance(block, (Attention, Maxout)) else 0
     return max(block.d_in, block.d_out, block.width, keys)
 
 

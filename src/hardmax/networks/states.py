@@ -13,13 +13,14 @@ import numpy as np
 
 from hardmax.algebra.exact_products import ExactProduct
 from hardmax.algebra.rationals import ExactArray, as_exact
-from hardmax.networks.blocks import Affine, Attention, Block, FeedForward
+from hardmax.networks.blocks import Affine, Attention, Block, FeedForward, Maxout
 
 __all__ = ["block_of", "state_of"]
 
 _ARRAYS: dict[str, dict[str, int]] = {  # the arrays of each block and their numbers of axes
     "Attention": {"scores": 3, "biases": 2, "outputs": 3},
     "FeedForward": {"w_in": 2, "b_in": 1, "w_out": 2, "b_out": 1},
+    "Maxout": {"scores": 3, "biases": 2, "w_out": 2, "b_out": 1},
     "Affine": {"w": 2, "b": 1},
 }
 
@@ -45,8 +46,10 @@ def state_of(block: Block) -> dict[str, Any]:
             state[name] = _values(array)
     if factors:
         state["factors"] = [_values(factor) for _, factor in factors.values()]
-    if isinstance(block, Attention):
+    if isinstance(block, (Attention, Maxout)):
         state["mask"] = block.mask
+    if isinstance(block, FeedForward) and block.leaky:
+        state["slope"] = _values(block.slope)
     if not isinstance(block, Affine):
         state["skip"] = block.skip
     return state
@@ -71,8 +74,11 @@ def block_of(state: Mapping[str, Any]) -> Block:
     if kind == "Affine":
         return Affine(**arrays)
     if kind == "FeedForward":
-        return FeedForward(**arrays, skip=_flag(state["skip"]))
+        slope = as_exact(state["slope"], "slope", ndim=1) if "slope" in state else 0
+        return FeedForward(**arrays, skip=_flag(state["skip"]), slope=slope)  # type: ignore[arg-type]
     mask = np.asarray(state["mask"])
+    if kind == "Maxout":
+        return Maxout(**arrays, mask=mask, skip=_flag(state["skip"]))
     return Attention(**arrays, mask=mask, skip=_flag(state["skip"]))
 
 

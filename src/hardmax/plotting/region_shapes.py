@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Box
-from hardmax.networks.groups import FoldLayer, WallLayer
+from hardmax.networks.groups import FoldLayer, MaxLayer, WallLayer
 from hardmax.plotting.tropical import clipped
 from hardmax.regions.cells import DOMAIN_SIDE, encode_wall
 
@@ -158,7 +158,9 @@ class Shapes:
         for layer, thickness in self._thickness().items():
             chosen = np.flatnonzero(layers == layer)
             both = thickness[contacts.pairs[chosen]]
-            share = _SHARE["wall" if isinstance(self.result._exact_maps.layers[layer], WallLayer) else "fold"]
+            drawn = self.result._exact_maps.layers[layer]
+            jumps = isinstance(drawn, WallLayer) and not isinstance(drawn, MaxLayer)
+            share = _SHARE["wall" if jumps else "fold"]
             widths[chosen] = share * points_per_unit * both.min(axis=1)
         widths[widths < _THINNEST] = 0.0
         return widths

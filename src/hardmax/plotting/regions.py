@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
 from hardmax.errors import InvalidInputError
-from hardmax.networks.blocks import Affine, Attention, Block
+from hardmax.networks.blocks import Affine, Attention, Block, Maxout
 from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.profiles import draw_profile
 from hardmax.plotting.region_colours import map_colours, region_colours
@@ -229,4 +229,6 @@ def compare_depths(
 def _name(block: Block) -> str:
     if isinstance(block, Attention):
         return "attention"
-    return "affine map" if isinstance(block, Affine) else "ReLU layer"
+    if isinstance(block, Maxout):
+        return "maxout"
+    return "affine map" if isinstance(block, Affine) else f"{'leaky ' if block.leaky else ''}ReLU layer"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import ExactArray
 from hardmax.errors import CertificateError
-from hardmax.networks.groups import FoldLayer, Layer, WallLayer
+from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions import adjacency_kernels as kernels
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
 from hardmax.regions.collinear import possibly_collinear
@@ -144,6 +144,10 @@ class _Search:
                 info[rows, kernels.ROW_A], info[rows, kernels.ROW_B] = a[at], b[at]
                 info[rows, kernels.KEY_A], info[rows, kernels.KEY_B] = layer.key[a[at]], layer.key[b[at]]
                 info[rows, kernels.FIRST_HEAD] = layer.first_head
+                if isinstance(layer, MaxLayer):
+                    info[rows, kernels.KIND] = kernels.BEND
+                    heads_after = layer.first_head + layer.heads
+                    continue
                 values = _classes(layer.outputs)
                 quiet = values[a[at]] == values[b[at]]
                 info[rows, kernels.KIND] = np.where(quiet, kernels.QUIET_WALL, kernels.WALL)

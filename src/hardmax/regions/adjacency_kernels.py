@@ -19,7 +19,9 @@ __all__ = ["FIELDS", "by_group", "name_groups", "overlay", "sort_contacts"]
 # what is known about a group: the edges that share a name
 OWNER, KIND, UNIT, HEAD, KEY_A, KEY_B, ROW_A, ROW_B, FIRST_HEAD = range(9)
 FIELDS = 9
-FOLD, WALL, QUIET_WALL = 0, 1, 2  # across a quiet wall both keys have the same output
+# across a bend the winning scores go on, so the map is continuous; across a quiet wall both keys have the
+# same output
+FOLD, BEND, WALL, QUIET_WALL = range(4)
 
 BEFORE, EQUAL, AFTER, OPEN = -1, 0, 1, 2  # OPEN: not known
 # what becomes of an edge
@@ -513,7 +515,7 @@ def sort_contacts(edges, kind, length, n, cell_of, start, order, pairs, kinds, l
         for k in range(start[i], start[i + 1]):
             c = order[k]
             pairs[k, 0] = i
-            kinds[k] = 0 if kind[c] == FOLD else 1
+            kinds[k] = 0 if kind[c] <= BEND else 1
             lengths[k] = length[c]
             turned = 0 if cell_of[edges[c, 0]] == i else 1
             sides[k, 0], sides[k, 1] = edges[c, turned], edges[c, 1 - turned]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, WallLayer
+from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.double_double_kernels import UNIT, products, signs
 from hardmax.regions.program import score_norms
 
@@ -83,6 +83,13 @@ class DoubleDoubleMaps:
         block = self.layers[layer - 1]
         if isinstance(block, AffineLayer):
             return _Hidden(rows.high, rows.low, z_a, z_c)
+        if isinstance(block, MaxLayer):
+            chosen = winners[layer - 1]
+            high, low = rows.high[chosen], rows.low[chosen]
+            if not block.skip:
+                return _Hidden(high, low, z_a, z_c)
+            high, low = np.vstack([hidden.high, high]), np.vstack([hidden.low, low])
+            return _Hidden(high, low, hidden.slope_error + z_a, hidden.constant_error + z_c)
         if isinstance(block, WallLayer):
             return self._routed(layer - 1, block, hidden, winners[layer - 1])
         return self._folded(layer - 1, block, hidden, rows, (z_a, z_c), winners[layer - 1])

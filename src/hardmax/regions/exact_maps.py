@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import ExactArray, grain
 from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, WallLayer
+from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 
 __all__ = ["ExactMaps", "common_denominator"]
 
@@ -168,7 +168,7 @@ class ExactMaps:
         self, layer: int, walls: WallLayer, hidden: _Hidden, head: int, routings_row: NDArray[np.int32]
     ) -> list[int]:
         start, stop = int(walls.head_start[head]), int(walls.head_start[head + 1])
-        winner = start + int(np.searchsorted(walls.key[start:stop], routings_row[walls.first_head + head]))
+        winner = _winner(walls, head, routings_row)
         if stop - start == 1:
             return [winner]
         ties = hidden.ties.get(winner)
@@ -196,7 +196,22 @@ class ExactMaps:
                 entries[unit * width : (unit + 1) * width] = zeros
             rows = integers.outputs * flint.fmpz_mat(block.units + 1, width, entries)
             return rows + _raised(hidden.rows, integers.growth) if block.skip else rows
+        if isinstance(block, MaxLayer):
+            return self._largest(layer, block, hidden, routings_row)
         return self._routed(layer, block, hidden, routings_row)
+
+    def _largest(
+        self, layer: int, maxima: MaxLayer, hidden: _Hidden, routings_row: NDArray[np.int32]
+    ) -> flint.fmpz_mat:
+        """The scores of the winners, behind what entered if that is kept."""
+        scores, width = self._scores(layer, hidden).entries(), self.d + 1
+        entries: list[flint.fmpz] = []
+        if maxima.skip:
+            entries = (hidden.rows * self._layer(layer).growth).entries()[: maxima.d_in * width]
+        for head in range(maxima.heads):
+            winner = _winner(maxima, head, routings_row)
+            entries += scores[winner * width : (winner + 1) * width]
+        return flint.fmpz_mat(maxima.d_out + 1, width, entries + scores[-width:])
 
     def _routed(
         self, layer: int, walls: WallLayer, hidden: _Hidden, routings_row: NDArray[np.int32]
@@ -257,6 +272,8 @@ class _Integers:
             # the skip connection multiplies columns y over q, but the denominator row only once
             self.outputs, self.growth = _homogeneous(layer.outputs, layer.offsets)
             self.growth *= scale
+        elif isinstance(layer, MaxLayer):
+            self.scores, self.growth = _homogeneous(layer.scores, layer.biases)
         else:
             self.scores, _ = _homogeneous(layer.scores, layer.biases)
             self.growth = common_denominator(layer.outputs)
@@ -291,6 +308,12 @@ def _prefixes(layers: tuple[Layer, ...]) -> list[_Prefix]:
             units += layer.units if isinstance(layer, FoldLayer) else 0
             heads += layer.heads if isinstance(layer, WallLayer) else 0
     return prefixes
+
+
+def _winner(walls: WallLayer, head: int, routings_row: NDArray[np.int32]) -> int:
+    """The compiled key that a head's routing means."""
+    start, stop = int(walls.head_start[head]), int(walls.head_start[head + 1])
+    return start + int(np.searchsorted(walls.key[start:stop], routings_row[walls.first_head + head]))
 
 
 def _unpacked(bits_row: NDArray[np.uint64], first: int, count: int) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hardmax.algebra.rationals import nearest_float
 from hardmax.errors import EmptyDomainError
 from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import FoldLayer, Layer, WallLayer
+from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions import plane_kernels as kernels
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
 from hardmax.regions.double_double import (
@@ -462,7 +462,8 @@ class PlaneMachine:
         rows = self.exact_maps.lines(layer, bits, routings)[first:stop]
         parts = envelope(lines, corners_of(lines), rows)
         edges = self.sf[float_at : float_at + _F * k].reshape(-1, _F).copy()
-        e = 0 if layer == self.program.last else block.d_out
+        bends = isinstance(block, MaxLayer)  # keys that coincide have one value, and nothing is carried along
+        e = 0 if layer == self.program.last or bends else block.d_out
         hidden = self.sf[float_at + _F * k : float_at + _F * k + e].copy()
         routes = self.si[at + 2 * k : at + 2 * k + block.heads].copy()
         tied_before = int(self.si[self.control[kernels.C_INTS] - 3])
@@ -470,7 +471,7 @@ class PlaneMachine:
         self.control[kernels.C_INTS], self.control[kernels.C_FLOATS] = at, float_at
         for key, tied, sides in reversed(parts):
             polygon, names = self._part(layer, head, first, key, sides, edges, labels)
-            flag = tied_before | (len(tied) > 1)
+            flag = tied_before | (len(tied) > 1 and not bends)
             while not kernels.push_head(
                 self.control, self.program.table, self.program.weights, layer, head, first + key, polygon,
                 names,

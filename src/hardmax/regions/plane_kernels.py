@@ -457,6 +457,13 @@ def enter(table, bounds, weights, path, errors, layer, trust):
             e[NEXT_DC] += e[DC] + g * y_nc
             e[NEXT_EA] += e[EA] + g * y_na
             e[NEXT_EC] += e[EC] + g * y_nc
+    elif table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:
+        # the scores of winners leave, and what entered beside them
+        skip = table[layer, SKIP] == 1
+        e[NEXT_DA] = max(e[RA], e[DA] if skip else 0.0)
+        e[NEXT_DC] = max(e[RC], e[DC] if skip else 0.0)
+        e[NEXT_EA] = z_ea + (e[EA] if skip else 0.0)
+        e[NEXT_EC] = z_ec + (e[EC] if skip else 0.0)
     elif table[layer, KIND] == WALL:
         g = f[GAMMA_OUT]
         e[NEXT_DA] = 0.0
@@ -490,7 +497,7 @@ def descend(
         layer += 1
     n, e = table[layer, ROWS], table[layer, D_OUT]
     words = table[layer, WORDS]
-    if control[C_LAST] == layer:
+    if control[C_LAST] == layer or table[layer, OUTPUTS] < 0:
         e = 0
     io, fo = control[C_INTS], control[C_FLOATS]
     if io + 2 * k + 3 * n + words + table[layer, HEADS] + HEADER > si.shape[0]:
@@ -550,6 +557,19 @@ def descend(
     control[C_INTS] = at + HEADER
     control[C_FLOATS] = fo + floats
     return True
+
+
+@kernel(inner=True)
+def leave_scores(table, path, winners, layer, to):
+    """The map that leaves a layer whose winning scores go on: what entered, if kept, then these scores."""
+    d, heads, m = table[layer, D_OUT], table[layer, HEADS], table[layer, D_IN]
+    y_at, z_at, n = table[layer, Y_AT], table[layer, Z_AT], table[layer, ROWS]
+    kept = d - heads
+    for c in range(3):
+        for r in range(kept):
+            path[to + c * d + r] = path[y_at + c * m + r]
+        for h in range(heads):
+            path[to + c * d + kept + h] = path[z_at + c * n + winners[h]]
 
 
 @kernel(inlined=True)
@@ -893,7 +913,7 @@ def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p,
     finds them all. Keys that are tried and have no cell are discarded; only walls of finished cells are
     followed.
     """
-    e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
+    e = 0 if control[C_LAST] == layer or table[layer, OUTPUTS] < 0 else table[layer, D_OUT]
     z_at, n = table[layer, Z_AT], table[layer, ROWS]
     k0, k1 = heads_at[table[layer, HEAD_AT] + head], heads_at[table[layer, HEAD_AT] + head + 1]
     if k1 - k0 == 1:
@@ -1160,7 +1180,7 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
             q[j] = si[io + j]
         at = io + 2 * k
         y = fo + FLOATS_PER_EDGE * k
-        e = 0 if last == layer else table[layer, D_OUT]
+        e = 0 if last == layer or table[layer, OUTPUTS] < 0 else table[layer, D_OUT]
         control[C_INTS] = io
         control[C_FLOATS] = fo
         leaf = False
@@ -1211,6 +1231,8 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
                 if kind == FOLD:
                     for r in range(3 * d):
                         path[to + r] = yv[r]
+                elif table[layer, OUTPUTS] < 0:
+                    leave_scores(table, path, routes, layer, to)
                 else:
                     y_at = table[layer, Y_AT]
                     for r in range(2 * d):

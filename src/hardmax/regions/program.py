@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import ExactArray
 from hardmax.errors import UnsupportedDimensionError
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, WallLayer
+from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions import plane_kernels as kernels
 
 __all__ = ["Program", "score_norms", "spectral_bound"]
@@ -101,7 +101,8 @@ class Program:
                 row[kernels.HEADS], row[kernels.SKIP], row[kernels.FIRST] = layer.heads, layer.skip, heads
                 row[kernels.SCORES] = keep(layer.scores.floats)
                 row[kernels.BIASES] = keep(layer.biases.floats)
-                row[kernels.OUTPUTS] = keep(layer.outputs.floats)
+                if not isinstance(layer, MaxLayer):  # there, the winning scores themselves leave
+                    row[kernels.OUTPUTS] = keep(layer.outputs.floats)
                 row[kernels.OFFSETS] = len(key_of)
                 row[kernels.HEAD_AT] = len(heads_at)
                 heads_at.extend(layer.head_start.tolist())

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer
+from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer
 from hardmax.regions.exact_maps import common_denominator
 from hardmax.regions.pattern_kernels import residue_maps
 from hardmax.regions.steps import Steps, entry_bound, frozen, steps_of
@@ -67,6 +67,8 @@ class Residues:
                 found.append(_lcm(layer.weights, layer.offsets))
             elif isinstance(layer, FoldLayer):
                 found += [_lcm(layer.scores, layer.biases), _lcm(layer.outputs, layer.offsets)]
+            elif isinstance(layer, MaxLayer):
+                found.append(_lcm(layer.scores, layer.biases))
             else:
                 found.append(_lcm(layer.outputs))
         return found

@@ -25,7 +25,7 @@ from hardmax.compiling import kernel
 
 __all__ = ["Workspace", "push_points", "rebuild", "share_prefixes", "tally"]
 
-AFFINE, FOLD, WALL = 0, 1, 2
+AFFINE, FOLD, WALL, MAX = range(4)
 
 # columns of the table of layers; *_AT is where something begins
 KIND, D_IN, ROWS, D_OUT, WORDS_AT, HEADS_AT, HEADS, OUTPUTS_AT, WEIGHTS_AT = range(9)
@@ -128,6 +128,15 @@ def _hash_keys(values, v, heads_at, first, heads, words, at, active):
         hashed ^= words[at + winner]
         active[head] = winner
     return hashed
+
+
+@kernel
+def _drop_losers(values, v, heads_at, first, heads, active):
+    """Leave only the scores of the winning keys in row v."""
+    for head in range(heads):
+        for k in range(heads_at[first + head], heads_at[first + head + 1]):
+            if k != active[head]:
+                values[v, k] = 0.0
 
 
 @kernel
@@ -368,7 +377,7 @@ def share_prefixes(table, maps, last, numbers, heads_at, words, points, hashes, 
             table, depth, heads_at, words, scores, row, points, order[begin], row + columns, active
         )
         _pass(
-            maps, 2 * depth + 1, numbers, active, n_active if kind == FOLD else zero, hidden, scores, row,
+            maps, 2 * depth + 1, numbers, active, zero if kind == WALL else n_active, hidden, scores, row,
             columns, columns - 1, hidden, row + columns,
         )  # fmt: skip
         if kind == WALL:
@@ -417,9 +426,16 @@ def push_points(table, maps, last, numbers, heads_at, words, points, hashes, roo
                     hashes[left[begin + b]] ^= _hash_units(values, b, n, words, table[layer, WORDS_AT])
                     for u in range(n):
                         values[b, u] = max(values[b, u], 0.0)
+            if kind == MAX:
+                for b in range(count):
+                    hashes[left[begin + b]] ^= _hash_keys(
+                        values, b, heads_at, table[layer, HEADS_AT], table[layer, HEADS], words,
+                        table[layer, WORDS_AT], active,
+                    )  # fmt: skip
+                    _drop_losers(values, b, heads_at, table[layer, HEADS_AT], table[layer, HEADS], active)
             if layer < last:
                 _pass(
-                    maps, 2 * layer + 1, numbers, room.everything, n if kind == FOLD else zero, inputs,
+                    maps, 2 * layer + 1, numbers, room.everything, zero if kind == WALL else n, inputs,
                     values, zero, count, zero, outputs, zero,
                 )  # fmt: skip
             if kind == WALL:

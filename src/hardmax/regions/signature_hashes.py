@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.blocks import Affine, Attention
+from hardmax.networks.blocks import Affine, Attention, Maxout
 from hardmax.networks.keys import working_floats
+from hardmax.networks.leaky import plain_blocks
 from hardmax.networks.network import Network
 from hardmax.regions import sampling_kernels as kernels
 from hardmax.regions.uniform_points import UniformPoints
@@ -62,11 +63,12 @@ class SignatureHasher:
         self._lay_out(network, generator)
 
     def _lay_out(self, network: Network, generator: np.random.Generator) -> None:
-        deciding = [i for i, block in enumerate(network.blocks) if not isinstance(block, Affine)]
+        blocks = plain_blocks(network.blocks)
+        deciding = [i for i, block in enumerate(blocks) if not isinstance(block, Affine)]
         self.last = deciding[-1] if deciding else -1
         table = np.zeros((self.last + 1, 9), dtype=np.int64)
         maps = np.zeros((2 * (self.last + 1), 4), dtype=np.int64)
-        numbers: list[Floats] = [np.zeros(max([1, *(block.d_out for block in network.blocks)]))]
+        numbers: list[Floats] = [np.zeros(max([1, *(block.d_out for block in blocks)]))]
         heads_at: list[int] = []
         size, no_constants, n_words = len(numbers[0]), 0, 0
 
@@ -76,22 +78,28 @@ class SignatureHasher:
             size += array.size
             return size - array.size
 
-        for i, block in enumerate(network.blocks[: self.last + 1]):
+        for i, block in enumerate(blocks[: self.last + 1]):
             row, enter, leave = table[i], maps[2 * i], maps[2 * i + 1]
             row[kernels.D_IN], row[kernels.D_OUT] = block.d_in, block.d_out
             if isinstance(block, Affine):
                 rows, row[kernels.KIND] = block.d_out, kernels.AFFINE
                 enter[:] = rows, keep(working_floats(block.w).T), keep(block.b.floats), False
-            elif isinstance(block, Attention):
+            elif isinstance(block, (Attention, Maxout)):
                 keys = block.keys
                 present = keys.counts > 0  # padding is left out
-                rows, row[kernels.KIND] = int(present.sum()), kernels.WALL
+                rows = int(present.sum())
                 enter[:] = rows, keep(keys.slopes[:, present.ravel()]), keep(keys.offsets[present]), False
-                leave[:] = block.d_out, kernels.NO_MATRIX, no_constants, block.skip
-                row[kernels.OUTPUTS_AT] = keep(keys.outputs[present])
-                row[kernels.WEIGHTS_AT] = keep(keys.counts[present])
                 row[kernels.HEADS], row[kernels.HEADS_AT] = block.heads, len(heads_at)
                 heads_at.extend(np.append(0, np.cumsum(present.sum(axis=1))).tolist())
+                if isinstance(block, Attention):
+                    row[kernels.KIND] = kernels.WALL
+                    leave[:] = block.d_out, kernels.NO_MATRIX, no_constants, block.skip
+                    row[kernels.OUTPUTS_AT] = keep(keys.outputs[present])
+                    row[kernels.WEIGHTS_AT] = keep(keys.counts[present])
+                else:  # every key has the column of its group
+                    row[kernels.KIND] = kernels.MAX
+                    outputs_at = keep(_columns(block)[np.nonzero(present)[0]])
+                    leave[:] = block.d_out, outputs_at, keep(block.b_out.floats), block.skip
             else:
                 rows, row[kernels.KIND] = block.width, kernels.FOLD
                 scores_at = kernels.NO_MATRIX if block.w_in is None else keep(working_floats(block.w_in).T)
@@ -183,12 +191,24 @@ class SignatureHasher:
         )
 
 
+def _columns(block: Maxout) -> Floats:
+    """What each group's maximum is multiplied by, one row per group."""
+    return np.eye(block.heads) if block.w_out is None else block.w_out.floats.T
+
+
 def _bound(network: Network, source: UniformPoints) -> float:
     """A bound on every number of the forward pass and of the composed maps."""
     largest = float(max(1.0, np.abs(source.low).max(), np.abs(source.high).max())) * network.d
     with np.errstate(over="ignore", invalid="ignore"):
-        for block in network.blocks:
-            if isinstance(block, Attention):
+        for block in plain_blocks(network.blocks):
+            if isinstance(block, Maxout):
+                keys = block.keys
+                steps = [
+                    (keys.slopes.T, keys.offsets[keys.counts > 0]),
+                    (_columns(block).T, block.b_out.floats),
+                ]
+                added = 0.0
+            elif isinstance(block, Attention):
                 keys = block.keys
                 steps = [(keys.slopes.T, keys.offsets[keys.counts > 0])]
                 added = float(np.abs(keys.outputs).sum(axis=0).max(initial=0.0))

@@ -1,9 +1,10 @@
 r"""A network as a list of steps, for the kernels that recompute maps from signatures.
 
 Each layer is one or two steps: an affine layer one product; a fold layer a product (or, where the scores are
-the identity, a bias) and a sum over the units that are on; a wall layer the outputs of the winners. One table
-row per step says where its numbers stand. Matrices are stored with the summed index first, so that a unit or
-a coordinate contributes one contiguous row. Norms of the matrices, needed for error bounds, are rounded up.
+the identity, a bias) and a sum over the units that are on; a wall layer the outputs of the winners, a max
+layer their scores. One table row per step says where its numbers stand. Matrices are stored with the summed
+index first, so that a unit or a coordinate contributes one contiguous row. Norms of the matrices, needed for
+error bounds, are rounded up.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, WallLayer
+from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions import pattern_kernels as kernels
 from hardmax.regions.program import spectral_bound
 
@@ -104,6 +105,8 @@ def steps_of(layers: tuple[Layer, ...], d: int = 2) -> Steps:
             under_way.product(layer.weights, layer.offsets)
         elif isinstance(layer, FoldLayer):
             under_way.fold(layer)
+        elif isinstance(layer, MaxLayer):
+            under_way.maxima(layer)
         else:
             under_way.walls(layer)
     return under_way.finished()
@@ -193,6 +196,26 @@ class _Layout:
         row[kernels.FIRST], row[kernels.COUNT] = layer.first_head, layer.heads
         if layer.skip:
             row[kernels.SKIP], row[kernels.SKIP_AT] = number, at
+        self.look_up(layer)
+
+    def maxima(self, layer: MaxLayer) -> None:
+        """The scores of the winners, behind what entered if that is kept."""
+        number = self.number
+        lengths = np.array([_length(row) for row in layer.scores.floats])
+        starts = layer.head_start[:-1]
+        phi = _length(np.maximum.reduceat(lengths, starts))
+        norm = _length(np.maximum.reduceat(np.abs(layer.biases.floats), starts))
+        sigma = min(spectral_bound(layer.scores.floats), phi)
+        row = self.step(kernels.PICK, layer.d_out, 0, (sigma, phi, norm, 1.01 * (layer.d_in + 5) * _UNIT))
+        row[kernels.MATRIX_AT], row[kernels.OFFSETS_AT] = self.store(layer.scores), self.store(layer.biases)
+        row[kernels.FIRST], row[kernels.COUNT] = layer.first_head, layer.heads
+        if layer.skip:
+            row[kernels.SKIP] = number  # beside, not added: only the errors have to know
+        self.look_up(layer)
+
+    def look_up(self, layer: WallLayer) -> None:
+        """Where the key of a routing stands among the compiled keys, head by head."""
+        starts, stops = layer.head_start[:-1].tolist(), layer.head_start[1:].tolist()
         for start, stop in zip(starts, stops, strict=True):
             places = np.full(int(layer.key[start:stop].max()) + 1, -1, dtype=np.int64)
             places[layer.key[start:stop]] = np.arange(start, stop)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import ExactArray, dot, rational
 from hardmax.errors import CertificateError
-from hardmax.networks.blocks import Affine, FeedForward
+from hardmax.networks.blocks import Affine, Attention, FeedForward, Maxout
 from hardmax.networks.network import Network
 from hardmax.regions.adjacency import Contacts
 from hardmax.regions.cells import AT_INFINITY
@@ -415,19 +415,25 @@ def exact_signature(network: Network, point: list[Fraction]) -> tuple[list[int],
             )
             bits += [bool(value > 0) for value in z]
             level |= any(value == 0 for value in z)
-            out = _product(block.w_out, [value if value > 0 else flint.fmpq(0) for value in z], block.b_out)
+            z = [value if value > 0 else block.slope.rational(i) * value for i, value in enumerate(z)]
+            out = _product(block.w_out, z, block.b_out)
+            y = [a + b for a, b in zip(y, out, strict=True)] if block.skip else out
+        elif isinstance(block, Maxout):
+            maxima = []
+            for h in range(block.heads):
+                best, tied = _winners(block, h, y)
+                routings.append(tied[0])
+                level |= len(tied) > 1
+                maxima.append(best)
+            if block.w_out is None:
+                out = [value + block.b_out.rational(i) for i, value in enumerate(maxima)]
+            else:
+                out = _product(block.w_out, maxima, block.b_out)
             y = [a + b for a, b in zip(y, out, strict=True)] if block.skip else out
         else:
             moved = [flint.fmpq(0)] * block.d_out
             for h in range(block.heads):
-                keys = np.flatnonzero(block.mask[h]).tolist()
-                scores = {
-                    j: dot([block.scores.rational((h, j, k)) for k in range(block.d_in)], y)
-                    + block.biases.rational((h, j))
-                    for j in keys
-                }
-                best = max(scores.values())
-                tied = [j for j in keys if scores[j] == best]
+                _, tied = _winners(block, h, y)
                 routings.append(tied[0])
                 level |= len(tied) > 1
                 for k in range(block.d_out):
@@ -435,6 +441,18 @@ def exact_signature(network: Network, point: list[Fraction]) -> tuple[list[int],
                     moved[k] += total / len(tied)
             y = [a + b for a, b in zip(y, moved, strict=True)] if block.skip else moved
     return routings, bits, level
+
+
+def _winners(block: Attention | Maxout, h: int, y: list[flint.fmpq]) -> tuple[flint.fmpq, list[int]]:
+    """The largest score of a head at a point, and the keys that have it."""
+    keys = np.flatnonzero(block.mask[h]).tolist()
+    scores = {
+        j: dot([block.scores.rational((h, j, k)) for k in range(block.d_in)], y)
+        + block.biases.rational((h, j))
+        for j in keys
+    }
+    best = max(scores.values())
+    return best, [j for j in keys if scores[j] == best]
 
 
 def _product(matrix: ExactArray, y: list[flint.fmpq], offsets: ExactArray) -> list[flint.fmpq]:
