@@ -618,13 +618,13 @@ def test_everything_that_cannot_be_read_is_named_at_once():
     net = Sequential(
         [
             linear(rng, 2, 2),
-            module("LeakyReLU"),
+            module("Softplus"),
             Sequential([module("Dropout", p=0.1, training=True), module("GELU")]),
         ]
     )
     with pytest.raises(errors.InvalidInputError) as caught:
         Network.from_torch(net)
-    for words in ("LeakyReLU at 1", "GELU at 2.1", "Dropout at 2.0 in training mode"):
+    for words in ("Softplus at 1", "GELU at 2.1", "Dropout at 2.0 in training mode"):
         assert words in str(caught.value)
 
 
@@ -653,5 +653,36 @@ def test_a_real_sequential():
         expected = made(x).numpy()
     assert Network.from_torch(made)(x.numpy()) == pytest.approx(expected, abs=1e-5)
     assert Network.from_torch(made.to(torch.bfloat16)).d == 3
-    with pytest.raises(errors.InvalidInputError, match="LeakyReLU at 1"):
-        Network.from_torch(nn.Sequential(nn.Linear(2, 2), nn.LeakyReLU()))
+    with pytest.raises(errors.InvalidInputError, match="ELU at 1"):
+        Network.from_torch(nn.Sequential(nn.Linear(2, 2), nn.ELU()))
+
+
+@pytest.mark.parametrize("pool", [{"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}])
+@pytest.mark.parametrize("more", [{}, {"ceil_mode": True}, {"dilation": 2}])
+def test_a_real_sequential_with_leaky_units_and_pooling(pool, more):
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    torch.manual_seed(0)
+    made = nn.Sequential(
+        nn.LeakyReLU(0.2),
+        nn.Linear(3, 9),
+        nn.LeakyReLU(),
+        nn.MaxPool1d(**pool, **more),
+        nn.PReLU(),
+        nn.LazyLinear(6),
+        nn.PReLU(6),
+        nn.Linear(6, 2),
+        nn.ReLU(),
+    )
+    x = torch.randn(20, 3)
+    with torch.no_grad():
+        made[6].weight[:] = torch.randn(6)
+        expected = made(x).numpy()
+    net = Network.from_torch(made)
+    assert net(x.numpy()) == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(errors.InvalidInputError, match="MaxPool1d at 0"):
+        Network.from_torch(nn.Sequential(nn.MaxPool1d(2, return_indices=True), nn.Linear(2, 2)))
+    with pytest.raises(errors.InvalidInputError, match="begin with a Linear"):
+        Network.from_torch(nn.Sequential(nn.MaxPool1d(2), nn.Linear(2, 2)))
+    with pytest.raises(errors.DimensionMismatchError, match="kernel 5 must fit"):
+        Network.from_torch(nn.Sequential(nn.Linear(2, 2), nn.MaxPool1d(5)))

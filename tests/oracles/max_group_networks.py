@@ -1,4 +1,4 @@
-"""Tiny networks with maxout, max-pooling and leaky ReLU blocks among the others, reproducible from a number."""
+"""Tiny networks with maxout, max-pooling and leaky ReLU among their blocks, reproducible from a number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Maker:
 
     def maxout(self, d: int) -> Maxout:
         rng = self.rng
-        groups, pieces = int(rng.integers(1, 4)), int(rng.integers(1, 5))
+        groups, pieces = int(rng.integers(1, 5)), int(rng.integers(1, 6))
         skip = rng.random() < 0.4
         e = d if skip else int(rng.integers(1, 4))
         scores, biases = self(groups, pieces, d), self.biases(groups, pieces)
@@ -44,12 +44,14 @@ class Maker:
 
     def pool(self, d: int) -> Maxout:
         rng = self.rng
-        windows = [rng.integers(0, d, int(rng.integers(1, 4))).tolist() for _ in range(int(rng.integers(1, 4)))]
+        windows = [
+            rng.integers(0, d, int(rng.integers(1, 4))).tolist() for _ in range(int(rng.integers(1, 4)))
+        ]
         return Maxout.pool(d, windows)
 
     def leaky(self, d: int) -> FeedForward:
         rng = self.rng
-        width = d if rng.random() < 0.2 else int(rng.integers(1, 4))
+        width = d if rng.random() < 0.2 else int(rng.integers(1, 6))
         skip = rng.random() < 0.4
         e = d if skip else int(rng.integers(1, 4))
         slope = SLOPES[rng.integers(len(SLOPES))]
@@ -60,11 +62,11 @@ class Maker:
         return FeedForward(w_in, b_in, self(e, width), b_out, skip=skip, slope=slope)
 
     def relu(self, d: int) -> FeedForward:
-        width, e = self.rng.integers(1, 4, 2)
+        width, e = self.rng.integers(1, 6, 2)
         return FeedForward(self(width, d), self.biases(width), self(e, width), None)
 
     def attention(self, d: int) -> Attention:
-        heads, keys = self.rng.integers(1, 3), self.rng.integers(1, 4)
+        heads, keys = self.rng.integers(1, 3), self.rng.integers(1, 6)
         return Attention(self(heads, keys, d), self.biases(heads, keys), self(heads, keys, d))
 
     def affine(self, d: int) -> Affine:
@@ -79,7 +81,7 @@ def max_instance(number: int) -> Instance:
     place = list(PLACES)[number // len(NUMBERS) % len(PLACES)]
     make = Maker(rng, numbers)
     new = ("maxout", "pool", "leaky", "maxout", "leaky")
-    kinds = [str(rng.choice([*new, "relu", "attention", "affine"])) for _ in range(rng.integers(1, 4))]
+    kinds = [str(rng.choice([*new, "relu", "attention", "affine"])) for _ in range(rng.integers(1, 5))]
     kinds[rng.integers(len(kinds))] = new[number % len(new)]
     blocks: list = []
     d = 2

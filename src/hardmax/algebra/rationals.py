@@ -158,6 +158,8 @@ def as_exact(values: Any, name: str, *, ndim: int) -> ExactArray:
     InvalidInputError, NotFiniteError, DimensionMismatchError
         When the values are ragged, not real numbers, not finite, or of another number of axes.
     """
+    if type(values) is ExactArray and len(values.shape) == ndim and np.isfinite(values.floats).all():
+        return values  # its numbers were looked at when it was made
     if isinstance(values, ExactArray):
         array: NDArray[Any] = values.floats if values.fractions is None else values.fractions
     else:

@@ -17,7 +17,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.algebra.exact_arithmetic import fractions_of
 from hardmax.algebra.rationals import ExactArray, as_exact
@@ -47,44 +46,53 @@ def _plain(block: Block) -> Iterator[Block]:
     if not isinstance(block, FeedForward) or not block.leaky:
         yield block
         return
-    slopes = [Fraction(value) for value in fractions_of(block.slope)]
-    n, kept = block.width, block.d_in if block.skip else 0
-    # beside the pre-activations: the input, if it is added; a place for each unit whose slope is zero
-    places = [kept + i for i in range(n)]
-    ends = list(places)
-    for i, slope in enumerate(slopes):
-        if slope == 0:
-            ends[i] = kept + n + slopes[:i].count(Fraction(0))
-    size = kept + n + slopes.count(Fraction(0))
+    slopes = fractions_of(block.slope).tolist()
+    n, d, e = block.width, block.d_in, block.d_out
+    kept = d if block.skip else 0
+    # the hidden vector: the input if it is added, the pre-activations, a place for each unit of slope zero
+    zero = np.array([slope == 0 for slope in slopes])
+    size = kept + n + int(zero.sum())
+    places = kept + np.arange(n)
+    ends = np.where(zero, kept + n - 1 + np.cumsum(zero), places)
+    kept_part = (np.diag_indices(kept), ExactArray(np.ones(kept)))
     simple = size == n
     if not (simple and block.w_in is None and block.b_in.all_zero()):
-        w, b = _zeros(size, block.d_in), _zeros(size)
-        w[:kept, :kept] = _identity(kept)
-        w[places] = _identity(n) if block.w_in is None else fractions_of(block.w_in)
-        b[places] = fractions_of(block.b_in)
-        yield Affine(_exact(w), _exact(b))
-    seen, added = _zeros(n, size), _zeros(size, n)
-    w_out, after = fractions_of(block.w_out), _zeros(block.d_out, size)
-    after[:kept, :kept] = _identity(kept)
-    for i, slope in enumerate(slopes):
-        seen[i, places[i]] = Fraction(1)
-        added[ends[i], i] = Fraction(1) if slope == 0 else (1 - slope) / slope
-        after[:, ends[i]] = w_out[:, i] if slope == 0 else w_out[:, i] * slope
-    yield FeedForward(None if simple else _exact(seen), None, _exact(added), None, skip=True)
-    yield Affine(_exact(after), _exact(fractions_of(block.b_out)))
+        w_in = ExactArray(np.eye(d)) if block.w_in is None else block.w_in
+        w = _assembled((size, d), kept_part, (np.ix_(places, np.arange(d)), w_in))
+        yield Affine(w, _assembled((size,), ((places,), block.b_in)))
+    factors = [Fraction(1) if slope == 0 else (1 - slope) / slope for slope in slopes]
+    steeper = as_exact(np.array(factors, dtype=object), "slope", ndim=1)
+    selected = _assembled((n, size), ((np.arange(n), places), ExactArray(np.ones(n))))
+    added = _assembled((size, n), ((ends, np.arange(n)), steeper))
+    yield FeedForward(None if simple else selected, None, added, None, skip=True)
+    w_out = _scaled(block.w_out, [Fraction(1) if slope == 0 else slope for slope in slopes])
+    b_out: Any = block.b_out
+    yield Affine(_assembled((e, size), kept_part, (np.ix_(np.arange(e), ends), w_out)), b_out)
 
 
-def _zeros(*shape: int) -> NDArray[np.object_]:
-    return np.full(shape, Fraction(0), dtype=object)
+def _assembled(shape: tuple[int, ...], *parts: tuple[Any, ExactArray]) -> Any:
+    """An exact array that is zero but for its parts, each an index and what stands there."""
+    floats = np.zeros(shape)
+    for index, part in parts:
+        floats[index] = part.floats
+    if not any(part.rounded for _, part in parts):
+        return ExactArray(floats)
+    fractions = np.full(shape, Fraction(0), dtype=object)
+    for index, part in parts:
+        fractions[index] = fractions_of(part)
+    return ExactArray(floats, fractions)
 
 
-def _identity(n: int) -> NDArray[np.object_]:
-    matrix = _zeros(n, n)
-    for i in range(n):
-        matrix[i, i] = Fraction(1)
-    return matrix
+def _scaled(matrix: ExactArray, factors: list[Fraction]) -> ExactArray:
+    """Columns times factors."""
+    if not matrix.rounded and all(_is_power_of_two(abs(factor)) for factor in factors):
+        floats = np.array([float(factor) for factor in factors])
+        products = matrix.floats * floats
+        if (products / floats == matrix.floats).all():  # nothing was lost at the ends of the range
+            return ExactArray(products)
+    return as_exact(fractions_of(matrix) * np.array(factors, dtype=object), "w_out", ndim=2)
 
 
-def _exact(values: NDArray[np.object_]) -> Any:
-    array: ExactArray = as_exact(values, "weights of a leaky layer", ndim=values.ndim)
-    return array
+def _is_power_of_two(value: Fraction) -> bool:
+    p, q = value.numerator, value.denominator
+    return p & (p - 1) == 0 and q & (q - 1) == 0 and max(p, q) < 2**500

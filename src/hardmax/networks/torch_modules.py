@@ -1,48 +1,90 @@
 """A torch ``Sequential`` read by duck typing: torch is never imported.
 
-What counts is the name of a module's class and its ``weight`` and ``bias``. Linear maps and ReLUs are read,
-modules that do nothing in evaluation are passed over, and everything else is refused by name, all at once.
+What counts is the name of a module's class and its numbers. Linear maps, ReLUs, leaky ones and max-pooling
+over the coordinates of a point are read, modules that do nothing in evaluation are passed over, and
+everything else is refused by name, all at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.networks.blocks import Affine, Block, FeedForward
+from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
 
 __all__ = ["blocks_of_module"]
 
 _SILENT = ("Identity", "Flatten", "Dropout", "Dropout1d", "AlphaDropout", "FeatureAlphaDropout")
 
-_Linear = tuple[NDArray[Any], NDArray[Any] | None]
+
+@dataclass(frozen=True)
+class _Linear:
+    weight: NDArray[Any]
+    bias: NDArray[Any] | None
+
+
+@dataclass(frozen=True)
+class _Units:
+    """ReLUs, with the slope that they have when they are off."""
+
+    slope: Any
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Max-pooling of a row of coordinates."""
+
+    kernel: int
+    stride: int
+    padding: int
+    dilation: int
+    ceil: bool
+
+    def windows(self, d: int) -> list[list[int]]:
+        """The coordinates of each window; those that stand in the padding never win."""
+        room = d + 2 * self.padding - self.dilation * (self.kernel - 1) - 1
+        count = (-(-room // self.stride) if self.ceil else room // self.stride) + 1
+        if self.ceil and (count - 1) * self.stride >= d + self.padding:
+            count -= 1  # torch drops a window that starts in the padding behind
+        starts = [i * self.stride - self.padding for i in range(max(count, 0))]
+        inside = [[start + self.dilation * j for j in range(self.kernel)] for start in starts]
+        return [[i for i in window if 0 <= i < d] for window in inside]
+
+
+_Step = _Linear | _Units | _Pool
 
 
 def blocks_of_module(module: Any) -> tuple[Block, ...]:
     """The blocks of a torch module; see :meth:`hardmax.networks.network.Network.from_torch`."""
-    steps: list[_Linear | None] = []  # a linear map, or None for a ReLU
+    steps: list[_Step] = []
     refused = []
     for path, part in _flat(module, ""):
         kind = type(part).__name__
         if kind == "Linear":
             steps.append(_linear(part, path))
         elif kind == "ReLU":
-            steps.append(None)
+            steps.append(_Units(0))
+        elif kind == "LeakyReLU" and hasattr(part, "negative_slope"):
+            steps.append(_Units(part.negative_slope))
+        elif kind == "PReLU" and hasattr(part, "weight"):
+            slopes = _array(part.weight)
+            steps.append(_Units(slopes[0] if slopes is not None and slopes.shape == (1,) else slopes))
+        elif kind == "MaxPool1d" and hasattr(part, "kernel_size") and not _says(part, "return_indices"):
+            steps.append(_pool(part))
         elif kind not in _SILENT:
             refused.append(f"{kind} at {path}")
         elif "Dropout" in kind and getattr(part, "training", False) and getattr(part, "p", 0.0) > 0:
             refused.append(f"{kind} at {path} in training mode (call module.eval() first)")
     if refused:
         raise InvalidInputError(
-            "module must be made of Linear, ReLU and modules that do nothing in evaluation, but holds "
-            f"{', '.join(refused)}."
+            "module must be made of Linear, ReLU, LeakyReLU, PReLU, MaxPool1d and modules that do nothing in "
+            f"evaluation, but holds {', '.join(refused)}."
         )
-    _check_fit([step for step in steps if step is not None])
     return tuple(_blocks(steps))
 
 
@@ -61,7 +103,26 @@ def _linear(part: Any, path: str) -> _Linear:
     weight = _array(getattr(part, "weight", None))
     if weight is None or weight.ndim != 2:
         raise InvalidInputError(f"the Linear at {path} must have a weight matrix, but has none.")
-    return weight, _array(getattr(part, "bias", None))
+    return _Linear(weight, _array(getattr(part, "bias", None)))
+
+
+def _pool(part: Any) -> _Pool:
+    def number(name: str, default: int) -> int:
+        value = getattr(part, name, None)
+        return default if value is None else int(np.ravel(value)[0])
+
+    kernel = number("kernel_size", 1)
+    return _Pool(
+        kernel,
+        number("stride", kernel),
+        number("padding", 0),
+        number("dilation", 1),
+        _says(part, "ceil_mode"),
+    )
+
+
+def _says(part: Any, name: str) -> bool:
+    return bool(getattr(part, name, False))
 
 
 def _array(tensor: Any) -> NDArray[Any] | None:
@@ -72,40 +133,64 @@ def _array(tensor: Any) -> NDArray[Any] | None:
     return np.asarray(tensor)
 
 
-def _check_fit(linear: list[_Linear]) -> None:
-    if not linear:
-        raise InvalidInputError("module must hold at least one Linear, but has none; its width is unknown.")
-    for i, ((before, _), (after, _)) in enumerate(pairwise(linear)):
-        if before.shape[0] != after.shape[1]:
-            raise DimensionMismatchError(
-                f"Linear number {i + 1} must take what number {i} gives ({before.shape[0]}), but takes "
-                f"{after.shape[1]}."
-            )
-
-
-def _blocks(steps: list[_Linear | None]) -> Iterator[Block]:
+def _blocks(steps: list[_Step]) -> Iterator[Block]:
     """Blocks: Linear, ReLU, Linear make one; a ReLU after a block reads its output directly."""
-    first = next(step for step in steps if step is not None)
-    width = first[0].shape[1]
+    width = _input_width(steps)
+    linear = 0
     i = 0
     while i < len(steps):
         step = steps[i]
-        before = None
-        if step is not None:
-            if i + 1 == len(steps) or steps[i + 1] is not None:
-                yield Affine(*step)
-                width = step[0].shape[0]
-                i += 1
-                continue
-            before = step
-            width = step[0].shape[0]
-            i += 1
         after = steps[i + 1] if i + 1 < len(steps) else None
-        w_in, b_in = (None, None) if before is None else before
-        if after is None:  # a ReLU at the end, or another one behind it
-            yield FeedForward(w_in, b_in, np.eye(width), None)
-            i += 1
+        if isinstance(step, _Linear):
+            _check_fit(step, linear, width)
+            width, linear, i = step.weight.shape[0], linear + 1, i + 1
+            if not isinstance(after, _Units):
+                yield Affine(step.weight, step.bias)
+                continue
+            units, before = after, step
+            after = steps[i + 1] if i + 1 < len(steps) else None
+        elif isinstance(step, _Pool):
+            yield Maxout.pool(width, _checked_windows(step, width))
+            width, i = len(step.windows(width)), i + 1
+            continue
         else:
-            yield FeedForward(w_in, b_in, *after)
-            width = after[0].shape[0]
-            i += 2
+            units, before = step, _Linear(np.empty(0), None)
+        w_in, b_in = (None, None) if before.weight.size == 0 else (before.weight, before.bias)
+        if isinstance(after, _Linear):
+            _check_fit(after, linear, width)
+            yield FeedForward(w_in, b_in, after.weight, after.bias, slope=units.slope)
+            width, linear, i = after.weight.shape[0], linear + 1, i + 2
+        else:  # the end, or something else behind it
+            yield FeedForward(w_in, b_in, np.eye(width), None, slope=units.slope)
+            i += 1
+
+
+def _input_width(steps: list[_Step]) -> int:
+    """What the first Linear takes, which nothing before it may change."""
+    for step in steps:
+        if isinstance(step, _Linear):
+            return int(step.weight.shape[1])
+        if isinstance(step, _Pool):
+            raise InvalidInputError(
+                "module must begin with a Linear before its first MaxPool1d, or the width of its input is "
+                "unknown; try Network([Maxout.pool(d, windows), ...])."
+            )
+    raise InvalidInputError("module must hold at least one Linear, but has none; its width is unknown.")
+
+
+def _check_fit(linear: _Linear, number: int, width: int) -> None:
+    if linear.weight.shape[1] != width:
+        raise DimensionMismatchError(
+            f"Linear number {number} must take the {width} coordinates that come before it, but takes "
+            f"{linear.weight.shape[1]}."
+        )
+
+
+def _checked_windows(pool: _Pool, width: int) -> list[list[int]]:
+    windows = pool.windows(width)
+    if not windows or not all(windows):
+        raise DimensionMismatchError(
+            f"a MaxPool1d of kernel {pool.kernel} must fit into the {width} coordinates before it, but does "
+            "not."
+        )
+    return windows
