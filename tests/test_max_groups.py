@@ -65,7 +65,7 @@ def test_a_leaky_layer_keeps_the_slope_of_units_that_are_off():
 
 
 def test_a_leaky_layer_can_be_invertible_where_a_plain_one_is_not():
-    """The second plain layer sees at least 1/2 and never folds; the leaky one does where both units are off."""
+    """The second plain layer sees at least 1/2 and never folds; a leaky one does where both units are off."""
     layers = [([[1, 0], [0, 1]], [0, 0]), ([[1, 1]], [Fraction(1, 2)]), ([[1]], [0])]
     assert hm.count_cells(Network.mlp(layers), SQUARE).n_cells == 4
     # where both are off, (x + y)/2 + 1/2 still changes its sign; where one is, x + y/2 + 1/2 does not
