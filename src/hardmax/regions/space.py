@@ -20,7 +20,7 @@ from hardmax.errors import EmptyDomainError
 from hardmax.geometry.domains import Domain
 from hardmax.geometry.rational_splitting import RationalCone
 from hardmax.geometry.splitting_kernels import EMPTIES
-from hardmax.networks.groups import FoldLayer, Layer, WallLayer
+from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions import space_kernels as kernels
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall, encode_wall
 from hardmax.regions.exact_maps import ExactMaps
@@ -534,14 +534,15 @@ class SpaceMachine:
             rows,
             lambda a, b: (owner, encode_wall(node.layer, node.head, first + a, first + b)),
         )
-        e = 0 if node.layer == self.program.last else block.d_out
+        bends = isinstance(block, MaxLayer)  # keys that coincide have one value, and nothing is carried along
+        e = 0 if node.layer == self.program.last or bends else block.d_out
         hidden = self.sf[node.float_at : node.float_at + e].copy()
         routes = self.si[node.at : node.at + block.heads].copy()
         for key, members, cone in self._replacing(parts):
             group = first + np.array(members)
             shares = block.multiplicities[group] / block.multiplicities[group].sum()
             routes[node.head] = first + key
-            flag = node.tied | (len(members) > 1)
+            flag = node.tied | (len(members) > 1 and not bends)
             value = hidden + shares @ block.outputs.floats[group] if e else hidden
             self._push(node.layer, node.head + 1, cone, [], routes, value, flag)
 

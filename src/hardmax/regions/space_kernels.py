@@ -228,6 +228,14 @@ def free_slot(words):
     return -1
 
 
+@kernel(inlined=True)
+def carried(table, control, layer):
+    """How many rows of the map that leaves a layer its nodes carry along: none after the last layer, nor
+    where the winning scores themselves leave.
+    """
+    return 0 if control[C_LAST] == layer or table[layer, OUTPUTS] < 0 else table[layer, D_OUT]
+
+
 # errors
 
 
@@ -339,6 +347,13 @@ def enter(D, net, path, errors, layer, trust):
             e[NEXT_DC] += e[DC] + g * y_nc
             e[NEXT_EA] += e[EA] + g * y_na
             e[NEXT_EC] += e[EC] + g * y_nc
+    elif table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:
+        # the scores of winners leave, and what entered beside them
+        skip = table[layer, SKIP] == 1
+        e[NEXT_DA] = max(e[RA], e[DA] if skip else 0.0)
+        e[NEXT_DC] = max(e[RC], e[DC] if skip else 0.0)
+        e[NEXT_EA] = z_ea + (e[EA] if skip else 0.0)
+        e[NEXT_EC] = z_ec + (e[EC] if skip else 0.0)
     elif table[layer, KIND] == WALL:
         e[NEXT_DA] = 0.0
         e[NEXT_EA] = 0.0
@@ -751,7 +766,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
             errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
         layer += 1
     n, words = table[layer, ROWS], table[layer, WORDS]
-    e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
+    e = carried(table, control, layer)
     io, fo = control[C_INTS], control[C_FLOATS]
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
     most = 3 * 64 * wf + wf + wr + nr * wf + n * (1 + 2 * wr) + words + table[layer, HEADS] + HEADER
@@ -905,7 +920,7 @@ def push_fold(D, net, state, cell, alive, flipped, layer, pending, first, n_pend
     for j in range(n_on):
         si[at + (room.on[j] >> 6)] |= 1 << (room.on[j] & 63)
     at += words
-    e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
+    e = carried(table, control, layer)
     for r in range(D * e):
         sf[y + r] = room.hidden[r]
     if e > 0 and n_on > 0:
@@ -926,7 +941,7 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
     """
     table, path, control = net.table, state.path, state.control
     n, z_at = table[layer, ROWS], table[layer, Z_AT]
-    e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
+    e = carried(table, control, layer)
     error = state.errors[layer]
     trust = control[C_TRUST]
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
@@ -1126,7 +1141,7 @@ def write_head(D, net, state, cell, layer, head, key, tied, room, ints, words, f
         ints[at + h] = room.routes[h]
     ints[at + head] = key
     at += heads
-    e = 0 if state.control[C_LAST] == layer else table[layer, D_OUT]
+    e = carried(table, state.control, layer)
     outputs = table[layer, OUTPUTS] + key * table[layer, D_OUT]
     for r in range(e):
         floats[y + r] = room.hidden[r] + weights[outputs + r]
@@ -1150,7 +1165,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
     k0 = net.heads_at[table[layer, HEAD_AT] + head]
     k1 = net.heads_at[table[layer, HEAD_AT] + head + 1]
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
+    e = carried(table, control, layer)
     most_i = 3 * 64 * wf + wf + wr + 64 * wr * wf + table[layer, HEADS] + HEADER
     most_f = (D + 1) * 64 * (wf + wr) + e
     bag_i, bag_u, bag_f = keys.bag_i, keys.bag_u, keys.bag_f
@@ -1468,7 +1483,7 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
             control[C_STATUS] = RAYS_FULL if nr > cell.rays.shape[0] else FACETS_FULL
             return
         at, y = load(D, state, cell, io, fo, nr, nf)
-        e = 0 if last == layer else table[layer, D_OUT]
+        e = carried(table, control, layer)
         control[C_INTS] = io
         control[C_FLOATS] = fo
         leaf = False
@@ -1519,6 +1534,16 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                 if kind == FOLD:
                     for r in range(D * d_out):
                         state.path[to + r] = room.hidden[r]
+                elif table[layer, OUTPUTS] < 0:
+                    # what entered, if kept, then the scores of the winners
+                    kept = d_out - table[layer, HEADS]
+                    m, n = table[layer, D_IN], table[layer, ROWS]
+                    for c in range(D):
+                        for r in range(kept):
+                            state.path[to + c * d_out + r] = state.path[table[layer, Y_AT] + c * m + r]
+                        for h in range(table[layer, HEADS]):
+                            score = table[layer, Z_AT] + c * n + room.routes[h]
+                            state.path[to + c * d_out + kept + h] = state.path[score]
                 else:
                     y_at = table[layer, Y_AT]
                     for r in range((D - 1) * d_out):
