@@ -9,7 +9,7 @@ away, unless the network does not see it at all.
 
 from __future__ import annotations
 
-from fractions import Fraction
+import math
 from typing import Any
 
 import flint
@@ -37,6 +37,7 @@ Row = list[int]
 
 _TRUST = {"exact": kernels.EXACT, "certified": kernels.CERTIFIED, "float": kernels.FLOAT}
 _REMEMBERED = 50_000  # exact rays
+_ROUGHLY = 1e-6  # relative error of a vertex above which it is placed by rationals
 
 
 class SpaceMachine:
@@ -497,11 +498,13 @@ class SpaceMachine:
             node.ray_floats[v] = _rounded(ray, max(abs(x) for x in ray))
 
     def _place_rays(self) -> None:
-        """Replace the rays of the node on top of the stack by the exact ones, rounded."""
+        """Replace the rays of the top node that floats know badly by the exact ones, rounded."""
         node = self._node()
         for v in _members(node.alive):
-            ray = self._ray(node, v)
-            node.ray_floats[v] = _rounded(ray, max(abs(x) for x in ray))
+            x0, error = node.ray_floats[v, -2:]
+            if not error < _ROUGHLY * x0:  # directions, with x0 = 0, among them
+                ray = self._ray(node, v)
+                node.ray_floats[v] = _rounded(ray, max(abs(x) for x in ray))
         self.control[kernels.C_FREE] = 1  # there is no better place for them: do not ask again
 
     def _cone(self, node: _Node) -> RationalCone:
@@ -760,7 +763,11 @@ def _rounded(row: Row, size: int) -> list[float]:
     length = (size - 1).bit_length() if size > 1 else 0
     if length <= 53:
         return [*(float(v) / (1 << length) for v in row), 0.0]
-    return [*(float(Fraction(v, 1 << length)) for v in row), len(row) * 2.0**-53]
+    shift = max(length - 1000, 0)
+    floats = [math.ldexp(v >> shift, shift - length) for v in row]
+    # what is not zero stays so: a vertex, however far out, is no direction
+    tiny = [x if x or not v else math.copysign(5e-324, v) for x, v in zip(floats, row, strict=True)]
+    return [*tiny, len(row) * 2.0**-52]
 
 
 def _dot(a: Any, b: Any) -> int:
