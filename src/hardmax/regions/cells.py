@@ -18,8 +18,8 @@ __all__ = ["AT_INFINITY", "DOMAIN_SIDE", "Cells", "decode_wall", "encode_wall"]
 
 DOMAIN_SIDE, AT_INFINITY = -1, -2  # owners of edges that are no fold and no wall
 
-_KEY_BITS, _GROUP_BITS = 19, 16
-_KEY, _GROUP = (1 << _KEY_BITS) - 1, (1 << _GROUP_BITS) - 1
+KEY_BITS, GROUP_BITS = 19, 16  # of the codes of walls
+_KEY, _GROUP = (1 << KEY_BITS) - 1, (1 << GROUP_BITS) - 1
 
 
 def encode_wall(layer: int, group: int, a: int = 0, b: int = 0) -> int:
@@ -28,16 +28,16 @@ def encode_wall(layer: int, group: int, a: int = 0, b: int = 0) -> int:
     >>> decode_wall(encode_wall(3, 2, 10, 17))
     (3, 2, 10, 17)
     """
-    return (layer << (_GROUP_BITS + 2 * _KEY_BITS)) | (group << (2 * _KEY_BITS)) | (a << _KEY_BITS) | b
+    return (layer << (GROUP_BITS + 2 * KEY_BITS)) | (group << (2 * KEY_BITS)) | (a << KEY_BITS) | b
 
 
 def decode_wall(code: int) -> tuple[int, int, int, int]:
     """``(layer, group, a, b)`` of a code; a = b = 0 for a unit."""
     code = int(code)
     return (
-        code >> (_GROUP_BITS + 2 * _KEY_BITS),
-        (code >> (2 * _KEY_BITS)) & _GROUP,
-        (code >> _KEY_BITS) & _KEY,
+        code >> (GROUP_BITS + 2 * KEY_BITS),
+        (code >> (2 * KEY_BITS)) & _GROUP,
+        (code >> KEY_BITS) & _KEY,
         code & _KEY,
     )
 

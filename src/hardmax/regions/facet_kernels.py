@@ -1,0 +1,800 @@
+r"""Facets of polyhedral cells, compiled: which are true ones, how large they are, where two of them overlap.
+
+A cell is known by its rays (homogeneous vertices and directions) and by which listed facets each ray lies on;
+this incidence is exact. Everything combinatorial is read from it: a face is a set of rays, its own facets are
+the largest proper intersections with the listed ones. Nothing here assumes that cells are simple.
+
+Whether facets of two cells overlap is asked in floats with error bounds. A facet's hyperplane row and a ray
+are each known up to a bound per entry, so the sign of their product is proven or open. Two facets on one
+hyperplane are apart when all rays of one lie outside some other hyperplane of the second cell; they overlap
+when a point of the common hyperplane is strictly inside all others. What neither proves is left to rationals.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hardmax.compiling import kernel
+from hardmax.regions.cells import AT_INFINITY, GROUP_BITS, KEY_BITS
+
+__all__ = ["classify", "hash_signatures", "match_flips", "measure", "overlay", "sides"]
+
+APART, MEET, OPEN = 0, 1, 2
+# columns of the table of layers
+KIND, FIRST, KEYS_AT, LAST = range(4)
+LAYER_COLUMNS = 4
+FOLD, WALL = 0, 1
+
+_UNIT = 2.0**-53
+_ONE = np.uint64(1)
+_LAYER_SHIFT = GROUP_BITS + 2 * KEY_BITS
+_GROUP_SHIFT = 2 * KEY_BITS
+_GROUP_MASK = (1 << GROUP_BITS) - 1
+_KEY_MASK = (1 << KEY_BITS) - 1
+
+
+# sets of rays
+
+
+@kernel(inlined=True)
+def holds(bits, r):
+    return (bits[r >> 6] >> np.uint64(r & 63)) & _ONE != 0
+
+
+@kernel(inlined=True)
+def inside(a, b, words):
+    """Whether set a is contained in set b."""
+    for w in range(words):
+        if a[w] & ~b[w]:
+            return False
+    return True
+
+
+@kernel(inlined=True)
+def lowest(a, words):
+    """The first member of a set; -1 if it is empty."""
+    for w in range(words):
+        if a[w]:
+            r = w << 6
+            word = a[w]
+            while word & _ONE == 0:
+                word >>= _ONE
+                r += 1
+            return r
+    return -1
+
+
+@kernel(inlined=True)
+def ray_sets(mask, first, n_rays, n_facets, sets, words):
+    """For each facet of a cell the set of its rays."""
+    for s in range(n_facets):
+        for w in range(words):
+            sets[s, w] = 0
+    for r in range(n_rays):
+        for s in range(n_facets):
+            if (mask[first + r, s >> 6] >> np.uint64(s & 63)) & _ONE:
+                sets[s, r >> 6] |= _ONE << np.uint64(r & 63)
+
+
+@kernel
+def classify(ray_start, facet_start, owner, mask, sets, face, far, bounded):
+    """True facets, rays at infinity, bounded cells.
+
+    ``face[f]`` is -1 for a redundant facet, else the first facet of the cell with the same rays: several
+    hyperplanes may coincide on a cell.
+    """
+    for i in range(len(bounded)):
+        first, n_rays = ray_start[i], ray_start[i + 1] - ray_start[i]
+        base, n_facets = facet_start[i], facet_start[i + 1] - facet_start[i]
+        words = (n_rays + 63) >> 6
+        ray_sets(mask, first, n_rays, n_facets, sets, words)
+        bounded[i] = 1
+        for s in range(n_facets):
+            found = s
+            for t in range(n_facets):
+                if t != s and inside(sets[s], sets[t], words):
+                    if not inside(sets[t], sets[s], words):
+                        found = -1
+                        break
+                    if t < found:
+                        found = t
+            face[base + s] = -1 if found < 0 else base + found
+            if owner[base + s] == AT_INFINITY:
+                for r in range(n_rays):
+                    if holds(sets[s], r):
+                        far[first + r] = 1
+                        bounded[i] = 0
+                if n_rays == 1:  # a cell that is the whole space: one ray, and nothing at infinity but lines
+                    bounded[i] = 0
+
+
+# sizes
+
+
+@kernel(inner=True)
+def faces_of(bits, level, sets, n_sets, words, out):
+    """The facets of a face of dimension ``level``: its largest proper intersections with the sets."""
+    count = 0
+    for s in range(n_sets):
+        proper, members = False, 0
+        for w in range(words):
+            x = bits[w] & sets[s, w]
+            out[count, w] = x
+            if x != bits[w]:
+                proper = True
+            while x:
+                x &= x - _ONE
+                members += 1
+        if not proper or members < level:
+            continue
+        fresh = True
+        for t in range(count):
+            if inside(out[count], out[t], words):
+                fresh = False
+                break
+        if not fresh:
+            continue
+        kept = 0
+        for t in range(count):
+            if not inside(out[t], out[count], words):
+                if kept != t:
+                    for w in range(words):
+                        out[kept, w] = out[t, w]
+                kept += 1
+        if kept != count:
+            for w in range(words):
+                out[kept, w] = out[count, w]
+        count = kept + 1
+    return count
+
+
+@kernel(inner=True)
+def direction(points, d, v, base, basis, top, level):
+    """The part of ``points[v] - points[base]`` orthogonal to the directions of the levels above; its length.
+
+    Directions of levels ``top - 1`` down to ``level + 1`` are unit vectors; this one goes to ``level``.
+    """
+    for c in range(d):
+        basis[level, c] = points[v, c] - points[base, c]
+    for again in range(2):
+        for l in range(top - 1, level, -1):
+            s = 0.0
+            for c in range(d):
+                s += basis[level, c] * basis[l, c]
+            for c in range(d):
+                basis[level, c] -= s * basis[l, c]
+    s = 0.0
+    for c in range(d):
+        s += basis[level, c] * basis[level, c]
+    s = np.sqrt(s)
+    if s > 0.0:
+        for c in range(d):
+            basis[level, c] /= s
+    return s
+
+
+@kernel(inner=True)
+def pull(points, d, k, whole, sets, n_sets, words, apex, sub, count, at, pulled, basis, product, result):
+    """The size of a face of dimension k, and of the cone over it with tip ``apex`` (a point, or -1).
+
+    The face is cut into simplices by pulling its first vertex: cones from there over those of its facets that
+    do not contain it, and so on down to edges. ``sub[level]`` are the facets of the face under way at that
+    level, ``pulled[level]`` its vertex, ``basis[level]`` the orthogonal direction to it and ``product`` the
+    volume of the parallelepiped so far. Adds to ``result``.
+    """
+    factorial = 1.0
+    for i in range(2, k + 1):
+        factorial *= i
+    level = k
+    for w in range(words):
+        sub[k + 1, 0, w] = whole[w]
+    count[k + 1], at[k + 1] = 1, 0
+    entering = True
+    base = 0
+    while True:
+        if entering:
+            bits = sub[level + 1, at[level + 1]]
+            v = lowest(bits, words)
+            pulled[level] = v
+            if level == k:
+                base = v
+                product[k] = 1.0
+            else:
+                product[level] = product[level + 1] * direction(points, d, v, base, basis, k, level)
+            if level == 1:
+                other = -1
+                for r in range(v + 1, words << 6):
+                    if holds(bits, r):
+                        other = r
+                        break
+                if other >= 0:
+                    size = product[1] * direction(points, d, other, base, basis, k, 0)
+                    result[0] += size / factorial
+                    if apex >= 0:
+                        # level -1 is written to the last row of the basis
+                        for c in range(d):
+                            basis[k + 1, c] = points[apex, c] - points[base, c]
+                        for again in range(2):
+                            for l in range(k - 1, -1, -1):
+                                s = 0.0
+                                for c in range(d):
+                                    s += basis[k + 1, c] * basis[l, c]
+                                for c in range(d):
+                                    basis[k + 1, c] -= s * basis[l, c]
+                        s = 0.0
+                        for c in range(d):
+                            s += basis[k + 1, c] * basis[k + 1, c]
+                        result[1] += size * np.sqrt(s) / (factorial * (k + 1))
+                entering = False
+                level += 1
+                continue
+            count[level] = faces_of(bits, level, sets, n_sets, words, sub[level])
+            at[level] = -1
+        # the next facet that does not contain the pulled vertex
+        if level > k:
+            return
+        at[level] += 1
+        while at[level] < count[level] and holds(sub[level, at[level]], pulled[level]):
+            at[level] += 1
+        if at[level] < count[level]:
+            level -= 1
+            entering = True
+        else:
+            level += 1
+            entering = False
+
+
+@kernel
+def measure(
+    d, ray_start, rays, ray_error, facet_start, mask, face, far, bounded,
+    sets, points, distinct, sub, count, at, pulled, basis, product, result,
+    volume, surface, doubt, area,
+):  # fmt: skip
+    """Volumes and surfaces of bounded cells, sizes of bounded facets, and how uncertain the vertices are."""
+    for i in range(len(bounded)):
+        first, n_rays = ray_start[i], ray_start[i + 1] - ray_start[i]
+        base, n_facets = facet_start[i], facet_start[i + 1] - facet_start[i]
+        words = (n_rays + 63) >> 6
+        ray_sets(mask, first, n_rays, n_facets, sets, words)
+        worst = 0.0
+        for r in range(n_rays):
+            if far[first + r]:
+                continue
+            w, e = rays[first + r, d], ray_error[first + r]
+            size = 0.0
+            for c in range(d):
+                points[r, c] = rays[first + r, c] / w
+                size = max(size, abs(points[r, c]))
+            if w > 2.0 * e:
+                worst = max(worst, 2.0 * e * (1.0 + size) / w + 4.0 * _UNIT * size)
+            else:
+                worst = np.inf
+        doubt[i] = worst
+        n_distinct = 0
+        for s in range(n_facets):  # distinct true facets are enough to know every face
+            if face[base + s] == base + s:
+                for w in range(words):
+                    distinct[n_distinct, w] = sets[s, w]
+                n_distinct += 1
+        volume[i], surface[i] = 0.0, 0.0
+        for s in range(n_facets):
+            f = base + s
+            area[f] = 0.0
+            if face[f] != f:
+                continue
+            unbounded = False
+            for r in range(n_rays):
+                if far[first + r] and holds(sets[s], r):
+                    unbounded = True
+            if unbounded:
+                area[f] = np.inf
+                continue
+            result[0], result[1] = 0.0, 0.0
+            apex = np.int64(-1)
+            if bounded[i] and not holds(sets[s], 0):
+                apex = np.int64(0)
+            pull(points, d, d - 1, sets[s], distinct, n_distinct, words, apex,
+                 sub, count, at, pulled, basis, product, result)  # fmt: skip
+            area[f] = result[0]
+            surface[i] += result[0]
+            volume[i] += result[1]
+        for s in range(n_facets):
+            if face[base + s] >= 0:
+                area[base + s] = area[face[base + s]]
+        if not bounded[i]:
+            volume[i], surface[i] = np.inf, np.inf
+
+
+# neighbours by signature
+
+
+@kernel(inlined=True)
+def mixed(value, place):
+    h = (value + np.uint64(place + 1) * np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    h ^= h >> np.uint64(29)
+    h *= np.uint64(0x94D049BB133111EB)
+    return h ^ (h >> np.uint64(32))
+
+
+@kernel
+def hash_signatures(bits, routings, hashes, slots):
+    """Put every signature into an open hash table; a hash is a sum over words and heads."""
+    words, heads = bits.shape[1], routings.shape[1]
+    last = np.uint64(len(slots) - 1)
+    for i in range(len(hashes)):
+        h = np.uint64(0)
+        for w in range(words):
+            h += mixed(bits[i, w], w)
+        for k in range(heads):
+            h += mixed(np.uint64(routings[i, k]), words + k)
+        hashes[i] = h
+        at = (h ^ (h >> np.uint64(31))) & last
+        while slots[at] >= 0:
+            at = (at + _ONE) & last
+        slots[at] = i
+
+
+@kernel
+def sides(facet_start, owner, wall, layers, keys, bits, routings, side):
+    """On which side of its hyperplane a cell lies: 1 where the row is positive, -1 where it is negative.
+
+    0 where the signature does not tell, because another key is level with the winner.
+    """
+    for i in range(len(facet_start) - 1):
+        for f in range(facet_start[i], facet_start[i + 1]):
+            side[f] = 1
+            if owner[f] < 0:
+                continue
+            layer = wall[f] >> _LAYER_SHIFT
+            group = (wall[f] >> _GROUP_SHIFT) & _GROUP_MASK
+            place = layers[layer, FIRST] + group
+            if layers[layer, KIND] == FOLD:
+                if (bits[i, place >> 6] >> np.uint64(place & 63)) & _ONE == 0:
+                    side[f] = -1
+                continue
+            winner = routings[i, place]
+            if winner == keys[layers[layer, KEYS_AT] + ((wall[f] >> KEY_BITS) & _KEY_MASK)]:
+                side[f] = -1
+            elif winner != keys[layers[layer, KEYS_AT] + (wall[f] & _KEY_MASK)]:
+                side[f] = 0
+
+
+@kernel
+def match_flips(
+    facet_start, owner, wall, face, side, layers, keys, classes, bits, routings, tied, hashes, slots, done, out
+):  # fmt: skip
+    """Pairs of cells whose signatures differ in one unit, or in one head across which nothing jumps.
+
+    Writes (facet of i, cell j) and marks the facets as done; returns the number of pairs.
+    """
+    words, heads = bits.shape[1], routings.shape[1]
+    last = np.uint64(len(slots) - 1)
+    n = 0
+    for i in range(len(facet_start) - 1):
+        if tied[i]:
+            continue
+        for f in range(facet_start[i], facet_start[i + 1]):
+            if owner[f] < 0 or face[f] < 0 or done[face[f]] or side[f] == 0:
+                continue
+            layer = wall[f] >> _LAYER_SHIFT
+            place = layers[layer, FIRST] + ((wall[f] >> _GROUP_SHIFT) & _GROUP_MASK)
+            fold = layers[layer, KIND] == FOLD
+            word, key = np.uint64(0), np.int32(0)
+            h = hashes[i]
+            if fold:
+                word = bits[i, place >> 6] ^ (_ONE << np.uint64(place & 63))
+                h += mixed(word, place >> 6) - mixed(bits[i, place >> 6], place >> 6)
+            else:
+                a = layers[layer, KEYS_AT] + ((wall[f] >> KEY_BITS) & _KEY_MASK)
+                b = layers[layer, KEYS_AT] + (wall[f] & _KEY_MASK)
+                if not layers[layer, LAST] and classes[a] != classes[b]:
+                    continue
+                key = np.int32(keys[b] if side[f] < 0 else keys[a])
+                h += mixed(np.uint64(key), words + place) - mixed(np.uint64(routings[i, place]), words + place)
+            at = (h ^ (h >> np.uint64(31))) & last
+            found = -1
+            while slots[at] >= 0:
+                j = slots[at]
+                at = (at + _ONE) & last
+                if hashes[j] != h or tied[j]:
+                    continue
+                same = True
+                for w in range(words):
+                    expected = word if fold and w == place >> 6 else bits[i, w]
+                    if bits[j, w] != expected:
+                        same = False
+                        break
+                if not same:
+                    continue
+                for k in range(heads):
+                    expected_key = key if not fold and k == place else routings[i, k]
+                    if routings[j, k] != expected_key:
+                        same = False
+                        break
+                if same:
+                    found = j
+                    break
+            if found < 0:
+                continue
+            done[face[f]] = 1
+            if i < found:
+                out[n, 0], out[n, 1] = f, found
+                n += 1
+            else:  # the other cell has reported it, unless it does not list this facet
+                reported = False
+                for g in range(facet_start[found], facet_start[found + 1]):
+                    if owner[g] == owner[f] and wall[g] == wall[f] and face[g] >= 0:
+                        reported = True
+                        break
+                if not reported:
+                    out[n, 0], out[n, 1] = f, found
+                    n += 1
+    return n
+
+
+# overlapping facets of one hyperplane
+
+
+@kernel(inlined=True)
+def value_at(row, error, ray, ray_error, d):
+    """Row times ray, and a bound on its distance from the exact value."""
+    value, size, total, length = 0.0, 0.0, 0.0, 0.0
+    for c in range(d + 1):
+        term = row[c] * ray[c]
+        value += term
+        size += abs(term)
+        total += abs(row[c])
+        length += abs(ray[c])
+    bound = (d + 3) * _UNIT * size + 1.01 * (error * length + ray_error * (total + (d + 1) * error)) + 1e-300
+    return value, bound
+
+
+@kernel(inner=True)
+def separated(
+    d, i, f, j, g, ray_start, rays, ray_error, facet_start, owner, wall, mask, face, side, row_of, rows, errors
+):  # fmt: skip
+    """Whether a hyperplane of cell j has all rays of facet f of cell i on its outer side.
+
+    APART: proven. MEET: no hyperplane of j can separate them. OPEN: not known.
+    """
+    answer = MEET
+    s = face[f] - facet_start[i]
+    for t in range(facet_start[j], facet_start[j + 1]):
+        if face[t] != t or t == face[g]:
+            continue
+        twin = -1  # the same hyperplane among those of i: there rays are known to lie on it
+        for u in range(facet_start[i], facet_start[i + 1]):
+            if owner[u] == owner[t] and wall[u] == wall[t]:
+                twin = u - facet_start[i]
+                break
+        outside, unclear = True, False
+        sign = 1.0 if side[t] > 0 else -1.0
+        for r in range(ray_start[i], ray_start[i + 1]):
+            if (mask[r, s >> 6] >> np.uint64(s & 63)) & _ONE == 0:
+                continue
+            if twin >= 0 and (mask[r, twin >> 6] >> np.uint64(twin & 63)) & _ONE:
+                continue
+            value, bound = value_at(rows[row_of[t]], errors[row_of[t]], rays[r], ray_error[r], d)
+            value *= sign
+            if value > bound:
+                outside = False
+                break
+            if not value < -bound:
+                unclear = True
+        if outside:
+            if not unclear:
+                return APART
+            answer = OPEN
+    return answer
+
+
+@kernel(inner=True)
+def clip(d, cut, marks, n, marks_words, row, error, sign, place, values, spare, spare_marks):
+    """Cut a cone given by its rays and their marks with a half-space; returns the number of rays.
+
+    Rays whose value is not told from zero are taken to lie on the hyperplane. -1: no room.
+    """
+    most = len(values)
+    for r in range(n):
+        value, bound = value_at(row, error, cut[r], 4.0 * _UNIT, d)
+        values[r] = 0.0 if abs(value) <= 4.0 * bound else sign * value
+    m = 0
+    for r in range(n):
+        if values[r] < 0.0:
+            continue
+        if m == most:
+            return np.int64(-1)
+        for c in range(d + 1):
+            spare[m, c] = cut[r, c]
+        for w in range(marks_words):
+            spare_marks[m, w] = marks[r, w]
+        if values[r] == 0.0:
+            spare_marks[m, place >> 6] |= _ONE << np.uint64(place & 63)
+        m += 1
+    for p in range(n):
+        if values[p] <= 0.0:
+            continue
+        for q in range(n):
+            if values[q] >= 0.0:
+                continue
+            common = 0
+            for w in range(marks_words):
+                x = marks[p, w] & marks[q, w]
+                while x:
+                    x &= x - _ONE
+                    common += 1
+            if common < d - 2:
+                continue
+            adjacent = True
+            for r in range(n):
+                if r == p or r == q:
+                    continue
+                covers = True
+                for w in range(marks_words):
+                    if marks[p, w] & marks[q, w] & ~marks[r, w]:
+                        covers = False
+                        break
+                if covers:
+                    adjacent = False
+                    break
+            if not adjacent:
+                continue
+            if m == most:
+                return np.int64(-1)
+            top = 0.0
+            for c in range(d + 1):
+                spare[m, c] = values[p] * cut[q, c] - values[q] * cut[p, c]
+                top = max(top, abs(spare[m, c]))
+            if top > 0.0:
+                for c in range(d + 1):
+                    spare[m, c] /= top
+            for w in range(marks_words):
+                spare_marks[m, w] = marks[p, w] & marks[q, w]
+            spare_marks[m, place >> 6] |= _ONE << np.uint64(place & 63)
+            m += 1
+    for r in range(m):
+        for c in range(d + 1):
+            cut[r, c] = spare[r, c]
+        for w in range(marks_words):
+            marks[r, w] = spare_marks[r, w]
+    return np.int64(m)
+
+
+@kernel(inner=True)
+def proven_inside(d, p, e, slip, start, stop, but, face, side, row_of, rows, errors):
+    """Whether a point, moved by at most ``slip``, is strictly inside all true facets of a cell but one."""
+    for t in range(start, stop):
+        if face[t] != t or t == but:
+            continue
+        value, bound = value_at(rows[row_of[t]], errors[row_of[t]], p, e, d)
+        total = 0.0
+        for c in range(d + 1):
+            total += abs(rows[row_of[t], c]) + errors[row_of[t]]
+        if side[t] < 0:
+            value = -value
+        if not value > bound + 1.01 * slip * total:
+            return False
+    return True
+
+
+@kernel(inner=True)
+def common_part(
+    d, i, f, j, g, ray_start, rays, far, facet_start, mask, face, side, row_of, rows, errors,
+    cut, marks, values, spare, spare_marks, point, sets, points, sub, count, at, pulled, basis, product, result,
+):  # fmt: skip
+    """Clip facet f of cell i to facet g of cell j. MEET if a common point is proven; its size in ``result``."""
+    words, s = mask.shape[1], face[f] - facet_start[i]
+    n = np.int64(0)
+    for r in range(ray_start[i], ray_start[i + 1]):
+        if (mask[r, s >> 6] >> np.uint64(s & 63)) & _ONE == 0:
+            continue
+        if n == len(values):
+            return OPEN
+        for c in range(d + 1):
+            cut[n, c] = rays[r, c]
+        for w in range(words):
+            marks[n, w], marks[n, words + w] = mask[r, w], 0
+        n += 1
+    for t in range(facet_start[j], facet_start[j + 1]):
+        if face[t] != t or t == face[g]:
+            continue
+        sign = 1.0 if side[t] > 0 else -1.0
+        n = clip(d, cut, marks, n, 2 * words, rows[row_of[t]], errors[row_of[t]], sign,
+                 64 * words + t - facet_start[j], values, spare, spare_marks)  # fmt: skip
+        if n < d:
+            return OPEN
+    for c in range(d + 1):
+        point[c] = 0.0
+        for r in range(n):
+            point[c] += cut[r, c]
+    top = 0.0
+    for c in range(d + 1):
+        top = max(top, abs(point[c]))
+    if not top > 0.0:
+        return OPEN
+    for c in range(d + 1):
+        point[c] /= top
+    # the nearest point of the hyperplane itself is so far away
+    h, zero = row_of[f], 0.0
+    value, bound = value_at(rows[h], errors[h], point, zero, d)
+    length = 0.0
+    for c in range(d + 1):
+        length += max(abs(rows[h, c]) - errors[h], 0.0) ** 2
+    if not length > 0.0:
+        return OPEN
+    slip = 1.01 * (abs(value) + bound) / np.sqrt(length)
+    if not (
+        proven_inside(d, point, zero, slip, facet_start[i], facet_start[i + 1], face[f],
+                      face, side, row_of, rows, errors)
+        and proven_inside(d, point, zero, slip, facet_start[j], facet_start[j + 1], face[g],
+                          face, side, row_of, rows, errors)
+    ):  # fmt: skip
+        return OPEN
+    result[0], result[1] = 0.0, 0.0
+    set_words = (n + 63) >> 6
+    for r in range(n):
+        if cut[r, d] <= 1e-15:
+            result[0] = np.inf
+            return MEET
+        for c in range(d):
+            points[r, c] = cut[r, c] / cut[r, d]
+    k = 0
+    for side_of in range(2):
+        cell, but = (i, face[f]) if side_of == 0 else (j, face[g])
+        for t in range(facet_start[cell], facet_start[cell + 1]):
+            if face[t] != t or t == but:
+                continue
+            place = 64 * words * side_of + t - facet_start[cell]
+            for w in range(set_words):
+                sets[k, w] = 0
+            for r in range(n):
+                if (marks[r, place >> 6] >> np.uint64(place & 63)) & _ONE:
+                    sets[k, r >> 6] |= _ONE << np.uint64(r & 63)
+            k += 1
+    for w in range(set_words):
+        sets[k, w] = 0
+    for r in range(n):
+        sets[k, r >> 6] |= _ONE << np.uint64(r & 63)
+    none = np.int64(-1)
+    pull(points, d, d - 1, sets[k], sets, k, set_words, none, sub, count, at, pulled, basis, product, result)
+    return MEET
+
+
+@kernel(inner=True)
+def box_of(d, i, f, ray_start, rays, ray_error, far, facet_start, mask, face, low, high):
+    """A box around a facet; infinite in the directions of rays at infinity."""
+    s = face[f] - facet_start[i]
+    for c in range(d):
+        low[c], high[c] = np.inf, -np.inf
+    for r in range(ray_start[i], ray_start[i + 1]):
+        if (mask[r, s >> 6] >> np.uint64(s & 63)) & _ONE == 0:
+            continue
+        w, e = rays[r, d], ray_error[r]
+        for c in range(d):
+            if far[r] or not w > 2.0 * e:
+                if not far[r] or abs(rays[r, c]) <= e or not e < np.inf:
+                    low[c], high[c] = -np.inf, np.inf
+                elif rays[r, c] > 0.0:
+                    high[c] = np.inf
+                else:
+                    low[c] = -np.inf
+            else:
+                x = rays[r, c] / w
+                slack = 2.0 * e * (1.0 + abs(x)) / w + 4.0 * _UNIT * abs(x)
+                low[c], high[c] = min(low[c], x - slack), max(high[c], x + slack)
+
+
+@kernel
+def overlay(
+    d, group_start, order, first_group, cell_of, free,
+    ray_start, rays, ray_error, far, facet_start, owner, wall, mask, face, side, area, row_of, rows, errors,
+    low, high, ranked, stack, cut, marks, values, spare, spare_marks, point, sets, points,
+    sub, count, at, pulled, basis, product, result,
+    out, out_size, undecided, numbers,
+):  # fmt: skip
+    """Compare the facets on the two sides of every hyperplane.
+
+    Facets ``order[group_start[k]:group_start[k + 1]]`` have one name. Pairs (f, g) that overlap go to ``out``
+    with the size of the common part, pairs that floats cannot decide to ``undecided``. ``numbers`` holds how
+    many there are of each. Returns the first group for which there was no room, or the number of groups.
+    """
+    for group in range(first_group, len(group_start) - 1):
+        begin, end = group_start[group], group_start[group + 1]
+        found, open_ = numbers[0], numbers[1]
+        m = end - begin
+        for k in range(m):
+            f = order[begin + k]
+            i = cell_of[f]
+            if free[i]:
+                for c in range(d):
+                    low[k, c], high[k, c] = -np.inf, np.inf
+            else:
+                box_of(d, i, f, ray_start, rays, ray_error, far, facet_start, mask, face, low[k], high[k])
+            ranked[k] = k
+        # sweep along the axis in which the boxes are spread most
+        axis, most = 0, -1.0
+        for c in range(d):
+            least, largest = np.inf, -np.inf
+            for k in range(m):
+                if low[k, c] > -np.inf:
+                    least, largest = min(least, low[k, c]), max(largest, low[k, c])
+            if largest - least > most:
+                axis, most = c, largest - least
+        heap_sort(low, axis, ranked, m)
+        alive = 0
+        for k in range(m):
+            x = ranked[k]
+            f = order[begin + x]
+            i = cell_of[f]
+            kept = 0
+            for l in range(alive):
+                y = stack[l]
+                if high[y, axis] < low[x, axis]:
+                    continue
+                stack[kept] = y
+                kept += 1
+                g = order[begin + y]
+                j = cell_of[g]
+                if side[f] == side[g] or i == j:
+                    continue
+                apart = False
+                for c in range(d):
+                    if high[y, c] < low[x, c] or high[x, c] < low[y, c]:
+                        apart = True
+                        break
+                if apart:
+                    continue
+                answer = OPEN
+                if not free[i] and not free[j]:
+                    answer = separated(d, i, f, j, g, ray_start, rays, ray_error, facet_start, owner, wall,
+                                       mask, face, side, row_of, rows, errors)  # fmt: skip
+                    if answer != APART:
+                        answer = separated(d, j, g, i, f, ray_start, rays, ray_error, facet_start, owner,
+                                           wall, mask, face, side, row_of, rows, errors)  # fmt: skip
+                    if answer != APART:
+                        answer = common_part(
+                            d, i, f, j, g, ray_start, rays, far, facet_start, mask, face, side, row_of, rows,
+                            errors, cut, marks, values, spare, spare_marks, point, sets, points, sub, count,
+                            at, pulled, basis, product, result,
+                        )  # fmt: skip
+                if answer == APART:
+                    continue
+                if answer == MEET:
+                    if found == len(out):
+                        return group
+                    out[found, 0], out[found, 1] = (f, g) if i < j else (g, f)
+                    out_size[found] = min(result[0], area[f], area[g])
+                    found += 1
+                else:
+                    if open_ == len(undecided):
+                        return group
+                    undecided[open_, 0], undecided[open_, 1] = (f, g) if i < j else (g, f)
+                    open_ += 1
+            stack[kept] = x
+            alive = kept + 1
+        numbers[0], numbers[1] = found, open_
+    return len(group_start) - 1
+
+
+@kernel(inner=True)
+def heap_sort(low, axis, items, n):
+    """Sort items by ``low[item, axis]``."""
+    for begin in range(n // 2 - 1, -1, -1):
+        sift(low, axis, items, begin, n)
+    for end in range(n - 1, 0, -1):
+        items[0], items[end] = items[end], items[0]
+        sift(low, axis, items, 0, end)
+
+
+@kernel(inner=True)
+def sift(low, axis, items, root, n):
+    while True:
+        child = 2 * root + 1
+        if child >= n:
+            return
+        if child + 1 < n and low[items[child], axis] < low[items[child + 1], axis]:
+            child += 1
+        if low[items[root], axis] >= low[items[child], axis]:
+            return
+        items[root], items[child] = items[child], items[root]
+        root = child
