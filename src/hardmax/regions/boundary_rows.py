@@ -117,8 +117,8 @@ def interior_point(rows: list[Row], d: int) -> list[Fraction] | None:
 def restricted(row: Row, rows: Iterable[Row]) -> list[list[int]]:
     """Rows as functions on the hyperplane of ``row``, in a basis of it; multiples of ``row`` vanish.
 
-    >>> restricted((1, 0, 0), [(5, 2, 3), (2, 0, 0)])
-    [[2, 3], [0, 0]]
+    >>> restricted((2, 0, 0), [(5, 0, 0), (3, 0, 0)])
+    [[0, 0], [0, 0]]
     """
     kernel, rank = flint.fmpz_mat([list(row)]).nullspace()
     n = len(row)
