@@ -20,7 +20,16 @@ from hardmax.networks.groups import FoldLayer, WallLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 from hardmax.regions.exact_maps import ExactMaps
 
-__all__ = ["Name", "exact_ray", "inner_row", "interior_point", "restricted", "scaled_rows", "strictly_inside"]
+__all__ = [
+    "Name",
+    "Row",
+    "exact_ray",
+    "hyperplane_basis",
+    "inner_row",
+    "interior_point",
+    "scaled_rows",
+    "strictly_inside",
+]
 
 Row = tuple[int, ...]
 Name = tuple[int, int]  # owner and wall
@@ -114,14 +123,11 @@ def interior_point(rows: list[Row], d: int) -> list[Fraction] | None:
     return [p / point[-1] for p in point[:d]]
 
 
-def restricted(row: Row, rows: Iterable[Row]) -> list[list[int]]:
-    """Rows as functions on the hyperplane of ``row``, in a basis of it; multiples of ``row`` vanish.
+def hyperplane_basis(row: Row) -> list[list[int]]:
+    """Integer vectors that span the hyperplane where a row vanishes.
 
-    >>> restricted((2, 0, 0), [(5, 0, 0), (3, 0, 0)])
-    [[0, 0], [0, 0]]
+    >>> [[sum(a * b for a, b in zip((1, 2, 3), v)) for v in hyperplane_basis((1, 2, 3))]]
+    [[0, 0]]
     """
     kernel, rank = flint.fmpz_mat([list(row)]).nullspace()
-    n = len(row)
-    basis = flint.fmpz_mat(n, rank, [kernel[i, j] for i in range(n) for j in range(rank)])
-    product = flint.fmpz_mat([list(other) for other in rows]) * basis
-    return [[int(v) for v in line] for line in product.tolist()]
+    return [[int(kernel[i, j]) for i in range(len(row))] for j in range(rank)]

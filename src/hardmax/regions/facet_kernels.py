@@ -17,7 +17,7 @@ import numpy as np
 from hardmax.compiling import kernel
 from hardmax.regions.cells import AT_INFINITY, GROUP_BITS, KEY_BITS
 
-__all__ = ["classify", "hash_signatures", "match_flips", "measure", "overlay", "sides"]
+__all__ = ["classify", "hash_signatures", "match_flips", "measure", "overlay", "same_name", "sides"]
 
 APART, MEET, OPEN = 0, 1, 2
 # columns of the table of layers
@@ -93,7 +93,9 @@ def classify(ray_start, facet_start, owner, mask, sets, face, far, bounded):
             found = s
             for t in range(n_facets):
                 if t != s and inside(sets[s], sets[t], words):
-                    if not inside(sets[t], sets[s], words):
+                    # a row that is constant on the cell touches it at infinity only
+                    beyond = owner[base + t] == AT_INFINITY and owner[base + s] != AT_INFINITY
+                    if beyond or not inside(sets[t], sets[s], words):
                         found = -1
                         break
                     if t < found:
@@ -430,6 +432,18 @@ def match_flips(
                     out[n, 0], out[n, 1] = f, found
                     n += 1
     return n
+
+
+@kernel
+def same_name(facets, cells, facet_start, owner, wall, out):
+    """For each facet the one of another cell with its name; -1 if there is none."""
+    for k in range(len(facets)):
+        f, j = facets[k], cells[k]
+        out[k] = -1
+        for g in range(facet_start[j], facet_start[j + 1]):
+            if owner[g] == owner[f] and wall[g] == wall[f]:
+                out[k] = g
+                break
 
 
 # overlapping facets of one hyperplane

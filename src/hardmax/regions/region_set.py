@@ -1,8 +1,9 @@
 r"""The cells of a network and the regions they form.
 
-A cell is the set of inputs with one signature: a convex polygon. A region is a maximal connected set on which
-the network is one affine map: adjacent cells with equal maps, glued. What is cheap is kept (signatures,
-polygons, witnesses); maps, adjacency and regions are computed when they are first asked for.
+A cell is the set of inputs with one signature: a convex polyhedron. A region is a maximal connected set on
+which the network is one affine map: adjacent cells with equal maps, glued. What is cheap is kept (signatures,
+vertices, witnesses); maps, volumes, adjacency and regions are computed when they are first asked for. What
+depends on the dimension is asked of a geometry (:mod:`hardmax.regions.geometries`).
 """
 
 from __future__ import annotations
@@ -16,29 +17,28 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import nearest_float
-from hardmax.errors import InvalidInputError
+from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.networks.groups import WallLayer, layers_of
+from hardmax.networks.groups import layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall
+from hardmax.regions.boundary_rows import scaled_rows
+from hardmax.regions.cells import Cells
 from hardmax.regions.counts import _how_sure
 from hardmax.regions.exact_maps import ExactMaps
-from hardmax.regions.rational_plane import corners_of
+from hardmax.regions.geometries import AnyCells, Geometry, cells_from, geometry_of, state_of
+from hardmax.regions.listed_geometry import ListedGeometry
+from hardmax.regions.plane_geometry import PlaneGeometry
+from hardmax.regions.space_cells import SpaceCells
 from hardmax.results import Result
 
 if TYPE_CHECKING:
     from hardmax.regions.adjacency import Contacts
-    from hardmax.regions.plane import PlaneMachine
     from hardmax.regions.verification import Verification
 
 __all__ = ["RegionSet"]
 
 Floats = NDArray[np.float64]
-
-_DOUBT = 1e-6  # relative error of an area above which it is computed in rationals
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RegionSet(Result):
@@ -60,8 +60,10 @@ class RegionSet(Result):
         A proven lower bound on the distance from the witness to the cell's boundary (0: floats prove none;
         then ``exact_witness(i)`` is inside).
     bounded : ndarray of bool
+    volumes : ndarray of float64 or None
+        Volumes (areas, lengths); infinite for unbounded cells, ``None`` in seven and more dimensions.
     coverage : float or None
-        Total area over the domain's area; a sanity check, not the proof of completeness.
+        Total volume over the domain's; a sanity check, not the proof of completeness.
     n_slivers : int, slivers : ndarray
         Cells thinner than the tolerance.
     complete, exact : bool
@@ -88,10 +90,10 @@ class RegionSet(Result):
 
     network: Network
     domain: Domain
-    cells: Cells
+    cells: AnyCells
     arithmetic: str
     complete: bool
-    coverage: float | None
+    covered: float | None
     sliver: float
 
     @classmethod
@@ -99,19 +101,24 @@ class RegionSet(Result):
         cls,
         network: Network,
         domain: Domain,
-        machine: PlaneMachine,
+        machine: Any,
         complete: bool,
         arithmetic: str,
     ) -> Self:
-        """The result of an enumeration."""
+        """The result of an enumeration by any engine."""
+        cells = machine.cells()
+        if hasattr(machine, "sliver"):
+            sliver = float(machine.sliver)
+        else:
+            sliver = float(machine.totals[1] / machine.totals[2])
         found = cls(
             network=network,
             domain=domain,
-            cells=machine.cells(),
+            cells=cells,
             arithmetic=arithmetic,
             complete=complete,
-            coverage=machine.coverage,
-            sliver=float(machine.totals[1] / machine.totals[2]),
+            covered=None if isinstance(cells, SpaceCells) else machine.coverage,
+            sliver=sliver,
         )
         found.__dict__["_exact_maps"] = machine.exact_maps
         return found
@@ -155,6 +162,10 @@ class RegionSet(Result):
         """The dimension of the domain."""
         return self.domain.d
 
+    @cached_property
+    def _geometry(self) -> Geometry:
+        return geometry_of(self.cells, self._exact_maps, self.d)
+
     @property
     def witnesses(self) -> Floats:
         """A point inside each cell."""
@@ -168,107 +179,71 @@ class RegionSet(Result):
     @cached_property
     def bounded(self) -> NDArray[np.bool_]:
         """Which cells are bounded."""
-        if self.cells.dx is None or self.n_cells == 0:
-            return np.ones(self.n_cells, dtype=np.bool_)
-        return ~np.logical_or.reduceat(self.cells.owner == AT_INFINITY, self.cells.edge_start[:-1])
+        return self._geometry.bounded
 
     @cached_property
-    def volumes(self) -> Floats:
-        """Areas (lengths on the line); infinite for unbounded cells."""
-        return self._sizes[0]
+    def volumes(self) -> Any:
+        """Volumes (areas in the plane, lengths on the line), infinite for unbounded cells.
+
+        ``None`` in seven and more dimensions.
+        """
+        return self._geometry.sizes[0]
+
+    @cached_property
+    def coverage(self) -> float | None:
+        """Total volume over the domain's; ``None`` where that has no meaning."""
+        if self.covered is not None or not isinstance(self.cells, SpaceCells):
+            return self.covered
+        size = self._geometry.domain_size()
+        return None if size is None else math.fsum(self.volumes.tolist()) / size
 
     @cached_property
     def slivers(self) -> NDArray[np.int64]:
-        """Cells whose area is below the tolerance times half their perimeter."""
-        area, around = self._sizes
-        with np.errstate(over="ignore"):
-            return np.flatnonzero(~(2.0 * area > self.sliver * around) & self.bounded)
+        """Bounded cells of volume V and surface S with d V / S below the tolerance.
+
+        The radius of the largest ball inside is between V / S and d V / S. Where volumes are ``None``, the
+        cells in which no ball of that size around the witness is proven.
+        """
+        volume, surface = self._geometry.sizes
+        if volume is None or surface is None:
+            return np.flatnonzero(~(self.margins > self.sliver))
+        d = 1 if isinstance(self._geometry, ListedGeometry) else max(self.d, 2)  # a strip is two-dimensional
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.flatnonzero(~(d * volume > self.sliver * surface) & self.bounded)
 
     @property
     def n_slivers(self) -> int:
         """The number of slivers; they are listed and counted like all other cells."""
         return len(self.slivers)
 
-    @cached_property
-    def _sizes(self) -> tuple[Floats, Floats]:
-        cells, start = self.cells, self.cells.edge_start[:-1]
-        if self.n_cells == 0:
-            return np.zeros(0), np.zeros(0)
-        after = np.arange(1, len(cells.vx) + 1)
-        after[cells.edge_start[1:] - 1] = start
-        owner = np.repeat(np.arange(self.n_cells), np.diff(cells.edge_start))
-        with np.errstate(invalid="ignore", over="ignore"):
-            # relative to a point of the cell, so that a small cell far out keeps its digits
-            x, y = cells.vx - cells.witnesses[owner, 0], cells.vy - cells.witnesses[owner, 1]
-            area = 0.5 * np.add.reduceat(x * y[after] - y * x[after], start)
-            around = np.add.reduceat(np.hypot(x[after] - x, y[after] - y), start)
-            # where the vertices are less certain than the cell is thick, rationals say how big it is
-            doubt = np.maximum.reduceat(cells.vr, start) * around
-            thin = self.bounded & ~(doubt < _DOUBT * area)
-        for i in np.flatnonzero(thin):
-            area[i], around[i] = self._exact_size(int(i))
-        area[~self.bounded] = np.inf
-        around[~self.bounded] = np.inf
-        return area, around
-
-    def _exact_size(self, i: int) -> tuple[float, float]:
-        """Area and perimeter of a bounded cell from its exact corners, rounded at the end."""
-        corners = corners_of([(*line, 0) for line in self._exact_lines(i)])
-        points = [(Fraction(x, w), Fraction(y, w)) for x, y, w, _, _ in corners]
-        area, around = Fraction(0), 0.0
-        for (x, y), (u, v) in zip(points, points[1:] + points[:1], strict=True):
-            area += (x * v - y * u) / 2
-            around += math.hypot(nearest_float(u - x), nearest_float(v - y))
-        return nearest_float(area), around
-
     def cell_vertices(self, i: int) -> Floats:
-        """The finite vertices of cell ``i``, counterclockwise (the two ends, on the line)."""
-        points = self._polygon(self._index(i), None)
-        if self.d == 1:  # the strip's two lower corners
-            return np.sort(points[points[:, 1] < 0.5, :1], axis=0)
-        return points
+        """The finite vertices of cell ``i``: counterclockwise in the plane, the two ends on the line."""
+        return self._geometry.cell_vertices(self._index(i))
 
     @cached_property
     def vertices(self) -> Floats:
         """All finite vertices of all cells, one row each; a shared one appears once per cell."""
-        points = np.column_stack([self.cells.vx, self.cells.vy])
-        return points[~self._far][:, : self.d]
-
-    @cached_property
-    def _far(self) -> NDArray[np.bool_]:
-        """Which vertices lie at infinity: those next to a side at infinity."""
-        far = self.cells.owner == AT_INFINITY
-        before = np.arange(-1, len(far) - 1)
-        before[self.cells.edge_start[:-1]] = self.cells.edge_start[1:] - 1
-        return np.asarray(far | far[before])
+        return self._geometry.vertices
 
     def polygons(self, box: Box | None = None) -> list[Floats]:
-        """The cells as polygons, counterclockwise.
+        """The cells of the plane as polygons, counterclockwise.
 
         Parameters
         ----------
         box : Box, optional
             Unbounded cells are cut off there; required if there are any.
         """
+        geometry = self._geometry
+        if not isinstance(geometry, PlaneGeometry):
+            raise UnsupportedDimensionError(
+                f"polygons are cells of the plane, but these have dimension {self.d}; try cell_vertices(i), "
+                "or a plane slice, network.restrict(origin, directions)."
+            )
         if box is None and not self.bounded.all():
             raise InvalidInputError(
                 "box must say where unbounded cells are cut off; try box=hm.Box.cube(2, -4, 4)."
             )
-        return [self._polygon(i, box) for i in range(self.n_cells)]
-
-    def _polygon(self, i: int, box: Box | None) -> Floats:
-        cells = self.cells
-        edges = slice(int(cells.edge_start[i]), int(cells.edge_start[i + 1]))
-        points = np.column_stack([cells.vx[edges], cells.vy[edges]])
-        if cells.dx is not None and cells.dy is not None:
-            far = np.column_stack([cells.dx[edges], cells.dy[edges]])
-            if box is None:
-                return points[~self._far[edges]]
-            low, high = box.low.floats, box.high.floats
-            size = float(np.abs(np.concatenate([low, high])).max()) + float(np.abs(points).max()) + 1.0
-            scale = np.abs(far[far != 0.0])
-            points = points + far * (1e3 * size / (scale.min() if len(scale) else 1.0))
-        return points if box is None else _clipped(points, box)
+        return [geometry.polygon(i, box) for i in range(self.n_cells)]
 
     def halfspaces(self, i: int) -> tuple[Floats, Floats]:
         """``(A, b)`` with :math:`A x \\le b` on cell ``i``, correctly rounded; no redundant rows."""
@@ -278,60 +253,20 @@ class RegionSet(Result):
 
     def exact_halfspaces(self, i: int) -> list[list[Fraction]]:
         """Rows :math:`(a, b)`, :math:`a \\cdot x \\le b` on cell ``i``, in fractions, max |a| = 1."""
-        rows: list[list[Fraction]] = []
-        for line in self._exact_lines(self._index(i)):
-            if line is None or not any(line[: self.d]):
-                continue
-            size = max(abs(v) for v in line[: self.d])
-            row = [Fraction(-v, size) for v in line[: self.d]] + [Fraction(line[2], size)]
-            if row not in rows:
-                rows.append(row)
-        return rows
+        return scaled_rows(self._geometry.rows(self._index(i)), self.d)
 
     def exact_witness(self, i: int) -> list[Fraction]:
         """A point strictly inside cell ``i``, as fractions."""
-        i = self._index(i)
-        lines = [(*line, 0) if len(line) == 3 else line for line in self._exact_lines(i, symbolic=True)]
-        corners = corners_of(lines)
-        reach = 1
-        while True:
-            points = [(c[0] + reach * c[3], c[1] + reach * c[4], c[2] * len(corners)) for c in corners]
-            x = sum((Fraction(point[0], point[2]) for point in points), Fraction(0))
-            y = sum((Fraction(point[1], point[2]) for point in points), Fraction(0))
-            if all(line[3] or line[0] * x + line[1] * y + line[2] > 0 for line in lines):
-                return [x, y][: self.d]
-            reach *= 2
-
-    def _exact_lines(self, i: int, *, symbolic: bool = False) -> list[Any]:
-        """The lines of a cell's edges as integers, positive inside."""
-        cells = self.cells
-        bits, routings = np.append(cells.bits[i], np.uint64(0)), cells.routings[i]
-        lines: list[Any] = []
-        for e in range(int(cells.edge_start[i]), int(cells.edge_start[i + 1])):
-            owner, wall = int(cells.owner[e]), int(cells.wall[e])
-            if owner == AT_INFINITY:
-                if symbolic:
-                    lines.append([(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)][wall])
-                continue
-            if owner == DOMAIN_SIDE:
-                lines.append(self._exact_maps.domain_line(wall))
-                continue
-            layer, group, a, b = decode_wall(wall)
-            line = self._exact_maps.line(layer, group, a, b, bits, routings)
-            block = self._exact_maps.layers[layer]
-            if isinstance(block, WallLayer):
-                inside = int(block.key[b]) == int(routings[block.first_head + group])
-            else:
-                unit = block.first_unit + group  # type: ignore[union-attr]
-                inside = bool(int(bits[unit // 64]) >> (unit % 64) & 1)
-            lines.append(line if inside else tuple(-v for v in line))
-        return lines
+        return self._geometry.exact_witness(self._index(i))
 
     @cached_property
     def _exact_maps(self) -> ExactMaps:
-        from hardmax.regions.enumeration import planar
+        layers = layers_of(self.network)
+        if isinstance(self.cells, Cells):
+            from hardmax.regions.enumeration import planar
 
-        return ExactMaps(*planar(layers_of(self.network), self.domain))
+            return ExactMaps(*planar(layers, self.domain))
+        return ExactMaps(layers, self.domain)
 
     def _index(self, i: int) -> int:
         if not -self.n_cells <= i < self.n_cells:
@@ -359,13 +294,11 @@ class RegionSet(Result):
 
     @cached_property
     def _contacts(self) -> Contacts:
-        from hardmax.regions.adjacency import adjacent_cells
-
-        return adjacent_cells(self.cells, self._exact_maps.layers, self._exact_maps)
+        return self._geometry.contacts()
 
     @property
     def adjacency(self) -> NDArray[np.int64]:
-        """Pairs i < j of cells whose closures meet in a segment (in a point, on the line)."""
+        """Pairs i < j of cells whose closures meet in dimension d - 1: in a segment, in the plane."""
         return self._contacts.pairs
 
     @property
@@ -378,7 +311,7 @@ class RegionSet(Result):
 
     @property
     def adjacency_length(self) -> Floats:
-        """For each pair: how long the common segment is."""
+        """For each pair: the (d - 1)-dimensional size of the common part, in the plane its length."""
         return self._contacts.lengths
 
     @cached_property
@@ -413,37 +346,40 @@ class RegionSet(Result):
     # what every result has
 
     def _state(self) -> dict[str, Any]:
-        cells = {f"cells.{name}": getattr(self.cells, name) for name in Cells.__dataclass_fields__}
         return {
             "network": self.network._state(),
             "domain": _domain_state(self.domain),
             "arithmetic": self.arithmetic,
             "complete": self.complete,
-            "coverage": self.coverage,
+            "coverage": self.covered,
             "sliver": self.sliver,
-            **{name: value for name, value in cells.items() if value is not None},
+            **{f"cells.{name}": value for name, value in state_of(self.cells).items()},
         }
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        cells = Cells(**{name: state.get(f"cells.{name}") for name in Cells.__dataclass_fields__})  # type: ignore[arg-type]
+        stored = {
+            name.removeprefix("cells."): value for name, value in state.items() if name.startswith("cells.")
+        }
         return cls(
             network=Network._from_state(state["network"]),
             domain=_domain_from_state(state["domain"]),
-            cells=cells,
+            cells=cells_from(stored),
             arithmetic=state["arithmetic"],
             complete=state["complete"],
-            coverage=state["coverage"],
+            covered=state["coverage"],
             sliver=state["sliver"],
         )
 
     def _summary(self) -> str:
-        place = "on the line" if self.d == 1 else "in the plane"
+        place = {1: "on the line", 2: "in the plane"}.get(self.d, f"in {self.d}-space")
         cells = "1 cell" if self.n_cells == 1 else f"{self.n_cells} cells"
         return f"{cells} {place}, {_how_sure(self.complete, self.exact)}"
 
     def _table(self) -> dict[str, Any]:
-        table: dict[str, Any] = {"witness": self.witnesses, "margin": self.margins, "volume": self.volumes}
+        table: dict[str, Any] = {"witness": self.witnesses, "margin": self.margins}
+        if self.volumes is not None:
+            table["volume"] = self.volumes
         if self.routings.shape[1]:
             table["routing"] = self.routings
         return table
@@ -461,25 +397,6 @@ def _rows(routings: NDArray[np.int32], bits: NDArray[np.uint64]) -> list[bytes]:
         axis=1,
     )
     return [row.tobytes() for row in table]
-
-
-def _clipped(points: Floats, box: Box) -> Floats:
-    """A convex polygon cut to a box."""
-    for axis in range(2):
-        for sign, bound in ((1.0, float(box.high.floats[axis])), (-1.0, -float(box.low.floats[axis]))):
-            if not len(points):
-                return points
-            slack = bound - sign * points[:, axis]
-            kept: list[Floats] = []
-            for v in range(len(points)):
-                u = (v + 1) % len(points)
-                if slack[v] >= 0.0:
-                    kept.append(points[v])
-                if (slack[v] > 0.0) != (slack[u] > 0.0) and slack[v] != 0.0 and slack[u] != 0.0:
-                    t = slack[v] / (slack[v] - slack[u])
-                    kept.append(points[v] + t * (points[u] - points[v]))
-            points = np.array(kept).reshape(-1, 2)
-    return points
 
 
 def _domain_state(domain: Domain) -> dict[str, Any]:
