@@ -48,7 +48,11 @@ def space_cells(network, domain) -> SpaceCells:
             if isinstance(layer, FoldLayer):
                 rows = exact.lines(number, piece.bits, piece.routings)
                 for unit in range(layer.units):
-                    parts = [half for part in parts for half in _fold(part, rows[unit], number, unit, layer, serial)]
+                    parts = [
+                        half
+                        for part in parts
+                        for half in _fold(part, rows[unit], number, unit, layer, serial)
+                    ]
             elif isinstance(layer, WallLayer):
                 rows = exact.lines(number, piece.bits, piece.routings)
                 for head in range(layer.heads):

@@ -392,7 +392,9 @@ def match_flips(
                 if not layers[layer, LAST] and classes[a] != classes[b]:
                     continue
                 key = np.int32(keys[b] if side[f] < 0 else keys[a])
-                h += mixed(np.uint64(key), words + place) - mixed(np.uint64(routings[i, place]), words + place)
+                h += mixed(np.uint64(key), words + place) - mixed(
+                    np.uint64(routings[i, place]), words + place
+                )
             at = (h ^ (h >> np.uint64(31))) & last
             found = -1
             while slots[at] >= 0:

@@ -40,6 +40,7 @@ __all__ = ["RegionSet"]
 
 Floats = NDArray[np.float64]
 
+
 @dataclass(frozen=True, eq=False, repr=False)
 class RegionSet(Result):
     """Every cell of a network in a domain.

@@ -402,5 +402,3 @@ def _cone_size(cone: RationalCone, row: Row, d: int) -> float:
         points.append([Fraction(v, point[-1]) for v in point[:-1]])
     sets = [sum(1 << k for k, m in enumerate(cone.masks) if m >> s & 1) for s in range(len(cone.facets))]
     return exact_area(points, sets, d)
-
-

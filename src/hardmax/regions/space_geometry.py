@@ -27,7 +27,9 @@ __all__ = ["SpaceGeometry"]
 
 Floats = NDArray[np.float64]
 
-_DOUBT = 1e-6  # relative error of a volume above which it is computed in rationals
+_DOUBT = (
+    1e-3  # bound on the relative error of a volume above which rationals compute it; errors are far below
+)
 
 
 class SpaceGeometry:

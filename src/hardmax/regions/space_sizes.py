@@ -198,9 +198,7 @@ def _determinant(rows: list[Point]) -> Fraction:
 
 def _size(edges: list[Point]) -> float:
     """The volume of a simplex with these edges at one corner: the root of a Gram determinant."""
-    gram = [
-        [sum((a * b for a, b in zip(u, v, strict=True)), Fraction(0)) for v in edges] for u in edges
-    ]
+    gram = [[sum((a * b for a, b in zip(u, v, strict=True)), Fraction(0)) for v in edges] for u in edges]
     square = _determinant(gram) / math.factorial(len(edges)) ** 2
     # root of a fraction that may be far below the smallest float: scale it by an even power of two first
     shift = (square.denominator.bit_length() - square.numerator.bit_length()) // 2 if square else 0
