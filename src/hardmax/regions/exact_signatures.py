@@ -12,7 +12,7 @@ import flint
 import numpy as np
 
 from hardmax.algebra.rationals import ExactArray, dot, rational
-from hardmax.networks.blocks import Affine, FeedForward
+from hardmax.networks.blocks import Affine, Attention, FeedForward, Maxout
 from hardmax.networks.network import Network
 
 __all__ = ["exact_signature", "signature_beyond"]
@@ -61,30 +61,44 @@ def signature_beyond(
             on = [(a, b) > (zero, zero) for a, b in zip(z, u, strict=True)]
             bits += on
             level |= any(a == 0 == b for a, b in zip(z, u, strict=True))
-            out = _product(
-                block.w_out, [a if lit else zero for a, lit in zip(z, on, strict=True)], block.b_out
-            )
-            run = _product(block.w_out, [b if lit else zero for b, lit in zip(u, on, strict=True)], None)
+            slopes = [flint.fmpq(1) if lit else block.slope.rational(i) for i, lit in enumerate(on)]
+            out = _product(block.w_out, [a * s for a, s in zip(z, slopes, strict=True)], block.b_out)
+            run = _product(block.w_out, [b * s for b, s in zip(u, slopes, strict=True)], None)
             y = [a + b for a, b in zip(y, out, strict=True)] if block.skip else out
             v = [a + b for a, b in zip(v, run, strict=True)] if block.skip else run
         else:
+            winners = [_winners(block, h, y, v) for h in range(block.heads)]
+            routings += [tied[0] for _, tied in winners]
+            level |= any(len(tied) > 1 for _, tied in winners)
+            if isinstance(block, Maxout):
+                out, run = [best[0] for best, _ in winners], [best[1] for best, _ in winners]
+                if block.w_out is None:
+                    out = [value + block.b_out.rational(i) for i, value in enumerate(out)]
+                else:
+                    out, run = _product(block.w_out, out, block.b_out), _product(block.w_out, run, None)
+                y = [a + b for a, b in zip(y, out, strict=True)] if block.skip else out
+                v = [a + b for a, b in zip(v, run, strict=True)] if block.skip else run
+                continue
             moved = [zero] * block.d_out
-            for h in range(block.heads):
-                keys = np.flatnonzero(block.mask[h]).tolist()
-                scores = {}
-                for j in keys:
-                    row = [block.scores.rational((h, j, k)) for k in range(block.d_in)]
-                    scores[j] = (dot(row, y) + block.biases.rational((h, j)), dot(row, v))
-                best = max(scores.values())
-                tied = [j for j in keys if scores[j] == best]
-                routings.append(tied[0])
-                level |= len(tied) > 1
+            for h, (_, tied) in enumerate(winners):
                 for k in range(block.d_out):
                     total = sum((block.outputs.rational((h, j, k)) for j in tied), zero)
                     moved[k] += total / len(tied)
             y = [a + b for a, b in zip(y, moved, strict=True)] if block.skip else moved
             v = v if block.skip else [zero] * block.d_out
     return routings, bits, level
+
+
+def _winners(
+    block: Attention | Maxout, h: int, y: Vector, v: Vector
+) -> tuple[tuple[flint.fmpq, flint.fmpq], list[int]]:
+    """The largest score of a head, as value and slope, and the keys that have it."""
+    scores = {}
+    for j in np.flatnonzero(block.mask[h]).tolist():
+        row = [block.scores.rational((h, j, k)) for k in range(block.d_in)]
+        scores[j] = (dot(row, y) + block.biases.rational((h, j)), dot(row, v))
+    best = max(scores.values())
+    return best, [j for j, score in scores.items() if score == best]
 
 
 def _product(matrix: ExactArray, y: Vector, offsets: ExactArray | None) -> Vector:
