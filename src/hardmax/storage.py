@@ -110,8 +110,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def write(path: str | os.PathLike[str], stored: Stored) -> Path:
-    """Write ``stored`` to the npz file ``path`` and return the path."""
+def write(path: str | os.PathLike[str], stored: Stored, *, packed: bool = True) -> Path:
+    """Write ``stored`` to the npz file ``path`` and return the path; ``packed=False`` saves time, not space."""
     if Path(path).suffix.lower() != ".npz":
         raise InvalidInputError(
             f"a result is saved as an npz file, so path must end in .npz, but was {str(path)!r}."
@@ -128,7 +128,9 @@ def write(path: str | os.PathLike[str], stored: Stored) -> Path:
     with written_whole(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_member(HEADER), text)
         for name, array in arrays.items():
-            with archive.open(_member(f"{name}.npy"), "w", force_zip64=True) as member:
+            info = _member(f"{name}.npy")
+            info.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+            with archive.open(info, "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
     return Path(path)
 

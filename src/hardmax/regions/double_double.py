@@ -54,6 +54,10 @@ class DoubleDoubleMaps:
         self._norms: dict[tuple[int, str], tuple[float, float, float]] = {}
         self._kept: dict[int, tuple[int, _Hidden, Rows, tuple[float, float]]] = {}
 
+    def forget(self) -> None:
+        """Keep no rows: the numbers of layer cells begin anew."""
+        self._kept.clear()
+
     def rows(self, layer: int, serials: dict[int, int], winners: dict[int, NDArray[np.int64]]) -> Rows:
         """The rows of a layer.
 

@@ -1,61 +1,37 @@
-r"""The front door of exact enumeration: which engine, how long, how far, and where to go on.
+r"""The front door of exact enumeration: what is asked, how long, how far, and where to go on.
 
-Dimension 2 is the plane engine's. A network on the line is enumerated as the same network on a strip
-:math:`[l, h] \times [0, 1]` whose second coordinate it ignores: cells correspond one to one.
+The cells of a network are found by an engine (:mod:`hardmax.regions.engines`), whose work is a list of tasks
+(:mod:`hardmax.regions.tasks`) that is worked off here, in threads or on a cluster
+(:mod:`hardmax.regions.running`), and kept in a checkpoint meanwhile (:mod:`hardmax.regions.checkpoints`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from hardmax import storage
-from hardmax.algebra.rationals import ExactArray
-from hardmax.errors import (
-    DimensionMismatchError,
-    FileFormatError,
-    InvalidInputError,
-    UnsupportedDimensionError,
-)
+from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.networks.groups import AffineLayer, Layer, layers_of
+from hardmax.networks.groups import AffineLayer
 from hardmax.networks.network import Network
-from hardmax.regions import plane_kernels as kernels
+from hardmax.regions.checkpoints import Checkpoint
 from hardmax.regions.counts import CellCount, RegionCount
-from hardmax.regions.plane import PlaneMachine
+from hardmax.regions.engines import Question, engine_for
+from hardmax.regions.engines import planar as planar
+from hardmax.regions.fingerprints import Fingerprints, Prints, certain_contacts, different, repeated
 from hardmax.regions.region_set import RegionSet
+from hardmax.regions.running import Progress as Progress
+from hardmax.regions.running import check_jobs, run
+from hardmax.regions.stack_machines import Tally
+from hardmax.regions.tasks import HEAD, Schedule
 
 __all__ = ["Progress", "count_cells", "count_regions", "enumerate_regions"]
 
-_SLICE = 0.05  # seconds between two looks at the clock
-_CHECKPOINT_EVERY = 20.0  # seconds
 _ARITHMETICS = ("certified", "exact", "float")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress function is told.
-
-    Attributes
-    ----------
-    n_cells : int
-        Cells found so far.
-    share : float or None
-        Share of the domain's area that is settled; ``None`` in an unbounded domain.
-    seconds : float
-        Since this process took up the enumeration.
-    """
-
-    n_cells: int
-    share: float | None
-    seconds: float
 
 
 def enumerate_regions(
@@ -69,6 +45,7 @@ def enumerate_regions(
     progress: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     sliver: float = 1e-9,
+    engine: str | None = None,
 ) -> RegionSet:
     r"""Every cell of a network in a domain, and the linear regions they form.
 
@@ -85,14 +62,19 @@ def enumerate_regions(
     max_cells, time_limit : int, float, optional
         Stop early; the result then says ``complete=False``.
     n_jobs : int, optional
-        The result does not depend on it.
+        How many threads share the work; -1 for every core. ``None`` is one, or what
+        ``joblib.parallel_config`` says: with ``backend="dask"`` a cluster does the work. The result does not
+        depend on it.
     progress : callable, optional
         Called about twenty times per second with a :class:`Progress`.
     checkpoint : path-like, optional
         A file in which the enumeration is kept while it runs. A later call with the same network, domain and
-        options goes on from it; it is removed at the end.
+        options goes on from it, also with another ``n_jobs``; it is removed at the end. Many cells need files
+        of their own beside it (``run.part-1.npz`` and so on).
     sliver : float
         Tolerance below which a cell is listed among ``slivers``, in units of the size of a bounded domain.
+    engine : {"plane", "space", "search", "segment"}, optional
+        Which engine; by default the one for the dimension of the domain.
 
     Returns
     -------
@@ -108,11 +90,9 @@ def enumerate_regions(
     >>> regions.n_regions, round(regions.coverage, 9)
     (778, 1.0)
     """
-    _check_jobs(n_jobs)
-    machine, complete = _enumerate(
-        network, domain, arithmetic, max_cells, time_limit, progress, checkpoint, sliver, store=True
-    )
-    return RegionSet.of_machine(network, domain, machine, complete, arithmetic)
+    question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "cells")
+    found = _found(question, max_cells, time_limit, n_jobs, progress, checkpoint)
+    return RegionSet.of_machine(network, domain, found, found.complete, arithmetic)  # type: ignore[arg-type]
 
 
 def count_cells(
@@ -126,6 +106,7 @@ def count_cells(
     progress: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     sliver: float = 1e-9,
+    engine: str | None = None,
 ) -> CellCount:
     """The number of cells of a network in a domain, without keeping them.
 
@@ -137,24 +118,23 @@ def count_cells(
     >>> hm.count_cells(hm.Network.random_mlp([2, 32, 32, 32, 1], 0), hm.Box.cube(2, -4, 4))
     <CellCount: 3203 cells, complete, exact>
     """
-    _check_jobs(n_jobs)
-    machine, complete = _enumerate(
-        network, domain, arithmetic, max_cells, time_limit, progress, checkpoint, sliver, store=False
-    )
+    question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "nothing")
+    found = _found(question, max_cells, time_limit, n_jobs, progress, checkpoint)
+    tally = found.tally
     return CellCount(
-        n_cells=machine.n_cells,
-        complete=complete,
+        n_cells=tally.n_cells,
+        complete=found.complete,
         exact=arithmetic != "float",
-        coverage=machine.coverage,
-        n_slivers=int(machine.control[kernels.C_SLIVERS]),
-        n_unbounded=int(machine.control[kernels.C_UNBOUNDED]),
+        coverage=found.coverage,
+        n_slivers=tally.n_slivers,
+        n_unbounded=tally.n_unbounded,
         cells_by_depth=tuple(
-            int(machine.layer_cells[i])
-            for i, layer in enumerate(machine.layers[: machine.program.last + 1])
+            n
+            for n, layer in zip(tally.layer_cells, found.machine.layers[: found.machine.program.last + 1])
             if not isinstance(layer, AffineLayer)
         ),
-        decided_in_pairs=machine.decided_by_pairs,
-        decided_exactly=machine.decided_exactly,
+        decided_in_pairs=tally.decided_by_pairs,
+        decided_exactly=tally.decided_exactly,
     )
 
 
@@ -168,10 +148,13 @@ def count_regions(
     n_jobs: int | None = None,
     progress: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    engine: str | None = None,
 ) -> RegionCount:
     """The number of maximal linear regions of a network in a domain.
 
-    The parameters are those of :func:`enumerate_regions`.
+    The parameters are those of :func:`enumerate_regions`. The cells are found twice: first a fingerprint of
+    each cell's map is kept, eight bytes; then the cells whose fingerprint occurs more than once, which are
+    compared and glued. If that is stopped early, ``n_regions`` counts the different maps found so far.
 
     Examples
     --------
@@ -180,58 +163,160 @@ def count_regions(
     >>> hm.count_regions(net, hm.Box.cube(2, -1, 1))     # the second unit has no effect
     <RegionCount: 2 regions of 4 cells, complete, exact>
     """
-    found = enumerate_regions(
-        network,
-        domain,
-        arithmetic=arithmetic,
-        max_cells=max_cells,
-        time_limit=time_limit,
-        n_jobs=n_jobs,
-        progress=progress,
-        checkpoint=checkpoint,
-    )
-    return RegionCount(found.n_regions, found.n_cells, found.complete, found.exact)
+    question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, 1e-9, engine, "prints")
+    return _counted(question, max_cells, time_limit, n_jobs, progress, checkpoint)
 
 
-def _enumerate(
+def _asked(
     network: Network,
     domain: Domain,
     arithmetic: str,
     max_cells: int | None,
     time_limit: float | None,
+    n_jobs: int | None,
+    sliver: float,
+    engine: str | None,
+    keep: str,
+) -> Question:
+    """The question, once it makes sense."""
+    check_jobs(n_jobs)
+    _check(network, domain, arithmetic, max_cells, time_limit, sliver)
+    engine_for(domain.d, engine)
+    return Question(network, domain, arithmetic, float(sliver), keep, engine)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What came of a question: read like a machine that has stopped."""
+
+    machine: Any
+    tally: Tally
+    complete: bool
+    schedule: Schedule
+    truncated: bool
+
+    @property
+    def totals(self) -> Any:
+        """Area, tolerance and unit of length."""
+        return self.machine.totals
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of the domain that the cells fill."""
+        share: float | None = self.machine.share(self.tally.size)
+        return share
+
+    @property
+    def exact_maps(self) -> Any:
+        """Maps in rationals."""
+        return self.machine.exact_maps
+
+    def cells(self) -> Any:
+        """The cells, in order; to be asked once."""
+        return self.schedule.all_cells(self.tally.n_cells if self.truncated else None)
+
+
+def _found(
+    question: Question,
+    max_cells: int | None,
+    time_limit: float | None,
+    n_jobs: int | None,
     progress: Callable[[Progress], object] | None,
     checkpoint: str | os.PathLike[str] | None,
-    sliver: float,
     *,
-    store: bool,
-) -> tuple[PlaneMachine, bool]:
-    _check(network, domain, arithmetic, max_cells, time_limit, sliver)
-    layers, plane = planar(layers_of(network), domain)
-    machine = PlaneMachine(layers, plane, arithmetic=arithmetic, store=store, sliver=sliver)
-    if max_cells is not None:
-        machine.control[kernels.C_MOST_CELLS] = max_cells
-    keeper = None
+    keeper: Checkpoint | None = None,
+) -> _Found:
+    machine = question.machine()
+    schedule = Schedule(machine, max_cells)
     if checkpoint is not None:
-        keeper = _Checkpoint(Path(checkpoint), _question(network, domain, arithmetic, sliver, store))
-        keeper.resume(machine, max_cells)
-    complete = _drive(machine, time_limit, progress, keeper)
-    return machine, complete
+        keeper = keeper or Checkpoint(Path(checkpoint), question.digest)
+        keeper.resume(schedule, _kind(question, machine))
+    run(question, schedule, n_jobs=n_jobs, time_limit=time_limit, progress=progress, checkpoint=keeper)
+    complete, tally = schedule.done, schedule.tally()
+    truncated = max_cells is not None and not complete and tally.n_cells > max_cells
+    if truncated or schedule.full:
+        tally = schedule.first_tally()
+    return _Found(machine, tally, complete, schedule, truncated)
 
 
-def planar(layers: tuple[Layer, ...], domain: Domain) -> tuple[tuple[Layer, ...], Domain]:
-    """The same question in the plane: a line becomes a strip of height 1."""
-    if domain.d == 2:
-        return layers, domain
-    forget = AffineLayer(ExactArray(np.array([[1.0, 0.0]])), ExactArray(np.zeros(1)))
-    sides = [[0.0, 1.0], [0.0, -1.0]]
-    a, b = domain.a, domain.b
-    rows: list[list[Any]] = [[a.rational((i, 0)), 0] for i in range(a.shape[0])]
-    ends = [b.rational(i) for i in range(b.shape[0])]
-    strip = Polytope(
-        np.array(rows + sides, dtype=object),
-        np.array([*ends, 1, 0], dtype=object),
+def _counted(
+    question: Question,
+    max_cells: int | None,
+    time_limit: float | None,
+    n_jobs: int | None,
+    progress: Callable[[Progress], object] | None,
+    checkpoint: str | os.PathLike[str] | None,
+) -> RegionCount:
+    """Regions by fingerprints; few cells are kept at once instead."""
+    begin, exact = time.monotonic(), question.arithmetic != "float"
+
+    def left() -> float | None:
+        return None if time_limit is None else max(time_limit - (time.monotonic() - begin), 1e-3)
+
+    if checkpoint is None:
+        few = replace(question, keep="cells")
+        most = HEAD if max_cells is None else min(HEAD, max_cells)
+        found = _found(few, most, time_limit, n_jobs, progress, None)
+        if found.complete:
+            return RegionCount(_glued(few, found).n_regions, found.tally.n_cells, True, exact)
+        if found.tally.n_cells < most or most == max_cells:
+            prints = Fingerprints(found.exact_maps).of(found.cells()).prints
+            return RegionCount(different(prints), found.tally.n_cells, False, exact)
+    second = replace(question, keep="repeated")
+    known = _second_pass(second, checkpoint)
+    if known is None:
+        keeper = None if checkpoint is None else Checkpoint(Path(checkpoint), question.digest, lasting=True)
+        found = _found(question, max_cells, left(), n_jobs, progress, checkpoint, keeper=keeper)
+        prints, n_cells = found.cells().prints, found.tally.n_cells
+        if not found.complete:
+            return RegionCount(different(prints), n_cells, False, exact)
+        values, single = repeated(prints)
+        known = {"repeated": values, "single": single, "n_cells": n_cells}
+        if keeper is not None and len(values):
+            later = Checkpoint(keeper.path, second.digest, extra=known)
+            later.save(Schedule(replace(second, repeated=values).machine()))
+            keeper.remove_parts()
+        elif keeper is not None:
+            keeper.remove()
+    values, single, n_cells = known["repeated"], int(known["single"]), int(known["n_cells"])
+    if not len(values):
+        return RegionCount(single, n_cells, True, exact)
+    second = replace(second, repeated=values)
+    found = _found(second, None, left(), n_jobs, progress, checkpoint)
+    if not found.complete:
+        return RegionCount(single + len(values), n_cells, False, exact)
+    some = _glued(second, found)
+    if not certain_contacts(some):
+        # floats cannot vouch for contacts among some of the cells; among all of them they need not
+        everything = replace(question, keep="cells")
+        some = _glued(everything, _found(everything, None, None, n_jobs, progress, None))
+        single = 0
+    return RegionCount(single + some.n_regions, n_cells, True, exact)
+
+
+def _glued(question: Question, found: _Found) -> RegionSet:
+    return RegionSet.of_machine(
+        question.network,
+        question.domain,
+        found,  # type: ignore[arg-type]
+        found.complete,
+        question.arithmetic,
     )
-    return (forget, *layers), strip
+
+
+def _second_pass(question: Question, checkpoint: str | os.PathLike[str] | None) -> dict[str, Any] | None:
+    """What a checkpoint of the second pass says about the first."""
+    if checkpoint is None:
+        return None
+    keeper = Checkpoint(Path(checkpoint), question.digest)
+    return keeper.extra if keeper.is_mine() and keeper.stored() is not None else None
+
+
+def _kind(question: Question, machine: Any) -> Any:
+    """The class of what is kept."""
+    if question.keep == "nothing":
+        return None
+    return Prints if question.keep == "prints" else type(machine.take())
 
 
 def _check(
@@ -267,104 +352,3 @@ def _check(
         raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
     if not sliver >= 0:
         raise InvalidInputError(f"sliver must be zero or positive, but was {sliver}.")
-
-
-def _check_jobs(n_jobs: int | None) -> None:
-    if n_jobs is not None and n_jobs == 0:
-        raise InvalidInputError("n_jobs must not be 0; try 1, or -1 for every core.")
-
-
-def _drive(
-    machine: PlaneMachine,
-    time_limit: float | None,
-    progress: Callable[[Progress], object] | None,
-    keeper: _Checkpoint | None,
-) -> bool:
-    """Advance in slices until done or told to stop; returns whether everything was worked off."""
-    begin = time.monotonic()
-    steps = 2_000
-    try:
-        while True:
-            before = time.monotonic()
-            machine.advance(steps)
-            now = time.monotonic()
-            if progress is not None:
-                progress(Progress(machine.n_cells, machine.coverage, now - begin))
-            if machine.done or machine.n_cells >= int(machine.control[kernels.C_MOST_CELLS]):
-                break
-            if time_limit is not None and now - begin >= time_limit:
-                break
-            if keeper is not None:
-                keeper.maybe_save(machine, now)
-            spent = now - before
-            steps = max(1, min(int(steps * _SLICE / max(spent, 1e-6)), 4 * steps))
-    except BaseException:
-        if keeper is not None and machine.whole:
-            keeper.save(machine)
-        raise
-    if keeper is not None:
-        if machine.done:
-            keeper.path.unlink(missing_ok=True)
-        else:
-            keeper.save(machine)
-    return machine.done
-
-
-def _question(network: Network, domain: Domain, arithmetic: str, sliver: float, store: bool) -> str:
-    """A fingerprint of everything that decides how an enumeration runs."""
-    digest = hashlib.sha256()
-
-    def feed(value: Any) -> None:
-        if isinstance(value, ExactArray):
-            digest.update(repr(value.shape).encode())
-            digest.update(value.floats.tobytes())
-            if value.fractions is not None:
-                digest.update(repr([str(entry) for entry in value.fractions.flat]).encode())
-        elif isinstance(value, np.ndarray):
-            digest.update(value.tobytes())
-        else:
-            digest.update(repr(value).encode())
-        digest.update(b"|")
-
-    for layer in layers_of(network):
-        feed(type(layer).__name__)
-        for name in layer.__dataclass_fields__:
-            feed(getattr(layer, name))
-    for value in (domain.d, domain.a, domain.b, arithmetic, sliver, store, kernels.FLOATS_PER_EDGE):
-        feed(value)
-    return digest.hexdigest()
-
-
-class _Checkpoint:
-    """The file in which a running enumeration is kept."""
-
-    def __init__(self, path: Path, question: str) -> None:
-        self.path = path
-        self.question = question
-        self.next = time.monotonic() + _CHECKPOINT_EVERY
-
-    def resume(self, machine: PlaneMachine, max_cells: int | None) -> None:
-        """Take up the file's state, if there is one."""
-        if not self.path.exists():
-            return
-        stored = storage.read(self.path)
-        if stored.kind != "Enumeration" or stored.state.get("question") != self.question:
-            raise FileFormatError(
-                f"{self.path} must be the checkpoint of this enumeration, but belongs to another network, "
-                "domain or option; name another file or remove it."
-            )
-        machine.restore(stored.state)
-        machine.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max if max_cells is None else max_cells
-
-    def maybe_save(self, machine: PlaneMachine, now: float) -> None:
-        """Save when it is time again; the more there is to write, the longer the pause."""
-        if now >= self.next:
-            self.save(machine)
-            after = time.monotonic()
-            self.next = after + max(_CHECKPOINT_EVERY, 10.0 * (after - now))
-
-    def save(self, machine: PlaneMachine) -> None:
-        """Write the machine's state, whole or not at all."""
-        storage.write(
-            self.path, storage.Stored("Enumeration", {"question": self.question, **machine.state()}, {})
-        )

@@ -33,6 +33,7 @@ from hardmax.regions.double_double import (
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.program import Program
 from hardmax.regions.rational_plane import Corner, Line, corners_of, domain_polygon, envelope, sign_at
+from hardmax.regions.stack_machines import StackMachine
 
 __all__ = ["PlaneMachine"]
 
@@ -44,7 +45,7 @@ _F = kernels.FLOATS_PER_EDGE
 _SYMBOLIC_SIDES: list[Line] = [(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)]
 
 
-class PlaneMachine:
+class PlaneMachine(StackMachine):
     """A resumable enumeration: ``advance`` until ``done``, then read the counts and, if stored, the cells.
 
     Parameters
@@ -61,6 +62,8 @@ class PlaneMachine:
         A cell whose area is below ``sliver`` times half its perimeter counts as a sliver, in units of the
         size of a bounded domain.
     """
+
+    kernels = kernels
 
     def __init__(
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float
@@ -220,21 +223,15 @@ class PlaneMachine:
                 self._grow_work()
 
     @property
-    def done(self) -> bool:
-        """Whether every node has been worked off."""
-        return int(self.control[kernels.C_STATUS]) == kernels.DONE
-
-    @property
-    def n_cells(self) -> int:
-        """Cells found so far."""
-        return int(self.control[kernels.C_CELLS])
-
-    @property
     def coverage(self) -> float | None:
         """Area of the cells found over the area of the domain; ``None`` where that has no meaning."""
+        return self.share(float(self.totals[0]))
+
+    def share(self, size: float) -> float | None:
+        """An area in the machine's unit over the area of the domain; ``None`` where that has no meaning."""
         if self.unbounded or not self.domain_area > 0.0:
             return None
-        return float(self.totals[0]) / self.domain_area
+        return size / self.domain_area
 
     def _run(self, budget: int) -> None:
         w, g, o = self.work, self.program, self.output
@@ -285,6 +282,7 @@ class PlaneMachine:
             "stack_ints": self.si[: self.control[kernels.C_INTS]],
             "stack_floats": self.sf[: self.control[kernels.C_FLOATS]],
             "decided": np.array([self.decided_exactly, self.decided_by_pairs]),
+            "answer": self.answer if self.control[kernels.C_ANSWERED] else self.answer[:0],
             **{f"output_{name}": self.output[name][:size] for name, size in sizes.items()},
         }
 
@@ -293,13 +291,30 @@ class PlaneMachine:
         for name in ("control", "totals", "layer_cells", "path", "errors", "signs"):
             getattr(self, name)[...] = state[name]
         ints, floats = state["stack_ints"], state["stack_floats"]
-        self._make_stack(max(len(self.si), 2 * len(ints)), max(len(self.sf), 2 * len(floats)))
+        if len(ints) > len(self.si) or len(floats) > len(self.sf):
+            self._make_stack(max(len(self.si), 2 * len(ints)), max(len(self.sf), 2 * len(floats)))
         self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
         self.decided_exactly, self.decided_by_pairs = (int(v) for v in state["decided"])
-        for name in self.output:
-            saved = state[f"output_{name}"]
-            self.output[name] = np.zeros(max(len(saved), 1), dtype=self.output[name].dtype)
-            self.output[name][: len(saved)] = saved
+        self.double_double.forget()
+        answer = state["answer"]
+        if len(answer) > len(self.answer):
+            self._make_work(edges=len(answer))
+        self.answer[: len(answer)] = answer
+        if len(state.get("output_tied", ())):  # a piece brings no cells along
+            for name in self.output:
+                saved = state[f"output_{name}"]
+                self.output[name] = np.zeros(max(len(saved), 1), dtype=self.output[name].dtype)
+                self.output[name][: len(saved)] = saved
+        self.whole = True
+
+    def take(self) -> Cells:
+        """What was written down since the last time; the machine keeps nothing of it."""
+        room = len(self.output["tied"]), len(self.output["labels"]) // 2
+        cells = self.cells()
+        self.control[[kernels.C_OUT_CELLS, kernels.C_OUT_EDGES]] = 0
+        del self.output
+        self._make_output(*room)
+        return cells
 
     # exact decisions
 
