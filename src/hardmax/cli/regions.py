@@ -22,7 +22,12 @@ from hardmax.cli.outputs import (
     print_table,
     save_and_draw,
 )
-from hardmax.errors import CertificateError, InvalidInputError, UnsupportedDimensionError
+from hardmax.errors import (
+    CertificateError,
+    InvalidInputError,
+    MissingExtraError,
+    UnsupportedDimensionError,
+)
 
 if TYPE_CHECKING:
     from hardmax.geometry.domains import Domain
@@ -49,6 +54,7 @@ class Question:
     time_limit: float | None
     checkpoint: Path | None
     jobs: int | None
+    dask: str | None
 
 
 @click.command()
@@ -85,7 +91,12 @@ class Question:
     "--jobs",
     type=int,
     metavar="N",
-    help="Accepted; one core does the work today, and the answer is the same for all N.",
+    help="Share the work between N threads, -1 for every core; the answer is the same for all N.",
+)
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Let a Dask cluster do the work: the address of its scheduler, as in tcp://host:8786.",
 )
 @click.option("--verify", is_flag=True, help="Check the cells against the network, from the outside.")
 @click.option("--depths", is_flag=True, help="With --plot: one panel for each depth.")
@@ -111,6 +122,7 @@ def regions(
     time_limit: float | None,
     checkpoint: Path | None,
     jobs: int | None,
+    dask: str | None,
     verify: bool,
     depths: bool,
     colour: str,
@@ -133,11 +145,14 @@ def regions(
       hardmax regions sawtooth:d=2,n_tokens=3,teeth=2,depth=1 --box 0 1 --exact --json
       hardmax regions wide.npz --slice 0,0,1:1,0,0:0,1,0 --whole --out cells.npz
       hardmax regions network.npz --box -8 8 --checkpoint run.npz --time-limit 600
+      hardmax regions network.npz --box -8 8 --count --dask tcp://10.0.0.1:8786
     """
     check_targets(out, plot)
     question = Question(
-        box, whole, polygon, slice_text, slice_file, exact, max_cells, time_limit, checkpoint, jobs
+        box, whole, polygon, slice_text, slice_file, exact, max_cells, time_limit, checkpoint, jobs, dask
     )
+    if jobs is not None and dask is not None:
+        raise InvalidInputError("--jobs counts threads here and --dask names a cluster; leave one of them out.")
     if count and (plot is not None or verify):
         raise InvalidInputError(
             f"--count keeps no cells, so {'--plot' if plot else '--verify'} has none; leave it out."
@@ -246,7 +261,7 @@ def _asked(ask: Callable[..., Any], network: Network, domain: Domain, question: 
     """Enumerate or count, with progress on a terminal; an interrupt says where the state is kept."""
     kept = question.checkpoint
     try:
-        with _progress() as progress:
+        with _cluster(question.dask), _progress() as progress:
             return ask(
                 network,
                 domain,
@@ -261,6 +276,29 @@ def _asked(ask: Callable[..., Any], network: Network, domain: Domain, question: 
         if kept is None or not kept.exists():
             raise
         raise _Interrupted(f"interrupted; the same command goes on from {kept}.") from None
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[None]:
+    """The cluster that does the work, if one was named."""
+    if address is None:
+        yield
+        return
+    import joblib
+
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtraError("--dask needs Dask: pip install 'hardmax[dask]'.") from error
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"--dask must be the address of a running scheduler, but {address!r} does not answer; "
+            "start one with: dask scheduler."
+        ) from error
+    with client, joblib.parallel_config(backend="dask", client=client):
+        yield
 
 
 @contextmanager

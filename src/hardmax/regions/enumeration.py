@@ -337,11 +337,6 @@ def _check(
         raise DimensionMismatchError(
             f"domain must have the dimension of the network's input, {network.d}, but has {domain.d}."
         )
-    if network.d > 2:
-        raise UnsupportedDimensionError(
-            f"network must take inputs of dimension 1 or 2 to be enumerated exactly, but takes {network.d}; "
-            "try a slice, network.restrict(origin, directions), or hm.estimate_cells."
-        )
     if arithmetic not in _ARITHMETICS:
         raise InvalidInputError(
             f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."

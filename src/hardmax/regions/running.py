@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,20 +100,18 @@ class _Limits:
     progress: Callable[[Progress], object] | None
     checkpoint: Checkpoint | None
 
-    def look(self) -> bool:
-        """Tell and keep what is due; returns whether to stop."""
+    def look(self, lock: AbstractContextManager[Any]) -> bool:
+        """Tell and keep what is due; returns whether to stop. The lock is not held while others are told."""
         now = time.monotonic()
-        if self.progress is not None:
-            tally = self.schedule.tally()
-            n_cells = tally.n_cells
-            if self.schedule.max_cells is not None:
-                n_cells = min(n_cells, self.schedule.max_cells)
+        with lock:
+            if self.checkpoint is not None:
+                self.checkpoint.maybe_save(self.schedule)
+            tally = self.schedule.tally() if self.progress is not None else None
+        if self.progress is not None and tally is not None:
+            most = self.schedule.max_cells
+            n_cells = tally.n_cells if most is None else min(tally.n_cells, most)
             self.progress(Progress(n_cells, self.schedule.machine.share(tally.size), now - self.begin))
-        if self.left() <= 0:
-            return True
-        if self.checkpoint is not None:
-            self.checkpoint.maybe_save(self.schedule)
-        return False
+        return self.left() <= 0
 
     def left(self) -> float:
         """Seconds until the time limit."""
@@ -160,7 +158,7 @@ def _jobs(n_jobs: int | None) -> tuple[int, Any]:
     if n_jobs == 1:
         return 1, None
     backend, configured = get_active_backend(prefer="threads")
-    if backend.supports_sharedmem:
+    if getattr(backend, "supports_sharedmem", False):
         jobs = backend.effective_n_jobs(configured if n_jobs is None else n_jobs)
         if n_jobs is not None and jobs < n_jobs:  # threads inside a sequential backend are still threads
             jobs = n_jobs
@@ -176,7 +174,7 @@ def _alone(worker: Worker, schedule: Schedule, limits: _Limits, *, head_only: bo
             return False
         outcome = worker.work(task.state, schedule.limit(task), min(_SLICE, limits.left()))
         schedule.give_back(task, outcome)
-        if limits.look():
+        if limits.look(nullcontext()):
             return True
     return False
 
@@ -188,7 +186,7 @@ def _alone(worker: Worker, schedule: Schedule, limits: _Limits, *, head_only: bo
 def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: _Limits, jobs: int) -> None:
     """Work off tasks in threads of this process; the main thread looks after limits."""
     changed = threading.Condition()
-    stop = threading.Event()
+    stop, over = threading.Event(), threading.Event()
     errors: list[BaseException] = []
     schedule.machine = question.machine()  # the first thread has the old one
 
@@ -201,7 +199,7 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
                     if task is None or task.state is None:
                         if not any(other.running for other in schedule.tasks):
                             return
-                        changed.wait(1.0)
+                        changed.wait(_SLICE)  # somebody may cut the task that keeps them busy
                         continue
                     state, limit = task.state, schedule.limit(task)
                 outcome = worker.work(state, limit, _SLICE)
@@ -214,6 +212,7 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
         finally:
             with changed:
                 changed.notify_all()
+            over.set()
 
     threads = [
         threading.Thread(target=loop, args=(worker if i == 0 else None,), daemon=True) for i in range(jobs)
@@ -221,11 +220,13 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
     for thread in threads:
         thread.start()
     try:
-        while any(thread.is_alive() for thread in threads) and not stop.is_set():
-            with changed:
-                changed.wait(_SLICE)
-                if limits.look():
-                    stop.set()
+        while not over.wait(_SLICE):
+            if limits.look(changed):
+                break
+        else:
+            for thread in threads:
+                thread.join()
+            limits.look(changed)
     finally:
         stop.set()
         for thread in threads:
@@ -335,8 +336,8 @@ class _Mail:
                     task.running = False
                 else:
                     self.schedule.give_back(task, outcome)
-            if self.limits.look():
-                self.stopped = True
+        if self.limits.look(self._lock):
+            self.stopped = True
 
     def lost(self) -> None:
         """No answer will come for what is under way."""

@@ -10,6 +10,7 @@ these three, is a machine's state of its own: a *piece* that another machine can
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,6 +78,7 @@ class StackMachine:
     decided_by_pairs: int
 
     @classmethod
+    @cache
     def _counters(cls) -> list[int]:
         """Entries of the control array that count what was found."""
         names = ("C_CELLS", "C_STEPS", "C_SLIVERS", "C_UNBOUNDED")

@@ -25,9 +25,9 @@ from hardmax.regions.stack_machines import SERIALS, State, Tally
 
 __all__ = ["Outcome", "Schedule", "Task"]
 
-HEAD = 1 << 14  # cells that the first task finds before it is cut
+HEAD = 1 << 15  # cells that the first task finds before it is cut
 QUOTA = 1 << 16  # the same for every other task
-ENOUGH = 64  # tasks after the first cut
+ENOUGH = 32  # tasks after the first cut
 PIECES = 16  # tasks after every later cut
 
 _LOCAL = (1 << SERIALS) - 1
@@ -183,10 +183,9 @@ class Schedule:
             if self.machine.n_cells:
                 whole.add(task.number)
                 continue
-            state = snapshot(self.machine)
             task.state, task.tally = None, self.machine.tally
             at = self.tasks.index(task) + 1
-            self.tasks[at:at] = [self._new(piece) for piece in self.machine.cut(state, ENOUGH)]
+            self.tasks[at:at] = [self._new(piece) for piece in self.machine.cut(self.machine.state(), ENOUGH)]
 
     # joining
 

@@ -1,0 +1,558 @@
+"""Many cores and clusters: the same result for every number of workers, whatever happens to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from oracles.random_networks import instance
+
+import hardmax as hm
+from hardmax.errors import FileFormatError, InvalidInputError, UnsupportedDimensionError
+from hardmax.networks.groups import layers_of
+from hardmax.regions import checkpoints, running, tasks
+from hardmax.regions.adjacency import adjacent_cells
+from hardmax.regions.engines import Question, engine_for
+from hardmax.regions.enumeration import planar
+from hardmax.regions.fingerprints import Fingerprints, different, repeated
+from hardmax.regions.joining import JoinedCells, select
+from hardmax.regions.plane import PlaneMachine
+from hardmax.regions.tasks import Schedule
+
+SQUARE = hm.Box.cube(2, -4, 4)
+LINES = hm.Network.random_mlp([2, 600, 1], 0)  # 150,000 cells in the square
+DEEP = hm.Network.random(2, n_tokens=20, heads=2, depth=3, d_ff=24, rng=1)
+INSTANCES = range(0, 160, 3)
+
+
+@pytest.fixture
+def many_tasks(monkeypatch):
+    """Small problems are cut into many tasks."""
+    monkeypatch.setattr(tasks, "HEAD", 5)
+    monkeypatch.setattr(tasks, "QUOTA", 7)
+    monkeypatch.setattr(tasks, "ENOUGH", 6)
+    monkeypatch.setattr(tasks, "PIECES", 3)
+
+
+def arrays_of(cells):
+    values = {name: getattr(cells, name) for name in cells.__dataclass_fields__}
+    return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+
+def same_cells(one, other) -> bool:
+    """Whether all arrays agree bit by bit, the numbers of layer cells included."""
+    first, second = arrays_of(one), arrays_of(other)
+    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def one_machine(network, domain, arithmetic="certified"):
+    """The unsplit machine, worked off alone."""
+    layers, plane = planar(layers_of(network), domain)
+    machine = PlaneMachine(layers, plane, arithmetic=arithmetic, store=True, sliver=1e-9)
+    while not machine.done:
+        machine.advance(10_000)
+    return machine
+
+
+def numbers(count) -> tuple:
+    return tuple(count.to_dict()[name] for name in count.to_dict() if name != "provenance")
+
+
+# The same for every number of workers -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", INSTANCES)
+def test_tasks_give_what_one_machine_gives(many_tasks, number):
+    case = instance(number)
+    machine = one_machine(case.network, case.domain)
+    tally, cells, coverage = machine.tally, machine.cells(), machine.coverage
+    found = [hm.enumerate_regions(case.network, case.domain, n_jobs=jobs) for jobs in (1, 2)]
+    counts = [hm.count_cells(case.network, case.domain, n_jobs=jobs) for jobs in (1, 3)]
+    for result in found:
+        assert result.complete
+        assert same_cells(result.cells, cells)
+    assert numbers(counts[0]) == numbers(counts[1])
+    assert (counts[0].n_cells, counts[0].n_slivers, counts[0].n_unbounded) == (
+        tally.n_cells,
+        tally.n_slivers,
+        tally.n_unbounded,
+    )
+    assert (counts[0].decided_in_pairs, counts[0].decided_exactly) == (
+        tally.decided_by_pairs,
+        tally.decided_exactly,
+    )
+    assert found[0].coverage == found[1].coverage == counts[0].coverage
+    if coverage is not None:
+        assert abs(coverage - counts[0].coverage) < 1e-12
+
+
+def test_every_number_of_workers_gives_the_same_bits():
+    machine = one_machine(LINES, SQUARE)
+    counts = [numbers(hm.count_cells(LINES, SQUARE, n_jobs=jobs)) for jobs in (None, 1, 2, 3, -1)]
+    assert counts[0][0] == machine.n_cells
+    assert all(count == counts[0] for count in counts)
+    found = [hm.enumerate_regions(LINES, SQUARE, n_jobs=jobs) for jobs in (1, 2, 3, -1)]
+    assert all(same_cells(result.cells, found[0].cells) for result in found)
+    assert all(result.coverage == found[0].coverage for result in found)
+    assert same_cells(found[0].cells, machine.cells())
+
+
+@pytest.mark.parametrize("most", [1, 5, 6, 40, 41, 333])
+def test_a_limit_on_cells_gives_the_first_ones(many_tasks, most):
+    found = [hm.enumerate_regions(DEEP, SQUARE, n_jobs=jobs, max_cells=most) for jobs in (1, 2, 3)]
+    whole = one_machine(DEEP, SQUARE).cells()
+    first = select(whole, np.arange(whole.n) < most)
+    counts = [hm.count_cells(DEEP, SQUARE, n_jobs=jobs, max_cells=most) for jobs in (1, 2, 3)]
+    for result, count in zip(found, counts, strict=True):
+        assert (result.n_cells, result.complete, count.complete) == (most, False, False)
+        assert same_cells(result.cells, first)
+        assert numbers(count) == numbers(counts[0])
+        assert result.coverage == count.coverage
+
+
+def test_exact_arithmetic_is_split_too(many_tasks):
+    network = instance(8).network
+    one, other = (hm.enumerate_regions(network, SQUARE, arithmetic="exact", n_jobs=j) for j in (1, 2))
+    assert same_cells(one.cells, other.cells)
+    assert same_cells(one.cells, one_machine(network, SQUARE, "exact").cells())
+
+
+def test_joblib_says_how_many(monkeypatch):
+    asked = []
+    monkeypatch.setattr(running, "_in_threads", lambda *args: asked.append(args[-1]))
+    for options, n_jobs, jobs in [
+        ({"n_jobs": 3}, None, 3),
+        ({"backend": "threading", "n_jobs": 2}, None, 2),
+        ({"n_jobs": 3}, 2, 2),
+        ({}, 4, 4),
+    ]:
+        with joblib.parallel_config(**options):
+            hm.count_cells(LINES, SQUARE, n_jobs=n_jobs)
+        assert asked.pop() == jobs
+    hm.count_cells(LINES, SQUARE)
+    with joblib.parallel_config(n_jobs=5):
+        hm.count_cells(LINES, SQUARE, n_jobs=1)
+    assert asked == []
+    with joblib.parallel_config(n_jobs=5):
+        hm.count_cells(DEEP, SQUARE)  # over before anybody else could help
+    assert asked == []
+
+
+def test_layer_cells_are_numbered_as_by_one_machine(many_tasks):
+    """Tasks use numbers of their own; joined, the contacts are those of the unsplit machine."""
+    machine = one_machine(DEEP, SQUARE)
+    found = hm.enumerate_regions(DEEP, SQUARE, n_jobs=2)
+    assert int(found.cells.owner.max()) < machine.tally.serials + 1
+    contacts = adjacent_cells(machine.cells(), machine.layers, machine.exact_maps)
+    assert np.array_equal(contacts.pairs, found.adjacency)
+
+
+# Limits, progress, interrupts -----------------------------------------------------------------------
+
+
+def test_progress_comes_from_the_main_thread():
+    told = []
+
+    def progress(state):
+        told.append((threading.current_thread(), state))
+
+    count = hm.count_cells(LINES, SQUARE, n_jobs=2, progress=progress)
+    assert {thread for thread, _ in told} == {threading.main_thread()}
+    states = [state for _, state in told]
+    assert states[-1].n_cells == count.n_cells
+    assert abs(states[-1].share - 1) < 1e-9
+    assert all(a.n_cells <= b.n_cells and a.seconds <= b.seconds for a, b in pairwise(states))
+
+
+def test_a_time_limit_stops_threads_and_leaves_a_checkpoint(tmp_path):
+    network, path, rounds = hm.Network.random_mlp([2, 1500, 1], 0), tmp_path / "count.npz", 0
+    while rounds < 200:
+        count = hm.count_cells(network, SQUARE, time_limit=0.15, n_jobs=1 + rounds % 3, checkpoint=path)
+        rounds += 1
+        if count.complete:
+            break
+        assert path.stat().st_size < 3e6
+    assert rounds > 1
+    assert numbers(count) == numbers(hm.count_cells(network, SQUARE, n_jobs=2))
+    assert not path.exists()
+
+
+def test_an_interrupt_among_threads_loses_nothing(tmp_path):
+    path = tmp_path / "half.npz"
+
+    def interrupt(progress):
+        if progress.n_cells > 60_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hm.enumerate_regions(LINES, SQUARE, checkpoint=path, progress=interrupt, n_jobs=2)
+    assert threading.active_count() == 1 or all("loop" not in t.name for t in threading.enumerate())
+    resumed = hm.enumerate_regions(LINES, SQUARE, checkpoint=path, n_jobs=3)
+    straight = hm.enumerate_regions(LINES, SQUARE)
+    assert same_cells(resumed.cells, straight.cells)
+    assert resumed.coverage == straight.coverage
+
+
+def test_an_error_in_a_thread_is_raised_here(monkeypatch):
+    begun = running.Worker.work
+
+    def fail(self, state, limit, seconds):
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("out of order")
+        return begun(self, state, limit, seconds)
+
+    monkeypatch.setattr(running.Worker, "work", fail)
+    with pytest.raises(RuntimeError, match="out of order"):
+        hm.count_cells(LINES, SQUARE, n_jobs=2)
+
+
+# Checkpoints ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("domain", [SQUARE, hm.WholeSpace(2)], ids=["square", "plane"])
+def test_stopped_at_every_turn_with_other_workers(many_tasks, monkeypatch, tmp_path, domain):
+    """Parts of a few cells, another number of workers each time: the result is the straight one."""
+    monkeypatch.setattr(checkpoints, "_PART", 2_000)
+    network, path = instance(28).network, tmp_path / "run.npz"
+    straight = hm.enumerate_regions(network, domain)
+    steps = list(range(1, straight.n_cells, max(1, straight.n_cells // 12)))
+    for turn, most in enumerate(steps):
+        jobs = 1 + turn % 3
+        part = hm.enumerate_regions(network, domain, max_cells=most, checkpoint=path, n_jobs=jobs)
+        assert not part.complete
+        assert part.n_cells == most
+        assert same_cells(part.cells, select(straight.cells, np.arange(straight.n_cells) < most))
+    assert len(list(tmp_path.glob("run.part-*.npz"))) > 1
+    resumed = hm.enumerate_regions(network, domain, checkpoint=path)
+    assert same_cells(resumed.cells, straight.cells)
+    assert (resumed.complete, resumed.coverage) == (True, straight.coverage)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_that_is_gone_or_foreign_is_refused(many_tasks, monkeypatch, tmp_path):
+    monkeypatch.setattr(checkpoints, "_PART", 2_000)
+    path, other = tmp_path / "run.npz", tmp_path / "other.npz"
+    for name, network in ((path, DEEP), (other, instance(0).network)):
+        hm.enumerate_regions(network, SQUARE, max_cells=25, checkpoint=name)
+    part = tmp_path / "run.part-1.npz"
+    data = part.read_bytes()
+    part.write_bytes((tmp_path / "other.part-1.npz").read_bytes())
+    with pytest.raises(FileFormatError, match=r"run\.part-1\.npz must be the checkpoint of this"):
+        hm.enumerate_regions(DEEP, SQUARE, checkpoint=path)
+    part.unlink()
+    with pytest.raises(FileFormatError, match=r"part run\.part-1\.npz, which is missing"):
+        hm.enumerate_regions(DEEP, SQUARE, checkpoint=path)
+    part.write_bytes(data)
+    assert same_cells(
+        hm.enumerate_regions(DEEP, SQUARE, checkpoint=path).cells, one_machine(DEEP, SQUARE).cells()
+    )
+
+
+KILLED = """
+import sys
+import hardmax as hm
+from hardmax.regions import checkpoints
+checkpoints._EVERY = 0.05
+jobs, what = int(sys.argv[1]), getattr(hm, sys.argv[2])
+network = hm.Network.random_mlp([2, 1500, 1], 0)
+hm.count_cells(network, hm.Box.cube(2, -4, 4), max_cells=10)
+print("ready", flush=True)
+found = what(network, hm.Box.cube(2, -4, 4), n_jobs=jobs, checkpoint="run.npz")
+print(found.n_cells, found.complete, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL there")
+@pytest.mark.parametrize("what", ["count_cells", "enumerate_regions"])
+def test_a_killed_process_is_resumed(tmp_path, what):
+    kept = 0
+    for jobs, seconds in ((2, 0.4), (1, 0.3), (3, None)):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(jobs), what],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env=environment(),
+        )
+        assert process.stdout.readline() == "ready\n"
+        if seconds is not None:
+            time.sleep(seconds)
+            process.kill()
+        output, _ = process.communicate(timeout=120)
+        kept += (tmp_path / "run.npz").exists()
+    assert kept >= 1
+    assert output.split() == ["946003", "True"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def environment() -> dict[str, str]:
+    """Processes that are started find the same hardmax."""
+    source = str(Path(hm.__file__).resolve().parent.parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+
+
+@pytest.mark.parametrize("number", [5 + 26 * 5, 26 * 5 + 1, 26 * 5])
+def test_a_machine_goes_on_from_the_state_after_any_step(number):
+    """Polygons with more sides than a mask has bits: what was just decided is part of the state."""
+    case = instance(number)
+    assert case.place == "many sides"
+    layers, plane = planar(layers_of(case.network), case.domain)
+    straight = one_machine(case.network, case.domain)
+    options = {"arithmetic": "certified", "store": True, "sliver": 1e-9}
+    machine = PlaneMachine(layers, plane, **options)
+    other = PlaneMachine(layers, plane, **options)
+    for _ in range(400):
+        machine.advance(1)
+        other.restore({name: array.copy() for name, array in machine.state().items()})
+        machine, other = other, machine
+        if machine.done:
+            break
+    while not machine.done:
+        machine.advance(1000)
+    assert same_cells(machine.cells(), straight.cells())
+
+
+# Clusters ---------------------------------------------------------------------------------------------
+
+
+class Flaky:
+    """A stand-in for joblib.Parallel whose workers die after a few messages."""
+
+    calls = 0
+
+    def __init__(self, **options):
+        self.options = options
+
+    def __call__(self, messages):
+        Flaky.calls += 1
+        for number, (function, arguments, named) in enumerate(messages):
+            if number == 3 and Flaky.calls <= 4:
+                raise ConnectionError("a worker is gone")
+            yield function(*arguments, **named)
+
+
+@pytest.fixture
+def flaky(monkeypatch):
+    Flaky.calls = 0
+    monkeypatch.setattr(running.joblib, "Parallel", Flaky)
+    monkeypatch.setattr(running, "_jobs", lambda n_jobs: (2, "cluster"))
+
+
+def test_tasks_of_workers_that_died_are_run_again(flaky):
+    straight = one_machine(LINES, SQUARE)
+    found = hm.enumerate_regions(LINES, SQUARE)
+    assert Flaky.calls >= 5
+    assert same_cells(found.cells, straight.cells())
+
+
+def test_a_cluster_that_never_answers_is_given_up(flaky, monkeypatch, tmp_path):
+    monkeypatch.setattr(Flaky, "__call__", lambda self, messages: iter([next(messages) and 1 / 0]))
+    path = tmp_path / "count.npz"
+    with pytest.raises(ZeroDivisionError):
+        hm.count_cells(LINES, SQUARE, checkpoint=path)
+    monkeypatch.undo()
+    assert hm.count_cells(LINES, SQUARE, checkpoint=path).n_cells == hm.count_cells(LINES, SQUARE).n_cells
+
+
+def test_a_worker_asks_for_the_question_it_does_not_know():
+    question = Question(LINES, SQUARE, "certified", 1e-9, "nothing")
+    schedule = Schedule(question.machine())
+    task = schedule.next()
+    message = [(task.number, task.state, 1000)]
+    assert running.work("a run", None, message, 1.0) == [(0, None)]
+    [(_, outcome)] = running.work("a run", question.message(), message, 1.0)
+    assert outcome.tally.n_cells == 1000
+    [(_, again)] = running.work("a run", None, message, 1.0)
+    assert again.tally == outcome.tally
+    assert running.work("another run", None, message, 1.0) == [(0, None)]
+
+
+@pytest.mark.parametrize("number", range(0, 40, 7))
+def test_a_question_survives_its_message(number):
+    case = instance(number)
+    question = Question(case.network, case.domain, "certified", 1e-9, "cells")
+    again = Question.of_message(question.message())
+    assert again.digest == question.digest
+
+
+@contextmanager
+def cluster(folder):
+    """A scheduler and two workers, started from the command line on ports that are free."""
+
+    def start(*arguments):
+        command = [sys.executable, "-m", "dask", *arguments]
+        log = open(folder / f"{arguments[0]}.log", "ab")  # noqa: SIM115
+        return subprocess.Popen(command, stdout=log, stderr=log, env=environment(), cwd=folder)
+
+    where = folder / "scheduler.json"
+    scheduler = start(
+        "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(where)
+    )
+    started = [scheduler]
+    try:
+        for _ in range(2):
+            started.append(
+                start(
+                    "worker", "--scheduler-file", str(where), "--nthreads", "1", "--no-nanny", "--no-dashboard",
+                    "--host", "127.0.0.1", "--local-directory", str(folder),
+                )
+            )  # fmt: skip
+        end = time.monotonic() + 60
+        while not where.exists():
+            assert time.monotonic() < end and scheduler.poll() is None
+            time.sleep(0.05)
+        yield where, started[1:]
+    finally:
+        for process in reversed(started):
+            process.kill()
+            process.wait(timeout=30)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL there")
+def test_a_cluster_with_a_worker_that_is_killed(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    network = hm.Network.random_mlp([2, 1200, 1], 0)
+    straight, kept = hm.count_cells(network, SQUARE), hm.enumerate_regions(LINES, SQUARE)
+    with cluster(tmp_path) as (where, workers), distributed.Client(scheduler_file=str(where)) as client:
+        client.wait_for_workers(2, timeout=60)
+        killed = []
+
+        def kill(progress):
+            if progress.n_cells > 100_000 and not killed:
+                workers[0].send_signal(signal.SIGKILL)
+                killed.append(progress.n_cells)
+
+        with joblib.parallel_config(backend="dask", client=client):
+            count = hm.count_cells(network, SQUARE, progress=kill)
+            assert killed
+            assert killed[0] < straight.n_cells
+            assert workers[0].wait(timeout=30) == -signal.SIGKILL
+            assert len(client.scheduler_info()["workers"]) == 1
+            found = hm.enumerate_regions(LINES, SQUARE)
+    assert numbers(count) == numbers(straight)
+    assert same_cells(found.cells, kept.cells)
+    assert found.coverage == kept.coverage
+
+
+# Regions by fingerprints ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", INSTANCES)
+def test_regions_by_fingerprints(many_tasks, monkeypatch, number):
+    case = instance(number)
+    monkeypatch.setattr("hardmax.regions.enumeration.HEAD", 2)
+    found = hm.enumerate_regions(case.network, case.domain)
+    count = hm.count_regions(case.network, case.domain, n_jobs=1 + number % 2)
+    assert (count.n_regions, count.n_cells, count.complete) == (found.n_regions, found.n_cells, True)
+
+
+@pytest.mark.parametrize("number", INSTANCES)
+def test_contacts_among_some_cells_are_those_among_all(number):
+    case = instance(number)
+    machine = one_machine(case.network, case.domain)
+    cells = machine.cells()
+    whole = adjacent_cells(cells, machine.layers, machine.exact_maps).pairs
+    rng = np.random.default_rng(number)
+    for share in (0.2, 0.5, 0.9):
+        chosen = rng.random(cells.n) < share
+        some = adjacent_cells(select(cells, chosen), machine.layers, machine.exact_maps).pairs
+        places = np.flatnonzero(chosen)
+        expected = whole[chosen[whole].all(axis=1)]
+        assert {tuple(p) for p in places[some].tolist()} == {tuple(p) for p in expected.tolist()}
+
+
+@pytest.mark.parametrize("number", INSTANCES)
+def test_equal_maps_have_equal_fingerprints(number):
+    case = instance(number)
+    machine = one_machine(case.network, case.domain)
+    cells, exact = machine.cells(), machine.exact_maps
+    prints = Fingerprints(exact).of(cells).prints
+    maps: dict = {}
+    for i in range(cells.n):
+        rows, denominator = exact.output(cells.bits[i], cells.routings[i])
+        key = tuple(str(v) + "/" + str(denominator) for v in rows.entries())
+        assert maps.setdefault(key, prints[i]) == prints[i]
+    assert len(set(maps.values())) == len(maps)  # and different ones, as it happens, different ones
+
+
+def test_counting_prints():
+    prints = np.array([5, 1, 5, 2, 9, 9, 9], dtype=np.uint64)
+    values, single = repeated(prints)
+    assert (values.tolist(), single, different(prints)) == ([5, 9], 2, 4)
+    values, single = repeated(np.zeros(0, dtype=np.uint64))
+    assert (len(values), single) == (0, 0)
+
+
+def test_counting_regions_is_stopped_and_resumed(many_tasks, monkeypatch, tmp_path):
+    """Interrupts in both passes, and a checkpoint of parts."""
+    monkeypatch.setattr(checkpoints, "_PART", 100)
+    case = next(
+        c for c in map(instance, range(200)) if hm.count_cells(c.network, c.domain).n_cells > 150
+        and hm.count_regions(c.network, c.domain).n_regions < 120
+    )  # fmt: skip
+    straight = hm.enumerate_regions(case.network, case.domain)
+    path, turn = tmp_path / "run.npz", 0
+    seen = set()
+
+    def interrupt(progress):
+        seen.add(progress.n_cells)
+        if len(seen) % 9 == 8:
+            raise KeyboardInterrupt
+
+    while True:
+        turn += 1
+        try:
+            count = hm.count_regions(case.network, case.domain, checkpoint=path, progress=interrupt)
+            break
+        except KeyboardInterrupt:
+            seen.add(-turn)
+            assert path.exists()
+    assert turn > 3
+    assert (count.n_regions, count.n_cells) == (straight.n_regions, straight.n_cells)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_incomplete_count_of_regions_counts_maps(monkeypatch):
+    whole = hm.count_regions(DEEP, SQUARE)
+    for most in (1, 50):
+        part = hm.count_regions(DEEP, SQUARE, max_cells=most)
+        assert (part.n_cells, part.complete) == (most, False)
+        assert 1 <= part.n_regions <= min(most, whole.n_regions)
+
+
+# Parts of cells -----------------------------------------------------------------------------------------
+
+
+def test_cells_that_come_in_parts():
+    cells = one_machine(DEEP, hm.WholeSpace(2)).cells()
+    rng = np.random.default_rng(0)
+    for parts in (1, 2, 7):
+        ends = np.sort(rng.integers(0, cells.n + 1, parts - 1))
+        bounds = [0, *ends.tolist(), cells.n]
+        joined = JoinedCells()
+        for low, high in pairwise(bounds):
+            joined.append(select(cells, (np.arange(cells.n) >= low) & (np.arange(cells.n) < high)))
+        assert joined.n == cells.n
+        middle = joined.part(10, 30)
+        assert np.array_equal(middle["witnesses"], cells.witnesses[10:30])
+        assert middle["edge_start"][0] == 0
+        assert same_cells(joined.cells(), cells)
+
+
+def test_engines():
+    assert engine_for(1) == engine_for(2, "plane") == "plane"
+    with pytest.raises(InvalidInputError, match="engine must be one of plane, space, search, segment"):
+        hm.count_cells(DEEP, SQUARE, engine="line")
+    with pytest.raises(UnsupportedDimensionError, match="engine must be one that enumerates dimension 2"):
+        hm.count_cells(DEEP, SQUARE, engine="space")
