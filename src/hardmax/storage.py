@@ -111,7 +111,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write(path: str | os.PathLike[str], stored: Stored, *, packed: bool = True) -> Path:
-    """Write ``stored`` to the npz file ``path`` and return the path; ``packed=False`` saves time, not space."""
+    """Write ``stored`` to the npz file ``path``; returns the path. ``packed=False`` saves time, not space."""
     if Path(path).suffix.lower() != ".npz":
         raise InvalidInputError(
             f"a result is saved as an npz file, so path must end in .npz, but was {str(path)!r}."

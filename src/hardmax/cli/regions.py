@@ -152,7 +152,9 @@ def regions(
         box, whole, polygon, slice_text, slice_file, exact, max_cells, time_limit, checkpoint, jobs, dask
     )
     if jobs is not None and dask is not None:
-        raise InvalidInputError("--jobs counts threads here and --dask names a cluster; leave one of them out.")
+        raise InvalidInputError(
+            "--jobs counts threads here and --dask names a cluster; leave one of them out."
+        )
     if count and (plot is not None or verify):
         raise InvalidInputError(
             f"--count keeps no cells, so {'--plot' if plot else '--verify'} has none; leave it out."

@@ -1,13 +1,15 @@
 """The file in which a running enumeration is kept.
 
-It holds the list of tasks with their states, what was counted, and the cells found last. Cells that are settled
-move into parts, files of their own beside it that are written once; the file names them. Each is written whole
-or not at all, the parts first, so a killed process leaves a checkpoint that is right, though perhaps a little
-old. A count keeps only numbers, and its checkpoint stays small for any number of cells.
+It holds the list of tasks with their states, what was counted, and the cells found last. Cells that are
+settled move into parts, files of their own beside it that are written once; the file says how many there are.
+Each is written whole or not at all, the parts first, so a killed process leaves a checkpoint that is right,
+though perhaps a little old. A count keeps only numbers, and its checkpoint stays small for any number of
+cells.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +27,7 @@ __all__ = ["Checkpoint"]
 
 _EVERY = 20.0  # seconds
 _PART = 1 << 26  # bytes of cells that are worth a part
+_LEFTOVER = r"\.{}(\.part-\d+)?\.npz\.[0-9a-f]{{8}}\.partial"
 
 
 class Checkpoint:
@@ -108,6 +111,9 @@ class Checkpoint:
         """Remove the file and its parts."""
         self.path.unlink(missing_ok=True)
         self.remove_parts()
+        for leftover in self.path.absolute().parent.glob(f".{self.path.stem}*.partial"):
+            if re.fullmatch(_LEFTOVER.format(re.escape(self.path.stem)), leftover.name):
+                leftover.unlink(missing_ok=True)  # a process was killed while it wrote
 
     def remove_parts(self) -> None:
         """Remove the parts, which no file names any more."""
@@ -143,7 +149,7 @@ class Checkpoint:
         return stored.state
 
     def resume(self, schedule: Schedule, kind: Any) -> None:
-        """Bring a new schedule to where the file is, if there is one; ``kind`` makes cells of their arrays."""
+        """Bring a new schedule to where the file is, if there is one; ``kind`` is the class of the cells."""
         state = self.stored()
         if state is None:
             return
@@ -152,7 +158,9 @@ class Checkpoint:
         for number in range(1, len(self._settled) + 1):
             path = self.part_path(number)
             if not path.exists():
-                raise FileFormatError(f"{self.path} must stand beside its part {path.name}, which is missing.")
+                raise FileFormatError(
+                    f"{self.path} must stand beside its part {path.name}, which is missing."
+                )
             schedule.cells.append(_cells(self._read(path, "EnumerationPart")["cells"], kind))
         if state["cells"]:
             schedule.cells.append(_cells(state["cells"], kind))

@@ -129,8 +129,8 @@ def count_cells(
         n_slivers=tally.n_slivers,
         n_unbounded=tally.n_unbounded,
         cells_by_depth=tuple(
-            n
-            for n, layer in zip(tally.layer_cells, found.machine.layers[: found.machine.program.last + 1])
+            tally.layer_cells[i]
+            for i, layer in enumerate(found.machine.layers[: found.machine.program.last + 1])
             if not isinstance(layer, AffineLayer)
         ),
         decided_in_pairs=tally.decided_by_pairs,

@@ -75,7 +75,8 @@ class Fingerprints:
         self._rows = generator.integers(1, _SIZE, e)
         self._columns = generator.integers(1, _SIZE, d + 1)
         projection = AffineLayer(
-            as_exact(self._rows[None].astype(np.float64), "rows", ndim=2), as_exact(np.zeros(1), "zero", ndim=1)
+            as_exact(self._rows[None].astype(np.float64), "rows", ndim=2),
+            as_exact(np.zeros(1), "zero", ndim=1),
         )
         self._residues = _Remembered((*layers, projection))
         self._primes = list(islice(self._residues.primes(), 2))
@@ -152,9 +153,7 @@ def certain_contacts(regions: RegionSet) -> bool:
     with np.errstate(invalid="ignore", over="ignore"):
         dx, dy = x[after[here]] - x[here], y[after[here]] - y[here]
         length = np.hypot(dx, dy)
-        start, end = (
-            ((x[v] - x[here]) * dx + (y[v] - y[here]) * dy) / length for v in (after[there], there)
-        )
+        start, end = (((x[v] - x[here]) * dx + (y[v] - y[here]) * dy) / length for v in (after[there], there))
         overlap = np.minimum(end, length) - np.maximum(start, 0.0)
         doubt = 8.0 * (r[here] + r[after[here]] + r[there] + r[after[there]]) + 1e-14 * length
         certain = overlap > doubt

@@ -1,8 +1,8 @@
 """Cells that come in parts, put together in order.
 
-Whatever an engine writes down is a dataclass of arrays: some have a row per cell, others a row per edge, ray or
-facet, which ``edge_start`` and its kin assign to the cells. Parts are appended to arrays that grow in place, so
-that a big result is never held twice.
+Whatever an engine writes down is a dataclass of arrays: some have a row per cell, others a row per edge, ray
+or facet, which ``edge_start`` and its kin assign to the cells. Parts are appended to arrays that grow in
+place, so that a big result is never held twice.
 """
 
 from __future__ import annotations

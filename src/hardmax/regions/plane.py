@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class PlaneMachine(StackMachine):
         size of a bounded domain.
     """
 
-    kernels = kernels
+    kernels: ClassVar[Any] = kernels
 
     def __init__(
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float

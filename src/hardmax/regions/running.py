@@ -1,7 +1,7 @@
 """Working off the tasks of an enumeration: here, in threads, or on a cluster.
 
-A worker takes a task, works on it for a fraction of a second and gives it back, with the cells it found and the
-state it has come to. So the list of tasks always knows a moment from which everything can go on: limits,
+A worker takes a task, works on it for a fraction of a second and gives it back, with the cells it found and
+the state it has come to. So the list of tasks always knows a moment from which everything can go on: limits,
 progress, Ctrl-C, checkpoints and workers that die all rely on that and on nothing else.
 
 Threads share the list, each with a machine of its own; the compiled machines hold no lock of the interpreter.
@@ -157,13 +157,10 @@ def _jobs(n_jobs: int | None) -> tuple[int, Any]:
     """How many workers, and the backend of joblib that has them (``None``: threads of this process)."""
     if n_jobs == 1:
         return 1, None
-    backend, configured = get_active_backend(prefer="threads")
-    if getattr(backend, "supports_sharedmem", False):
-        jobs = backend.effective_n_jobs(configured if n_jobs is None else n_jobs)
-        if n_jobs is not None and jobs < n_jobs:  # threads inside a sequential backend are still threads
-            jobs = n_jobs
-        return max(1, int(jobs)), None
-    return max(1, int(backend.effective_n_jobs(configured if n_jobs is None else n_jobs))), backend
+    backend, _ = get_active_backend(prefer="threads")
+    _, configured = get_active_backend()  # where threads are only preferred, joblib forgets how many
+    jobs = max(1, int(backend.effective_n_jobs(configured if n_jobs is None else n_jobs)))
+    return jobs, None if getattr(backend, "supports_sharedmem", False) else backend
 
 
 def _alone(worker: Worker, schedule: Schedule, limits: _Limits, *, head_only: bool) -> bool:
@@ -265,9 +262,7 @@ def work(
     return results
 
 
-def _far_away(
-    question: Question, schedule: Schedule, limits: _Limits, n_jobs: int | None, jobs: int
-) -> None:
+def _far_away(question: Question, schedule: Schedule, limits: _Limits, n_jobs: int | None, jobs: int) -> None:
     """Work off tasks on the workers of a backend of joblib, in messages of about a second."""
     mail = _Mail(question, schedule, limits, jobs)
     failures = 0

@@ -1,16 +1,17 @@
 r"""What machines with a stack of subtrees share: numbers found so far, limits, and how to cut them in pieces.
 
-A machine of :mod:`hardmax.regions.plane` or :mod:`hardmax.regions.space` walks through a tree depth first. Its
-stack holds the subtrees that wait; the one on top comes first in the order of cells. What a subtree needs of
-the way that led to it, the maps of the layers before, stands in the machine's ``path``, ``errors`` and
-``signs``, and is the same for all of them up to their own layer. So any run of the stack, with a copy of
-these three, is a machine's state of its own: a *piece* that another machine can work off.
+A machine such as that of :mod:`hardmax.regions.plane` walks through a tree depth first. Its stack holds the
+subtrees that wait; the one on top comes first in the order of cells. What a subtree needs of the way that led
+to it, the maps of the layers before, stands in the machine's ``path``, ``errors`` and ``signs``, and is the
+same for all of them up to their own layer. So any run of the stack, with a copy of these three, is a
+machine's state of its own: a *piece* that another machine can work off.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -106,7 +107,7 @@ class StackMachine:
     @property
     def done(self) -> bool:
         """Whether every node has been worked off."""
-        return self._count("C_STATUS") == self.kernels.DONE
+        return bool(self._count("C_STATUS") == self.kernels.DONE)
 
     def limit(self, max_cells: int | None) -> None:
         """Stop at this many cells."""
@@ -131,7 +132,7 @@ class StackMachine:
 
     @classmethod
     def cut(cls, state: State, most: int) -> list[State]:
-        """The subtrees on the stack of a state, in the order of cells, each as a state that has found nothing.
+        """The subtrees on the stack of a state, in the order of cells, each a state that has found nothing.
 
         Nodes near the bottom of the stack are the biggest; if there are more than ``most``, those on top stay
         together in the first piece.
@@ -147,7 +148,7 @@ class StackMachine:
         for array in shared.values():
             array.setflags(write=False)
         pieces: list[State] = []
-        for (i1, f1), (i0, f0) in zip(ends[:-1], ends[1:], strict=True):
+        for (i1, f1), (i0, f0) in pairwise(ends):
             control = state["control"].copy()
             control[cls._counters()] = 0
             control[cls.kernels.C_INTS], control[cls.kernels.C_FLOATS] = i1 - i0, f1 - f0

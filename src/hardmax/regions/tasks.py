@@ -1,10 +1,10 @@
 r"""The work of an enumeration as a list of tasks that depends on the question only.
 
-The tree of cells is cut into subtrees. The first task is the whole tree; when it has found ``HEAD`` cells and is
-not done, the subtrees that wait on its stack become tasks of their own, the biggest of them cut further until
-there are ``ENOUGH``. Every other task that has found ``QUOTA`` cells is cut in the same way, so none is long.
-All of that is decided by counting cells, never by time or by the number of workers: whoever works off the
-tasks, in whatever order, the list is the same.
+The tree of cells is cut into subtrees. The first task is the whole tree; when it has found ``HEAD`` cells and
+is not done, the subtrees that wait on its stack become tasks of their own, the biggest of them cut further
+until there are ``ENOUGH``. Every other task that has found ``QUOTA`` cells is cut in the same way, so none is
+long. All of that is decided by counting cells, never by time or by the number of workers: whoever works off
+the tasks, in whatever order, the list is the same.
 
 Results are joined in the order of the list, which is the order of cells: cells one after the other, sums of
 areas added from the first task to the last. Layer cells are numbered inside each task, with the task's number
@@ -136,7 +136,7 @@ class Schedule:
         return sum((task.tally for task in self.tasks), self.joined)
 
     def first_tally(self) -> Tally:
-        """What belongs to the first ``max_cells`` cells, whoever found more: as if one machine had stopped."""
+        """What belongs to the first ``max_cells`` cells, as if one machine alone had stopped there."""
         if not self.tasks or self.max_cells is None:
             return self.joined
         task, left = self.tasks[0], self.max_cells - self.joined.n_cells
@@ -146,7 +146,8 @@ class Schedule:
         self.machine.limit(left)
         while self.machine.n_cells < left:
             self.machine.advance(1000)
-        return self.joined + self.machine.tally
+        counted: Tally = self.machine.tally
+        return self.joined + counted
 
     # cutting
 
@@ -232,6 +233,4 @@ def _settled(task: Task) -> int:
 
 def snapshot(machine: Any) -> State:
     """A copy of the state of a machine whose cells were taken."""
-    return {
-        name: array.copy() for name, array in machine.state().items() if not name.startswith("output_")
-    }
+    return {name: array.copy() for name, array in machine.state().items() if not name.startswith("output_")}
