@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.judging_regions import judge
-from oracles.max_group_networks import max_instance
+from oracles.max_group_networks import max_instance, max_network
 from oracles.rational_regions import exact_forward
+from oracles.rational_space import enumerate_space
 
 import hardmax as hm
 from hardmax import FeedForward, Maxout, Network, errors
 from hardmax.networks.groups import AffineLayer, FoldLayer, MaxLayer, layers_of
 from hardmax.networks.leaky import plain_blocks
+from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.exact_maps import ExactMaps
+from hardmax.regions.pattern_maps import pattern_maps
 from hardmax.regions.signature_hashes import SignatureHasher
+from hardmax.regions.space import SpaceMachine
 from hardmax.regions.uniform_points import UniformPoints
 
 SQUARE = hm.Box.cube(2, -1, 1)
@@ -125,6 +129,24 @@ def test_a_result_verifies_itself():
     cells = found.locate(points)
     values = np.einsum("nij,nj->ni", found.linear[cells], points) + found.offset[cells]
     assert values == pytest.approx(net(points), abs=1e-9)
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_cells_in_space(number):
+    net, kind = max_network(number, 3)
+    domain = hm.WholeSpace(3) if number % 3 == 0 else hm.Box.cube(3, -2, 2)
+    expected = enumerate_space(net, domain)
+    machine = SpaceMachine(layers_of(net), domain, arithmetic="certified", store=True, sliver=1e-9)
+    while not machine.done:
+        machine.advance(10**6)
+    cells = machine.cells()
+    bits = unpack_bits(cells.bits, net.units_total).astype(int).tolist()
+    found = [(tuple(r), tuple(b)) for r, b in zip(cells.routings.tolist(), bits, strict=True)]
+    assert found == expected.signatures, kind
+    maps = pattern_maps(machine.layers, cells.bits, cells.routings, cells.tied, machine.exact_maps)
+    for i, cell in enumerate(expected.cells):
+        exact = np.array([[float(v) for v in row] for row in cell.map.linear])
+        assert (np.abs(exact - maps.linear[i]) <= maps.error[i] + 2e-16 * np.abs(exact)).all(), kind
 
 
 # Laws ---------------------------------------------------------------------------------------------

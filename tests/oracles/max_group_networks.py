@@ -74,18 +74,23 @@ class Maker:
         return Affine(self(e, d), self.biases(e))
 
 
-def max_instance(number: int) -> Instance:
-    """Two or three blocks, at least one of them new; kinds of numbers and domains take turns."""
-    rng = np.random.default_rng([20240, 5, number])
+def max_network(number: int, d: int = 2) -> tuple[Network, str]:
+    """One to four blocks, at least one of them new, and what they are; kinds of numbers take turns."""
+    rng = np.random.default_rng([20240, 5, number] if d == 2 else [20240, 5, number, d])
     numbers = list(NUMBERS)[number % len(NUMBERS)]
-    place = list(PLACES)[number // len(NUMBERS) % len(PLACES)]
     make = Maker(rng, numbers)
     new = ("maxout", "pool", "leaky", "maxout", "leaky")
     kinds = [str(rng.choice([*new, "relu", "attention", "affine"])) for _ in range(rng.integers(1, 5))]
     kinds[rng.integers(len(kinds))] = new[number % len(new)]
     blocks: list = []
-    d = 2
     for kind in kinds:
-        blocks.append(getattr(make, kind)(d))
-        d = blocks[-1].d_out
-    return Instance(number, f"{', '.join(kinds)}, {numbers}", place, Network(blocks), PLACES[place](rng))
+        blocks.append(getattr(make, kind)(blocks[-1].d_out if blocks else d))
+    return Network(blocks), f"{', '.join(kinds)}, {numbers}"
+
+
+def max_instance(number: int) -> Instance:
+    """A network with two inputs, and a domain; kinds of domains take turns too."""
+    network, kind = max_network(number)
+    place = list(PLACES)[number // len(NUMBERS) % len(PLACES)]
+    rng = np.random.default_rng([20240, 6, number])
+    return Instance(number, kind, place, network, PLACES[place](rng))

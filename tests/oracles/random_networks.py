@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from hardmax import Affine, Attention, Box, FeedForward, Network, Polytope, WholeSpace
+from hardmax import Affine, Attention, Box, FeedForward, Maxout, Network, Polytope, WholeSpace
 
 Array = np.ndarray
 
@@ -453,7 +453,13 @@ def rescaled(case: Instance) -> Instance:
         elif isinstance(block, FeedForward):
             w_in = None if block.w_in is None else times(block.w_in, e)
             w_out, b_out = times(block.w_out, power()), times(block.b_out, power())
-            blocks.append(FeedForward(w_in, times(block.b_in, e), w_out, b_out, skip=block.skip))
+            b_in, slope = times(block.b_in, e), times(block.slope, power() // 8) if block.leaky else 0
+            blocks.append(FeedForward(w_in, b_in, w_out, b_out, skip=block.skip, slope=slope))
+        elif isinstance(block, Maxout):
+            scores, biases = times(block.scores, e), times(block.biases, e)
+            w_out = None if block.w_out is None else times(block.w_out, power())
+            b_out = times(block.b_out, power())
+            blocks.append(Maxout(scores, biases, w_out, b_out, mask=block.mask, skip=block.skip))
         else:
             blocks.append(Affine(times(block.w, e), times(block.b, power())))
     return Instance(

@@ -13,7 +13,8 @@ vanish on it (a bit set). One more row is the double description method:
 
 So unbounded cells, and cells that contain lines, need no other rule. Heads and units are treated as in the
 plane: a key wins where it beats every other key; keys with the same score on a cell are one key (lowest
-index, mean of the outputs); a unit that is zero on the whole cell is off.
+index, mean of the outputs); a unit that is zero on the whole cell is off; the winning score of a maxout group
+goes on.
 """
 
 from __future__ import annotations
@@ -387,12 +388,60 @@ def _through_attention(cells: list[Cell], block) -> list[Cell]:
     return children
 
 
+def _through_maxout(cells: list[Cell], block) -> list[Cell]:
+    """Every cell, cut by the groups one after the other, with the winning scores as hidden vector."""
+    keys_of = _present(block)
+    scores = [
+        (integers(exact(block.scores)[group][keys]), integers(exact(block.biases)[group][keys]))
+        for group, keys in enumerate(keys_of)
+    ]
+    groups = len(keys_of)
+    identity = [[int(i == j) for j in range(groups)] for i in range(groups)], 1
+    w_out = identity if block.w_out is None else integers(exact(block.w_out))
+    b_out = integers(exact(block.b_out))
+    children = []
+    for cell in cells:
+        parts: list[tuple] = [((), cell.cone, [])]
+        for group, keys in enumerate(keys_of):
+            composed = cell.map.then(*scores[group])
+            first: dict[Vector, int] = {}
+            for j, score in zip(keys, composed.rows, strict=True):
+                first.setdefault(score, j)
+            found = []
+            for winners, cone, rows in parts:
+                for score, j in first.items():
+                    ahead = (
+                        reduced(tuple(u - v for u, v in zip(score, rival, strict=True)))
+                        for rival in first
+                        if rival != score
+                    )
+                    part = _inside(cone, ahead)
+                    if part:
+                        found.append(((*winners, j), part, [*rows, (score, composed.denominator)]))
+            parts = found
+        for winners, cone, rows in parts:
+            common = lcm(*(denominator for _, denominator in rows))
+            maxima = Map.of([tuple(v * (common // q) for v in row) for row, q in rows], common)
+            output = maxima.then(w_out, b_out)
+            children.append(
+                replace(
+                    cell,
+                    routings=cell.routings + winners,
+                    path=(*cell.path, ("fold", winners)),
+                    cone=cone,
+                    map=cell.map + output if block.skip else output,
+                )
+            )
+    return children
+
+
 def _through_feed_forward(cells: list[Cell], block) -> list[Cell]:
     """Every cell, cut by the units one after the other."""
     width = block.b_in.shape[0]
     identity = [[int(i == j) for j in range(width)] for i in range(width)], 1
     w_in = identity if block.w_in is None else integers(exact(block.w_in))
     b_in, w_out, b_out = (integers(exact(array)) for array in (block.b_in, block.w_out, block.b_out))
+    slopes, unit = integers(exact(block.slope))
     children = []
     for cell in cells:
         units = cell.map.then(w_in, b_in)
@@ -408,8 +457,11 @@ def _through_feed_forward(cells: list[Cell], block) -> list[Cell]:
                     found.append(((*bits, 0), cone))
             parts = found
         for bits, cone in parts:
-            rows = [row if on else [0] * len(row) for row, on in zip(units.rows, bits, strict=True)]
-            output = Map.of(rows, units.denominator).then(w_out, b_out)
+            rows = [
+                tuple(v * (unit if on else slope) for v in row)
+                for row, on, slope in zip(units.rows, bits, slopes, strict=True)
+            ]
+            output = Map.of(rows, units.denominator * unit).then(w_out, b_out)
             children.append(
                 replace(
                     cell,
@@ -430,6 +482,7 @@ def _through_affine(cells: list[Cell], block) -> list[Cell]:
 THROUGH = {
     "Attention": _through_attention,
     "FeedForward": _through_feed_forward,
+    "Maxout": _through_maxout,
     "Affine": _through_affine,
 }
 

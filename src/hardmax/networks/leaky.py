@@ -61,7 +61,7 @@ def _plain(block: Block) -> Iterator[Block]:
         w = _assembled((size, d), kept_part, (np.ix_(places, np.arange(d)), w_in))
         yield Affine(w, _assembled((size,), ((places,), block.b_in)))
     factors = [Fraction(1) if slope == 0 else (1 - slope) / slope for slope in slopes]
-    steeper = as_exact(np.array(factors, dtype=object), "slope", ndim=1)
+    steeper = as_exact(np.array(factors, dtype=object), "(1 - slope) / slope", ndim=1)
     selected = _assembled((n, size), ((np.arange(n), places), ExactArray(np.ones(n))))
     added = _assembled((size, n), ((ends, np.arange(n)), steeper))
     yield FeedForward(None if simple else selected, None, added, None, skip=True)
@@ -90,7 +90,7 @@ def _scaled(matrix: ExactArray, factors: list[Fraction]) -> ExactArray:
         products = matrix.floats * floats
         if (products / floats == matrix.floats).all():  # nothing was lost at the ends of the range
             return ExactArray(products)
-    return as_exact(fractions_of(matrix) * np.array(factors, dtype=object), "w_out", ndim=2)
+    return as_exact(fractions_of(matrix) * np.array(factors, dtype=object), "w_out times slope", ndim=2)
 
 
 def _is_power_of_two(value: Fraction) -> bool:
