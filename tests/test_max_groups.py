@@ -19,7 +19,6 @@ from hardmax.networks.groups import AffineLayer, FoldLayer, MaxLayer, layers_of
 from hardmax.networks.leaky import plain_blocks
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.exact_maps import ExactMaps
-from hardmax.regions.pattern_maps import pattern_maps
 from hardmax.regions.signature_hashes import SignatureHasher
 from hardmax.regions.space import SpaceMachine
 from hardmax.regions.uniform_points import UniformPoints
@@ -84,6 +83,9 @@ def test_cells_maps_contacts_and_regions(number):
     case = max_instance(number)
     judgement = judge(case, ("certified", "exact") if number % 5 == 0 else ("certified",))
     assert not judgement.problems, f"{case}\n{judgement.problems}"
+    if number % 10 == 1:
+        count = hm.count_regions(case.network, case.domain)
+        assert count.n_regions == judgement.expected.n_regions
 
 
 @pytest.mark.parametrize("number", range(200, 240))
@@ -143,10 +145,14 @@ def test_cells_in_space(number):
     bits = unpack_bits(cells.bits, net.units_total).astype(int).tolist()
     found = [(tuple(r), tuple(b)) for r, b in zip(cells.routings.tolist(), bits, strict=True)]
     assert found == expected.signatures, kind
-    maps = pattern_maps(machine.layers, cells.bits, cells.routings, cells.tied, machine.exact_maps)
+    regions = hm.RegionSet.of_machine(net, domain, machine, True, "certified")
     for i, cell in enumerate(expected.cells):
         exact = np.array([[float(v) for v in row] for row in cell.map.linear])
-        assert (np.abs(exact - maps.linear[i]) <= maps.error[i] + 2e-16 * np.abs(exact)).all(), kind
+        error = regions._maps.error[i] + 2e-16 * np.abs(exact)
+        assert (np.abs(exact - regions.linear[i]) <= error).all(), kind
+    kinds = [("fold", "wall")[k] for k in regions.adjacency_kind.tolist()]
+    assert dict(zip(map(tuple, regions.adjacency.tolist()), kinds, strict=True)) == expected.adjacency, kind
+    assert regions.region_of_cell.tolist() == expected.region_of_cell, kind
 
 
 # Laws ---------------------------------------------------------------------------------------------

@@ -130,7 +130,9 @@ def test_the_two_engines_read_one_table():
     """Both kernels declare the columns of the program's table."""
     names = [name for name in vars(space_kernels) if name.isupper() and not name.startswith("C_")]
     ours = {name for name in names if isinstance(getattr(space_kernels, name), int)}
-    columns = "KIND D_IN D_OUT ROWS HEADS SKIP SCORES BIASES OUTPUTS OFFSETS Y_AT Z_AT SIGN_AT HEAD_AT FIRST WORDS"
+    columns = (
+        "KIND D_IN D_OUT ROWS HEADS SKIP SCORES BIASES OUTPUTS OFFSETS Y_AT Z_AT SIGN_AT HEAD_AT FIRST WORDS"
+    )
     norms = "RHO SIGMA SIGMA_ABS GAMMA B_MAX B_NORM RHO_OUT SIGMA_OUT SIGMA_ABS_OUT GAMMA_OUT O_MAX O_NORM"
     for name in f"{columns} {norms} AFFINE FOLD WALL".split():
         assert name in ours

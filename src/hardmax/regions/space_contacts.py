@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.rational_splitting import RationalCone
 from hardmax.geometry.splitting_kernels import EMPTIES
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, WallLayer
+from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions import facet_kernels as kernels
 from hardmax.regions.adjacency import Contacts
 from hardmax.regions.adjacency_kernels import by_group
@@ -350,7 +350,8 @@ class _Search:
         _, first = np.unique(pairs[:, 0] * np.int64(self.cells.n) + pairs[:, 1], return_index=True)
         pairs, facets, sizes = pairs[first], facets[first], sizes[first]
         drawn = self.wall[facets.max(axis=1)] >> _LAYER_SHIFT
-        kinds = (self.layers[drawn, kernels.KIND] == kernels.WALL).astype(np.uint8)
+        jumps = [isinstance(v, WallLayer) and not isinstance(v, MaxLayer) for v in self.exact.layers]
+        kinds = np.array(jumps or [False], dtype=np.uint8)[drawn]
         covered = self.done.astype(np.bool_)
         np.logical_or.at(covered, np.where(self.face >= 0, self.face, 0), self.met & (self.face >= 0))
         alone = self._remaining() & ~covered[np.where(self.face >= 0, self.face, 0)]
