@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.region_colours import map_colours
 from hardmax.plotting.style import INK, LINES, new_figure, styled
+from hardmax.regions.cells import Cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +98,12 @@ def draw_profile(
 
 def _ends(result: RegionSet, left: float, right: float) -> Floats:
     """The two ends of every cell; infinite ones are put outside the interval that is shown."""
-    cells = result.cells
+    cells: Any = result.cells
+    if not isinstance(cells, Cells):
+        far = 2.0 * (abs(left) + abs(right)) + 1.0
+        finite = [np.where(np.isfinite(side), side, 0.0) for side in (cells.low, cells.high)]
+        far += max(float(np.abs(side).max(initial=0.0)) for side in finite)
+        return np.column_stack([np.maximum(cells.low, -far), np.minimum(cells.high, far)])
     x = cells.vx
     if cells.dx is not None:
         x = x + cells.dx * 2.0 * (abs(left) + abs(right) + float(np.abs(x).max(initial=0.0)) + 1.0)

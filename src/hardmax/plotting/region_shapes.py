@@ -10,7 +10,7 @@ lines with no room are not drawn at all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hardmax.geometry.domains import Box
 from hardmax.networks.groups import FoldLayer, MaxLayer, WallLayer
 from hardmax.plotting.tropical import clipped
-from hardmax.regions.cells import DOMAIN_SIDE, encode_wall
+from hardmax.regions.cells import DOMAIN_SIDE, Cells, encode_wall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ class Shapes:
     @classmethod
     def of(cls, result: RegionSet, box: Box) -> Shapes:
         """The shapes of a result, as seen in a box."""
-        cells = result.cells
+        cells: Any = result.cells
         corners = np.column_stack([cells.vx, cells.vy])
         if cells.dx is not None and cells.dy is not None:
             seen = np.abs(np.concatenate([box.low.floats, box.high.floats])).max()
@@ -104,6 +104,11 @@ class Shapes:
             areas[i] = 0.5 * float(u @ np.roll(v, -1) - v @ np.roll(u, -1))
         return cls(result, box, corners, cut, np.clip(areas, 0.0, frame.volume))
 
+    @property
+    def cells(self) -> Cells:
+        """The polygons as they were stored."""
+        return cast(Cells, self.result.cells)
+
     # Areas
     # ------------------------------------------------------------------------------------------------------
 
@@ -112,7 +117,7 @@ class Shapes:
 
         Polygons of an array that have fewer corners repeat their last one.
         """
-        start, sizes = self.result.cells.edge_start[:-1], np.diff(self.result.cells.edge_start)
+        start, sizes = self.cells.edge_start[:-1], np.diff(self.cells.edge_start)
         low, high = np.minimum.reduceat(self.corners, start), np.maximum.reduceat(self.corners, start)
         seen: Any = ((high > self.box.low.floats) & (low < self.box.high.floats)).all(axis=1)
         for i, corners in self.cut.items():
@@ -134,7 +139,7 @@ class Shapes:
     def contacts(self) -> tuple[Floats, Integers]:
         """The segments (P, 2, 2) in which adjacent cells meet, and the layer that drew each."""
         contacts: Any = self.result._contacts
-        after = _next_edge(self.result.cells.edge_start)
+        after = _next_edge(self.cells.edge_start)
         here, there = contacts.edges.T
         begin = self.corners[here]
         run = self.corners[after[here]] - begin
@@ -143,12 +148,12 @@ class Shapes:
         ends = [((self.corners[edge] - begin) * along).sum(axis=1) for edge in (there, after[there])]
         low, high = np.clip(np.minimum(*ends), 0.0, length), np.clip(np.maximum(*ends), 0.0, length)
         segments = begin[:, None] + np.stack([low, high], axis=1)[..., None] * along[:, None]
-        return _shortened(segments, self.box), self.result.cells.wall[here] >> _LAYER_AT
+        return _shortened(segments, self.box), self.cells.wall[here] >> _LAYER_AT
 
     def outline(self) -> Floats:
         """The segments (S, 2, 2) on the boundary of the domain."""
-        sides = np.flatnonzero(self.result.cells.owner == DOMAIN_SIDE)
-        after = _next_edge(self.result.cells.edge_start)
+        sides = np.flatnonzero(self.cells.owner == DOMAIN_SIDE)
+        after = _next_edge(self.cells.edge_start)
         return np.stack([self.corners[sides], self.corners[after[sides]]], axis=1)
 
     def widths(self, layers: Integers, points_per_unit: float) -> Floats:
@@ -170,7 +175,7 @@ class Shapes:
 
         Cells are sorted by signature, layer by layer, so those that agree up to a layer follow each other.
         """
-        cells, layers = self.result.cells, self.result._exact_maps.layers
+        cells, layers = self.cells, self.result._exact_maps.layers
         n = cells.n
         after = _next_edge(cells.edge_start)
         edges = _shortened(np.stack([self.corners, self.corners[after]], axis=1), self.box)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
-from hardmax.errors import InvalidInputError
+from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.networks.blocks import Affine, Attention, Block, Maxout
 from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.profiles import draw_profile
 from hardmax.plotting.region_colours import map_colours, region_colours
 from hardmax.plotting.region_shapes import Shapes, box_shown
+from hardmax.plotting.solids import draw_solid
 from hardmax.plotting.style import INK, Picture, new_figure, styled
 from hardmax.regions.enumeration import enumerate_regions
 
@@ -53,7 +54,8 @@ def draw_regions(
     Parameters
     ----------
     result : RegionSet
-        In the plane; on the line, what is drawn is the graph of the network.
+        In the plane; on the line, what is drawn is the graph of the network, in space the cells cut open
+        (:func:`~hardmax.plotting.solids.draw_solid`).
     ax : matplotlib Axes, optional
         Where to draw; a new figure otherwise.
     box : Box, optional
@@ -81,6 +83,8 @@ def draw_regions(
     legend = ax is None if legend is None else legend
     if result.d == 1:
         return draw_profile(result, ax=ax, box=box, title=title, legend=legend)
+    if result.d == 3:
+        return draw_solid(result, ax=ax, box=box, colour=colour, title=title, legend=legend)
     with styled():
         ax = _new_axes(box) if ax is None else ax
         drawn = _draw(ax, result, box, colour, counted(result) if title is None else title)
@@ -90,6 +94,12 @@ def draw_regions(
 
 
 def _checked(result: RegionSet, box: Box | None, colour: str) -> Box:
+    if result.d > 3:
+        raise UnsupportedDimensionError(
+            f"there are pictures of cells in up to three dimensions, but these have {result.d}; try a slice: "
+            "hm.enumerate_regions(network.restrict(origin, directions), domain).plot() with two or three "
+            "directions."
+        )
     if colour not in _COLOURINGS:
         raise InvalidInputError(f"colour must be one of {', '.join(_COLOURINGS)}, but was {colour!r}.")
     if box is None:

@@ -44,10 +44,10 @@ def holds(bits, r):
 @kernel(inlined=True)
 def inside(a, b, words):
     """Whether set a is contained in set b."""
+    missing = np.uint64(0)
     for w in range(words):
-        if a[w] & ~b[w]:
-            return False
-    return True
+        missing |= a[w] & ~b[w]
+    return missing == 0
 
 
 @kernel(inlined=True)
@@ -158,7 +158,7 @@ def direction(points, d, v, base, basis, top, level):
     """
     for c in range(d):
         basis[level, c] = points[v, c] - points[base, c]
-    for again in range(2):
+    for _ in range(2):  # once more, against rounding
         for l in range(top - 1, level, -1):
             s = 0.0
             for c in range(d):
@@ -216,7 +216,7 @@ def pull(points, d, k, whole, sets, n_sets, words, apex, sub, count, at, pulled,
                         # level -1 is written to the last row of the basis
                         for c in range(d):
                             basis[k + 1, c] = points[apex, c] - points[base, c]
-                        for again in range(2):
+                        for _ in range(2):  # once more, against rounding
                             for l in range(k - 1, -1, -1):
                                 s = 0.0
                                 for c in range(d):
@@ -363,7 +363,8 @@ def sides(facet_start, owner, wall, layers, keys, bits, routings, side):
 
 @kernel
 def match_flips(
-    facet_start, owner, wall, face, side, layers, keys, classes, bits, routings, tied, hashes, slots, done, out
+    facet_start, owner, wall, face, side, layers, keys, classes, bits, routings, tied, hashes, slots, done,
+    out,
 ):  # fmt: skip
     """Pairs of cells whose signatures differ in one unit, or in one head across which nothing jumps.
 
@@ -466,8 +467,32 @@ def value_at(row, error, ray, ray_error, d):
 
 
 @kernel(inner=True)
+def third_key(owner, wall, f, t):
+    """The wall that cuts the wall f of keys a and b where t does: if t is of keys b and c, that of a and c.
+
+    -1 if the two are not walls of one head, drawn in one cell.
+    """
+    if owner[f] != owner[t] or wall[f] >> _GROUP_SHIFT != wall[t] >> _GROUP_SHIFT:
+        return np.int64(-1)
+    a, b = (wall[f] >> KEY_BITS) & _KEY_MASK, wall[f] & _KEY_MASK
+    p, q = (wall[t] >> KEY_BITS) & _KEY_MASK, wall[t] & _KEY_MASK
+    if p == a:
+        k, c = b, q
+    elif p == b:
+        k, c = a, q
+    elif q == a:
+        k, c = b, p
+    elif q == b:
+        k, c = a, p
+    else:
+        return np.int64(-1)
+    return ((wall[f] >> _GROUP_SHIFT) << _GROUP_SHIFT) | (min(k, c) << KEY_BITS) | max(k, c)
+
+
+@kernel(inner=True)
 def separated(
-    d, i, f, j, g, ray_start, rays, ray_error, facet_start, owner, wall, mask, face, side, row_of, rows, errors
+    d, i, f, j, g, ray_start, rays, ray_error, facet_start, owner, wall, mask, face, side, row_of, rows,
+    errors,
 ):  # fmt: skip
     """Whether a hyperplane of cell j has all rays of facet f of cell i on its outer side.
 
@@ -478,9 +503,10 @@ def separated(
     for t in range(facet_start[j], facet_start[j + 1]):
         if face[t] != t or t == face[g]:
             continue
-        twin = -1  # the same hyperplane among those of i: there rays are known to lie on it
+        # a hyperplane of i with the same trace: there rays are known to lie on it
+        twin, other = -1, third_key(owner, wall, f, t)
         for u in range(facet_start[i], facet_start[i + 1]):
-            if owner[u] == owner[t] and wall[u] == wall[t]:
+            if owner[u] == owner[t] and (wall[u] == wall[t] or wall[u] == other):
                 twin = u - facet_start[i]
                 break
         outside, unclear = True, False
@@ -543,7 +569,7 @@ def clip(d, cut, marks, n, marks_words, row, error, sign, place, values, spare, 
                 continue
             adjacent = True
             for r in range(n):
-                if r == p or r == q:
+                if r in (p, q):
                     continue
                 covers = True
                 for w in range(marks_words):
@@ -595,10 +621,12 @@ def proven_inside(d, p, e, slip, start, stop, but, face, side, row_of, rows, err
 
 @kernel(inner=True)
 def common_part(
-    d, i, f, j, g, ray_start, rays, far, facet_start, mask, face, side, row_of, rows, errors,
-    cut, marks, values, spare, spare_marks, point, sets, points, sub, count, at, pulled, basis, product, result,
+    d, i, f, j, g, ray_start, rays, facet_start, mask, face, side, row_of, rows, errors,
+    cut, marks, values, spare, spare_marks, point, sets, points, sub, count, at, pulled, basis, product,
+    result,
 ):  # fmt: skip
-    """Clip facet f of cell i to facet g of cell j. MEET if a common point is proven; its size in ``result``."""
+    """Clip facet f of cell i to facet g of cell j: MEET if a common point is proven, its size in
+    ``result``."""
     words, s = mask.shape[1], face[f] - facet_start[i]
     n = np.int64(0)
     for r in range(ray_start[i], ray_start[i + 1]):
@@ -769,7 +797,7 @@ def overlay(
                                            wall, mask, face, side, row_of, rows, errors)  # fmt: skip
                     if answer != APART:
                         answer = common_part(
-                            d, i, f, j, g, ray_start, rays, far, facet_start, mask, face, side, row_of, rows,
+                            d, i, f, j, g, ray_start, rays, facet_start, mask, face, side, row_of, rows,
                             errors, cut, marks, values, spare, spare_marks, point, sets, points, sub, count,
                             at, pulled, basis, product, result,
                         )  # fmt: skip

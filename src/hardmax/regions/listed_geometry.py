@@ -35,15 +35,28 @@ class ListedCells(Protocol):
     margins: Floats
 
     @property
-    def n(self) -> int: ...
+    def n(self) -> int:
+        """The number of cells."""
+
     @property
-    def bounded(self) -> NDArray[np.bool_]: ...
+    def bounded(self) -> NDArray[np.bool_]:
+        """Which cells are bounded."""
+
     @property
-    def volumes(self) -> Floats | None: ...
-    def cell_vertices(self, i: int) -> Floats: ...
-    def boundary(self, i: int) -> list[Name]: ...
-    def contacts(self, layers: Any, exact: Any) -> Contacts: ...
-    def state(self) -> dict[str, Any]: ...
+    def volumes(self) -> Floats | None:
+        """Volumes, if they are known."""
+
+    def cell_vertices(self, i: int) -> Floats:
+        """The finite vertices of a cell."""
+
+    def boundary(self, i: int) -> list[Name]:
+        """The names of a cell's facets."""
+
+    def contacts(self, layers: Any, exact: Any) -> Contacts:
+        """Pairs of adjacent cells."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything that must survive a file."""
 
 
 class ListedGeometry:
@@ -59,7 +72,7 @@ class ListedGeometry:
 
     @property
     def sizes(self) -> tuple[Floats | None, Floats | None]:
-        """Volumes (``None`` in high dimensions) and, on the line, 1 as surface: an interval is as thin as it is short."""
+        """Volumes (``None`` in high dimensions) and surfaces (on the line 1, so that short means thin)."""
         volumes = self.cells.volumes
         return volumes, None if volumes is None else np.ones(self.cells.n)
 

@@ -71,7 +71,7 @@ class PlaneGeometry:
 
     def _exact_size(self, i: int) -> tuple[float, float]:
         """Area and perimeter of a bounded cell from its exact corners, rounded at the end."""
-        corners = corners_of([(*line, 0) for line in self.rows(i)])
+        corners = corners_of([(a, b, c, 0) for a, b, c in self.rows(i)])
         points = [(Fraction(x, w), Fraction(y, w)) for x, y, w, _, _ in corners]
         area, around = Fraction(0), 0.0
         for (x, y), (u, v) in zip(points, points[1:] + points[:1], strict=True):

@@ -108,7 +108,9 @@ class RegionSet(Result):
     ) -> Self:
         """The result of an enumeration by any engine."""
         cells = machine.cells()
-        if hasattr(machine, "sliver"):
+        if isinstance(cells, SpaceCells):
+            sliver = float(machine.sliver) * _extent(domain)
+        elif hasattr(machine, "sliver"):
             sliver = float(machine.sliver)
         else:
             sliver = float(machine.totals[1] / machine.totals[2])
@@ -330,9 +332,12 @@ class RegionSet(Result):
     def locate(self, points: ArrayLike) -> NDArray[np.int64]:
         """The cell of each point by its signature in float arithmetic; -1 where no listed cell has it."""
         signature = self.network.signature(np.atleast_2d(np.asarray(points, dtype=np.float64)))
+        return self.of_signatures(signature.routings, signature.bits)
+
+    def of_signatures(self, routings: NDArray[np.int32], bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The cell with each signature (a row of routings, a row of packed bits); -1 where none is listed."""
         table = self._numbers
-        rows = _rows(signature.routings, signature.bits)
-        return np.array([table.get(row, -1) for row in rows], dtype=np.int64)
+        return np.array([table.get(row, -1) for row in _rows(routings, bits)], dtype=np.int64)
 
     @cached_property
     def _numbers(self) -> dict[bytes, int]:
@@ -398,6 +403,11 @@ def _rows(routings: NDArray[np.int32], bits: NDArray[np.uint64]) -> list[bytes]:
         axis=1,
     )
     return [row.tobytes() for row in table]
+
+
+def _extent(domain: Domain) -> float:
+    """The size of a bounded domain: its largest side, as far as it is known without looking for vertices."""
+    return float((domain.high.floats - domain.low.floats).max()) if isinstance(domain, Box) else 1.0
 
 
 def _domain_state(domain: Domain) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class _Search:
     def _remaining(self) -> NDArray[np.bool_]:
         """True facets inside the domain whose neighbours are not known yet."""
         faces = np.where(self.face >= 0, self.face, 0)
-        return (self.face >= 0) & (self.owner >= 0) & (self.done[faces] == 0)
+        return np.asarray((self.face >= 0) & (self.owner >= 0) & (self.done[faces] == 0))
 
     def overlaps(self) -> None:
         """Compare the facets on the two sides of every hyperplane."""
@@ -180,7 +180,7 @@ class _Search:
         involved[self.cell_of[left]] = True
         needed = np.flatnonzero(involved[self.cell_of] & (self.face >= 0))
         row_of, rows, errors = float_rows(cells, self.exact, self.cell_of, needed)
-        group, start, order = self._grouped(left)
+        start, order = self._grouped(left)
         scratch = Scratch(cells, pairs=True)
         most = int(np.diff(start).max(initial=1))
         rays, words = scratch.most_rays, 2 * cells.mask.shape[1]
@@ -238,13 +238,13 @@ class _Search:
                 room *= 2
         self._decide(undecided)
 
-    def _grouped(self, facets: Integers) -> tuple[Integers, Integers, Integers]:
-        """Facets by name: group of each, where groups start, and facets in that order."""
+    def _grouped(self, facets: Integers) -> tuple[Integers, Integers]:
+        """Facets by name: where groups start, and facets in that order."""
         group, _ = named(self.owner[facets], self.wall[facets])
         start = np.zeros(int(group.max(initial=-1)) + 2, dtype=np.int64)
         order = np.empty(len(facets), dtype=np.int64)
         by_group(group, start, order)
-        return group, start, facets[order]
+        return start, facets[order]
 
     # in rationals
 
@@ -288,7 +288,7 @@ class _Search:
         left = left[self.layers[self.wall[left] >> _LAYER_SHIFT, kernels.KIND] == kernels.WALL]
         if not len(left):
             return
-        group, start, order = self._grouped(left)
+        start, order = self._grouped(left)
         signs = self.side[order].astype(np.int64)
         low, high = np.minimum.reduceat(signs, start[:-1]), np.maximum.reduceat(signs, start[:-1])
         one_sided = np.repeat(low == high, np.diff(start))
@@ -350,8 +350,8 @@ class _Search:
         _, first = np.unique(pairs[:, 0] * np.int64(self.cells.n) + pairs[:, 1], return_index=True)
         pairs, facets, sizes = pairs[first], facets[first], sizes[first]
         drawn = self.wall[facets.max(axis=1)] >> _LAYER_SHIFT
-        jumps = [isinstance(v, WallLayer) and not isinstance(v, MaxLayer) for v in self.exact.layers]
-        kinds = np.array(jumps or [False], dtype=np.uint8)[drawn]
+        jumps = [isinstance(x, WallLayer) and not isinstance(x, MaxLayer) for x in self.exact.layers]
+        kinds = np.array([*jumps, False])[drawn].astype(np.uint8)
         covered = self.done.astype(np.bool_)
         np.logical_or.at(covered, np.where(self.face >= 0, self.face, 0), self.met & (self.face >= 0))
         alone = self._remaining() & ~covered[np.where(self.face >= 0, self.face, 0)]
@@ -376,7 +376,8 @@ def _tables(layers: tuple[Layer, ...]) -> tuple[Integers, Integers, Integers]:
         elif isinstance(layer, WallLayer):
             table[k] = kernels.WALL, layer.first_head, n_keys, int(k == last)
             keys.append(np.asarray(layer.key, dtype=np.int64))
-            classes.append(_classes(layer.outputs))
+            bends = isinstance(layer, MaxLayer)  # the winning score goes on: nothing jumps
+            classes.append(np.zeros(len(layer.key), np.int64) if bends else _classes(layer.outputs))
             n_keys += len(layer.key)
     nothing = [np.zeros(1, dtype=np.int64)]
     return table, np.concatenate(keys or nothing), np.concatenate(classes or nothing)
