@@ -14,6 +14,7 @@ import numpy as np
 
 from hardmax import Affine, Box, FeedForward, Network, Polytope, WholeSpace
 
+from .max_group_networks import Maker
 from .random_networks import NUMBERS, Draw, Instance
 
 __all__ = ["SPACE_KINDS", "SPACE_PLACES", "space_instance", "space_instances"]
@@ -164,6 +165,15 @@ def _lattice(draw: Draw, d: int) -> list:
     return blocks
 
 
+def _max_groups(draw: Draw, d: int) -> list:
+    """Maxout, max-pooling and leaky units."""
+    make = Maker(draw.rng, draw.numbers)
+    first = str(draw.rng.choice(["maxout", "pool", "leaky"]))
+    block = getattr(make, first)(d)
+    e = block.b_out.shape[0]
+    return [block, draw.attention(e)] if draw.coin() else [block]
+
+
 SMALL: dict = {"heads": (1, 2), "n_tokens": (2, 5), "width": (2, 5)}
 SMALLEST: dict = {"heads": (1, 1), "n_tokens": (2, 3), "width": (2, 3)}  # in five and six dimensions
 
@@ -191,6 +201,7 @@ SPACE_KINDS: dict[str, tuple[str | None, dict, Callable[[Draw, int], list]]] = {
     "narrow": (None, {}, _narrow),
     "wide": (None, {}, _wide),
     "lattice": ("integer", {"n_tokens": (2, 3)}, _lattice),
+    "max-groups": (None, {"n_tokens": (2, 3)}, _max_groups),
     "tenths": ("tenths", {}, _body),
     "scales": ("scales", {}, _body),
 }

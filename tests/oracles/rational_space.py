@@ -345,6 +345,10 @@ def _inside(cone: Cone | None, rows) -> Cone | None:
     return cone
 
 
+def _ahead(score: Vector, rival: Vector) -> Vector:
+    return reduced(tuple(u - v for u, v in zip(score, rival, strict=True)))
+
+
 def _through_attention(cells: list[Cell], block) -> list[Cell]:
     """Every cell, cut by the heads one after the other, with the sum of the winners' outputs."""
     outputs = exact(block.outputs)
@@ -364,11 +368,7 @@ def _through_attention(cells: list[Cell], block) -> list[Cell]:
             found = []
             for winners, cone, total in parts:
                 for score, together in tied.items():
-                    ahead = (
-                        reduced(tuple(u - v for u, v in zip(score, rival, strict=True)))
-                        for rival in tied
-                        if rival != score
-                    )
+                    ahead = (_ahead(score, rival) for rival in tied if rival != score)
                     part = _inside(cone, ahead)
                     if part:
                         mean = outputs[head][together].sum(axis=0) / len(together)
@@ -467,6 +467,48 @@ def _through_feed_forward(cells: list[Cell], block) -> list[Cell]:
                     cell,
                     bits=cell.bits + bits,
                     path=(*cell.path, ("fold", bits)),
+                    cone=cone,
+                    map=cell.map + output if block.skip else output,
+                )
+            )
+    return children
+
+
+def _through_maxout(cells: list[Cell], block) -> list[Cell]:
+    """Every cell, cut by the groups one after the other, with the winning scores as hidden vector."""
+    keys_of = _present(block)
+    scores = [
+        (integers(exact(block.scores)[group][keys]), integers(exact(block.biases)[group][keys]))
+        for group, keys in enumerate(keys_of)
+    ]
+    groups = len(keys_of)
+    identity = [[int(i == j) for j in range(groups)] for i in range(groups)], 1
+    w_out = identity if block.w_out is None else integers(exact(block.w_out))
+    b_out = integers(exact(block.b_out))
+    children = []
+    for cell in cells:
+        parts: list[tuple] = [((), cell.cone, [])]
+        for group, keys in enumerate(keys_of):
+            composed = cell.map.then(*scores[group])
+            first: dict[Vector, int] = {}
+            for j, score in zip(keys, composed.rows, strict=True):
+                first.setdefault(score, j)
+            found = []
+            for winners, cone, rows in parts:
+                for score, key in first.items():
+                    part = _inside(cone, (_ahead(score, rival) for rival in first if rival != score))
+                    if part:
+                        found.append(((*winners, key), part, [*rows, (score, composed.denominator)]))
+            parts = found
+        for winners, cone, rows in parts:
+            common = lcm(*(denominator for _, denominator in rows))
+            maxima = Map.of([tuple(v * (common // q) for v in row) for row, q in rows], common)
+            output = maxima.then(w_out, b_out)
+            children.append(
+                replace(
+                    cell,
+                    routings=cell.routings + winners,
+                    path=(*cell.path, ("fold", winners)),
                     cone=cone,
                     map=cell.map + output if block.skip else output,
                 )
