@@ -9,11 +9,18 @@ from timing import Comparison, print_table
 import bench_minkowski  # isort: skip (timing sets the thread counts first)
 import bench_power  # isort: skip
 import bench_regions  # isort: skip
+import bench_segment  # isort: skip
 import bench_space  # isort: skip
 
 
 def main() -> int:
-    comparisons: list[Comparison] = [*bench_minkowski.run(), *bench_power.run(), *bench_regions.run(), *bench_space.run()]
+    comparisons: list[Comparison] = [
+        *bench_minkowski.run(),
+        *bench_power.run(),
+        *bench_regions.run(),
+        *bench_segment.run(),
+        *bench_space.run(),
+    ]
     print_table(comparisons)
     return 0 if all(line.ok for line in comparisons) else 1
 

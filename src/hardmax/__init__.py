@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from hardmax.regions.region_set import RegionSet as RegionSet
     from hardmax.regions.sampling import CellEstimate as CellEstimate
     from hardmax.regions.sampling import estimate_cells as estimate_cells
+    from hardmax.regions.segment_trace import SegmentTrace as SegmentTrace
+    from hardmax.regions.segment_trace import trace_segment as trace_segment
     from hardmax.results import load as load
     from hardmax.versions import show_versions as show_versions
 
@@ -99,6 +101,8 @@ _HOME_OF = {
     "RegionCount": "hardmax.regions.counts",
     "estimate_cells": "hardmax.regions.sampling",
     "CellEstimate": "hardmax.regions.sampling",
+    "trace_segment": "hardmax.regions.segment_trace",
+    "SegmentTrace": "hardmax.regions.segment_trace",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

@@ -60,6 +60,7 @@ _HOME_OF_KIND = {
     "Reach": "hardmax.geometry.reach",
     "RegionCount": "hardmax.regions.counts",
     "RegionSet": "hardmax.regions.region_set",
+    "SegmentTrace": "hardmax.regions.segment_trace",
 }
 
 

@@ -33,7 +33,7 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     ----------
     result : Result
         A power diagram, a common refinement, a hypersurface or the cells of a network in the plane, a network
-        on the line, or the vertices of a Minkowski sum in two or three dimensions.
+        on the line or along a segment, or the vertices of a Minkowski sum in two or three dimensions.
     ax : matplotlib Axes, optional
         Where to draw; a new figure otherwise. A sum in three dimensions needs axes with ``projection="3d"``.
     box : Box, optional
@@ -50,7 +50,7 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     >>> len(axes.patches)
     3
     """
-    from hardmax.plotting import diagrams, polytopes, regions, tropical
+    from hardmax.plotting import diagrams, polytopes, regions, traces, tropical
 
     match result.kind:
         case "PowerDiagram":
@@ -67,5 +67,9 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
             return polytopes.draw_sum(result, ax=ax)  # type: ignore[arg-type]
         case "RegionSet":
             return regions.draw_regions(result, ax=ax, box=box)  # type: ignore[arg-type]
+        case "SegmentTrace":
+            if box is not None:
+                raise InvalidInputError("box belongs to pictures of the plane; a segment is drawn whole.")
+            return traces.draw_trace(result, ax=ax)  # type: ignore[arg-type]
         case kind:
             raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")

@@ -17,6 +17,7 @@ def compile_kernels(progress: Callable[[str, float], None] | None = None) -> Non
     from hardmax.networks.network import Network
     from hardmax.regions.enumeration import count_cells, enumerate_regions
     from hardmax.regions.sampling import estimate_cells
+    from hardmax.regions.segment_trace import trace_segment
 
     network, box = Network.random(2, 3, 2, 2, 4, 0), Box.cube(2, -4, 4)
 
@@ -31,7 +32,16 @@ def compile_kernels(progress: Callable[[str, float], None] | None = None) -> Non
     def sampling() -> None:
         estimate_cells(network, box, n_samples=100)
 
-    for name, run in (("plane", plane), ("adjacency and gluing", gluing), ("sampling", sampling)):
+    def segment() -> None:
+        trace_segment(network, [-4, -4], [4, 4])
+        trace_segment(network, [-4, -4], [4, 4], max_pieces=1)
+
+    for name, run in (
+        ("plane", plane),
+        ("adjacency and gluing", gluing),
+        ("segment", segment),
+        ("sampling", sampling),
+    ):
         start = perf_counter()
         run()
         if progress is not None:

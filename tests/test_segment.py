@@ -1,0 +1,281 @@
+"""The segment engine: cells on the line against the rational enumerator, big networks against themselves."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from oracles.lines import on_a_line
+from oracles.max_group_networks import max_instance
+from oracles.rational_regions import enumerate_rationally
+from oracles.rational_space import enumerate_space
+
+import hardmax as hm
+from hardmax.networks.groups import layers_of
+from hardmax.regions.cells import AT_INFINITY
+from hardmax.regions.segment import SegmentMachine
+from hardmax.regions.segment_cells import SegmentCells
+from hardmax.regions.segment_pairs import PairMaps
+from hardmax.regions.segment_pairs import root_of as pair_root
+
+NETWORKS = 420
+
+
+def machine_of(network, domain, arithmetic="certified", **options):
+    options = {"store": True, "sliver": 1e-9} | options
+    return SegmentMachine(layers_of(network), domain, arithmetic=arithmetic, **options)
+
+
+def finished(machine, steps=10**9):
+    while not machine.done:
+        machine.advance(steps)
+    return machine
+
+
+def signatures_of(network, cells):
+    relu = hm.Signature(cells.routings.copy(), cells.bits.copy(), network.units_total).relu
+    return [
+        (tuple(routing), tuple(map(int, bits)))
+        for routing, bits in zip(cells.routings.tolist(), relu, strict=True)
+    ]
+
+
+def judge(network, domain, machine):
+    """Everything that the rational enumerator knows: signatures in order, ends, lengths, contacts."""
+    cells = machine.cells()
+    expected = enumerate_space(network, domain)
+    assert signatures_of(network, cells) == expected.signatures
+    for i, cell in enumerate(expected.cells):
+        ends = cells.exact_ends(i, machine.exact_maps)
+        assert [end for end in ends if isinstance(end, Fraction)] == sorted(v for (v,) in cell.vertices)
+        for end, place, error in zip(
+            ends, (cells.low[i], cells.high[i]), (cells.low_error[i], cells.high_error[i]), strict=True
+        ):
+            assert end == place if not isinstance(end, Fraction) else abs(end - Fraction(place)) <= error
+        assert cells.bounded[i] == cell.bounded == (len(cells.cell_vertices(i)) == 2)
+        if cell.bounded:
+            slack = cells.low_error[i] + cells.high_error[i] + 1e-12 * float(cell.volume)
+            assert abs(Fraction(cells.volumes[i]) - cell.volume) <= Fraction(slack)
+        margin, witness = cells.margins[i], Fraction(cells.witnesses[i, 0])
+        if margin > 0:
+            reach = Fraction(margin) if np.isfinite(margin) else Fraction(10**6)
+            assert cell.contains([witness - reach])
+            assert cell.contains([witness + reach])
+        assert cell.contains(cells.exact_witness(i, machine.exact_maps), strictly=True)
+        assert len(cells.boundary(i)) == len(cell.halfspaces)
+    contacts = cells.contacts(machine.layers, machine.exact_maps)
+    found = zip(contacts.pairs.tolist(), contacts.kinds.tolist(), strict=True)
+    kinds = {(i, j): "wall" if kind else "fold" for (i, j), kind in found}
+    assert kinds == expected.adjacency
+    assert machine.n_unbounded == int((~cells.bounded).sum())
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_cells_on_a_line_are_those_of_the_rational_enumerator(part):
+    for number in range(part, NETWORKS, 6):
+        network, domain = on_a_line(number)
+        machine = finished(machine_of(network, domain))
+        judge(network, domain, machine)
+        if number % 5 == 0:
+            exact = finished(machine_of(network, domain, "exact"))
+            assert signatures_of(network, exact.cells()) == signatures_of(network, machine.cells())
+
+
+def test_double_double_and_rationals_agree():
+    """The second look is for big networks; here it is forced upon small ones."""
+    asked = 0
+    for number in range(1000, 1150):
+        network, domain = on_a_line(number)
+        machine = machine_of(network, domain)
+        machine.decisions.pairs = PairMaps(machine.layers, machine.program)
+        judge(network, domain, finished(machine))
+        asked += machine.decided_by_pairs
+    assert asked > 20
+
+
+def test_weights_at_the_ends_of_the_range_of_floats():
+    for number in range(150):
+        network, domain = on_a_line(number, scaled=True)
+        machine = finished(machine_of(network, domain))
+        expected = enumerate_space(network, domain)
+        assert signatures_of(network, machine.cells()) == expected.signatures
+
+
+def test_small_batches_give_the_same_cells():
+    for number in range(2000, 2030):
+        network, domain = on_a_line(number)
+        whole = finished(machine_of(network, domain)).cells()
+        machine = machine_of(network, domain)
+        machine.batch = 1
+        cells = finished(machine, 1).cells()
+        for name in ("bits", "routings", "tied", "position", "low_wall", "high_wall"):
+            assert np.array_equal(getattr(cells, name), getattr(whole, name)), name
+        for side in ("low", "high"):  # a product may be summed in another order when the batch is smaller
+            found, expected = getattr(cells, side), getattr(whole, side)
+            slack = getattr(cells, f"{side}_error") + getattr(whole, f"{side}_error")
+            finite = np.isfinite(expected)
+            assert np.array_equal(found[~finite], expected[~finite])
+            assert (np.abs(found[finite] - expected[finite]) <= slack[finite]).all()
+
+
+def test_an_interrupted_run_goes_on():
+    network, domain = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=3), hm.Box([0], [1])
+    expected = finished(machine_of(network, domain))
+    assert expected.n_cells > 100
+    machine = machine_of(network, domain)
+    machine.batch = 7
+    for _ in range(20):
+        machine.advance(3)
+    assert not machine.done
+    assert 0 < machine.n_cells < expected.n_cells
+    later = machine_of(network, domain)
+    later.batch = 7
+    later.restore(machine.state())
+    finished(later)
+    assert np.array_equal(later.cells().bits, expected.cells().bits)
+    assert np.allclose(later.cells().low, expected.cells().low, rtol=0, atol=1e-9)
+    assert later.n_cells == expected.n_cells
+    assert later.coverage == pytest.approx(1.0)
+    assert later.layer_cells.tolist() == expected.layer_cells.tolist()
+
+
+def test_a_limit_stops_and_the_first_cells_are_right():
+    network, domain = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=2), hm.Box([-4], [4])
+    whole = finished(machine_of(network, domain))
+    for most in (1, 10, whole.n_cells - 1, whole.n_cells):
+        machine = machine_of(network, domain)
+        machine.limit(most)
+        machine.advance(10**9)
+        assert machine.n_cells == most
+        assert machine.done == (most == whole.n_cells)
+        cells, all_cells = machine.cells(), whole.cells()
+        assert np.array_equal(cells.bits[cells.along], all_cells.bits[all_cells.along[:most]])
+
+
+def test_counting_needs_no_memory_and_gives_the_same_numbers():
+    network, domain = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=3), hm.Box([0], [1])
+    stored, counted = (finished(machine_of(network, domain, store=store)) for store in (True, False))
+    assert stored.n_cells == counted.n_cells == 1728
+    assert not counted.written
+    assert stored.layer_cells.tolist() == counted.layer_cells.tolist()
+    assert stored.coverage == counted.coverage == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("low", "high", "cells"), [(0, 1, 144), (-4, 4, 146)])
+def test_the_sawtooth_network(low, high, cells):
+    network = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=2)
+    for arithmetic in ("certified", "exact"):
+        machine = finished(machine_of(network, hm.Box([low], [high]), arithmetic))
+        assert machine.n_cells == cells
+    assert machine.cells().n == cells
+
+
+def test_cells_survive_a_file():
+    network, domain = on_a_line(3)
+    cells = finished(machine_of(network, domain)).cells()
+    again = SegmentCells.from_state(cells.state())
+    for name in SegmentCells.__dataclass_fields__:
+        assert np.array_equal(getattr(again, name), getattr(cells, name))
+
+
+def test_an_affine_network_has_one_cell():
+    cells = finished(machine_of(hm.Network([hm.Affine([[2.0]], [1.0])]), hm.WholeSpace(1))).cells()
+    assert cells.n == 1
+    assert not cells.bounded[0]
+    assert cells.margins[0] == np.inf
+    assert (cells.low_owner[0], cells.high_owner[0]) == (AT_INFINITY, AT_INFINITY)
+
+
+def test_a_domain_without_interior_is_refused():
+    with pytest.raises(hm.errors.EmptyDomainError, match="domain must have interior"):
+        machine_of(on_a_line(0)[0], hm.Polytope([[1.0], [-1.0]], [0.0, -1.0]))
+
+
+def test_maxout_pooling_and_leaky_layers():
+    """Against the rational enumerator of the plane, on a strip whose second coordinate is ignored."""
+    for number in range(120):
+        rng = np.random.default_rng(number)
+        direction = rng.integers(-2, 3, 2) if number % 2 else rng.standard_normal(2)
+        network = max_instance(number).network.restrict(rng.integers(-2, 3, 2), [direction])
+        wide = hm.Network([hm.Affine([[1, 0]], [0]), *network.blocks])
+        expected = enumerate_rationally(wide, hm.Box([-3, 0], [3, 1]))
+        machine = machine_of(network, hm.Box([-3], [3]))
+        if number % 4 < 2:
+            machine.decisions.pairs = PairMaps(machine.layers, machine.program)
+        cells = finished(machine).cells()
+        assert signatures_of(network, cells) == expected.signatures
+        contacts = cells.contacts(machine.layers)
+        kinds = {tuple(pair): kind for pair, kind in zip(contacts.pairs, contacts.kinds, strict=True)}
+        assert {pair: "wall" if kind else "fold" for pair, kind in kinds.items()} == expected.adjacency
+
+
+# Breaks that floats cannot tell apart -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gap", [Fraction(0), Fraction(1, 10**12), Fraction(1, 10**25), Fraction(1, 10**60)])
+@pytest.mark.parametrize("first", ["left", "right"])
+def test_two_folds_that_nearly_coincide_are_ordered(gap, first):
+    """Units that switch on at 1/3 and at 1/3 + gap; the order is seen in the signature between them."""
+    places = [Fraction(1, 3), Fraction(1, 3) + gap]
+    if first == "right":
+        places.reverse()
+    network = hm.Network([hm.FeedForward([[1], [1]], [-places[0], -places[1]], [[1, 1]], [0])])
+    for pairs in (False, True):
+        machine = machine_of(network, hm.Box([0], [1]))
+        if pairs:
+            machine.decisions.pairs = PairMaps(machine.layers, machine.program)
+        cells = finished(machine).cells()
+        assert cells.n == (3 if gap else 2)
+        along = cells.bits[cells.along, 0].tolist()
+        assert along == ([0, 1 if first == "left" else 2, 3] if gap else [0, 3])
+        if gap:
+            rel = 1e-3 if pairs else 1e-6
+            assert cells.volumes[cells.along[1]] == pytest.approx(float(gap), rel=rel, abs=0)
+
+
+def test_a_wall_and_a_fold_of_different_layers_may_coincide():
+    head = hm.Attention([[[-1], [1]]], [[[Fraction(1, 3), Fraction(-1, 3)]][0]], [[[0], [0]]])
+    fold = hm.FeedForward([[1]], [Fraction(-1, 3)], [[1]], [0])
+    machine = finished(machine_of(hm.Network([head, fold]), hm.Box([0], [1])))
+    assert machine.cells().n == 2
+    assert machine.cells().contacts(machine.layers).kinds.tolist() == [1]
+
+
+# Big networks -------------------------------------------------------------------------------------
+
+
+def test_a_big_network_agrees_with_its_forward_pass():
+    """Width 384, 12 heads with 128 keys, d_ff 1536: the layers of the network that the engine is made for."""
+    network = hm.Network.random(
+        384, n_tokens=128, heads=12, depth=2, d_ff=1536, rng=0, ffn_skip=True,
+        score_scale=384**-0.5, bias_scale=0.5, output_scale=12**-0.5,
+    )  # fmt: skip
+    start, end = np.random.default_rng(1).standard_normal((2, 384))
+    trace = hm.trace_segment(network, start, start + 0.2 * (end - start))
+    assert trace.complete
+    assert trace.n_pieces > 100
+    places = np.concatenate([[0.0], trace.breakpoints, [1.0]])
+    assert (np.diff(places) > 0).all()
+    middles = 0.5 * (places[1:] + places[:-1])
+    points = np.array([trace.point(t) for t in middles])
+    seen = network.signature(points)
+    assert np.array_equal(seen.routings, trace.signatures.routings)
+    assert np.array_equal(seen.bits, trace.signatures.bits)
+    assert np.allclose(network(points), trace.values.mean(axis=1), atol=1e-9)
+
+
+def test_double_double_rows_are_those_of_rationals():
+    network = hm.Network.random(16, n_tokens=10, heads=3, depth=3, d_ff=48, rng=0, ffn_skip=True)
+    network = network.restrict(np.zeros(16), [np.ones(16)])
+    machine = finished(machine_of(network, hm.Box([-1], [1])))
+    pairs, cells = PairMaps(machine.layers, machine.program), machine.cells()
+    assert not cells.tied.any()
+    for i in range(0, cells.n, 7):
+        for layer, (a, b) in ((2, (5, 5)), (3, (0, 7)), (6, (11, 11))):
+            found = pairs.rows(layer, [a, b], cells.bits[i], cells.routings[i])
+            row = found[0] if a == b else found[1].minus(found[0])
+            group, keys = (a, (0, 0)) if a == b else (0, (a, b))
+            slope, constant = machine.exact_maps.line(layer, group, *keys, cells.bits[i], cells.routings[i])
+            root = pair_root(row)
+            assert abs(root.middle - Fraction(-constant, slope)) <= root.radius < Fraction(1, 2**70)
