@@ -1,7 +1,8 @@
 r"""Which engine answers: the machine for a question, and the question as a message that a worker understands.
 
-Dimension 2 is the plane engine's. A network on the line is enumerated as the same network on a strip
-:math:`[l, h] \times [0, 1]` whose second coordinate it ignores: cells correspond one to one.
+The line is the segment engine's, dimension 2 the plane engine's. The plane engine can also enumerate the
+line, as a strip :math:`[l, h] \times [0, 1]` whose second coordinate the network ignores: cells correspond
+one to one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hardmax.networks.network import Network
 from hardmax.regions.fingerprints import Fingerprints
 from hardmax.regions.plane import PlaneMachine
 from hardmax.regions.region_set import _domain_from_state, _domain_state
+from hardmax.regions.segment import SegmentMachine
 
 __all__ = ["ENGINES", "Question", "engine_for", "planar"]
 
@@ -41,11 +43,12 @@ def engine_for(d: int, engine: str | None = None) -> str:
             f"network must take inputs of dimension 1 or 2 to be enumerated exactly, but takes {d}; "
             "try a slice, network.restrict(origin, directions), or hm.estimate_cells."
         )
-    if engine not in (None, "plane"):
+    able = ("segment", "plane") if d == 1 else ("plane",)
+    if engine is not None and engine not in able:
         raise UnsupportedDimensionError(
-            f"engine must be one that enumerates dimension {d}, such as 'plane', but was {engine!r}."
+            f"engine must be one that enumerates dimension {d}, such as {able[0]!r}, but was {engine!r}."
         )
-    return "plane"
+    return engine or able[0]
 
 
 def planar(layers: tuple[Layer, ...], domain: Domain) -> tuple[tuple[Layer, ...], Domain]:
@@ -74,7 +77,8 @@ def _machine_for(
     engine: str | None = None,
 ) -> Any:
     """A machine of the right engine."""
-    engine_for(domain.d, engine)
+    if engine_for(domain.d, engine) == "segment":
+        return SegmentMachine(layers, domain, arithmetic=arithmetic, store=store, sliver=sliver)
     layers, domain = planar(layers, domain)
     return PlaneMachine(layers, domain, arithmetic=arithmetic, store=store, sliver=sliver)
 

@@ -26,6 +26,7 @@ from hardmax.regions.fingerprints import Fingerprints, Prints, certain_contacts,
 from hardmax.regions.region_set import RegionSet
 from hardmax.regions.running import Progress as Progress
 from hardmax.regions.running import check_jobs, run
+from hardmax.regions.segment_cells import SegmentCells
 from hardmax.regions.stack_machines import Tally
 from hardmax.regions.tasks import HEAD, Schedule
 
@@ -213,7 +214,9 @@ class _Found:
 
     def cells(self) -> Any:
         """The cells, in order; to be asked once."""
-        return self.schedule.all_cells(self.tally.n_cells if self.truncated else None)
+        cells = self.schedule.all_cells(self.tally.n_cells if self.truncated else None)
+        # on the line they are found from left to right
+        return cells.in_order(self.machine.layers) if isinstance(cells, SegmentCells) else cells
 
 
 def _found(

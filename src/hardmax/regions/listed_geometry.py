@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.algebra.rationals import nearest_float
 from hardmax.errors import UnsupportedDimensionError
 from hardmax.regions.boundary_rows import Name, Row, inner_row, interior_point, strictly_inside
 from hardmax.regions.exact_maps import ExactMaps
+from hardmax.regions.rational_segment import interval_of
 
 if TYPE_CHECKING:
     from hardmax.regions.adjacency import Contacts
@@ -119,6 +121,9 @@ class ListedGeometry:
 
     def domain_size(self) -> float | None:
         """The size of the domain; ``None`` if it is unbounded or not measured."""
-        from hardmax.regions.space_geometry import domain_volume
-
-        return domain_volume(self.exact, self.d) if self.d == 1 else None
+        if self.d > 1:
+            return None
+        interval = interval_of([self.exact.domain_line(i) for i in range(self.exact.domain.b.shape[0])])
+        if interval is None or not (isinstance(interval[0], Fraction) and isinstance(interval[2], Fraction)):
+            return None
+        return nearest_float(interval[2] - interval[0])

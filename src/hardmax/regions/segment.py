@@ -149,6 +149,7 @@ class SegmentMachine:
                 "domain must have interior, but its half-lines leave no open set; check A x <= b."
             )
         low, low_side, high, high_side = interval
+        self.ends = low, high
         self.origin = _origin(low, high)
         self.decisions = Decisions(self.layers, self.program, self.exact_maps, self.trust, self.origin)
         self.unbounded = not (isinstance(low, Fraction) and isinstance(high, Fraction))
@@ -346,6 +347,14 @@ class SegmentMachine:
                     np.isfinite(place), table[f"{name}_error"] + kernels.UNIT * np.abs(place), 0.0
                 )
                 table[name] = place
+        for name, end in (("low", self.ends[0]), ("high", self.ends[1])):  # sides of the domain, as given
+            side = table[f"{name}_owner"] == DOMAIN_SIDE
+            if isinstance(end, Fraction) and side.any():
+                rounded = nearest_float(end)
+                if abs(rounded) < np.inf:
+                    error = 0.0 if Fraction(rounded) == end else kernels.UNIT * abs(rounded) + 1e-300
+                    table[name] = np.where(side, rounded, table[name])
+                    table[f"{name}_error"] = np.where(side, error, table[f"{name}_error"])
         return table
 
     # a layer
@@ -568,13 +577,15 @@ def _nothing(program: SegmentProgram) -> dict[str, NDArray[Any]]:
 
 
 def _origin(low: Place, high: Place) -> float:
-    """A float near the middle of the domain, or near its only end."""
-    if isinstance(low, Fraction) and isinstance(high, Fraction):
-        middle = nearest_float((low + high) / 2)
-    else:
-        ends = [end for end in (low, high) if isinstance(end, Fraction)]
-        middle = nearest_float(ends[0]) if ends else 0.0
-    return middle if abs(middle) < 1e100 else 0.0
+    """Zero, or for a domain that is small and far from zero a float inside it: its digits are not lost."""
+    ends = [end for end in (low, high) if isinstance(end, Fraction)]
+    if not ends:
+        return 0.0
+    far = min(abs(end) for end in ends)
+    if len(ends) == 2 and (ends[0] <= 0 <= ends[1] or far < 4 * (ends[1] - ends[0])):
+        return 0.0
+    middle = nearest_float(ends[-1])
+    return middle if len(ends) == 2 and abs(middle) < 1e100 else 0.0
 
 
 def _size(length: Fraction) -> tuple[float, float]:

@@ -203,6 +203,8 @@ def signature_order(
     array([2, 0, 1])
     """
     n = len(bits)
+    if n == 0:
+        return np.arange(0)
     columns: list[NDArray[np.uint8]] = []
     units = sum(layer.units for layer in layers if isinstance(layer, FoldLayer))
     relu = unpack_bits(bits, units) if units else np.zeros((n, 0), dtype=np.bool_)
@@ -218,7 +220,7 @@ def signature_order(
             )
             columns.append(keys.view(np.uint8).reshape(n, -1))
     width = sum(column.shape[1] for column in columns)
-    if n == 0 or width == 0:
+    if width == 0:
         return np.arange(n)
     padded = np.zeros((n, -(-width // 8) * 8), dtype=np.uint8)
     np.concatenate(columns, axis=1, out=padded[:, :width])
