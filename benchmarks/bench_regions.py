@@ -8,6 +8,9 @@ bits of a row into bytes before sorting helps numpy a lot; the notes say how muc
 
 from __future__ import annotations
 
+import os
+import time
+
 from timing import Comparison, print_table, seconds, side_by_side, spell
 
 import numpy as np  # isort: skip (the thread counts come first)
@@ -148,8 +151,32 @@ def cost_of_certainty() -> list[Comparison]:
     return comparisons
 
 
+def two_threads() -> list[Comparison]:
+    """Two threads against one on a million cells, by the clock on the wall: wants a quiet machine."""
+    network = hm.Network.random_mlp([2, LINES[-1], 1], 0)
+    comparisons = []
+    for name, ask in (("counting", hm.count_cells), ("keeping", hm.enumerate_regions)):
+        best = {1: float("inf"), 2: float("inf")}
+        n_cells = {ask(network, BOX, n_jobs=jobs).n_cells for jobs in best}  # also compiles
+        if len(n_cells) > 1:
+            raise SystemExit(f"two threads find {n_cells} cells")
+        for _ in range(5):
+            for jobs in best:
+                begin = time.perf_counter()
+                ask(network, BOX, n_jobs=jobs)
+                best[jobs] = min(best[jobs], time.perf_counter() - begin)
+        load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+        comparisons.append(
+            Comparison(
+                f"two threads {name} [2,{LINES[-1]},1]", best[2], best[1], 1.6 if name == "counting" else 1.2,
+                note=f"{n_cells.pop():,} cells on {os.cpu_count()} cores{load}; elapsed time",
+            )
+        )  # fmt: skip
+    return comparisons
+
+
 def run() -> list[Comparison]:
-    return [*against_numpy(), cost_per_cell(), *cost_of_certainty()]
+    return [*against_numpy(), cost_per_cell(), *cost_of_certainty(), *two_threads()]
 
 
 if __name__ == "__main__":

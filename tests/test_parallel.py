@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import joblib
 import numpy as np
 import pytest
 from oracles.random_networks import instance
+from oracles.random_space import space_instance
 
 import hardmax as hm
 from hardmax.errors import FileFormatError, InvalidInputError, UnsupportedDimensionError
@@ -546,6 +548,73 @@ def test_an_incomplete_count_of_regions_counts_maps(monkeypatch):
         assert 1 <= part.n_regions <= min(most, whole.n_regions)
 
 
+# Every engine -------------------------------------------------------------------------------------------
+
+
+SPACE = hm.Network.random_mlp([3, 12, 8, 1], 0)
+
+
+@pytest.mark.parametrize(
+    ("network", "domain", "engine"),
+    [
+        (SPACE, hm.Box.cube(3, -4, 4), "space"),
+        (hm.Network.random(3, 5, 2, 1, 5, 0), hm.WholeSpace(3), "space"),
+        (hm.Network.random(4, 4, 2, 1, 4, 0), hm.WholeSpace(4), "space"),
+        (hm.Network.random_mlp([3, 8, 5, 1], 0), hm.Box.cube(3, -4, 4), "search"),
+    ],
+)
+def test_other_engines_are_split_too(many_tasks, tmp_path, network, domain, engine):
+    machine = Question(network, domain, "certified", 1e-9, "cells", engine).machine()
+    while not machine.done:
+        machine.advance(10_000)
+    tally, cells = machine.tally, machine.cells()
+    for jobs in (1, 2):
+        found = hm.enumerate_regions(network, domain, engine=engine, n_jobs=jobs)
+        assert same_cells(found.cells, cells)
+        count = hm.count_cells(network, domain, engine=engine, n_jobs=jobs)
+        assert (count.n_cells, count.decided_exactly) == (tally.n_cells, tally.decided_exactly)
+    path = tmp_path / "run.npz"
+    for most in (3, 30, 60):
+        part = hm.enumerate_regions(network, domain, engine=engine, max_cells=most, checkpoint=path, n_jobs=2)
+        assert (part.n_cells, part.complete) == (most, False)
+    resumed = hm.enumerate_regions(network, domain, engine=engine, checkpoint=path)
+    assert same_cells(resumed.cells, cells)
+
+
+def test_regions_in_space_by_fingerprints(many_tasks, monkeypatch):
+    monkeypatch.setattr("hardmax.regions.enumeration.HEAD", 2)
+    body = hm.Network.random_mlp([3, 6, 5, 1], 0).blocks
+    network = hm.Network([*body, hm.FeedForward([[-1]], [0], [[1]], [0])])
+    found = hm.enumerate_regions(network, hm.Box.cube(3, -4, 4))
+    count = hm.count_regions(network, hm.Box.cube(3, -4, 4), n_jobs=2)
+    assert (count.n_regions, count.n_cells) == (found.n_regions, found.n_cells)
+    assert count.n_regions < count.n_cells
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_contacts_among_some_cells_in_space(number):
+    case = space_instance(number)
+    whole = hm.enumerate_regions(case.network, case.domain)
+    rng = np.random.default_rng(number)
+    for share in (0.3, 0.8):
+        chosen = rng.random(whole.n_cells) < share
+        some = replace(whole, cells=select(whole.cells, chosen))
+        expected = whole.adjacency[chosen[whole.adjacency].all(axis=1)]
+        places = np.flatnonzero(chosen)
+        assert {tuple(p) for p in places[some.adjacency].tolist()} == {tuple(p) for p in expected.tolist()}
+
+
+def test_a_line_is_resumed_in_the_order_of_signatures(tmp_path):
+    network, path = hm.Network.random(1, 12, 2, 3, 20, 0), tmp_path / "run.npz"
+    line = hm.Box([-4], [4])
+    straight = hm.enumerate_regions(network, line)
+    other = hm.enumerate_regions(network, line, engine="plane")
+    assert np.array_equal(straight.routings, other.routings)
+    assert np.array_equal(straight.bits, other.bits)
+    assert hm.enumerate_regions(network, line, max_cells=20, checkpoint=path).n_cells == 20
+    assert same_cells(hm.enumerate_regions(network, line, checkpoint=path, n_jobs=2).cells, straight.cells)
+
+
 # Parts of cells -----------------------------------------------------------------------------------------
 
 
@@ -566,7 +635,11 @@ def test_cells_that_come_in_parts():
 
 
 def test_engines():
-    assert engine_for(1) == engine_for(2, "plane") == "plane"
+    assert [engine_for(d) for d in (1, 2, 3, 6, 7, 50)] == [
+        "segment", "plane", "space", "space", "search", "search",
+    ]  # fmt: skip
+    assert engine_for(1, "plane") == "plane"
+    assert engine_for(3, "search") == "search"
     with pytest.raises(InvalidInputError, match="engine must be one of plane, space, search, segment"):
         hm.count_cells(DEEP, SQUARE, engine="line")
     with pytest.raises(UnsupportedDimensionError, match="engine must be one that enumerates dimension 2"):

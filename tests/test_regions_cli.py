@@ -356,3 +356,20 @@ def test_options_that_do_not_go_together():
     assert "add --plot" in refused(MLP, "--box", 0, 1, "--depths")
     assert "n_jobs must not be 0" in refused(MLP, "--box", 0, 1, "--jobs", 0)
     assert "positive number of seconds" in refused(MLP, "--box", 0, 1, "--time-limit", -1)
+
+
+# Many cores ---------------------------------------------------------------------------------------------
+
+
+def test_jobs_change_nothing():
+    one, two = (answer("mlp:2,300,1,seed=0", "--box", -4, 4, "--count", "--jobs", n) for n in (1, 2))
+    assert {**one, "provenance": None} == {**two, "provenance": None}
+    assert one["n_cells"] > 1 << 15
+
+
+def test_clusters_that_cannot_be_meant():
+    assert "leave one of them out" in refused(MLP, "--box", -4, 4, "--jobs", 2, "--dask", "tcp://127.0.0.1:1")
+    pytest.importorskip("distributed")
+    assert "--dask must be the address of a running scheduler" in refused(
+        MLP, "--box", -4, 4, "--dask", "nothing://nowhere"
+    )

@@ -20,7 +20,6 @@ from hardmax.errors import (
     FileFormatError,
     InvalidInputError,
     NotFiniteError,
-    UnsupportedDimensionError,
 )
 
 SQUARE = hm.Box.cube(2, -4, 4)
@@ -274,13 +273,6 @@ def test_bad_options(options, sentence):
         hm.enumerate_regions(NETWORK, SQUARE, **options)
     with pytest.raises(InvalidInputError, match=sentence):
         hm.count_cells(NETWORK, SQUARE, **options)
-
-
-def test_dimensions_that_are_not_enumerated_yet():
-    for d in (3, 4, 50):
-        network = hm.Network.random(d, n_tokens=5, heads=2, depth=1, d_ff=4, rng=0)
-        with pytest.raises(UnsupportedDimensionError, match=f"takes {d}; try a slice, network.restrict"):
-            hm.enumerate_regions(network, hm.Box.cube(d, -1, 1))
 
 
 def test_bad_networks():

@@ -210,7 +210,8 @@ def _count(text: str, question: Question, glue: bool, as_json: bool, out: Path |
         "n_slivers": "slivers",
         "n_unbounded": "unbounded cells",
     }
-    lines = [[word, str(getattr(found, name))] for name, word in names.items() if hasattr(found, name)]
+    told = {word: getattr(found, name, None) for name, word in names.items()}
+    lines = [[word, str(number)] for word, number in told.items() if number is not None]
     for i, n in enumerate(getattr(found, "cells_by_depth", ())):
         lines.append([f"cells after block {i + 1}", str(n)])
     title = (

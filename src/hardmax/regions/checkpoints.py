@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,7 @@ class Checkpoint:
 
     def save(self, schedule: Schedule) -> None:
         """Write down where a schedule stands."""
+        schedule.collect()
         cells = schedule.cells
         settled = self._settled[-1] if self._settled else 0
         if _bytes(cells.part(settled, cells.n)) > _PART:
@@ -194,8 +195,8 @@ def _tally(state: dict[str, Any]) -> Tally:
 
 
 def _cells(state: dict[str, Any], kind: Any) -> Any:
-    names = kind.__dataclass_fields__
-    return kind(**{name: state.get(name) for name in names})
+    optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
+    return kind(**dict.fromkeys(kind.__dataclass_fields__.keys() - optional) | state)
 
 
 def _bytes(part: dict[str, Any]) -> int:

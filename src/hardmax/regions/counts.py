@@ -23,12 +23,13 @@ class CellCount(Result):
     exact : bool
         Whether every decision was proven (false for ``arithmetic="float"``).
     coverage : float or None
-        Area of the cells over the area of the domain; ``None`` in an unbounded domain. A sanity check, not
-        the proof.
-    n_slivers : int
-        Cells thinner than the stated tolerance; they are counted like all others.
-    n_unbounded : int
-        Cells that reach to infinity.
+        Area of the cells over the area of the domain; ``None`` in an unbounded domain and in space. A sanity
+        check, not the proof.
+    n_slivers : int or None
+        Cells thinner than the stated tolerance; they are counted like all others. ``None`` in space, where
+        volumes are only computed when they are asked for.
+    n_unbounded : int or None
+        Cells that reach to infinity; ``None`` if linear programs searched for cells, which do not tell.
     cells_by_depth : tuple of int
         Cells of the network cut off after each block that has walls or folds.
     decided_in_pairs, decided_exactly : int
@@ -50,8 +51,8 @@ class CellCount(Result):
     complete: bool
     exact: bool
     coverage: float | None
-    n_slivers: int
-    n_unbounded: int
+    n_slivers: int | None
+    n_unbounded: int | None
     cells_by_depth: tuple[int, ...]
     decided_in_pairs: int
     decided_exactly: int

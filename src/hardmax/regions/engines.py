@@ -1,8 +1,8 @@
 r"""Which engine answers: the machine for a question, and the question as a message that a worker understands.
 
-The line is the segment engine's, dimension 2 the plane engine's. The plane engine can also enumerate the
-line, as a strip :math:`[l, h] \times [0, 1]` whose second coordinate the network ignores: cells correspond
-one to one.
+Dimension 1 is the segment engine's, 2 the plane engine's, 3 to 6 the space engine's; beyond, linear programs
+search. The plane engine can do the line too, as a strip :math:`[l, h] \times [0, 1]` whose second coordinate
+the network ignores, and the search can do the plane and space: cells correspond one to one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -20,30 +21,30 @@ from hardmax.geometry.domains import Domain, Polytope
 from hardmax.networks.groups import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.regions.fingerprints import Fingerprints
-from hardmax.regions.plane import PlaneMachine
 from hardmax.regions.region_set import _domain_from_state, _domain_state
-from hardmax.regions.segment import SegmentMachine
+from hardmax.regions.space import LARGEST_DIMENSION
 
 __all__ = ["ENGINES", "Question", "engine_for", "planar"]
 
 ENGINES = ("plane", "space", "search", "segment")
+_DIMENSIONS = {  # lowest and highest, the engine of choice first
+    "segment": (1, 1),
+    "plane": (1, 2),
+    "space": (3, LARGEST_DIMENSION),
+    "search": (2, 1 << 20),
+}
 LAYOUT = 2  # grows when the state of a machine, or the way tasks are cut, changes its meaning
 
 
 def engine_for(d: int, engine: str | None = None) -> str:
     """The engine for a dimension, or the one that was asked for if it can do it.
 
-    >>> engine_for(2)
-    'plane'
+    >>> [engine_for(d) for d in (1, 2, 3, 7)]
+    ['segment', 'plane', 'space', 'search']
     """
     if engine is not None and engine not in ENGINES:
         raise InvalidInputError(f"engine must be one of {', '.join(ENGINES)} or None, but was {engine!r}.")
-    if d > 2:
-        raise UnsupportedDimensionError(
-            f"network must take inputs of dimension 1 or 2 to be enumerated exactly, but takes {d}; "
-            "try a slice, network.restrict(origin, directions), or hm.estimate_cells."
-        )
-    able = ("segment", "plane") if d == 1 else ("plane",)
+    able = [name for name, (lowest, highest) in _DIMENSIONS.items() if lowest <= d <= highest]
     if engine is not None and engine not in able:
         raise UnsupportedDimensionError(
             f"engine must be one that enumerates dimension {d}, such as {able[0]!r}, but was {engine!r}."
@@ -53,7 +54,7 @@ def engine_for(d: int, engine: str | None = None) -> str:
 
 def planar(layers: tuple[Layer, ...], domain: Domain) -> tuple[tuple[Layer, ...], Domain]:
     """The same question in the plane: a line becomes a strip of height 1."""
-    if domain.d == 2:
+    if domain.d != 1:
         return layers, domain
     forget = AffineLayer(ExactArray(np.array([[1.0, 0.0]])), ExactArray(np.zeros(1)))
     sides = [[0.0, 1.0], [0.0, -1.0]]
@@ -77,10 +78,11 @@ def _machine_for(
     engine: str | None = None,
 ) -> Any:
     """A machine of the right engine."""
-    if engine_for(domain.d, engine) == "segment":
-        return SegmentMachine(layers, domain, arithmetic=arithmetic, store=store, sliver=sliver)
-    layers, domain = planar(layers, domain)
-    return PlaneMachine(layers, domain, arithmetic=arithmetic, store=store, sliver=sliver)
+    name = engine_for(domain.d, engine)
+    if name == "plane":
+        layers, domain = planar(layers, domain)
+    kind = getattr(import_module(f"hardmax.regions.{name}"), f"{name.capitalize()}Machine")
+    return kind(layers, domain, arithmetic=arithmetic, store=store, sliver=sliver)
 
 
 @dataclass(frozen=True, eq=False)

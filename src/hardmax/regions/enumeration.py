@@ -26,7 +26,6 @@ from hardmax.regions.fingerprints import Fingerprints, Prints, certain_contacts,
 from hardmax.regions.region_set import RegionSet
 from hardmax.regions.running import Progress as Progress
 from hardmax.regions.running import check_jobs, run
-from hardmax.regions.segment_cells import SegmentCells
 from hardmax.regions.stack_machines import Tally
 from hardmax.regions.tasks import HEAD, Schedule
 
@@ -93,7 +92,7 @@ def enumerate_regions(
     """
     question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "cells")
     found = _found(question, max_cells, time_limit, n_jobs, progress, checkpoint)
-    return RegionSet.of_machine(network, domain, found, found.complete, arithmetic)  # type: ignore[arg-type]
+    return RegionSet.of_machine(network, domain, found, found.complete, arithmetic)
 
 
 def count_cells(
@@ -127,8 +126,8 @@ def count_cells(
         complete=found.complete,
         exact=arithmetic != "float",
         coverage=found.coverage,
-        n_slivers=tally.n_slivers,
-        n_unbounded=tally.n_unbounded,
+        n_slivers=None if found.machine.n_slivers is None else tally.n_slivers,
+        n_unbounded=None if found.machine.n_unbounded is None else tally.n_unbounded,
         cells_by_depth=tuple(
             tally.layer_cells[i]
             for i, layer in enumerate(found.machine.layers[: found.machine.program.last + 1])
@@ -196,10 +195,8 @@ class _Found:
     schedule: Schedule
     truncated: bool
 
-    @property
-    def totals(self) -> Any:
-        """Area, tolerance and unit of length."""
-        return self.machine.totals
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.machine, name)
 
     @property
     def coverage(self) -> float | None:
@@ -207,16 +204,12 @@ class _Found:
         share: float | None = self.machine.share(self.tally.size)
         return share
 
-    @property
-    def exact_maps(self) -> Any:
-        """Maps in rationals."""
-        return self.machine.exact_maps
-
     def cells(self) -> Any:
         """The cells, in order; to be asked once."""
         cells = self.schedule.all_cells(self.tally.n_cells if self.truncated else None)
-        # on the line they are found from left to right
-        return cells.in_order(self.machine.layers) if isinstance(cells, SegmentCells) else cells
+        if hasattr(cells, "in_order"):  # those on the line are found from left to right
+            return cells.in_order(self.machine.layers)
+        return replace(cells, exact=self.machine.exact_maps) if hasattr(cells, "exact") else cells
 
 
 def _found(
@@ -301,7 +294,7 @@ def _glued(question: Question, found: _Found) -> RegionSet:
     return RegionSet.of_machine(
         question.network,
         question.domain,
-        found,  # type: ignore[arg-type]
+        found,
         found.complete,
         question.arithmetic,
     )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import as_exact
 from hardmax.networks.groups import AffineLayer, Layer
+from hardmax.regions.cells import Cells
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.joining import select
 from hardmax.regions.residues import Residues
@@ -144,8 +145,8 @@ def certain_contacts(regions: RegionSet) -> bool:
     the same routings after it, that overlap at all end together.
     """
     contacts, cells = regions._contacts, regions.cells
-    if not hasattr(contacts, "edges") or not len(contacts.edges):
-        return True
+    if not isinstance(cells, Cells) or not len(contacts.edges):
+        return True  # elsewhere contacts do not rely on the cells that are missing
     after = np.arange(1, len(cells.vx) + 1)
     after[cells.edge_start[1:] - 1] = cells.edge_start[:-1]
     here, there = contacts.edges.T

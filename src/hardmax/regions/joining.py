@@ -23,6 +23,7 @@ _RAGGED = {
     "edge_start": ("vx", "vy", "vr", "dx", "dy", "owner", "wall"),
     "ray_start": ("rays", "ray_error", "mask"),
     "facet_start": ("owner", "wall"),
+    "candidate_start": ("candidates",),
 }
 _GROWTH = 1.25
 
@@ -178,7 +179,8 @@ class JoinedCells:
         for name in _RAGGED.keys() & arrays.keys():
             arrays[name] = arrays[name] - arrays[name][0]
         some = self._plain if self._only is None else _plain(self._only)
-        return {**arrays, **{name: value for name, value in some.items() if value is not None}}
+        plain = {name: value for name, value in some.items() if value is not None and name[0] != "_"}
+        return {**arrays, **plain}
 
 
 def _plain(cells: Any) -> dict[str, Any]:

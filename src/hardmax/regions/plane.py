@@ -223,9 +223,9 @@ class PlaneMachine(StackMachine):
                 self._grow_work()
 
     @property
-    def coverage(self) -> float | None:
-        """Area of the cells found over the area of the domain; ``None`` where that has no meaning."""
-        return self.share(float(self.totals[0]))
+    def size(self) -> float:
+        """Area of the bounded cells found so far, in the machine's unit."""
+        return float(self.totals[0])
 
     def share(self, size: float) -> float | None:
         """An area in the machine's unit over the area of the domain; ``None`` where that has no meaning."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,6 +104,7 @@ class _Limits:
     def look(self, lock: AbstractContextManager[Any]) -> bool:
         """Tell and keep what is due; returns whether to stop. The lock is not held while others are told."""
         now = time.monotonic()
+        self.schedule.collect()
         with lock:
             if self.checkpoint is not None:
                 self.checkpoint.maybe_save(self.schedule)
@@ -271,7 +273,7 @@ def _far_away(question: Question, schedule: Schedule, limits: _Limits, n_jobs: i
             n_jobs=n_jobs, batch_size=1, pre_dispatch=2 * jobs, return_as="generator_unordered"
         )
         try:
-            with closing(cluster(mail.messages())) as answers:
+            with _closing(cluster(mail.messages())) as answers:
                 for answer in answers:
                     mail.receive(answer)
                     failures = 0
@@ -283,6 +285,17 @@ def _far_away(question: Question, schedule: Schedule, limits: _Limits, n_jobs: i
             if failures > _PATIENCE:
                 raise
             mail.lost()
+
+
+@contextmanager
+def _closing(answers: Any) -> Iterator[Any]:
+    """Leave without joblib's remark that some work was in vain: it is done again, or nobody wants it."""
+    try:
+        yield answers
+    finally:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*have been cancelled")
+            answers.close()
 
 
 class _Mail:

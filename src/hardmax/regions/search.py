@@ -11,8 +11,9 @@ question for exact rows (:mod:`hardmax.geometry.separation`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import flint
 import numpy as np
@@ -30,6 +31,7 @@ from hardmax.regions.program import Program
 from hardmax.regions.rational_search import IntegerRow, inner_point, times
 from hardmax.regions.search_cells import FoundCells
 from hardmax.regions.search_outline import unit_sides
+from hardmax.regions.stack_machines import StackMachine, State
 
 __all__ = ["SearchMachine"]
 
@@ -43,7 +45,7 @@ _COUNTERS = [
 _FRAME = ("path", "errors", "rows", "row_errors", "signs", "base_at", "pend")
 
 
-class SearchMachine:
+class SearchMachine(StackMachine):
     """A resumable enumeration: ``advance`` until ``done``, then read the counts and, if stored, the cells.
 
     Parameters
@@ -60,8 +62,8 @@ class SearchMachine:
         Cells have no volume here, so none is called a sliver.
     """
 
-    coverage = None  # volumes are not known
-    n_slivers = 0
+    kernels: ClassVar[Any] = kernels
+    slow: ClassVar[int] = 4
     decided_by_pairs = 0
 
     def __init__(
@@ -216,20 +218,6 @@ class SearchMachine:
                 self._grow_output()
             else:
                 self._grow_work()
-
-    def limit(self, max_cells: int | None) -> None:
-        """Stop after so many cells."""
-        self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max if max_cells is None else max_cells
-
-    @property
-    def done(self) -> bool:
-        """Whether every node has been worked off."""
-        return int(self.control[kernels.C_STATUS]) == kernels.DONE
-
-    @property
-    def n_cells(self) -> int:
-        """Cells found so far."""
-        return int(self.control[kernels.C_CELLS])
 
     @property
     def n_programs(self) -> int:
@@ -450,10 +438,27 @@ class SearchMachine:
             self._make_stack()
         self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
         (self.decided_exactly,) = (int(v) for v in state["decided"])
-        for name in self.output:
-            saved = state[f"output_{name}"]
-            self.output[name] = np.zeros(max(len(saved), 1), dtype=self.output[name].dtype)
-            self.output[name][: len(saved)] = saved
+        if len(state.get("output_tied", ())):  # a piece brings no cells along
+            for name in self.output:
+                saved = state[f"output_{name}"]
+                self.output[name] = np.zeros(max(len(saved), 1), dtype=self.output[name].dtype)
+                self.output[name][: len(saved)] = saved
+        self.whole = True
+
+    def take(self) -> FoundCells:
+        """What was written down since the last time; the machine keeps nothing of it."""
+        room = len(self.output["tied"]), len(self.output["codes"])
+        cells = replace(self.cells(), exact=None)
+        self.control[[kernels.C_OUT_CELLS, kernels.C_OUT_FACETS]] = 0
+        del self.output
+        self._make_output(*room)
+        return cells
+
+    @classmethod
+    def depth(cls, state: State) -> tuple[int, int, int]:
+        """How far the node on top of a piece is from the root: layer, head, and place in the layer."""
+        layer, head, place = state["stack_ints"][-kernels.HEADER :][:3].tolist()
+        return layer, head, place
 
     def split(self) -> list[dict[str, NDArray[Any]]]:
         """The work that is left as independent states, in the order of their cells; this machine keeps what

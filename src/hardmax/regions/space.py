@@ -10,7 +10,7 @@ away, unless the network does not see it at all.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import flint
 import numpy as np
@@ -26,6 +26,7 @@ from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall, encode_
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.program import Program
 from hardmax.regions.space_cells import SpaceCells
+from hardmax.regions.stack_machines import StackMachine
 
 __all__ = ["LARGEST_DIMENSION", "SpaceMachine"]
 
@@ -40,7 +41,7 @@ _REMEMBERED = 50_000  # exact rays
 _ROUGHLY = 1e-6  # relative error of a vertex above which it is placed by rationals
 
 
-class SpaceMachine:
+class SpaceMachine(StackMachine):
     """A resumable enumeration: ``advance`` until ``done``, then read the counts and, if stored, the cells.
 
     Parameters
@@ -57,8 +58,8 @@ class SpaceMachine:
         Kept for the region set: which cells count as slivers is told by their volumes.
     """
 
-    coverage: float | None = None  # volumes are computed when they are asked for, not on the way
-    n_slivers: int | None = None
+    kernels: ClassVar[Any] = kernels
+    slow: ClassVar[int] = 3
     decided_by_pairs = 0
 
     def __init__(
@@ -304,25 +305,6 @@ class SpaceMachine:
                 self._facet_words *= 2 if status == kernels.FACETS_FULL else 1
                 self._make_work()
 
-    @property
-    def done(self) -> bool:
-        """Whether every node has been worked off."""
-        return int(self.control[kernels.C_STATUS]) == kernels.DONE
-
-    @property
-    def n_cells(self) -> int:
-        """Cells found so far."""
-        return int(self.control[kernels.C_CELLS])
-
-    @property
-    def n_unbounded(self) -> int:
-        """Cells found so far that reach to infinity."""
-        return int(self.control[kernels.C_UNBOUNDED])
-
-    def limit(self, max_cells: int | None) -> None:
-        """Stop at that many cells."""
-        self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max if max_cells is None else max_cells
-
     def _grow_output(self) -> None:
         o = self.output
         cells, rays, facets = len(o["tied"]), len(o["mask"]), len(o["label"]) // 2
@@ -368,14 +350,27 @@ class SpaceMachine:
         for name in ("control", "layer_cells", "path", "errors", "signs"):
             getattr(self, name)[...] = state[name]
         ints, floats = state["stack_ints"], state["stack_floats"]
-        self._make_stack(max(len(self.si), 2 * len(ints)), max(len(self.sf), 2 * len(floats)))
+        if len(ints) > len(self.si) or len(floats) > len(self.sf):
+            self._make_stack(max(len(self.si), 2 * len(ints)), max(len(self.sf), 2 * len(floats)))
         self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
         self.decided_exactly = int(state["decided"][0])
-        for name, array in self.output.items():
-            saved = state[f"output_{name}"]
-            shape = (max(len(saved), 1), *saved.shape[1:])
-            self.output[name] = np.zeros(shape, dtype=array.dtype)
-            self.output[name][: len(saved)] = saved
+        if len(state.get("output_tied", ())):  # a piece brings no cells along
+            for name, array in self.output.items():
+                saved = state[f"output_{name}"]
+                shape = (max(len(saved), 1), *saved.shape[1:])
+                self.output[name] = np.zeros(shape, dtype=array.dtype)
+                self.output[name][: len(saved)] = saved
+        self.whole = True
+
+    def take(self) -> SpaceCells:
+        """What was written down since the last time; the machine keeps nothing of it."""
+        o = self.output
+        room = len(o["tied"]), len(o["mask"]), len(o["label"]) // 2, o["mask"].shape[1]
+        cells = self.cells()
+        self.control[[kernels.C_OUT_CELLS, kernels.C_OUT_RAYS, kernels.C_OUT_FACETS]] = 0
+        del self.output
+        self._make_output(*room)
+        return cells
 
     # exact decisions
 

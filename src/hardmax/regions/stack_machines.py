@@ -22,8 +22,6 @@ __all__ = ["SERIALS", "StackMachine", "State", "Tally"]
 State = dict[str, NDArray[Any]]
 SERIALS = 32  # bits of the number of a layer cell that count inside one piece; those above name the piece
 
-_ANCESTRY = ("path", "errors", "signs")
-
 
 @dataclass(frozen=True)
 class Tally:
@@ -72,8 +70,8 @@ class StackMachine:
     """
 
     kernels: ClassVar[Any]
+    slow: ClassVar[int] = 0
     control: NDArray[np.int64]
-    totals: NDArray[np.float64]
     layer_cells: NDArray[np.int64]
     decided_exactly: int
     decided_by_pairs: int
@@ -86,6 +84,13 @@ class StackMachine:
         outputs = [name for name in vars(cls.kernels) if name.startswith("C_OUT_")]
         return [int(getattr(cls.kernels, name)) for name in (*names, *outputs) if hasattr(cls.kernels, name)]
 
+    @classmethod
+    @cache
+    def _remarks(cls) -> list[int]:
+        """Entries of the control array that say something about the node on top."""
+        names = ("C_ANSWERED", "C_FREE")
+        return [int(getattr(cls.kernels, name)) for name in names if hasattr(cls.kernels, name)]
+
     def _count(self, name: str) -> int:
         return int(self.control[getattr(self.kernels, name)]) if hasattr(self.kernels, name) else 0
 
@@ -95,14 +100,28 @@ class StackMachine:
         return self._count("C_CELLS")
 
     @property
-    def n_slivers(self) -> int:
-        """Slivers found so far."""
-        return self._count("C_SLIVERS")
+    def n_slivers(self) -> int | None:
+        """Slivers found so far; ``None`` if nobody looks at them on the way."""
+        return self._count("C_SLIVERS") if hasattr(self.kernels, "C_SLIVERS") else None
 
     @property
-    def n_unbounded(self) -> int:
-        """Unbounded cells found so far."""
-        return self._count("C_UNBOUNDED")
+    def size(self) -> float:
+        """Area of the bounded cells so far, in the machine's unit; 0 if nobody adds it up on the way."""
+        return 0.0
+
+    def share(self, size: float) -> float | None:
+        """A size over that of the domain; ``None`` where that has no meaning or is not known."""
+        return None
+
+    @property
+    def coverage(self) -> float | None:
+        """Size of the cells found over that of the domain, where it is known."""
+        return self.share(self.size)
+
+    @property
+    def n_unbounded(self) -> int | None:
+        """Unbounded cells found so far; ``None`` if nobody looks at that on the way."""
+        return self._count("C_UNBOUNDED") if hasattr(self.kernels, "C_UNBOUNDED") else None
 
     @property
     def done(self) -> bool:
@@ -115,14 +134,19 @@ class StackMachine:
         self.control[self.kernels.C_MOST_CELLS] = most
 
     @property
+    def toil(self) -> int:
+        """A cell takes about 2^toil times as long as in the plane, in floats."""
+        return self.slow + (6 if self._count("C_TRUST") == self.kernels.EXACT else 0)
+
+    @property
     def tally(self) -> Tally:
         """All numbers at once."""
         return Tally(
             self.n_cells,
-            self.n_slivers,
-            self.n_unbounded,
+            self._count("C_SLIVERS"),
+            self._count("C_UNBOUNDED"),
             self._count("C_SERIAL") & ((1 << SERIALS) - 1),
-            float(self.totals[0]),
+            self.size,
             tuple(self.layer_cells.tolist()),
             self.decided_exactly,
             self.decided_by_pairs,
@@ -144,30 +168,24 @@ class StackMachine:
             ends.append((i - int(ints[i - 2]), f - int(ints[i - 1])))
         if len(ends) - 1 > most:
             del ends[1 : len(ends) - most]
-        shared = {name: state[name].copy() for name in _ANCESTRY}
-        for array in shared.values():
-            array.setflags(write=False)
+        own = {"control", "totals", "layer_cells", "decided", "stack_ints", "stack_floats"}
+        shared = {name: array.copy() for name, array in state.items() if not name.startswith("output_")}
+        for name in shared.keys() - own:
+            shared[name].setflags(write=False)
         pieces: list[State] = []
         for (i1, f1), (i0, f0) in pairwise(ends):
             control = state["control"].copy()
             control[cls._counters()] = 0
             control[cls.kernels.C_INTS], control[cls.kernels.C_FLOATS] = i1 - i0, f1 - f0
-            if pieces and hasattr(cls.kernels, "C_ANSWERED"):
-                control[cls.kernels.C_ANSWERED] = 0  # the question was about the node on top
-            totals = state["totals"].copy()
-            totals[0] = 0.0
-            pieces.append(
-                {
-                    **{name: array for name, array in state.items() if not name.startswith("output_")},
-                    **shared,
-                    "control": control,
-                    "totals": totals,
-                    "layer_cells": np.zeros_like(state["layer_cells"]),
-                    "decided": np.zeros_like(state["decided"]),
-                    "stack_ints": ints[i0:i1].copy(),
-                    "stack_floats": floats[f0:f1].copy(),
-                }
-            )
+            if pieces:
+                control[cls._remarks()] = 0
+            piece = {**shared, "control": control}
+            piece |= {name: np.zeros_like(state[name]) for name in ("layer_cells", "decided")}
+            piece |= {"stack_ints": ints[i0:i1].copy(), "stack_floats": floats[f0:f1].copy()}
+            if "totals" in state:
+                piece["totals"] = state["totals"].copy()
+                piece["totals"][0] = 0.0
+            pieces.append(piece)
         return pieces
 
     @classmethod

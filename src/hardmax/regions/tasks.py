@@ -14,6 +14,7 @@ running alone, would have given them.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ from hardmax.regions.stack_machines import SERIALS, State, Tally
 
 __all__ = ["Outcome", "Schedule", "Task"]
 
-HEAD = 1 << 15  # cells that the first task finds before it is cut
+HEAD = 1 << 15  # cells that the first task finds before it is cut, in the plane
 QUOTA = 1 << 16  # the same for every other task
 ENOUGH = 32  # tasks after the first cut
 PIECES = 16  # tasks after every later cut
@@ -72,10 +73,11 @@ class Schedule:
         self.machine = machine
         self.max_cells = max_cells
         root = snapshot(machine)
-        self.tasks = [Task(0, root, root, HEAD if hasattr(machine, "cut") else _ENDLESS)]
+        self.tasks = [Task(0, root, root, self._quota(HEAD))]
         self.n_numbers = 1
         self.joined = Tally()
         self.cells = JoinedCells()
+        self._ready: deque[Any] = deque()  # cells that are next in order
         self.serials_before = np.zeros(64, dtype=np.int64)  # by the number of the task that made them
         self._front_known()
 
@@ -168,7 +170,11 @@ class Schedule:
         if number >= len(self.serials_before):
             self.serials_before = np.concatenate([self.serials_before, np.zeros_like(self.serials_before)])
         state = self.machine.numbered(piece, number)
-        return Task(number, state, state, QUOTA)
+        return Task(number, state, state, self._quota(QUOTA))
+
+    def _quota(self, cells: int) -> int:
+        """Fewer cells where each takes longer; no end where nothing can be cut."""
+        return max(2, cells >> self.machine.toil) if hasattr(self.machine, "cut") else _ENDLESS
 
     def _cut_further(self) -> None:
         """Cut the biggest tasks, step by step, until there are enough."""
@@ -198,8 +204,7 @@ class Schedule:
     def _join(self) -> None:
         while self.tasks:
             task = self.tasks[0]
-            for cells in task.cells:
-                self.cells.append(cells, self._renumbered)
+            self._ready.extend(task.cells)
             task.cells.clear()
             if task.state is not None or task.running:
                 return
@@ -209,6 +214,11 @@ class Schedule:
             self.tasks.pop(0)
             self._front_known()
 
+    def collect(self) -> None:
+        """Put the cells together whose turn it is. Copying takes time, and nobody else has to wait for it."""
+        while self._ready:
+            self.cells.append(self._ready.popleft(), self._renumbered)
+
     def _renumbered(self, owner: NDArray[np.int64]) -> NDArray[np.int64]:
         """Final numbers of layer cells; sides of the domain keep their negative ones."""
         if not len(owner) or int(owner.max()) <= _LOCAL:
@@ -217,6 +227,7 @@ class Schedule:
 
     def all_cells(self, n: int | None = None) -> Any:
         """Every cell found, in order (or the first ``n``); the schedule is of no use afterwards."""
+        self.collect()
         serials = self.joined.serials
         for task in self.tasks:
             self.serials_before[task.number] = serials
