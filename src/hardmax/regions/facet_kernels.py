@@ -20,6 +20,8 @@ from hardmax.regions.cells import AT_INFINITY, GROUP_BITS, KEY_BITS
 __all__ = ["classify", "hash_signatures", "match_flips", "measure", "overlay", "same_name", "sides"]
 
 APART, MEET, OPEN = 0, 1, 2
+# in place of the size of a common part: not known; all of the first facet; all of the second
+UNCLEAR, FIRST_WHOLE, SECOND_WHOLE = -1.0, -2.0, -3.0
 # columns of the table of layers
 KIND, FIRST, KEYS_AT, LAST = range(4)
 LAYER_COLUMNS = 4
@@ -490,6 +492,23 @@ def third_key(owner, wall, f, t):
 
 
 @kernel(inner=True)
+def relation(i, f, t, facet_start, owner, wall, side):
+    """What facet f of cell i knows about the hyperplane of facet t of another cell, without looking.
+
+    MEET: cell i lists a hyperplane with the same trace on that of f, and lies on the same side: f is inside.
+    APART: on the other side. OPEN: nothing.
+    """
+    other = third_key(owner, wall, f, t)
+    for u in range(facet_start[i], facet_start[i + 1]):
+        if owner[u] == owner[t]:
+            if wall[u] == wall[t]:
+                return MEET if side[u] == side[t] else APART
+            if wall[u] == other:  # both winners are ahead of the same third key
+                return MEET
+    return OPEN
+
+
+@kernel(inner=True)
 def separated(
     d, i, f, j, g, ray_start, rays, ray_error, facet_start, owner, wall, mask, face, side, row_of, rows,
     errors,
@@ -503,18 +522,15 @@ def separated(
     for t in range(facet_start[j], facet_start[j + 1]):
         if face[t] != t or t == face[g]:
             continue
-        # a hyperplane of i with the same trace: there rays are known to lie on it
-        twin, other = -1, third_key(owner, wall, f, t)
-        for u in range(facet_start[i], facet_start[i + 1]):
-            if owner[u] == owner[t] and (wall[u] == wall[t] or wall[u] == other):
-                twin = u - facet_start[i]
-                break
+        known = relation(i, f, t, facet_start, owner, wall, side)
+        if known == APART:
+            return APART
+        if known == MEET:
+            continue
         outside, unclear = True, False
         sign = 1.0 if side[t] > 0 else -1.0
         for r in range(ray_start[i], ray_start[i + 1]):
             if (mask[r, s >> 6] >> np.uint64(s & 63)) & _ONE == 0:
-                continue
-            if twin >= 0 and (mask[r, twin >> 6] >> np.uint64(twin & 63)) & _ONE:
                 continue
             value, bound = value_at(rows[row_of[t]], errors[row_of[t]], rays[r], ray_error[r], d)
             value *= sign
@@ -531,15 +547,20 @@ def separated(
 
 
 @kernel(inner=True)
-def clip(d, cut, marks, n, marks_words, row, error, sign, place, values, spare, spare_marks):
+def clip(d, cut, marks, n, marks_words, row, error, sign, place, values, spare, spare_marks, events):
     """Cut a cone given by its rays and their marks with a half-space; returns the number of rays.
 
-    Rays whose value is not told from zero are taken to lie on the hyperplane. -1: no room.
+    Rays whose value is not told from zero are taken to lie on the hyperplane. ``events`` counts the rays that
+    were cut off and those that were not told from zero. -1: no room.
     """
     most = len(values)
     for r in range(n):
         value, bound = value_at(row, error, cut[r], 4.0 * _UNIT, d)
         values[r] = 0.0 if abs(value) <= 4.0 * bound else sign * value
+        if values[r] < 0.0:
+            events[0] += 1
+        elif values[r] == 0.0:
+            events[1] += 1
     m = 0
     for r in range(n):
         if values[r] < 0.0:
@@ -621,12 +642,16 @@ def proven_inside(d, p, e, slip, start, stop, but, face, side, row_of, rows, err
 
 @kernel(inner=True)
 def common_part(
-    d, i, f, j, g, ray_start, rays, facet_start, mask, face, side, row_of, rows, errors,
-    cut, marks, values, spare, spare_marks, point, sets, points, sub, count, at, pulled, basis, product,
-    result,
+    d, i, f, j, g, ray_start, rays, facet_start, owner, wall, mask, face, side, row_of, rows, errors,
+    cut, marks, values, spare, spare_marks, events, point, sets, points, sub, count, at, pulled, basis,
+    product, result,
 ):  # fmt: skip
-    """Clip facet f of cell i to facet g of cell j: MEET if a common point is proven, its size in
-    ``result``."""
+    """Clip facet f of cell i to facet g of cell j: MEET if a common point is proven.
+
+    The size of the common part goes to ``result``: UNCLEAR if floats cannot tell which vertices it has,
+    FIRST_WHOLE if it is all of f.
+    """
+    events[0], events[1] = 0, 0
     words, s = mask.shape[1], face[f] - facet_start[i]
     n = np.int64(0)
     for r in range(ray_start[i], ray_start[i + 1]):
@@ -642,9 +667,11 @@ def common_part(
     for t in range(facet_start[j], facet_start[j + 1]):
         if face[t] != t or t == face[g]:
             continue
+        if relation(i, f, t, facet_start, owner, wall, side) == MEET:
+            continue
         sign = 1.0 if side[t] > 0 else -1.0
         n = clip(d, cut, marks, n, 2 * words, rows[row_of[t]], errors[row_of[t]], sign,
-                 64 * words + t - facet_start[j], values, spare, spare_marks)  # fmt: skip
+                 64 * words + t - facet_start[j], values, spare, spare_marks, events)  # fmt: skip
         if n < d:
             return OPEN
     for c in range(d + 1):
@@ -674,7 +701,13 @@ def common_part(
                           face, side, row_of, rows, errors)
     ):  # fmt: skip
         return OPEN
-    result[0], result[1] = 0.0, 0.0
+    result[0], result[1] = FIRST_WHOLE, 0.0
+    if events[0] == 0:
+        return MEET  # nothing was cut off
+    result[0] = UNCLEAR
+    if events[1]:
+        return MEET
+    result[0] = 0.0
     set_words = (n + 63) >> 6
     for r in range(n):
         if cut[r, d] <= 1e-15:
@@ -731,8 +764,8 @@ def box_of(d, i, f, ray_start, rays, ray_error, far, facet_start, mask, face, lo
 @kernel
 def overlay(
     d, group_start, order, first_group, cell_of, free,
-    ray_start, rays, ray_error, far, facet_start, owner, wall, mask, face, side, area, row_of, rows, errors,
-    low, high, ranked, stack, cut, marks, values, spare, spare_marks, point, sets, points,
+    ray_start, rays, ray_error, far, facet_start, owner, wall, mask, face, side, row_of, rows, errors,
+    low, high, ranked, stack, cut, marks, values, spare, spare_marks, events, point, sets, points,
     sub, count, at, pulled, basis, product, result,
     out, out_size, undecided, numbers,
 ):  # fmt: skip
@@ -796,18 +829,25 @@ def overlay(
                         answer = separated(d, j, g, i, f, ray_start, rays, ray_error, facet_start, owner,
                                            wall, mask, face, side, row_of, rows, errors)  # fmt: skip
                     if answer != APART:
-                        answer = common_part(
-                            d, i, f, j, g, ray_start, rays, facet_start, mask, face, side, row_of, rows,
-                            errors, cut, marks, values, spare, spare_marks, point, sets, points, sub, count,
-                            at, pulled, basis, product, result,
-                        )  # fmt: skip
+                        for turn in range(2):  # from the other side, if this one is not clear
+                            k1, f1, k2, f2 = (i, f, j, g) if turn == 0 else (j, g, i, f)
+                            answer = common_part(
+                                d, k1, f1, k2, f2, ray_start, rays, facet_start, owner, wall, mask, face,
+                                side, row_of, rows, errors, cut, marks, values, spare, spare_marks,
+                                events, point, sets, points, sub, count, at, pulled, basis, product, result,
+                            )  # fmt: skip
+                            if answer == MEET and result[0] != UNCLEAR:
+                                # whose facet it is, in the order in which they are written down
+                                if result[0] == FIRST_WHOLE and k1 > k2:
+                                    result[0] = SECOND_WHOLE
+                                break
                 if answer == APART:
                     continue
                 if answer == MEET:
                     if found == len(out):
                         return group
                     out[found, 0], out[found, 1] = (f, g) if i < j else (g, f)
-                    out_size[found] = min(result[0], area[f], area[g])
+                    out_size[found] = result[0]
                     found += 1
                 else:
                     if open_ == len(undecided):

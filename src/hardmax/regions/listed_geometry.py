@@ -119,6 +119,10 @@ class ListedGeometry:
         """Pairs of adjacent cells."""
         return self.cells.contacts(self.exact.layers, self.exact)
 
+    def contact_sizes(self, contacts: Contacts) -> Floats:
+        """How long the common segments of adjacent cells are."""
+        return contacts.lengths
+
     def domain_size(self) -> float | None:
         """The size of the domain; ``None`` if it is unbounded or not measured."""
         if self.d > 1:

@@ -162,6 +162,10 @@ class PlaneGeometry:
 
         return adjacent_cells(self.cells, self.exact.layers, self.exact)
 
+    def contact_sizes(self, contacts: Contacts) -> Floats:
+        """How long the common segments of adjacent cells are."""
+        return contacts.lengths
+
     def domain_size(self) -> float | None:
         """The exact area of the domain, rounded; ``None`` if it is unbounded."""
         polygon = domain_polygon([self.exact.domain_line(i) for i in range(self.exact.domain.b.shape[0])])

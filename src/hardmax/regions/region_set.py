@@ -312,10 +312,10 @@ class RegionSet(Result):
         """
         return self._contacts.kinds
 
-    @property
+    @cached_property
     def adjacency_length(self) -> Floats:
         """For each pair: the (d - 1)-dimensional size of the common part, in the plane its length."""
-        return self._contacts.lengths
+        return self._geometry.contact_sizes(self._contacts)
 
     @cached_property
     def region_of_cell(self) -> NDArray[np.int64]:

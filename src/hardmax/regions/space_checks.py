@@ -180,7 +180,7 @@ class SpaceCheck(_BeyondThePlane):
             self.report("borders", 0, skipped=why)
             return
         around = math.fsum(self.geometry.measured.areas[self.inner].tolist())
-        shared = 2.0 * math.fsum(self.contacts.lengths.tolist())
+        shared = 2.0 * math.fsum(self.regions.adjacency_length.tolist())
         apart = abs(around - shared) > 1e-6 * around
         failure = f"{around!r} around the cells, but {shared!r} shared" if apart else ""
         self.report("borders", len(self.contacts.pairs), failure)

@@ -43,7 +43,7 @@ from hardmax.regions.steps import frozen
 if TYPE_CHECKING:
     from hardmax.regions.space_geometry import SpaceGeometry
 
-__all__ = ["common_cone", "touching_cells"]
+__all__ = ["common_cone", "sizes_of_contacts", "touching_cells"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -55,8 +55,9 @@ _HEAD_SHIFT = 2 * KEY_BITS
 def touching_cells(geometry: SpaceGeometry) -> Contacts:
     """All pairs of cells whose closures meet in dimension d - 1.
 
-    In the result, ``lengths`` are the sizes of the common parts, ``edges`` the facets on which two cells
-    meet, and ``uncovered`` the facets beyond which no cell is listed.
+    In the result, ``lengths`` are the sizes of the common parts (where these are whole facets, which are
+    measured only when they are asked for, negative codes: see :func:`sizes_of_contacts`), ``edges`` the
+    facets on which two cells meet, and ``uncovered`` the facets beyond which no cell is listed.
 
     Examples
     --------
@@ -71,6 +72,15 @@ def touching_cells(geometry: SpaceGeometry) -> Contacts:
     search.overlaps()
     search.misnamed()
     return search.contacts()
+
+
+def sizes_of_contacts(geometry: SpaceGeometry, contacts: Contacts) -> Floats:
+    """The (d - 1)-dimensional sizes of the common parts."""
+    sizes = contacts.lengths.copy()
+    for column, code in enumerate((kernels.FIRST_WHOLE, kernels.SECOND_WHOLE)):
+        whole = np.flatnonzero(sizes == code)
+        sizes[whole] = geometry.measured.areas[contacts.edges[whole, column]]
+    return sizes
 
 
 def common_cone(here: list[Row], there: list[Row], row: Row, d: int) -> RationalCone | None:
@@ -149,7 +159,7 @@ class _Search:
         f, other = out[:count, 0], out[:count, 1]
         pairs = np.stack([self.cell_of[f], other], axis=1)
         facets = np.stack([f, self._same_name(f, other)], axis=1)
-        self.found.append((pairs, facets, self.geometry.measured.areas[f]))
+        self.found.append((pairs, facets, np.full(count, kernels.FIRST_WHOLE)))
 
     def _same_name(self, facets: Integers, others: Integers) -> Integers:
         """The facets of other cells that have the same names."""
@@ -209,7 +219,6 @@ class _Search:
                 frozen(cells.mask),
                 self.face,
                 self.side,
-                self.geometry.measured.areas,
                 row_of,
                 rows,
                 errors,
@@ -222,6 +231,7 @@ class _Search:
                 np.zeros(rays),
                 np.zeros((rays, self.d + 1)),
                 np.zeros((rays, words), dtype=np.uint64),
+                np.zeros(2, dtype=np.int64),
                 np.zeros(self.d + 1),
                 scratch.sets,
                 scratch.points,
@@ -232,6 +242,8 @@ class _Search:
                 numbers,
             )
             found, more = numbers.tolist()
+            for k in np.flatnonzero(sizes[:found] == kernels.UNCLEAR).tolist():
+                sizes[k] = self._exact_size(*out[k].tolist())
             self._keep(out[:found].copy(), sizes[:found].copy())
             undecided += [(int(f), int(g)) for f, g in open_[:more]]
             if at == before:
@@ -277,6 +289,13 @@ class _Search:
                 sizes.append(_cone_size(cone, row, self.d))
         if found:
             self._keep(np.array(found, dtype=np.int64), np.array(sizes))
+
+    def _exact_size(self, f: int, g: int) -> float:
+        """The size of the common part of two facets that overlap."""
+        row = self._exact_row(f)
+        here, there = (self._cell_rows(int(self.cell_of[k])) for k in (f, g))
+        cone = common_cone(here, there, row, self.d)
+        return 0.0 if cone is None else _cone_size(cone, row, self.d)
 
     def _keep(self, facets: Integers, sizes: Floats) -> None:
         self.found.append((self.cell_of[facets], facets, sizes))
@@ -345,6 +364,8 @@ class _Search:
         """Everything that was found: each pair once, in lexicographic order."""
         pairs, facets, sizes = (np.concatenate(parts) for parts in zip(*self.found, strict=True))
         turned = pairs[:, 0] > pairs[:, 1]
+        whole = turned & (sizes < 0.0)
+        sizes[whole] = kernels.FIRST_WHOLE + kernels.SECOND_WHOLE - sizes[whole]
         facets[turned] = facets[turned][:, ::-1]
         pairs[turned] = pairs[turned][:, ::-1]
         _, first = np.unique(pairs[:, 0] * np.int64(self.cells.n) + pairs[:, 1], return_index=True)

@@ -6,6 +6,7 @@ were stored; whatever is exact comes from the names of the facets and the incide
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,11 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.algebra.rationals import nearest_float
+from hardmax.geometry.domains import Box
+from hardmax.geometry.rational_splitting import RationalCone
+from hardmax.geometry.splitting_kernels import EMPTIES
 from hardmax.regions.boundary_rows import Name, Row, exact_ray, inner_row, strictly_inside
 from hardmax.regions.cells import AT_INFINITY
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.space_cells import SpaceCells
-from hardmax.regions.space_sizes import Facets, Sizes, exact_size, facets_of, sizes_of
+from hardmax.regions.space_sizes import Facets, Sizes, exact_volume, facets_of, rounded_frame, sizes_of
 
 if TYPE_CHECKING:
     from hardmax.regions.adjacency import Contacts
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["SpaceGeometry"]
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _DOUBT = (
     1e-3  # bound on the relative error of a volume above which rationals compute it; errors are far below
@@ -52,11 +57,9 @@ class SpaceGeometry:
     def measured(self) -> Sizes:
         """Sizes of cells and facets, in floats where these are good enough."""
         sizes = sizes_of(self.cells, self.facets)
-        volumes, surfaces, areas = sizes.volumes, sizes.surfaces, sizes.areas
         with np.errstate(invalid="ignore", over="ignore"):
-            thin = self.bounded & ~(sizes.doubt * surfaces < _DOUBT * volumes)
-        for i in np.flatnonzero(thin).tolist():
-            volumes[i], surfaces[i] = self._exact_size(i, areas)
+            thin = self.bounded & ~(sizes.doubt * sizes.surfaces < _DOUBT * sizes.volumes)
+        self._measure_again(np.flatnonzero(thin), sizes)
         return sizes
 
     @property
@@ -64,22 +67,29 @@ class SpaceGeometry:
         """Volumes and surfaces, infinite where a cell is unbounded."""
         return self.measured.volumes, self.measured.surfaces
 
-    def _exact_size(self, i: int, areas: Floats) -> tuple[float, float]:
-        """Volume and surface of a bounded cell from its exact vertices; corrects the sizes of its facets."""
-        cells, base = self.cells, int(self.cells.facet_start[i])
-        points = [[Fraction(v, ray[-1]) for v in ray[:-1]] for ray in self.exact_rays(i)]
-        distinct = [f for f in self._true_facets(i) if self.facets.face[f] == f]
-        sets = []
-        for f in distinct:
-            s, rays = f - base, range(int(cells.ray_start[i]), int(cells.ray_start[i + 1]))
-            sets.append(
-                sum(1 << k for k, r in enumerate(rays) if int(cells.mask[r, s // 64]) >> (s % 64) & 1)
-            )
-        volume, found = exact_size(points, sets, self.d)
-        size = dict(zip(distinct, found, strict=True))
-        for f in self._true_facets(i):
-            areas[f] = size[int(self.facets.face[f])]
-        return volume, sum(found)
+    def _measure_again(self, chosen: Integers, sizes: Sizes) -> None:
+        """Correct the sizes of cells whose vertices floats know too badly, from exact vertices."""
+        if not len(chosen):
+            return
+        cells, face = self.cells, self.facets.face
+        rounded, factors, plain = [], [], []
+        for i in chosen.tolist():
+            points = [[Fraction(v, ray[-1]) for v in ray[:-1]] for ray in self.exact_rays(i)]
+            frame, factor = rounded_frame(points)
+            rounded.append(frame)
+            factors.append(factor)
+            shifted = [[a - b for a, b in zip(point, points[0], strict=True)] for point in points]
+            plain.append(np.array([[nearest_float(v) for v in point] for point in shifted]))
+        part = _part(cells, chosen)
+        alike = facets_of(part)
+        volumes = sizes_of(replace(part, rays=_homogeneous(rounded)), alike).volumes
+        again = sizes_of(replace(part, rays=_homogeneous(plain)), alike)
+        sizes.surfaces[chosen] = again.surfaces
+        for k, i in enumerate(chosen.tolist()):
+            sizes.volumes[i] = nearest_float(Fraction(float(volumes[k])) * factors[k])
+            here = slice(int(cells.facet_start[i]), int(cells.facet_start[i + 1]))
+            there = slice(int(part.facet_start[k]), int(part.facet_start[k + 1]))
+            sizes.areas[here] = np.where(face[here] >= 0, again.areas[there], 0.0)
 
     # vertices
 
@@ -153,26 +163,60 @@ class SpaceGeometry:
 
         return touching_cells(self)
 
+    def contact_sizes(self, contacts: Contacts) -> Floats:
+        """How large the common parts of adjacent cells are."""
+        from hardmax.regions.space_contacts import sizes_of_contacts
+
+        return sizes_of_contacts(self, contacts)
+
     def domain_size(self) -> float | None:
         """The volume of the domain; ``None`` if it is unbounded."""
         return domain_volume(self.exact, self.d)
 
 
+def _homogeneous(points: list[Floats]) -> Floats:
+    table = np.concatenate(points)
+    return np.concatenate([table, np.ones((len(table), 1))], axis=1)
+
+
+def _part(cells: SpaceCells, chosen: Integers) -> SpaceCells:
+    """Some of the cells."""
+    n_rays, n_facets = np.diff(cells.ray_start)[chosen], np.diff(cells.facet_start)[chosen]
+    rays = np.concatenate([np.arange(cells.ray_start[i], cells.ray_start[i + 1]) for i in chosen])
+    facets = np.concatenate([np.arange(cells.facet_start[i], cells.facet_start[i + 1]) for i in chosen])
+    by_cell = ("bits", "routings", "tied", "free", "witnesses", "margins")
+    return replace(
+        cells,
+        **{name: getattr(cells, name)[chosen] for name in by_cell},
+        **{name: getattr(cells, name)[rays] for name in ("rays", "mask")},
+        **{name: getattr(cells, name)[facets] for name in ("owner", "wall")},
+        ray_error=np.zeros(len(rays)),
+        ray_start=np.concatenate([[0], np.cumsum(n_rays)]).astype(np.int64),
+        facet_start=np.concatenate([[0], np.cumsum(n_facets)]).astype(np.int64),
+    )
+
+
 def domain_volume(exact: ExactMaps, d: int) -> float | None:
     """The exact volume of a domain, rounded; ``None`` if it is unbounded."""
-    from hardmax.geometry.rational_splitting import RationalCone
-    from hardmax.geometry.splitting_kernels import EMPTIES
-
+    domain = exact.domain
+    if isinstance(domain, Box):
+        sides = [domain.high.rational(c) - domain.low.rational(c) for c in range(d)]
+        volume = Fraction(1)
+        for side in sides:
+            volume *= Fraction(int(side.p), int(side.q))
+        return nearest_float(volume)
     cone = RationalCone(d + 1)
-    rows = [(0,) * d + (1,), *(exact.domain_line(i) for i in range(exact.domain.b.shape[0]))]
+    rows = [(0,) * d + (1,), *(exact.domain_line(i) for i in range(domain.b.shape[0]))]
     for row in rows:
         if cone.cut(list(row), (0, 0)) == EMPTIES:
             return 0.0
     if cone.lines or any(ray[-1] == 0 for ray in cone.rays):
         return None
     points = [[Fraction(v, ray[-1]) for v in ray[:-1]] for ray in cone.rays]
+    if d == 1:
+        return nearest_float(abs(points[0][0] - points[1][0]))
     sets = {
         sum(1 << k for k, mask in enumerate(cone.masks) if mask >> s & 1) for s in range(len(cone.facets))
     }
     faces = [a for a in sets if a and not any(a != b and a & ~b == 0 for b in sets)]
-    return nearest_float(Fraction(exact_size(points, faces, d)[0]))
+    return nearest_float(exact_volume(points, faces, d))

@@ -3,7 +3,8 @@ r"""How large cells and facets are: volumes in d dimensions, surfaces in d - 1.
 A polytope is cut into simplices by pulling vertices: :math:`P` is the union of the cones from its first
 vertex over those facets that do not contain it, and each facet is cut in the same way, down to edges. Only
 the incidence of vertices and facets is needed, so vertices on many facets are no special case. Floats do
-this, compiled; where the vertices are less certain than the cell is thick, the same is done in rationals.
+this, compiled. Where the vertices are less certain than the cell is thick, they are computed in rationals
+and rounded in a frame in which the cell is round.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from hardmax.regions import facet_kernels as kernels
 from hardmax.regions.space_cells import SpaceCells
 from hardmax.regions.steps import frozen
 
-__all__ = ["Facets", "Scratch", "Sizes", "exact_size", "facets_of", "sizes_of"]
+__all__ = [
+    "Facets",
+    "Scratch",
+    "Sizes",
+    "exact_area",
+    "exact_volume",
+    "facets_of",
+    "rounded_frame",
+    "sizes_of",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -133,8 +143,43 @@ def sizes_of(cells: SpaceCells, facets: Facets) -> Sizes:
     return Sizes(volumes, surfaces, areas, doubt)
 
 
-def exact_size(points: list[Point], faces: list[int], d: int) -> tuple[float, list[float]]:
-    """Volume and sizes of the facets of a polytope, rounded once at the end.
+def rounded_frame(points: list[Point]) -> tuple[Floats, Fraction]:
+    """A polytope in coordinates in which it is about as thick as long, in floats; by what volumes shrank.
+
+    The frame is spanned by vertices: elimination with full pivoting chooses d edges from the first vertex
+    that are as independent as possible. In their coordinates no vertex is far out, however thin the cell is.
+
+    Examples
+    --------
+    >>> thin = [[Fraction(x), Fraction(y, 10**30)] for x, y in ((0, 0), (1, 0), (0, 1), (1, 1))]
+    >>> corners, factor = rounded_frame(thin)
+    >>> float(np.abs(corners).max()), factor == Fraction(1, 10**30)
+    (1.0, True)
+    """
+    d = len(points[0])
+    edges = [[a - b for a, b in zip(point, points[0], strict=True)] for point in points]
+    rest = [list(edge) for edge in edges]
+    chosen: list[int] = []
+    for _ in range(d):
+        scale = [max((abs(row[c]) for row in rest), default=Fraction(0)) or Fraction(1) for c in range(d)]
+        size, k, c = max((abs(row[c]) / scale[c], k, c) for k, row in enumerate(rest) for c in range(d))
+        if not size:
+            return np.zeros((len(points), d)), Fraction(0)
+        chosen.append(k)
+        pivot = list(rest[k])
+        for row in rest:
+            factor = row[c] / pivot[c]
+            if factor:
+                row[:] = [u - factor * v for u, v in zip(row, pivot, strict=True)]
+    frame = flint.fmpq_mat([[_rational(v) for v in edges[k]] for k in chosen])
+    within = flint.fmpq_mat([[_rational(v) for v in edge] for edge in edges]) * frame.inv()
+    det = frame.det()
+    table = [[nearest_float(Fraction(int(v.p), int(v.q))) for v in row] for row in within.tolist()]
+    return np.array(table), abs(Fraction(int(det.p), int(det.q)))
+
+
+def exact_volume(points: list[Point], faces: list[int], d: int) -> Fraction:
+    """The volume of a polytope.
 
     Parameters
     ----------
@@ -146,24 +191,20 @@ def exact_size(points: list[Point], faces: list[int], d: int) -> tuple[float, li
     Examples
     --------
     >>> corners = [[Fraction(v) for v in (x, y, z)] for x in (0, 1) for y in (0, 1) for z in (0, 2)]
-    >>> sides = [sum(1 << k for k, p in enumerate(corners) if p[c] == v) for c in range(3) for v in (0, 1)]
-    >>> sides[5] = sum(1 << k for k, p in enumerate(corners) if p[2] == 2)
-    >>> exact_size(corners, sides, 3)
-    (2.0, [2.0, 2.0, 2.0, 2.0, 1.0, 1.0])
+    >>> ends = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 2)]
+    >>> sides = [sum(1 << k for k, p in enumerate(corners) if p[c] == v) for c, v in ends]
+    >>> exact_volume(corners, sides, 3)
+    Fraction(2, 1)
     """
-    volume = Fraction(0)
-    areas: list[float] = []
+    total = Fraction(0)
     for face in faces:
-        area = 0.0
-        for simplex in _simplices(face, d - 1, faces):
-            base = points[simplex[0]]
-            edges = [[a - b for a, b in zip(points[v], base, strict=True)] for v in simplex[1:]]
-            area += _size(edges)
-            if not face & 1:  # the cone from vertex 0
-                edges.append([a - b for a, b in zip(points[0], base, strict=True)])
-                volume += abs(_determinant(edges))
-        areas.append(area)
-    return nearest_float(volume / math.factorial(d)), areas
+        if not face & 1:  # the cones from vertex 0
+            for simplex in _simplices(face, d - 1, faces):
+                base = points[0]
+                total += abs(
+                    _determinant([[a - b for a, b in zip(points[v], base, strict=True)] for v in simplex])
+                )
+    return total / math.factorial(d)
 
 
 def exact_area(points: list[Point], faces: list[int], d: int) -> float:
@@ -192,8 +233,12 @@ def _simplices(face: int, k: int, faces: list[int]) -> list[list[int]]:
 
 
 def _determinant(rows: list[Point]) -> Fraction:
-    value = flint.fmpq_mat([[flint.fmpq(v.numerator, v.denominator) for v in row] for row in rows]).det()
+    value = flint.fmpq_mat([[_rational(v) for v in row] for row in rows]).det()
     return Fraction(int(value.p), int(value.q))
+
+
+def _rational(value: Fraction) -> flint.fmpq:
+    return flint.fmpq(value.numerator, value.denominator)
 
 
 def _size(edges: list[Point]) -> float:
