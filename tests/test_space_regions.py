@@ -286,6 +286,28 @@ def test_a_cell_that_contains_lines():
     assert len(everything.exact_witness(0)) == 3
 
 
+@pytest.mark.parametrize(("d", "place"), [(1, "on the line"), (7, "in 7-space")])
+def test_the_same_questions_on_the_line_and_in_high_dimensions(d, place, tmp_path):
+    net = hm.Network.random(d, n_tokens=4, heads=1, depth=1, d_ff=3, rng=0)
+    found = hm.enumerate_regions(net, hm.Box.cube(d, -1, 1))
+    assert place in repr(found)
+    assert found.bounded.all()
+    assert (found.volumes is None) == (d == 7)
+    for i in range(found.n_cells):
+        assert strictly_inside(found._geometry.rows(i), found.exact_witness(i))
+    assert found.verify(n_points=100).ok
+    again = hm.load(found.save(tmp_path / "cells.npz"))
+    assert adjacency(again) == adjacency(found)
+    assert again.n_regions == found.n_regions
+    with pytest.raises(UnsupportedDimensionError, match=f"dimension {d}"):
+        found.polygons()
+    if d == 7:
+        with pytest.raises(UnsupportedDimensionError, match="dimension 7"):
+            found.cell_vertices(0)
+        with pytest.raises(UnsupportedDimensionError, match="restrict"):
+            found.plot()
+
+
 # Verification ---------------------------------------------------------------------------------------------
 
 
