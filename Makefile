@@ -20,7 +20,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo test lint format bench memory sweep docs wheel-check clean
+.PHONY: help demo test lint format bench memory sweep sweep-space docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -55,6 +55,9 @@ memory: $(VENV)/has-test ## measure the peak memory of millions of cells (about 
 
 sweep: $(VENV)/has-test ## compare 100,000 random networks with rational arithmetic (about an hour, resumable)
 	@$(RUN) tests/scripts/regions_sweep.py
+
+sweep-space: $(VENV)/has-test ## the same beyond the plane: 20,000 networks (about a quarter of an hour, resumable)
+	@$(RUN) tests/scripts/space_sweep.py
 
 docs: $(VENV)/has-docs ## build the pages into out/docs and check their links
 	@$(RUN) docs/build.py

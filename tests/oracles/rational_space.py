@@ -474,48 +474,6 @@ def _through_feed_forward(cells: list[Cell], block) -> list[Cell]:
     return children
 
 
-def _through_maxout(cells: list[Cell], block) -> list[Cell]:
-    """Every cell, cut by the groups one after the other, with the winning scores as hidden vector."""
-    keys_of = _present(block)
-    scores = [
-        (integers(exact(block.scores)[group][keys]), integers(exact(block.biases)[group][keys]))
-        for group, keys in enumerate(keys_of)
-    ]
-    groups = len(keys_of)
-    identity = [[int(i == j) for j in range(groups)] for i in range(groups)], 1
-    w_out = identity if block.w_out is None else integers(exact(block.w_out))
-    b_out = integers(exact(block.b_out))
-    children = []
-    for cell in cells:
-        parts: list[tuple] = [((), cell.cone, [])]
-        for group, keys in enumerate(keys_of):
-            composed = cell.map.then(*scores[group])
-            first: dict[Vector, int] = {}
-            for j, score in zip(keys, composed.rows, strict=True):
-                first.setdefault(score, j)
-            found = []
-            for winners, cone, rows in parts:
-                for score, key in first.items():
-                    part = _inside(cone, (_ahead(score, rival) for rival in first if rival != score))
-                    if part:
-                        found.append(((*winners, key), part, [*rows, (score, composed.denominator)]))
-            parts = found
-        for winners, cone, rows in parts:
-            common = lcm(*(denominator for _, denominator in rows))
-            maxima = Map.of([tuple(v * (common // q) for v in row) for row, q in rows], common)
-            output = maxima.then(w_out, b_out)
-            children.append(
-                replace(
-                    cell,
-                    routings=cell.routings + winners,
-                    path=(*cell.path, ("fold", winners)),
-                    cone=cone,
-                    map=cell.map + output if block.skip else output,
-                )
-            )
-    return children
-
-
 def _through_affine(cells: list[Cell], block) -> list[Cell]:
     w, b = integers(exact(block.w)), integers(exact(block.b))
     return [replace(cell, map=cell.map.then(w, b)) for cell in cells]

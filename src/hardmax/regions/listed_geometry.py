@@ -18,6 +18,7 @@ from hardmax.errors import UnsupportedDimensionError
 from hardmax.regions.boundary_rows import Name, Row, inner_row, interior_point, strictly_inside
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.rational_segment import interval_of
+from hardmax.regions.search_cells import FoundCells
 
 if TYPE_CHECKING:
     from hardmax.regions.adjacency import Contacts
@@ -66,6 +67,8 @@ class ListedGeometry:
 
     def __init__(self, cells: ListedCells, exact: ExactMaps, d: int) -> None:
         self.cells, self.exact, self.d = cells, exact, d
+        if isinstance(cells, FoundCells):
+            cells.bind(exact)
 
     @property
     def bounded(self) -> NDArray[np.bool_]:

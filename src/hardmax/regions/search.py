@@ -11,7 +11,6 @@ question for exact rows (:mod:`hardmax.geometry.separation`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -28,7 +27,7 @@ from hardmax.regions import search_kernels as kernels
 from hardmax.regions.cells import decode_wall, encode_wall
 from hardmax.regions.exact_maps import ExactMaps
 from hardmax.regions.program import Program
-from hardmax.regions.rational_search import IntegerRow, inner_point, times
+from hardmax.regions.rational_search import IntegerRow, inner_point, is_bounded, times
 from hardmax.regions.search_cells import FoundCells
 from hardmax.regions.search_outline import unit_sides
 from hardmax.regions.stack_machines import StackMachine, State
@@ -39,9 +38,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TRUST = {"exact": kernels.EXACT, "certified": kernels.CERTIFIED, "float": kernels.FLOAT}
-_COUNTERS = [
-    kernels.C_CELLS, kernels.C_STEPS, kernels.C_OUT_CELLS, kernels.C_OUT_FACETS, kernels.C_PROGRAMS
-]  # fmt: skip
 _FRAME = ("path", "errors", "rows", "row_errors", "signs", "base_at", "pend")
 
 
@@ -70,7 +66,6 @@ class SearchMachine(StackMachine):
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float = 0.0
     ) -> None:
         self.layers = layers
-        self.sliver = sliver
         self.domain = domain
         self.arithmetic = arithmetic
         self.exact_maps = ExactMaps(layers, domain)
@@ -84,6 +79,7 @@ class SearchMachine(StackMachine):
         self.control[kernels.C_ROUTES] = program.heads
         self.control[kernels.C_DIMENSION] = n
         self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max
+        self.sliver = sliver
         self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
         self.decided_exactly = 0
         self.whole = True  # false while the node on top of the stack is being replaced
@@ -174,6 +170,7 @@ class SearchMachine(StackMachine):
         base["code"][:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
         base["sign"][:m] = 1
         rows = [*(self.exact_maps.domain_line(i) for i in range(m - 1)), self._infinity]
+        self.control[kernels.C_OPEN_DOMAIN] = not is_bounded(rows, self.n - 1)
         witness = inner_point(rows)
         if witness is None:
             raise EmptyDomainError(
@@ -212,6 +209,8 @@ class SearchMachine(StackMachine):
                 self._decide_fold()
             elif status == kernels.UNDECIDED_HEAD:
                 self._decide_head()
+            elif status == kernels.UNDECIDED_CELL:
+                self._decide_cell()
             elif status == kernels.STACK_FULL:
                 self._make_stack()
             elif status == kernels.OUTPUT_FULL:
@@ -280,11 +279,15 @@ class SearchMachine(StackMachine):
         if not any(z):
             sides[0] = node.w, node.known
         else:
+            at_witness = times(z, _rationals(node.w)) if node.known else 0
             for side in (0, 1):
                 row = z if side else tuple(-v for v in z)
-                found = self._inside([*cone, row], node)
-                if found is not None:
-                    sides[side] = found
+                if at_witness and (at_witness > 0) == (side == 1):
+                    sides[side] = node.w, 1
+                    continue
+                point = inner_point([*cone, row])
+                if point is not None:
+                    sides[side] = self._rounded(point, [*cone, row])
         self._replace(node)
         both = len(sides) == 2
         for side in sorted(sides, reverse=True):
@@ -297,6 +300,14 @@ class SearchMachine(StackMachine):
                 cuts = np.append(cuts, [encode_wall(node.layer, unit), 2 * side - 1])
             self._push(node, node.head, node.place + 1, cuts, word, w, node.hidden, known, node.tied)
         self.whole = True
+
+    def _decide_cell(self) -> None:
+        """Whether the cell on top of the stack is bounded, in rationals."""
+        self.decided_exactly += 1
+        node = _Node(self)
+        rows = self._exact_cone(node, *self._prefix(node.layer))
+        verdict = kernels.EMPTY if is_bounded(rows, self.n - 1) else kernels.INSIDE
+        self.control[kernels.C_ANSWERED] = verdict
 
     def _decide_head(self) -> None:
         """The head at which the node on top of the stack got stuck: who wins where, in rationals."""
@@ -351,22 +362,13 @@ class SearchMachine(StackMachine):
                 found[i] = self._rounded(point, rows)
         return found
 
-    def _inside(self, rows: list[IntegerRow], node: _Node) -> tuple[Floats, int] | None:
-        """A witness of a system of exact rows; ``None`` if it has none."""
-        if node.known:
-            w = [flint.fmpq(*float(v).as_integer_ratio()) for v in node.w]
-            if all(times(row, w) > 0 for row in rows):
-                return node.w, 1
-        point = inner_point(rows)
-        return None if point is None else self._rounded(point, rows)
-
     def _rounded(self, point: Sequence[flint.fmpq], rows: Sequence[IntegerRow]) -> tuple[Floats, int]:
         """A rational witness in floats, and whether the floats are inside too."""
         largest = max(abs(v) for v in point)
         parts = [v / largest for v in point]
         w = np.array([nearest_float(Fraction(int(v.p), int(v.q))) for v in parts])
-        exact = [flint.fmpq(*float(v).as_integer_ratio()) for v in w]
-        return w, int(all(times(row, exact) > 0 for row in rows))
+        exact = _rationals(w) if np.isfinite(w).all() else None
+        return w, int(exact is not None and all(times(row, exact) > 0 for row in rows))
 
     def _exact_cone(
         self, node: _Node, bits: NDArray[np.uint64], routings: NDArray[np.int32]
@@ -445,47 +447,22 @@ class SearchMachine(StackMachine):
                 self.output[name][: len(saved)] = saved
         self.whole = True
 
+    def split(self) -> list[State]:
+        """The work that is left as independent states, in the order of their cells; this machine keeps what
+        it has found."""
+        state = self.state()
+        return self.cut(state, max(len(state["stack_ints"]), 1))
+
+    # results
+
     def take(self) -> FoundCells:
         """What was written down since the last time; the machine keeps nothing of it."""
         room = len(self.output["tied"]), len(self.output["codes"])
-        cells = replace(self.cells(), exact=None)
+        cells = self.cells()
         self.control[[kernels.C_OUT_CELLS, kernels.C_OUT_FACETS]] = 0
         del self.output
         self._make_output(*room)
         return cells
-
-    @classmethod
-    def depth(cls, state: State) -> tuple[int, int, int]:
-        """How far the node on top of a piece is from the root: layer, head, and place in the layer."""
-        layer, head, place = state["stack_ints"][-kernels.HEADER :][:3].tolist()
-        return layer, head, place
-
-    def split(self) -> list[dict[str, NDArray[Any]]]:
-        """The work that is left as independent states, in the order of their cells; this machine keeps what
-        it has found."""
-        tasks = []
-        end, floats = int(self.control[kernels.C_INTS]), int(self.control[kernels.C_FLOATS])
-        while end > 0:
-            first, first_float = end - int(self.si[end - 2]), floats - int(self.si[end - 1])
-            task = {name: array.copy() for name, array in self.state().items()}
-            for name in ("bits", "routes", "tied", "codes", "witness"):
-                task[f"output_{name}"] = task[f"output_{name}"][:0]
-            task["output_start"] = np.zeros(1, dtype=np.int64)
-            task["layer_cells"][:] = 0
-            task["decided"][:] = 0
-            task["control"][_COUNTERS] = 0
-            task["control"][kernels.C_STATUS] = kernels.RUNNING
-            task["control"][kernels.C_INTS] = end - first
-            task["control"][kernels.C_FLOATS] = floats - first_float
-            task["stack_ints"], task["stack_floats"] = (
-                self.si[first:end].copy(),
-                self.sf[first_float:floats].copy(),
-            )
-            tasks.append(task)
-            end, floats = first, first_float
-        return tasks
-
-    # results
 
     def cells(self) -> FoundCells:
         """What was written down."""
@@ -503,8 +480,7 @@ class SearchMachine(StackMachine):
             candidates=self.output["codes"][:facets],
             witnesses=witness[:, :-1],
             margins=witness[:, -1],
-            exact=self.exact_maps,
-        )
+        ).bind(self.exact_maps)
 
 
 class _Node:
@@ -513,14 +489,17 @@ class _Node:
     def __init__(self, machine: SearchMachine) -> None:
         end, floats = int(machine.control[kernels.C_INTS]), int(machine.control[kernels.C_FLOATS])
         header = machine.si[end - kernels.HEADER : end]
-        self.layer, self.head, self.place, n_cuts, self.known, self.tied, ints, reals = (
-            int(v) for v in header
-        )
+        self.known, self.layer, self.head, n_cuts, place, self.tied, ints, reals = (int(v) for v in header)
+        self.place = -place
         self.first_int, self.first_float = end - ints, floats - reals
         body = machine.si[self.first_int : end - kernels.HEADER].copy()
         self.cuts, self.choice = body[: 2 * n_cuts], body[2 * n_cuts :]
         self.w = machine.sf[self.first_float : self.first_float + machine.n].copy()
         self.hidden = machine.sf[self.first_float + machine.n : floats].copy()
+
+
+def _rationals(point: Floats) -> list[flint.fmpq]:
+    return [flint.fmpq(*float(v).as_integer_ratio()) for v in point]
 
 
 def _minus(u: Sequence[int], v: Sequence[int]) -> IntegerRow:

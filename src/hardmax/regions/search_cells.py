@@ -8,7 +8,7 @@ which cells touch is found out when it is first asked for (:mod:`hardmax.regions
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -63,8 +63,6 @@ class FoundCells:
     candidates: Integers
     witnesses: Floats
     margins: Floats
-    exact: ExactMaps | None = None
-    _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def n(self) -> int:
@@ -116,52 +114,50 @@ class FoundCells:
 
         Lengths are not known (NaN); ``edges`` number the facets of all cells.
         """
-        outline = self._outline if self.exact is exact else Outline(self, exact)
-        return contacts_of(self, layers, outline)
+        return contacts_of(self.bind(exact), layers, self._outline)
 
     # files, and results of several tasks
 
+    def bind(self, exact: ExactMaps) -> Self:
+        """Say whose cells these are: facets are found out with the maps of the network."""
+        if self.__dict__.get("_exact") is not exact:
+            self.__dict__["_exact"] = exact
+            self.__dict__.pop("_outline", None)
+        return self
+
     def state(self) -> dict[str, Any]:
-        """Everything that must survive a file, facets included."""
-        facets = self._facets
-        return {
-            "d": self.d,
-            **{name: getattr(self, name) for name in _KEPT},
-            **{f"facet_{name}": getattr(facets, name) for name in Facets._fields},
-        }
+        """Everything that must survive a file."""
+        return {"d": self.d, **{name: getattr(self, name) for name in _KEPT}}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """The cells of a file."""
-        facets = Facets(*(np.asarray(state[f"facet_{name}"]) for name in Facets._fields))
         columns: dict[str, Any] = {name: np.asarray(state[name]) for name in _KEPT}
-        return cls(d=int(state["d"]), **columns, _known={"facets": facets})
+        return cls(d=int(state["d"]), **columns)
 
     @classmethod
     def joined(cls, parts: list[FoundCells]) -> Self:
         """The cells of several searches, one after the other."""
         if not parts:
             raise InvalidInputError("parts must hold at least one set of cells, but is empty.")
-        starts = [np.zeros(1, dtype=np.int64)]
-        for part in parts:
-            starts.append(part.candidate_start[1:] + starts[-1][-1])
+        counts = np.concatenate([np.diff(part.candidate_start) for part in parts])
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(part, name) for part in parts]) for name in _KEPT
         }
-        columns["candidate_start"] = np.concatenate(starts)
-        return cls(d=parts[0].d, **columns, exact=parts[0].exact)
+        columns["candidate_start"] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return cls(d=parts[0].d, **columns)
 
     # facets
 
     @cached_property
     def _outline(self) -> Outline:
-        if self.exact is None:
-            raise CertificateError("cells that come from a file know their facets, but not their network.")
-        return Outline(self, self.exact)
+        exact = self.__dict__.get("_exact")
+        if exact is None:
+            raise CertificateError(
+                "cells know their facets only together with their network; bind them first."
+            )
+        return Outline(self, exact)
 
     @property
     def _facets(self) -> Facets:
-        if "facets" not in self._known:
-            self._known["facets"] = self._outline.facets()
-        facets: Facets = self._known["facets"]
-        return facets
+        return self._outline.facets

@@ -68,17 +68,18 @@ TAME = 1e140  # rows of a length between 1 / TAME and TAME have squares that are
 DA, DC, EA, EC, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(8)
 ERRORS = 8
 
-# header of a node, at its end: layer, head, place in the list of pending units, cuts, witness, tied, ints,
-# floats
+# header of a node, at its end: whether the witness is inside, layer, head, cuts, minus the place in the list
+# of pending units, tied, ints, floats
 HEADER = 8
 
 C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT, C_ANSWERED = range(10)
-C_OUT_CELLS, C_OUT_FACETS, C_WORDS, C_ROUTES, C_MOST_CELLS, C_DIMENSION, C_PROGRAMS, C_SEARCHED = range(
-    10, 18
-)
+C_OUT_CELLS, C_OUT_FACETS, C_WORDS, C_ROUTES, C_MOST_CELLS, C_DIMENSION, C_PROGRAMS = range(10, 17)
+C_UNBOUNDED = 17
+C_OPEN_DOMAIN = 18  # 1 where cells may be unbounded
 CONTROL = 20
 
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, WORK_FULL, BUDGET = range(8)
+UNDECIDED_CELL = 8
 
 # verdicts about one side of a cone
 OPEN, INSIDE, EMPTY = 0, 1, 2
@@ -309,6 +310,32 @@ def largest_margin(rows, errors, m, n, trust, lifted, basis, inverse, weights, y
     if normalised(y, n) and clearance(rows, errors, m, outside, y, n, trust) > 0.0:
         return INSIDE
     return EMPTY if trust == FLOAT else OPEN
+
+
+@kernel(inner=True)
+def grows_somewhere(rows, errors, m, n, trust, lifted, lifted_error, basis, inverse, multipliers, y, values,
+                    c):  # fmt: skip
+    """Is there a direction in which all rows grow, so that the cell is unbounded? ``EMPTY``: it is bounded.
+
+    Overwrites the rows with their slopes. The row of x_0, which has none, counts for nothing.
+    """
+    count = 0
+    for i in range(m):
+        square = 0.0
+        for k in range(n - 1):
+            square += rows[i, k] * rows[i, k]
+        if square == 0.0 and errors[i] == 0.0:
+            continue
+        length = np.sqrt(square)
+        sure = errors[i] < 0.1 * length
+        errors[count] = 1.01 * errors[i] / length + 2.0 * UNIT if sure else np.inf
+        for k in range(n - 1):
+            rows[count, k] = rows[i, k] / length if sure else 0.0
+        count += 1
+    if count == 0:
+        return INSIDE
+    return largest_margin(rows, errors, count, n - 1, trust, lifted, basis, inverse, multipliers, y, values,
+                          c, lifted_error)  # fmt: skip
 
 
 @kernel(inner=True)
@@ -567,11 +594,11 @@ def push(control, si, sf, layer, head, place, cuts, n_cuts, choice, n_choice, w,
         sf[fo + k] = w[k]
     for r in range(e):
         sf[fo + n + r] = hidden[r]
-    si[at] = layer
-    si[at + 1] = head
-    si[at + 2] = place
+    si[at] = known
+    si[at + 1] = layer
+    si[at + 2] = head
     si[at + 3] = n_cuts
-    si[at + 4] = known
+    si[at + 4] = -place
     si[at + 5] = tied
     si[at + 6] = ints
     si[at + 7] = floats
@@ -862,8 +889,8 @@ def run(
             return
         # the node on top of the stack
         end = control[C_INTS]
-        layer, head, place = si[end - 8], si[end - 7], si[end - 6]
-        n_cuts, known, tied = si[end - 5], si[end - 4], si[end - 3]
+        known, layer, head = si[end - 8], si[end - 7], si[end - 6]
+        n_cuts, place, tied = si[end - 5], -si[end - 4], si[end - 3]
         node, floats = end - si[end - 2], control[C_FLOATS] - si[end - 1]
         fold = table[layer, KIND] == FOLD
         n_choice = table[layer, WORDS] if fold else table[layer, HEADS]
@@ -968,8 +995,8 @@ def run(
                     for k in range(n):
                         below[k] = w[k]
                 if (on == OPEN and off != EMPTY) or (off == OPEN and on != EMPTY):
-                    si[end - 6] = place
-                    si[end - 4] = known
+                    si[end - 4] = -place
+                    si[end - 8] = known
                     for k in range(n):
                         sf[floats + k] = w[k]
                     for j in range(n_choice):
@@ -1041,6 +1068,27 @@ def run(
         for j in range(n_choice):
             signs[at + j] = word[j]
         if control[C_LAST] == layer:
+            if control[C_OPEN_DOMAIN] == 1:
+                reach = OPEN
+                if control[C_ANSWERED] != 0:
+                    reach = control[C_ANSWERED]
+                    control[C_ANSWERED] = 0
+                elif trust != EXACT:
+                    for i in range(m):
+                        for k in range(n):
+                            base[start + m + i, k] = base[start + i, k]
+                        base_error[start + m + i] = base_error[start + i]
+                    control[C_PROGRAMS] += 1
+                    slopes, slope_error = (
+                        base[start + m : start + 2 * m],
+                        base_error[start + m : start + 2 * m],
+                    )
+                    reach = grows_somewhere(slopes, slope_error, m, n, trust, lifted, lifted_error, basis,
+                                            inverse, multipliers, y, values, c)  # fmt: skip
+                if reach == OPEN:
+                    control[C_STATUS] = UNDECIDED_CELL
+                    return
+                control[C_UNBOUNDED] += reach == INSIDE
             control[C_STEPS] += 1
             control[C_INTS] = node
             control[C_FLOATS] = floats
@@ -1180,18 +1228,8 @@ def outline(
                 verdict[start[i] + f] = found == INSIDE
         unbounded[i] = 0
         if not bounded_domain:
-            # is there a direction in which all rows grow?
-            for f in range(count):
-                square = 0.0
-                for k in range(n - 1):
-                    square += base[f, k] * base[f, k]
-                length = np.sqrt(square)
-                sure = base_error[f] < 0.1 * length
-                base_error[f] = 1.01 * base_error[f] / length + 2.0 * UNIT if sure else np.inf
-                for k in range(n - 1):
-                    base[f, k] = base[f, k] / length if sure else 0.0
-            found = largest_margin(base, base_error, count, n - 1, CERTIFIED, lifted, basis, inverse,
-                                   multipliers, y, values, c, lifted_error)  # fmt: skip
+            found = grows_somewhere(base, base_error, count, n, CERTIFIED, lifted, lifted_error, basis,
+                                    inverse, multipliers, y, values, c)  # fmt: skip
             unbounded[i] = 2
             if found != OPEN:
                 unbounded[i] = found == INSIDE

@@ -139,6 +139,7 @@ class Outline:
         row = self.exact.line(layer, group, a, b, bits, self.cells.routings[i])
         return row if self.sign[c] > 0 else tuple(-v for v in row)
 
+    @cached_property
     def facets(self) -> Facets:
         """The names of all facets."""
         cells = self.cells
