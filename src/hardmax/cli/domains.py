@@ -62,19 +62,24 @@ def read_slice(text: str | None, path: Path | None) -> list[Any] | None:
         rows = read_matrix(path, "point").tolist()
     else:
         rows = [[exact_number(entry) for entry in row.split(",")] for row in str(text).split(":")]
-    if len(rows) not in (2, 3) or len({len(row) for row in rows}) != 1:
+    if len(rows) < 2 or len({len(row) for row in rows}) != 1:
         raise InvalidInputError(
-            f"{path or '--slice'} must hold an origin and one or two directions of the same length, as in "
+            f"{path or '--slice'} must hold an origin and one or more directions of the same length, as in "
             "0,0,1:1,0,0:0,1,0."
         )
     return rows
 
 
-def read_polygon(path: Path) -> Polytope:
-    """A convex polygon: its corners (x, y) in order, or half-planes (a, b, c) with ax + by <= c."""
+def read_polygon(path: Path, d: int = 2) -> Polytope:
+    """Half-spaces (a, b) with a.x <= b, or in the plane the corners (x, y) of a convex polygon in order."""
     rows: list[Any] = [[Fraction(entry) for entry in row] for row in read_matrix(path, "corner").tolist()]
-    if len(rows[0]) == 3:
-        return Polytope([row[:2] for row in rows], [row[2] for row in rows])
+    if len(rows[0]) == d + 1:
+        return Polytope([row[:d] for row in rows], [row[d] for row in rows])
+    if d != 2:
+        raise InvalidInputError(
+            f"{path} must hold half-spaces of {d + 1} numbers (a, b) with a.x <= b, but its rows have "
+            f"{len(rows[0])}."
+        )
     if len(rows[0]) != 2 or len(rows) < 3:
         raise InvalidInputError(
             f"{path} must hold at least three corners (x, y) or half-planes (a, b, c), but has shape "

@@ -26,7 +26,6 @@ from hardmax.errors import (
     CertificateError,
     InvalidInputError,
     MissingExtraError,
-    UnsupportedDimensionError,
 )
 
 if TYPE_CHECKING:
@@ -59,19 +58,21 @@ class Question:
 
 @click.command()
 @click.argument("network", metavar="NETWORK")
-@click.option("--box", nargs=2, type=NUMBER, metavar="LOW HIGH", help="Look in the square [LOW, HIGH]^2.")
-@click.option("--whole", is_flag=True, help="Look in the whole plane (or on the whole line).")
+@click.option("--box", nargs=2, type=NUMBER, metavar="LOW HIGH", help="Look in the cube [LOW, HIGH]^d.")
+@click.option("--whole", is_flag=True, help="Look in the whole space.")
 @click.option(
     "--polygon",
+    "--polytope",
+    "polygon",
     type=FILE,
     metavar="FILE",
-    help="Look in a convex polygon: its corners (x, y) in order, or half-planes (a, b, c) with ax + by <= c.",
+    help="Look in a convex polytope: half-spaces (a, b) with a.x <= b; or a polygon's corners (x, y) in order.",
 )
 @click.option(
     "--slice",
     "slice_text",
-    metavar="ORIGIN:DIRECTION[:DIRECTION]",
-    help="Cut a wider network to a line or a plane, as in 0,0,1:1,0,0:0,1,0.",
+    metavar="ORIGIN:DIRECTION[:...]",
+    help="Cut a wider network to a line, a plane or more, as in 0,0,1:1,0,0:0,1,0.",
 )
 @click.option(
     "--slice-file", type=FILE, metavar="FILE", help="The same from a file: origin, then directions."
@@ -130,17 +131,19 @@ def regions(
     out: Path | None,
     plot: Path | None,
 ) -> None:
-    """Every cell of a network in the plane, exactly.
+    """Every cell of a network, exactly: on a line, in the plane, in space.
 
     NETWORK is a file written by network.save (or a saved RegionSet, which is shown again), or a description
     as in the examples: random MLPs and transformers, and the sawtooth of Theorem V.7. A cell is the set of
     inputs with one signature; the table shows its winning keys, how many ReLU units are on, a point inside
-    and its area.
+    and its area or volume. Three to six dimensions are split into polyhedra, more are searched by linear
+    programs, which takes long beyond some ten thousand cells.
 
     \b
     Examples:
       hardmax regions network.npz --box -4 4 --plot cells.png
       hardmax regions mlp:2,64,64,64,1,seed=0 --box -4 4 --count
+      hardmax regions mlp:3,16,16,1,seed=0 --box -4 4 --regions --plot open.png
       hardmax regions transformer:n_tokens=50,heads=2,d_ff=64,depth=2,seed=0 --box -4 4 --regions --verify
       hardmax regions sawtooth:d=2,n_tokens=3,teeth=2,depth=1 --box 0 1 --exact --json
       hardmax regions wide.npz --slice 0,0,1:1,0,0:0,1,0 --whole --out cells.npz
@@ -231,11 +234,6 @@ def _problem(network: Network, question: Question) -> tuple[Network, Domain]:
     cut = read_slice(question.slice_text, question.slice_file)
     if cut is not None:
         network = network.restrict(cut[0], cut[1:])
-    if network.d > 2:
-        raise UnsupportedDimensionError(
-            f"NETWORK must take 1 or 2 numbers to be enumerated exactly, but takes {network.d}; try --slice "
-            "ORIGIN:DIRECTION:DIRECTION, or hardmax sample."
-        )
     return network, _domain(question, network.d)
 
 
@@ -251,7 +249,7 @@ def _domain(question: Question, d: int) -> Domain:
         )
     if question.box is not None:
         return Box.cube(d, *question.box)
-    return WholeSpace(d) if question.polygon is None else read_polygon(question.polygon)
+    return WholeSpace(d) if question.polygon is None else read_polygon(question.polygon, d)
 
 
 class _Interrupted(click.ClickException):
@@ -392,7 +390,8 @@ def _lists(result: RegionSet, glue: bool) -> dict[str, Any]:
 def _print(result: RegionSet, report: dict[str, Any], glue: bool, notes: list[str]) -> None:
     heads, units = result.network.heads_total, result.network.units_total
     columns = ["cell"] + ["winning keys"] * bool(heads) + [f"ReLU on, of {units}"] * bool(units)
-    columns += ["inside", "length" if result.d == 1 else "area"] + ["region"] * glue
+    sizes = ["length", "area", "volume"][result.d - 1 : result.d]  # beyond, they cost more than the cells
+    columns += ["inside", *sizes] + ["region"] * glue
 
     def row(i: int) -> list[str]:
         line = [str(i)]
@@ -400,8 +399,9 @@ def _print(result: RegionSet, report: dict[str, Any], glue: bool, notes: list[st
             line.append(point(result.routings[i]))
         if units:
             line.append(str(int(result.signature(i).relu.sum())))
-        size = _size(result, i)
-        line += [point(result.witnesses[i]), number(size)]
+        line.append(point(result.witnesses[i]))
+        if sizes:
+            line.append(number(_size(result, i)))
         return [*line, str(int(result.region_of_cell[i]))] if glue else line
 
     cells = "1 cell" if result.n_cells == 1 else f"{result.n_cells} cells"
@@ -412,9 +412,11 @@ def _print(result: RegionSet, report: dict[str, Any], glue: bool, notes: list[st
 
 
 def _size(result: RegionSet, i: int) -> float:
-    """Length or area of a cell, as precise as a table shows it."""
+    """Length, area or volume of a cell, as precise as a table shows it."""
     if not result.bounded[i]:
         return float("inf")
+    if result.d > 2:
+        return float(result.volumes[i])
     corners = result.cell_vertices(i)
     if result.d == 1:
         return float(corners.max() - corners.min())

@@ -1338,7 +1338,7 @@ def witness(D, cell, out, at):
             while word != np.uint64(0):
                 s = (f << 6) + lowest(word)
                 word &= word - np.uint64(1)
-                if cell.label[s, 0] == AT_INFINITY:
+                if cell.label[s, 0] == AT_INFINITY or not (margin > 0.0):
                     continue
                 value, size, length = cell.facets[s, d], abs(cell.facets[s, d]), 0.0
                 top = 1.0
@@ -1350,7 +1350,7 @@ def witness(D, cell, out, at):
                     length += cell.facets[s, c] * cell.facets[s, c]
                 distance = value - cell.facets[s, D] * top - (D + 4.0) * UNIT * size
                 distance /= 1.0001 * np.sqrt(length) + cell.facets[s, D] + 1e-300
-                margin = margin if distance >= margin else distance  # NaN stays
+                margin = margin if distance >= margin else distance  # NaN, where nothing is known, stays
         if margin > 0.0 or not far:
             break
         reach *= 2.0
