@@ -66,7 +66,7 @@ class Question:
     "polygon",
     type=FILE,
     metavar="FILE",
-    help="Look in a convex polytope: half-spaces (a, b) with a.x <= b; or a polygon's corners (x, y) in order.",
+    help="Look in a convex polytope: half-spaces (a, b) with a.x <= b, or a polygon's corners in order.",
 )
 @click.option(
     "--slice",

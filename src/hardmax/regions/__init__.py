@@ -29,6 +29,17 @@ def compile_kernels(progress: Callable[[str, float], None] | None = None) -> Non
         for cut in (network, flat):
             enumerate_regions(cut, box).n_regions.bit_length()
 
+    def space() -> None:
+        count_cells(Network.random(3, 3, 2, 1, 4, 0), Box.cube(3, -4, 4))
+
+    def solids() -> None:
+        cells = enumerate_regions(Network.random(3, 3, 2, 1, 4, 0), Box.cube(3, -4, 4))
+        for size in (cells.n_regions, cells.n_slivers):
+            size.bit_length()
+
+    def search() -> None:
+        count_cells(Network.random(7, 3, 2, 1, 3, 0), Box.cube(7, -1, 1), max_cells=20)
+
     def sampling() -> None:
         estimate_cells(network, box, n_samples=100)
 
@@ -40,6 +51,9 @@ def compile_kernels(progress: Callable[[str, float], None] | None = None) -> Non
         ("plane", plane),
         ("adjacency and gluing", gluing),
         ("segment", segment),
+        ("space", space),
+        ("volumes and adjacency in space", solids),
+        ("search", search),
         ("sampling", sampling),
     ):
         start = perf_counter()
