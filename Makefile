@@ -30,7 +30,7 @@ demo: $(VENV)/has-plot ## draw figures 3 and 4 of the tropical paper into out/de
 
 test: $(VENV)/has-test ## run every test and every example in a docstring
 	@echo "==> Tests"
-	@$(RUN) -m pytest
+	@$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/has-lint ## check style, types and the direction of imports
 	@echo "==> ruff check"

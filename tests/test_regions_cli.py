@@ -319,15 +319,29 @@ def test_one_domain_is_needed():
     assert "a number such as" in refused(MLP, "--box", "a", 1)
 
 
-def test_a_wide_network_is_told_about_slices():
-    assert "takes 3; try --slice" in refused("mlp:3,8,1", "--box", -4, 4)
-    assert "origin and one or two directions" in refused("mlp:3,8,1", "--slice", "0,0,0", "--whole")
-    assert "origin and one or two directions" in refused("mlp:3,8,1", "--slice", "0,0,0:1,0", "--whole")
+def test_slices_that_do_not_fit():
+    assert "origin and one or more directions" in refused("mlp:3,8,1", "--slice", "0,0,0", "--whole")
+    assert "origin and one or more directions" in refused("mlp:3,8,1", "--slice", "0,0,0:1,0", "--whole")
     assert "3 input dimensions" in refused("mlp:3,8,1", "--slice", "0,0:1,0:0,1", "--whole")
     np.savetxt("slice.csv", np.eye(3), delimiter=",")
     assert "say the same twice" in refused(
         "mlp:3,8,1", "--slice", "0,0,0:1,0,0", "--slice-file", "slice.csv", "--whole"
     )
+
+
+def test_networks_in_space():
+    found = answer("mlp:3,4,4,1,seed=0", "--box", -4, 4, "--regions", "--plot", "solid.png")
+    expected = hm.enumerate_regions(hm.Network.random_mlp([3, 4, 4, 1], 0), hm.Box.cube(3, -4, 4))
+    assert (found["n_cells"], found["n_regions"]) == (expected.n_cells, expected.n_regions)
+    assert Path("solid.png").stat().st_size > 10_000
+    assert "volume" in run("mlp:3,4,1,seed=0", "--box", -4, 4).stdout
+    Path("half.csv").write_text("1,0,0,0\n-1,0,0,4\n0,1,0,4\n0,-1,0,4\n0,0,1,4\n0,0,-1,4\n")
+    half = answer("mlp:3,4,1,seed=0", "--polytope", "half.csv", "--count")
+    domain = hm.Box([-4, -4, -4], [0, 4, 4])
+    network = hm.Network.random_mlp([3, 4, 1], 0)
+    assert half["n_cells"] == hm.count_cells(network, domain).n_cells
+    assert "half-spaces of 5 numbers" in refused("mlp:4,4,1", "--polytope", "half.csv")
+    assert "three dimensions" in refused("mlp:4,3,1,seed=0", "--box", -1, 1, "--plot", "none.png")
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,18 @@ def test_attention_in_the_whole_space_is_a_minkowski_sum(d, heads, keys, biased)
     assert hm.count_cells(network, hm.WholeSpace(d)).n_cells == expected
 
 
+@pytest.mark.parametrize(("d", "keys", "depth"), [(3, 6, 2), (4, 5, 2), (5, 4, 1)])
+def test_transformers_by_two_routes(d, keys, depth):
+    """Splitting polyhedra and solving linear programs share neither vertices nor error bounds."""
+    network = hm.Network.random(d, n_tokens=keys, heads=2, depth=depth, d_ff=5, rng=d)
+    box = hm.Box.cube(d, -3, 3)
+    split = hm.enumerate_regions(network, box, engine="space")
+    searched = hm.enumerate_regions(network, box, engine="search")
+    assert split.n_cells > 50
+    np.testing.assert_array_equal(split.routings, searched.routings)
+    np.testing.assert_array_equal(split.bits, searched.bits)
+
+
 def test_hyperplanes_in_general_position():
     """n hyperplanes in R^d have sum_k C(n, k) cells, of which C(n - 1, d) are bounded."""
     from math import comb

@@ -66,12 +66,11 @@ def _without_literals(dispatcher: Any) -> Any:
     Left to itself numba compiles a kernel once more for each constant integer or boolean among its arguments,
     which is a third of the time that the bigger engines take.
     """
-    resolve = dispatcher.get_call_template
+    resolve: Any = dispatcher.get_call_template
+    plain: Any = types.unliteral
 
     def resolve_plain(arguments: Any, named: Any) -> Any:
-        return resolve(
-            tuple(types.unliteral(a) for a in arguments), {k: types.unliteral(a) for k, a in named.items()}
-        )
+        return resolve(tuple(map(plain, arguments)), {name: plain(value) for name, value in named.items()})
 
     dispatcher.get_call_template = resolve_plain
     return dispatcher

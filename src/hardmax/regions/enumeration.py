@@ -52,7 +52,8 @@ def enumerate_regions(
     Parameters
     ----------
     network : Network
-        With inputs of dimension 1 or 2; ``network.restrict(origin, directions)`` cuts any other to a slice.
+        With inputs of any dimension; many cells are within reach up to about six, and
+        ``network.restrict(origin, directions)`` cuts any other to a slice.
     domain : Box, Polytope or WholeSpace
         Where to look.
     arithmetic : {"certified", "exact", "float"}

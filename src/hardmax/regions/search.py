@@ -59,7 +59,7 @@ class SearchMachine(StackMachine):
     """
 
     kernels: ClassVar[Any] = kernels
-    slow: ClassVar[int] = 4
+    slow = 4
     decided_by_pairs = 0
 
     def __init__(

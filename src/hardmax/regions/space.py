@@ -59,7 +59,6 @@ class SpaceMachine(StackMachine):
     """
 
     kernels: ClassVar[Any] = kernels
-    slow: ClassVar[int] = 3
     decided_by_pairs = 0
 
     def __init__(
@@ -69,6 +68,7 @@ class SpaceMachine(StackMachine):
         self.domain = domain
         self.d = domain.d
         self.D = domain.d + 1
+        self.slow = max(0, 2 * (domain.d - 4))
         self.sliver = sliver
         self.exact_maps = ExactMaps(layers, domain)
         self.program = program = Program.of(layers, columns=self.D)
@@ -93,7 +93,7 @@ class SpaceMachine(StackMachine):
         self._ray_words, self._facet_words = 1, 1
         while len(root.facets) + 8 > 64 * self._facet_words:
             self._facet_words *= 2
-        while 2 * len(root.rays) > 64 * self._ray_words or self._ray_words < self.D - 3:
+        while 2 * len(root.rays) > 64 * self._ray_words:
             self._ray_words *= 2
         self._bag = 8
         self._make_work()
@@ -154,6 +154,8 @@ class SpaceMachine(StackMachine):
             minors=np.zeros(1 << D),
             residual=np.zeros((facets, D)),
             row=np.zeros(D),
+            slots=ints(rays),
+            bounds=np.zeros(rays),
             size=ints(2),
             place=ints(facets),
         )

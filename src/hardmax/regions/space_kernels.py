@@ -139,6 +139,8 @@ class Room(NamedTuple):
     minors: Floats
     residual: Floats
     row: Floats
+    slots: Integers
+    bounds: Floats
     size: Integers
     place: Integers
 
@@ -234,6 +236,17 @@ def carried(table, control, layer):
     where the winning scores themselves leave.
     """
     return 0 if control[C_LAST] == layer or table[layer, OUTPUTS] < 0 else table[layer, D_OUT]
+
+
+@kernel(inlined=True)
+def dot(D, row, rays, v):
+    """The value of a row at ray v."""
+    if D == 4:
+        return (row[0] * rays[v, 0] + row[1] * rays[v, 1]) + (row[2] * rays[v, 2] + row[3] * rays[v, 3])
+    s = 0.0
+    for c in range(D):
+        s += row[c] * rays[v, c]
+    return s
 
 
 # errors
@@ -468,6 +481,39 @@ def cross(D, f, pick, out, i, minors):
         out[i, 2] = r0 * m13 - r1 * m03 + r3 * m01
         out[i, 3] = r1 * m02 - r0 * m12 - r2 * m01
         return
+    if D == 5:
+        # by the 2 x 2 minors m of the first two rows and n of the last two
+        p, q, r, s = pick[0], pick[1], pick[2], pick[3]
+        p0, p1, p2, p3, p4 = f[p, 0], f[p, 1], f[p, 2], f[p, 3], f[p, 4]
+        q0, q1, q2, q3, q4 = f[q, 0], f[q, 1], f[q, 2], f[q, 3], f[q, 4]
+        r0, r1, r2, r3, r4 = f[r, 0], f[r, 1], f[r, 2], f[r, 3], f[r, 4]
+        s0, s1, s2, s3, s4 = f[s, 0], f[s, 1], f[s, 2], f[s, 3], f[s, 4]
+        m01 = p0 * q1 - p1 * q0
+        m02 = p0 * q2 - p2 * q0
+        m03 = p0 * q3 - p3 * q0
+        m04 = p0 * q4 - p4 * q0
+        m12 = p1 * q2 - p2 * q1
+        m13 = p1 * q3 - p3 * q1
+        m14 = p1 * q4 - p4 * q1
+        m23 = p2 * q3 - p3 * q2
+        m24 = p2 * q4 - p4 * q2
+        m34 = p3 * q4 - p4 * q3
+        n01 = r0 * s1 - r1 * s0
+        n02 = r0 * s2 - r2 * s0
+        n03 = r0 * s3 - r3 * s0
+        n04 = r0 * s4 - r4 * s0
+        n12 = r1 * s2 - r2 * s1
+        n13 = r1 * s3 - r3 * s1
+        n14 = r1 * s4 - r4 * s1
+        n23 = r2 * s3 - r3 * s2
+        n24 = r2 * s4 - r4 * s2
+        n34 = r3 * s4 - r4 * s3
+        out[i, 0] = m12 * n34 + m14 * n23 + m23 * n14 + m34 * n12 - m13 * n24 - m24 * n13
+        out[i, 1] = m03 * n24 + m24 * n03 - m02 * n34 - m04 * n23 - m23 * n04 - m34 * n02
+        out[i, 2] = m01 * n34 + m04 * n13 + m13 * n04 + m34 * n01 - m03 * n14 - m14 * n03
+        out[i, 3] = m02 * n14 + m14 * n02 - m01 * n24 - m04 * n12 - m12 * n04 - m24 * n01
+        out[i, 4] = m01 * n23 + m03 * n12 + m12 * n03 + m23 * n01 - m02 * n13 - m13 * n02
+        return
     # minors[S] = minor of the first |S| rows on the columns S, by Laplace expansion along the last row
     full = (1 << D) - 1
     minors[0] = 1.0
@@ -476,10 +522,12 @@ def cross(D, f, pick, out, i, minors):
         row = pick[size - 1]
         total = 0.0
         sign = 1.0 if size & 1 else -1.0
-        for column in range(D):
-            if subset >> column & 1:
-                total += sign * f[row, column] * minors[subset ^ (1 << column)]
-                sign = -sign
+        rest = np.uint64(subset)
+        while rest != np.uint64(0):
+            column = lowest(rest)
+            rest &= rest - np.uint64(1)
+            total += sign * f[row, column] * minors[subset ^ (1 << column)]
+            sign = -sign
         minors[subset] = total
     sign = 1.0
     for column in range(D):
@@ -630,7 +678,7 @@ def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, 
 # nodes
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def write_polyhedron(D, cell, alive, flipped, ints, words, floats, io, fo, size, place):
     """Write the rays ``alive`` of the working cell and the facets they touch; returns where ints and floats
     go on.
@@ -703,7 +751,7 @@ def write_header(ints, at, kind, layer, head, nr, pending, nf, tied, io, floats)
     return at + HEADER
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def load(D, state, cell, io, fo, nr, nf):
     """The working cell becomes the polyhedron of a node; returns where its ints and floats go on."""
     si, su, sf = state.si, state.su, state.sf
@@ -880,7 +928,7 @@ def settle(D, path, z_at, n, i, cell, e, trust, pending, first, nwr):
                 pending.negative[first, w] &= ~bit(v)
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def push_fold(D, net, state, cell, alive, flipped, layer, pending, first, n_pending, side, room):
     """Push a fold node: the rays ``alive`` of the working cell, and the pending units from ``first`` on that
     still change sign there.
@@ -933,7 +981,7 @@ def push_fold(D, net, state, cell, alive, flipped, layer, pending, first, n_pend
     control[C_FLOATS] = y
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
     """Settle the first pending unit of the fold node in the work arrays; returns a status.
 
@@ -1016,6 +1064,7 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
     ):
         return RAYS_FULL
     # signs of the other pending units at the new rays
+    n_fresh = 0
     for w in range(wr):
         if w >= nwr:
             for j in range(first + 1, n_pending):
@@ -1025,19 +1074,20 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
         while word != np.uint64(0):
             v = (w << 6) + lowest(word)
             word &= word - np.uint64(1)
-            t = threshold(trust, D, cell.rays, v, error)
-            here = bit(v)
-            for j in range(first + 1, n_pending):
-                at = z_at + pending.unit[j]
-                s = 0.0
-                for c in range(D):
-                    s += path[at + c * n] * cell.rays[v, c]
-                pending.positive[j, w] &= ~here
-                pending.negative[j, w] &= ~here
-                if not (s <= -t):
-                    pending.positive[j, w] |= here
-                if not (s >= t):
-                    pending.negative[j, w] |= here
+            room.slots[n_fresh] = v
+            room.bounds[n_fresh] = threshold(trust, D, cell.rays, v, error)
+            n_fresh += 1
+    for j in range(first + 1, n_pending):
+        for c in range(D):
+            room.row[c] = path[z_at + pending.unit[j] + c * n]
+        for k in range(n_fresh):
+            v, t = room.slots[k], room.bounds[k]
+            w, shift = v >> 6, np.uint64(v & 63)
+            s = dot(D, room.row, cell.rays, v)
+            keep = ~(np.uint64(1) << shift)
+            up, down = np.uint64(not (s <= -t)), np.uint64(not (s >= t))
+            pending.positive[j, w] = (pending.positive[j, w] & keep) | (up << shift)
+            pending.negative[j, w] = (pending.negative[j, w] & keep) | (down << shift)
     for off in range(2):  # the half where the unit is on waits below the other
         for w in range(wr):
             lost = room.above[w] if off == 1 else room.below[w]
@@ -1072,9 +1122,7 @@ def clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room):
             v = (w << 6) + lowest(word)
             word &= word - np.uint64(1)
             t = 2.0 * threshold(trust, D, cell.rays, v, error)
-            s = 0.0
-            for c in range(D):
-                s += room.row[c] * cell.rays[v, c]
+            s = dot(D, room.row, cell.rays, v)
             up, down = not (s <= -t), not (s >= t)
             if up and down:
                 return 3

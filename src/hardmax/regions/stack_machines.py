@@ -70,7 +70,7 @@ class StackMachine:
     """
 
     kernels: ClassVar[Any]
-    slow: ClassVar[int] = 0
+    slow: int = 0
     control: NDArray[np.int64]
     layer_cells: NDArray[np.int64]
     decided_exactly: int
