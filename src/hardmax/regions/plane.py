@@ -331,24 +331,6 @@ class PlaneMachine(StackMachine):
             floats - int(header[7]),
         )
 
-    def _prefix(self, layer: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-        """The signature of the path up to a layer, in the public form."""
-        bits = np.zeros(self.program.words + 1, dtype=np.uint64)
-        routings = np.zeros(self.program.heads, dtype=np.int32)
-        for i, block in enumerate(self.layers[:layer]):
-            at = int(self.program.table[i, kernels.SIGN_AT]) + 2
-            if isinstance(block, FoldLayer):
-                word, shift = divmod(block.first_unit, 64)
-                for j in range(-(-block.units // 64)):
-                    value = int(self.signs[at + j]) & (2**64 - 1)
-                    bits[word + j] |= np.uint64((value << shift) & (2**64 - 1))
-                    if shift:
-                        bits[word + j + 1] |= np.uint64(value >> (64 - shift))
-            elif isinstance(block, WallLayer):
-                winners = self.signs[at : at + block.heads]
-                routings[block.first_head : block.first_head + block.heads] = block.key[winners]
-        return bits, routings
-
     def _exact_lines(
         self, labels: Integers, bits: NDArray[np.uint64], routings: NDArray[np.int32]
     ) -> list[Line]:

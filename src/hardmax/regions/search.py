@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hardmax.algebra.rationals import nearest_float
 from hardmax.errors import EmptyDomainError
 from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import FoldLayer, Layer, WallLayer
+from hardmax.networks.groups import Layer, WallLayer
 from hardmax.regions import plane_kernels
 from hardmax.regions import search_kernels as kernels
 from hardmax.regions.cells import decode_wall, encode_wall
@@ -248,24 +248,6 @@ class SearchMachine(StackMachine):
         self._make_output(cells, facets)
 
     # exact decisions
-
-    def _prefix(self, layer: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-        """The signature of the path up to a layer, in the public form."""
-        bits = np.zeros(self.program.words + 1, dtype=np.uint64)
-        routings = np.zeros(self.program.heads, dtype=np.int32)
-        for i, block in enumerate(self.layers[:layer]):
-            at = int(self.program.table[i, plane_kernels.SIGN_AT]) + 2
-            if isinstance(block, FoldLayer):
-                word, shift = divmod(block.first_unit, 64)
-                for j in range(-(-block.units // 64)):
-                    value = int(self.signs[at + j]) & (2**64 - 1)
-                    bits[word + j] |= np.uint64((value << shift) & (2**64 - 1))
-                    if shift:
-                        bits[word + j + 1] |= np.uint64(value >> (64 - shift))
-            elif isinstance(block, WallLayer):
-                winners = self.signs[at : at + block.heads]
-                routings[block.first_head : block.first_head + block.heads] = block.key[winners]
-        return bits, routings
 
     def _decide_fold(self) -> None:
         """The unit at which the node on top of the stack got stuck, on both sides, in rationals."""

@@ -422,25 +422,6 @@ class SpaceMachine(StackMachine):
             return self.exact_maps.domain_line(wall)
         return self.exact_maps.line(*decode_wall(wall), bits, routings)
 
-    def _prefix(self, layer: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-        """The signature of the path up to a layer, in the public form."""
-        bits = np.zeros(self.program.words + 1, dtype=np.uint64)
-        routings = np.zeros(self.program.heads, dtype=np.int32)
-        for i, block in enumerate(self.layers[:layer]):
-            at = int(self.program.table[i, kernels.SIGN_AT])
-            if isinstance(block, FoldLayer):
-                for j in range(-(-block.units // 64)):
-                    value = int(self.signs[at + 2 + j]) & (2**64 - 1)
-                    unit = block.first_unit + 64 * j
-                    word, shift = unit >> 6, unit & 63
-                    bits[word] |= np.uint64((value << shift) & (2**64 - 1))
-                    if shift and word + 1 < len(bits):
-                        bits[word + 1] |= np.uint64(value >> (64 - shift))
-            elif isinstance(block, WallLayer):
-                for h in range(block.heads):
-                    routings[block.first_head + h] = block.key[int(self.signs[at + 2 + h])]
-        return bits, routings
-
     def _ray(self, node: _Node, v: int) -> Row:
         """The exact ray in a slot: on all its facets, and on the inner side of the others."""
         mine = _members(node.masks[v] & node.used)

@@ -17,6 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.networks.groups import FoldLayer, Layer, WallLayer
+from hardmax.regions.plane_kernels import SIGN_AT
+from hardmax.regions.program import Program
+
 __all__ = ["SERIALS", "StackMachine", "State", "Tally"]
 
 State = dict[str, NDArray[Any]]
@@ -71,7 +75,10 @@ class StackMachine:
 
     kernels: ClassVar[Any]
     slow: int = 0
+    layers: tuple[Layer, ...]
+    program: Program
     control: NDArray[np.int64]
+    signs: NDArray[np.int64]
     layer_cells: NDArray[np.int64]
     decided_exactly: int
     decided_by_pairs: int
@@ -151,6 +158,26 @@ class StackMachine:
             self.decided_exactly,
             self.decided_by_pairs,
         )
+
+    # where a node stands
+
+    def _prefix(self, layer: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+        """The signature of the path up to a layer, in the public form."""
+        bits = np.zeros(self.program.words + 1, dtype=np.uint64)
+        routings = np.zeros(self.program.heads, dtype=np.int32)
+        for i, block in enumerate(self.layers[:layer]):
+            at = int(self.program.table[i, SIGN_AT]) + 2
+            if isinstance(block, FoldLayer):
+                word, shift = divmod(block.first_unit, 64)
+                for j in range(-(-block.units // 64)):
+                    value = int(self.signs[at + j]) & (2**64 - 1)
+                    bits[word + j] |= np.uint64((value << shift) & (2**64 - 1))
+                    if shift:
+                        bits[word + j + 1] |= np.uint64(value >> (64 - shift))
+            elif isinstance(block, WallLayer):
+                winners = self.signs[at : at + block.heads]
+                routings[block.first_head : block.first_head + block.heads] = block.key[winners]
+        return bits, routings
 
     # pieces
 
