@@ -32,9 +32,7 @@ __all__ = ["SpaceGeometry"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_DOUBT = (
-    1e-3  # bound on the relative error of a volume above which rationals compute it; errors are far below
-)
+_DOUBT = 1e-5  # proven relative error of a volume above which rationals compute it; true errors are far below
 
 
 class SpaceGeometry:

@@ -243,8 +243,8 @@ def dot(D, row, rays, v):
     """The value of a row at ray v."""
     if D == 4:
         return (row[0] * rays[v, 0] + row[1] * rays[v, 1]) + (row[2] * rays[v, 2] + row[3] * rays[v, 3])
-    s = 0.0
-    for c in range(D):
+    s = (row[0] * rays[v, 0] + row[1] * rays[v, 1]) + (row[2] * rays[v, 2] + row[3] * rays[v, 3])
+    for c in range(4, D):
         s += row[c] * rays[v, c]
     return s
 
@@ -601,8 +601,8 @@ def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, 
         while word != np.uint64(0):
             v = (w << 6) + lowest(word)
             word &= word - np.uint64(1)
-            count = 0
-            for f in range(wf):
+            count = popcount(mask[v, 0])
+            for f in range(1, wf):
                 count += popcount(mask[v, f])
             if count != d:
                 simple = False
@@ -616,8 +616,8 @@ def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, 
                 while word_q != np.uint64(0):
                     q = (wq << 6) + lowest(word_q)
                     word_q &= word_q - np.uint64(1)
-                    count = 0
-                    for f in range(wf):
+                    count = popcount(mask[p, 0] & mask[q, 0])
+                    for f in range(1, wf):
                         count += popcount(mask[p, f] & mask[q, f])
                     if count < d - 1 or (simple and count != d - 1):
                         continue
