@@ -18,7 +18,7 @@ from .rational_regions import integers, reduced
 from .rational_space import Cell, RationalSpace, enumerate_space
 
 CLOSE = 1e-9  # how far a float that is only shown may be off, relatively
-VOLUME = 1e-5  # the same for a volume: the bound up to which floats are trusted with it
+VOLUME = 1e-7  # the same for a volume
 
 Problem = str
 
