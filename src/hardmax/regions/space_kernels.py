@@ -332,8 +332,7 @@ def enter(D, net, path, errors, layer, trust):
     rows_of(D, net.weights, table[layer, SCORES], table[layer, BIASES], n, m, path, y_at, z_at)
     if trust == FLOAT:
         return
-    one = min(D, 1)
-    y_na, y_nc = norm(path, y_at, m, D - 1), norm(path, y_at + (D - 1) * m, m, one)
+    y_na, y_nc = norm(path, y_at, m, D - 1), norm(path, y_at + (D - 1) * m, m, 1)
     if table[layer, SCORES] < 0:
         e[RA] = e[DA]
         e[RC] = e[DC] + f[GAMMA] * (y_nc + f[B_MAX])
@@ -344,7 +343,7 @@ def enter(D, net, path, errors, layer, trust):
         e[RC] = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
         z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
         z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
-    z_na, z_nc = norm(path, z_at, n, D - 1), norm(path, z_at + (D - 1) * n, n, one)
+    z_na, z_nc = norm(path, z_at, n, D - 1), norm(path, z_at + (D - 1) * n, n, 1)
     e[A_MAX] = z_na + e[RA]
     e[C_MAX] = z_nc + e[RC]
     e[T_A] = e[RA] + (D + 4.0) * UNIT * z_na
@@ -643,7 +642,7 @@ def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, 
                         return False
                     rest[v >> 6] |= bit(v)
                     fresh[v >> 6] |= bit(v)
-                    k = D - D
+                    k = 0
                     for f in range(wf):
                         mask[v, f] = mask[p, f] & mask[q, f]
                         word = mask[v, f]
@@ -826,9 +825,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
     state.signs[table[layer, SIGN_AT] + 1] = 0
     si, su, sf = state.si, state.su, state.sf
     if nr > 0:
-        at, y = write_polyhedron(
-            D, cell, cell.alive, -1 - min(nr, 0), si, su, sf, io, fo, room.size, room.place
-        )
+        at, y = write_polyhedron(D, cell, cell.alive, -1, si, su, sf, io, fo, room.size, room.place)
         nr, nf = room.size[0], room.size[1]
     else:  # it contains a line: facets only
         nf = top_slot(cell.used)
@@ -845,7 +842,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
             at += 1
     nwr = (nr + 63) >> 6
     y_at, m, z_at = table[layer, Y_AT], table[layer, D_IN], table[layer, Z_AT]
-    n_pending = D - D  # a plain 0 would have other kernels compiled twice, once for this constant
+    n_pending = 0
     if table[layer, KIND] == FOLD:
         for i in range(n):
             for w in range(nwr):
@@ -858,7 +855,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
                 word &= word - np.uint64(1)
                 t = threshold(control[C_TRUST], D, cell.rays, v, errors[layer])
                 add_signs(D, path, z_at, n, cell.rays, v, t, room.sums, pending)
-        n_on = D - D
+        n_on = 0
         for i in range(n):
             pos, neg = np.uint64(0), np.uint64(0)
             for w in range(nwr):
@@ -899,10 +896,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
         for r in range(e):
             sf[y + r] = path[y_at + (D - 1) * m + r] if table[layer, SKIP] == 1 else 0.0
         y += e
-    tied = min(nr, 0)
-    control[C_INTS] = write_header(
-        si, at, table[layer, KIND], layer, tied, nr, n_pending, nf, tied, io, y - fo
-    )
+    control[C_INTS] = write_header(si, at, table[layer, KIND], layer, 0, nr, n_pending, nf, 0, io, y - fo)
     control[C_FLOATS] = y
     return True
 
@@ -941,7 +935,7 @@ def push_fold(D, net, state, cell, alive, flipped, layer, pending, first, n_pend
     at, y = write_polyhedron(D, cell, alive, flipped, si, su, sf, io, fo, room.size, room.place)
     nr, nf = room.size[0], room.size[1]
     nwr = (nr + 63) >> 6
-    zero = D - D
+    zero = 0
     n_on = zero
     if side == 1:
         room.on[0] = pending.unit[first - 1]
@@ -999,7 +993,7 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
         return STACK_FULL
     if control[C_FLOATS] + 2 * ((D + 1) * 64 * (wf + wr) + D * e) > state.sf.shape[0]:
         return STACK_FULL
-    first = D - D
+    first = 0
     while first < n_pending:
         i = pending.unit[first]
         both, pos, neg = np.uint64(0), np.uint64(0), np.uint64(0)
@@ -1014,8 +1008,8 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
             neg |= pending.negative[first, w]
         if both != np.uint64(0):
             push_fold(
-                D, net, state, cell, cell.alive, nwr - nwr - 1, layer, pending, first, n_pending,
-                nwr - nwr - 1, room,
+                D, net, state, cell, cell.alive, -1, layer, pending, first, n_pending,
+                -1, room,
             )  # fmt: skip
             return UNDECIDED_FOLD
         if pos != np.uint64(0) and neg != np.uint64(0):
@@ -1024,10 +1018,9 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
             room.word[i >> 6] |= 1 << (i & 63)
             if e > 0:
                 room.on[0] = i
-                one = min(e, 1)
                 add_units(
-                    D, net.weights, table[layer, OUTPUTS], e, room.on, one, path, z_at, n, room.hidden,
-                    one - 1,
+                    D, net.weights, table[layer, OUTPUTS], e, room.on, 1, path, z_at, n, room.hidden,
+                    0,
                 )  # fmt: skip
         first += 1
     if first == n_pending:
@@ -1040,8 +1033,7 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
         room.row[c] = path[z_at + c * n + i]
     wall = (layer << 54) | (i << 38)
     owner = state.signs[table[layer, SIGN_AT]]
-    one = min(D, 1)
-    write_facet(D, room.row, (D - 1) * error[RA] + error[RC], cell, slot, owner, wall, one)
+    write_facet(D, room.row, (D - 1) * error[RA] + error[RC], cell, slot, owner, wall, 1)
     for w in range(wr):
         room.above[w] = pending.positive[first, w] if w < nwr else np.uint64(0)
         room.below[w] = pending.negative[first, w] if w < nwr else np.uint64(0)
@@ -1182,8 +1174,7 @@ def clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room):
 def write_head(D, net, state, cell, layer, head, key, tied, room, ints, words, floats, io, fo, size):
     """Write the node of the working cell, on which ``key`` wins ``head``; returns where the next begins."""
     table, weights = net.table, net.weights
-    flipped = min(key, 0) - 1
-    at, y = write_polyhedron(D, cell, cell.alive, flipped, ints, words, floats, io, fo, size, room.place)
+    at, y = write_polyhedron(D, cell, cell.alive, -1, ints, words, floats, io, fo, size, room.place)
     heads = table[layer, HEADS]
     for h in range(heads):
         ints[at + h] = room.routes[h]
@@ -1194,10 +1185,7 @@ def write_head(D, net, state, cell, layer, head, key, tied, room, ints, words, f
     for r in range(e):
         floats[y + r] = room.hidden[r] + weights[outputs + r]
     y += e
-    nothing = min(key, 0)
-    at = write_header(
-        ints, at, table[layer, KIND], layer, head + 1, size[0], nothing, size[1], tied, io, y - fo
-    )
+    at = write_header(ints, at, table[layer, KIND], layer, head + 1, size[0], 0, size[1], tied, io, y - fo)
     return at, y
 
 
@@ -1257,7 +1245,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
                 seen[best] = 0
                 todo[n_todo] = best
                 n_todo += 1
-    bag_at, bag_to = D - D, D - D
+    bag_at, bag_to = 0, 0
     found = 0
     done = 0
     fresh = False
@@ -1410,7 +1398,7 @@ def emit(D, net, state, cell, nr, out, room):
     """Count a finished cell and, if asked, write it down; returns a status."""
     table, control, signs = net.table, state.control, state.signs
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    infinity = D - D - 1
+    infinity = -1
     for f in range(wf):
         word = cell.used[f]
         while word != np.uint64(0):
