@@ -1,0 +1,1 @@
+"""One recipe per figure, table and example of the papers."""
