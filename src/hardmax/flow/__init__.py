@@ -1,1 +1,1 @@
-"""Which input positions are still available at which token, what decoding them costs, and what a target needs (P2)."""
+"""Which input positions are still available at which token, and what decoding them costs (P2)."""

@@ -1,1 +1,1 @@
-"""The functions that P2 asks a transformer to compute: maxima and minima over tuples of tokens, and what depends on them."""
+"""The functions that P2 asks a transformer to compute: maxima and minima over tuples of tokens."""
