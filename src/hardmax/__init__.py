@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from hardmax.algebra.semirings import tropical_matmul as tropical_matmul
     from hardmax.algebra.semirings import tropical_sum as tropical_sum
     from hardmax.bounds import vertex_maximum as vertex_maximum
+    from hardmax.claims.ledger import Ledger as Ledger
+    from hardmax.claims.ledger import check_claims as check_claims
     from hardmax.geometry.domains import Box as Box
     from hardmax.geometry.domains import Polytope as Polytope
     from hardmax.geometry.domains import WholeSpace as WholeSpace
@@ -103,6 +105,8 @@ _HOME_OF = {
     "CellEstimate": "hardmax.regions.sampling",
     "trace_segment": "hardmax.regions.segment_trace",
     "SegmentTrace": "hardmax.regions.segment_trace",
+    "check_claims": "hardmax.claims.ledger",
+    "Ledger": "hardmax.claims.ledger",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

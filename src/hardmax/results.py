@@ -54,6 +54,7 @@ _HOME_OF_KIND = {
     "CellEstimate": "hardmax.regions.sampling",
     "CommonRefinement": "hardmax.geometry.refinements",
     "Hypersurface": "hardmax.geometry.refinements",
+    "Ledger": "hardmax.claims.ledger",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "Network": "hardmax.networks.network",
     "PowerDiagram": "hardmax.geometry.power_diagrams",
