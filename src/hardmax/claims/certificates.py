@@ -26,12 +26,15 @@ import numpy as np
 
 from hardmax.claims import replay
 from hardmax.errors import InvalidInputError
+from hardmax.networks.blocks import Block
+from hardmax.networks.states import state_of
 from hardmax.storage import written_whole
 
 if TYPE_CHECKING:
     from hardmax.claims.ledger import Entry
+    from hardmax.networks.network import Network
 
-__all__ = ["Certificate", "exact", "write_certificates"]
+__all__ = ["Certificate", "exact", "network_record", "write_certificates"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,37 @@ def exact(value: Any) -> Any:
         f"a certificate holds integers, fractions, floats, strings, lists and mappings, but was given a "
         f"{type(value).__name__}."
     )
+
+
+def network_record(network: Network) -> list[dict[str, Any]]:
+    """The blocks of a network as certificates hold them, in exact numbers.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> network_record(hm.Network([hm.Affine([[0.5]], [2])]))
+    [{'block': 'Affine', 'w': [['1/2']], 'b': [2]}]
+    """
+    return [_block_record(block) for block in network.blocks]
+
+
+def _block_record(block: Block) -> dict[str, Any]:
+    state = state_of(block)
+    mask = state.pop("mask", None)
+    if state["block"] == "Maxout" or "slope" in state or not (mask is None or np.all(mask)):
+        raise InvalidInputError(
+            "network must be made of affine maps, ReLU layers and unmasked attention to become a certificate."
+        )
+    return {name: _fractions(value) for name, value in state.items()}
+
+
+def _fractions(value: Any) -> Any:
+    """Arrays as nested lists of exact numbers; a float is the fraction it stands for."""
+    if isinstance(value, np.ndarray):
+        return _fractions(value.tolist())
+    if isinstance(value, list):
+        return [_fractions(item) for item in value]
+    return exact(Fraction(value)) if isinstance(value, float) else exact(value)
 
 
 def write_certificates(entries: Iterable[Entry], folder: str | os.PathLike[str]) -> list[Path]:

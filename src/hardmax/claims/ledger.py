@@ -39,12 +39,16 @@ __all__ = [
     "Verdict",
     "all_claims",
     "check_claims",
+    "failing",
+    "holding",
     "selected",
 ]
 
 MODULES = (
+    "tropical_algebra",
     "tropical_geometry",
     "tropical_counting",
+    "tropical_networks",
     "tropical_temperature",
     "tropical_experiments",
     "infoflow_theorems",
@@ -282,6 +286,31 @@ class Ledger(Result):
             "expected": [str(entry.expected) for entry in self.entries],
             "computed": [entry.computed for entry in self.entries],
         }
+
+
+def holding(
+    holds: bool,
+    computed: str,
+    numbers: Mapping[str, Any] | None = None,
+    certificate: Certificate | None = None,
+    *,
+    numerically: bool = False,
+) -> Finding:
+    """The finding of a check that passed everywhere; undecided if it did not, or if the certificate fails."""
+    if not holds or (certificate is not None and not certificate.holds):
+        verdict = Verdict.UNDECIDED
+    else:
+        verdict = Verdict.HOLDS_NUMERICALLY if numerically else Verdict.HOLDS
+    return Finding(verdict, computed, numbers or {}, certificate)
+
+
+def failing(
+    fails: bool, computed: str, numbers: Mapping[str, Any] | None, certificate: Certificate
+) -> Finding:
+    """The finding of a counterexample that was computed and whose certificate is accepted; undecided
+    otherwise."""
+    verdict = Verdict.FAILS if fails and certificate.holds else Verdict.UNDECIDED
+    return Finding(verdict, computed, numbers or {}, certificate)
 
 
 def check_claims(

@@ -13,6 +13,8 @@ Exit code 0: every certificate was accepted. 1: at least one was not. 2: a file 
 import json
 import sys
 from fractions import Fraction
+from itertools import pairwise
+from math import comb, factorial, lcm
 from pathlib import Path
 
 SCHEMA = 1
@@ -74,7 +76,7 @@ def require(condition, why):
         raise Rejected(why)
 
 
-# Claims of hardmax.claims.tropical_geometry
+# Claims of hardmax.claims.tropical_algebra and tropical_geometry
 # ----------------------------------------------------------------------------------------------------------
 
 
@@ -111,8 +113,274 @@ def winning_scores(diagram):
     return sorted(winners)
 
 
-# Claims of hardmax.claims.tropical_counting
+def check_routing(data):
+    """All scores a.x + b that are largest at each point, and which scores are the same function."""
+    rows = matrix(data["scores"])
+    same = [[i, j] for j in range(len(rows)) for i in range(j) if rows[i] == rows[j]]
+    return {"winners": [best(rows, vector(point)) for point in data["points"]], "identical": same}
+
+
+def best(rows, point):
+    """The numbers of all largest scores at a point."""
+    scores = [dot(row, [*point, 1]) for row in rows]
+    return [j for j, score in enumerate(scores) if score == max(scores)]
+
+
+def check_recession(data):
+    """A ray in a cell: the score that is largest at ``point`` stays so along ``direction``, without end."""
+    rows, point, direction = matrix(data["scores"]), vector(data["point"]), vector(data["direction"])
+    winners = best(rows, point)
+    require(len(winners) == 1, "the point lies on a wall")
+    require(any(direction), "the direction is zero")
+    slopes = [dot(row[:-1], direction) for row in rows]
+    require(slopes[winners[0]] == max(slopes), "another score catches up along the ray")
+    return {"winner": winners[0], "unbounded": True}
+
+
+def check_normalised_keys(data):
+    """Keys of tokens that LayerNorm leaves as they are: norms, best score and nearest key at a query."""
+    tokens, key_map, query = matrix(data["tokens"]), matrix(data["key_map"]), vector(data["query"])
+    for token in tokens:
+        require(sum(token) == 0 and dot(token, token) == len(token), "a token is not normalised")
+    keys = [[dot(row, token) for row in key_map] for token in tokens]
+    scores = [dot(key, query) for key in keys]
+    distances = [sum((a - b) ** 2 for a, b in zip(key, query, strict=True)) for key in keys]
+    require(scores.count(max(scores)) == 1 and distances.count(min(distances)) == 1, "a tie at the query")
+    return {
+        "squared_norms": [text(dot(key, key)) for key in keys],
+        "largest_score": scores.index(max(scores)),
+        "nearest": distances.index(min(distances)),
+    }
+
+
+def check_self_attention(data):
+    """Which tokens the first token attends to, at two sequences and at their midpoint; keys move along."""
+    form, first, second = matrix(data["form"]), matrix(data["first"]), matrix(data["second"])
+    require(len(first) == len(second), "sequences of different lengths")
+    middle = [[(a + b) / 2 for a, b in zip(x, y, strict=True)] for x, y in zip(first, second, strict=True)]
+    winners = []
+    for tokens in (first, second, middle):
+        scores = [dot(tokens[0], [dot(row, key) for row in form]) for key in tokens]
+        require(scores.count(max(scores)) == 1, "a tie")
+        winners.append(scores.index(max(scores)))
+    return {"winners": winners}
+
+
+def check_log_lift(data):
+    """The log-lifted head max_j(k_j.q + v_j) - max_l k_l.q at points, and which keys are routed to."""
+    keys, values = matrix(data["keys"]), vector(data["log_values"])
+    require(len(keys) == len(values), "one log-value per key is needed")
+    lifted, winners = [], []
+    for point in matrix(data["points"]):
+        scores = [dot(key, point) for key in keys]
+        lifted.append(text(max(s + v for s, v in zip(scores, values, strict=True)) - max(scores)))
+        winners.append([j for j, s in enumerate(scores) if s == max(scores)])
+    return {"values": lifted, "winners": winners}
+
+
+# Networks: a list of blocks, each with its exact arrays
+
+
+def passed(network, point):
+    """Signature, linear part and offset of the affine map, and value of a network at a point."""
+    d = len(point)
+    linear = [[Fraction(int(i == j)) for j in range(d)] for i in range(d)]
+    signature, offset, value = [], [Fraction(0)] * d, list(point)
+    for block in network:
+        choice, through, shift = block_map(block, value)
+        linear = [[dot(row, column) for column in zip(*linear, strict=True)] for row in through]
+        offset = [dot(row, offset) + s for row, s in zip(through, shift, strict=True)]
+        value = [dot(row, value) + s for row, s in zip(through, shift, strict=True)]
+        signature.append(choice)
+    return signature, linear, offset, value
+
+
+def block_map(block, value):
+    """What a block does around a value: its part of the signature, and its affine map."""
+    d = len(value)
+    identity = [[Fraction(int(i == j)) for j in range(d)] for i in range(d)]
+    if block["block"] == "Affine":
+        return [], matrix(block["w"]), vector(block["b"])
+    if block["block"] == "Attention":
+        biases = block["biases"] or [[0] * len(rows) for rows in block["scores"]]
+        choice, shift = [], None
+        for rows, bias, outputs in zip(block["scores"], biases, block["outputs"], strict=True):
+            scores = [dot(vector(a), value) + number(b) for a, b in zip(rows, bias, strict=True)]
+            require(scores.count(max(scores)) == 1, "a point lies on a wall")
+            choice.append(scores.index(max(scores)))
+            output = vector(outputs[choice[-1]])
+            shift = output if shift is None else [a + b for a, b in zip(shift, output, strict=True)]
+        through = identity if block["skip"] else [[Fraction(0)] * d for _ in shift]
+        return choice, through, shift
+    require(block["block"] == "FeedForward", f"unknown block {block['block']!r}")
+    w_in, w_out = matrix(block["w_in"]), matrix(block["w_out"])
+    before = [dot(row, value) + b for row, b in zip(w_in, vector(block["b_in"]), strict=True)]
+    require(all(before), "a point lies on a fold")
+    on = [int(b > 0) for b in before]
+    through = [
+        [sum((o[u] * w_in[u][j] for u in range(len(on)) if on[u]), Fraction(0)) for j in range(d)]
+        for o in w_out
+    ]
+    b_in = vector(block["b_in"])
+    shift = [
+        sum((o[u] * b_in[u] for u in range(len(on)) if on[u]), Fraction(0)) + c
+        for o, c in zip(w_out, vector(block["b_out"]), strict=True)
+    ]
+    if block["skip"]:
+        through = [[a + b for a, b in zip(r, s, strict=True)] for r, s in zip(through, identity, strict=True)]
+    return on, through, shift
+
+
+def check_network_points(data):
+    """How many different signatures, and how many different affine maps, a network shows at points."""
+    signatures, maps = set(), set()
+    for point in data["points"]:
+        signature, linear, offset, _ = passed(data["network"], vector(point))
+        signatures.add(json.dumps(signature))
+        maps.add(json.dumps([[text(a) for a in row] for row in [*linear, offset]]))
+    return {"signatures": len(signatures), "maps": len(maps)}
+
+
+def check_network_values(data):
+    """The values of a network at points, whether on a fold or not."""
+    return {"values": [[text(v) for v in plain_value(data["network"], vector(p))] for p in data["points"]]}
+
+
+def plain_value(network, value):
+    """The value of a network of affine maps and ReLU layers."""
+    for block in network:
+        if block["block"] == "Affine":
+            value = [dot(r, value) + b for r, b in zip(matrix(block["w"]), vector(block["b"]), strict=True)]
+            continue
+        require(block["block"] == "FeedForward", "only affine maps and ReLU layers")
+        b_in, b_out = vector(block["b_in"]), vector(block["b_out"])
+        on = [max(dot(r, value) + b, 0) for r, b in zip(matrix(block["w_in"]), b_in, strict=True)]
+        out = [dot(r, on) + b for r, b in zip(matrix(block["w_out"]), b_out, strict=True)]
+        value = [a + b for a, b in zip(out, value, strict=True)] if block["skip"] else out
+    return value
+
+
+def check_network_line(data):
+    """Every cell of networks with one input on an interval: cells, linear regions, jumps, and how many
+    signatures given points show."""
+    found = []
+    for network in data["networks"]:
+        low, high = vector(data["interval"])
+        require(low < high, "an empty interval")
+        pieces = [(low, high, [], [Fraction(1)], [Fraction(0)])]
+        for block in network:
+            pieces = [part for piece in pieces for part in cut(block, piece)]
+        maps = [(slope, offset) for _, _, _, slope, offset in pieces]
+        jumps = sum(
+            1
+            for (_, end, _, a, b), (_, _, _, c, d) in pairwise(pieces)
+            if [p * end + q for p, q in zip(a, b, strict=True)]
+            != [p * end + q for p, q in zip(c, d, strict=True)]
+        )
+        seen = {json.dumps(passed(network, vector(point))[0]) for point in data.get("points", [])}
+        regions = 1 + sum(1 for one, two in pairwise(maps) if one != two)
+        found.append({"cells": len(pieces), "regions": regions, "jumps": jumps, "signatures": len(seen)})
+    return {"networks": found}
+
+
+def cut(block, piece):
+    """The parts of an interval with one affine map a t + b into which a block cuts it."""
+    low, high, signature, slope, offset = piece
+    if block["block"] == "Affine":
+        groups = []
+    elif block["block"] == "Attention":
+        biases = block["biases"] or [[0] * len(rows) for rows in block["scores"]]
+        groups = [
+            [(dot(vector(a), slope), dot(vector(a), offset) + number(b)) for a, b in zip(r, s, strict=True)]
+            for r, s in zip(block["scores"], biases, strict=True)
+        ]
+    else:
+        rows = zip(matrix(block["w_in"]), vector(block["b_in"]), strict=True)
+        groups = [[(dot(w, slope), dot(w, offset) + b), (Fraction(0), Fraction(0))] for w, b in rows]
+    ends = {low, high}
+    for lines in groups:  # breakpoints of the upper envelope are among the crossings of its lines
+        for i, (a, b) in enumerate(lines):
+            for c, d in lines[:i]:
+                t = (d - b) / (a - c) if a != c else None
+                if t is not None and low < t < high and a * t + b == max(p * t + q for p, q in lines):
+                    ends.add(t)
+    parts = []
+    for start, end in pairwise(sorted(ends)):
+        middle = (start + end) / 2
+        if block["block"] == "FeedForward":
+            before = [lines[0][0] * middle + lines[0][1] for lines in groups]
+            require(all(before), "a unit is zero on a whole cell")
+        value = [a * middle + b for a, b in zip(slope, offset, strict=True)]
+        choice, through, shift = block_map(block, value)
+        parts.append(
+            (
+                start,
+                end,
+                [*signature, choice],
+                [dot(row, slope) for row in through],
+                [dot(row, offset) + s for row, s in zip(through, shift, strict=True)],
+            )
+        )
+    joined = parts[:1]
+    for part in parts[1:]:  # lines may cross at the top without a change of the winner
+        if part[2] == joined[-1][2]:
+            joined[-1] = (joined[-1][0], *part[1:])
+        else:
+            joined.append(part)
+    return joined
+
+
+# Claims of hardmax.claims.tropical_counting and tropical_networks
 # ----------------------------------------------------------------------------------------------------------
+
+
+def check_heads(data):
+    """How many tuples of keys, one per head, win together at the given points.
+
+    Beside it stands the largest number that heads with as many keys can have. It is proven in
+    docs/minkowski.md for linear scores up to three dimensions and affine scores up to two; beyond, it is due
+    to Weibel (2012) and to Montufar, Ren and Zhang (2021).
+    """
+    found = []
+    for family in data["families"]:
+        heads = [whole_rows(matrix(rows)) for rows in family["heads"]]
+        linear = all(row[-1] == 0 for rows in heads for row in rows)
+        choices = set()
+        for point in family["points"]:
+            (scaled,) = whole_rows([[*vector(point), Fraction(1)]])
+            choices.add(tuple(strict_winner(rows, scaled) for rows in heads))
+        d = len(heads[0][0]) - 1
+        most = vertex_maximum(max(map(len, heads)), len(heads), d, linear)
+        found.append({"cells": len(choices), "at_most": most})
+    return {"families": found}
+
+
+def whole_rows(rows):
+    """The rows times one positive number that makes them whole."""
+    common = lcm(*(value.denominator for row in rows for value in row))
+    return [[int(value * common) for value in row] for row in rows]
+
+
+def strict_winner(rows, point):
+    """The number of the row with the largest product, which must be the only one."""
+    scores = [sum(a * b for a, b in zip(row, point, strict=True)) for row in rows]
+    top = max(scores)
+    require(scores.count(top) == 1, "a point lies on a wall")
+    return scores.index(top)
+
+
+def vertex_maximum(n, heads, d, linear):
+    """The largest number of cells of ``heads`` heads with n keys each in dimension d."""
+    if n == 1:
+        return 1
+    if linear:
+        return sum(comb(heads, j) * (n - 1) ** j for j in range(d)) + comb(heads - 1, d - 1)
+    return sum(comb(heads, j) * (n - 1) ** j for j in range(d + 1))
+
+
+def arrangement(n, d):
+    """The largest number of cells of n hyperplanes in dimension d (Zaslavsky)."""
+    return sum(comb(n, j) for j in range(d + 1))
 
 
 def check_power(data):
@@ -122,6 +390,35 @@ def check_power(data):
     for _ in range(exponent):
         value *= base
     return {"value": value}
+
+
+def check_arrangement(data):
+    """Cells of n hyperplanes in dimension d, and whether they are more than (e n / d)^d."""
+    n, d = natural(data["n"]), natural(data["d"])
+    e_above = sum(Fraction(1, factorial(k)) for k in range(20)) + Fraction(2, factorial(20))
+    return {"cells": arrangement(n, d), "more": arrangement(n, d) > (e_above * n / d) ** d}
+
+
+def check_cell_bound(data):
+    """The bound (V R)^L on the cells of a transformer with linear scores, and the number (N^d w^d)^L,
+    w = floor(d_ff / 2d), that it is claimed to reach with H = d heads."""
+    n, d = natural(data["n_tokens"]), natural(data["d"])
+    d_ff, depth = natural(data["d_ff"]), natural(data["depth"])
+    most = (vertex_maximum(n, d, d, True) * arrangement(d_ff, d)) ** depth
+    return {"at_most": most, "claimed": (n**d * (d_ff // (2 * d)) ** d) ** depth}
+
+
+def check_two_layers(data):
+    """A bound on the cells of a ReLU network with two layers of n units in dimension d.
+
+    On a cell of the first layer with k units on, the second layer sees an image of dimension min(k, d), and
+    cells of the first layer have different patterns: take the best patterns, as many as there can be cells.
+    """
+    n, d = natural(data["n"]), natural(data["d"])
+    best_first = sorted(
+        (arrangement(n, min(k, d)) for k in range(n + 1) for _ in range(comb(n, k))), reverse=True
+    )
+    return {"at_most": sum(best_first[: arrangement(n, d)]), "product": arrangement(n, d) ** 2}
 
 
 # Claims of hardmax.claims.tropical_temperature
@@ -151,7 +448,8 @@ def check_power(data):
 def value_of(kind, data):
     """What the function of ``kind`` computes from ``data``."""
     check = globals().get(f"check_{kind}") if isinstance(kind, str) else None
-    require(callable(check), f"unknown kind {kind!r}")
+    if check is None:
+        raise Rejected(f"unknown kind {kind!r}")
     try:
         return check(data)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:

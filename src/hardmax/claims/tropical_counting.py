@@ -1,4 +1,4 @@
-"""Claims of the tropical paper about how many cells and regions there are (P1 section V, appendices D to F)."""
+"""Claims of the tropical paper about how many cells heads cut together (P1 section V-A, appendix D)."""
 
 from __future__ import annotations
 
