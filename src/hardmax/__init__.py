@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from hardmax.networks.constructions import sawtooth_network as sawtooth_network
     from hardmax.networks.network import Network as Network
     from hardmax.networks.signatures import Signature as Signature
+    from hardmax.papers.recipes import Reproduction as Reproduction
+    from hardmax.papers.recipes import reproduce as reproduce
     from hardmax.regions.counts import CellCount as CellCount
     from hardmax.regions.counts import RegionCount as RegionCount
     from hardmax.regions.enumeration import count_cells as count_cells
@@ -107,6 +109,8 @@ _HOME_OF = {
     "SegmentTrace": "hardmax.regions.segment_trace",
     "check_claims": "hardmax.claims.ledger",
     "Ledger": "hardmax.claims.ledger",
+    "reproduce": "hardmax.papers.recipes",
+    "Reproduction": "hardmax.papers.recipes",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

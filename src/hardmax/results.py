@@ -44,7 +44,7 @@ from hardmax.versions import installed_versions
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Result", "load", "plain"]
+__all__ = ["Result", "columns_of", "load", "plain", "strict"]
 
 _HTML_ROWS = 10
 
@@ -61,6 +61,7 @@ _HOME_OF_KIND = {
     "Reach": "hardmax.geometry.reach",
     "RegionCount": "hardmax.regions.counts",
     "RegionSet": "hardmax.regions.region_set",
+    "Reproduction": "hardmax.papers.recipes",
     "SegmentTrace": "hardmax.regions.segment_trace",
 }
 
@@ -127,7 +128,7 @@ class Result:
         return f"<{type(self).__name__}: {self._summary()}>"
 
     def _repr_html_(self) -> str:
-        columns = _columns(self._table())
+        columns = columns_of(self._table())
         n_rows = max((len(column) for column in columns.values()), default=0)
         head = "".join(f"<th>{html.escape(name)}</th>" for name in ["", *columns])
         body = "".join(
@@ -153,7 +154,7 @@ class Result:
             raise MissingExtraError(
                 "to_frame needs pandas, which is not installed; try: pip install 'hardmax[tables]'."
             ) from error
-        return pandas.DataFrame(_columns(self._table()))
+        return pandas.DataFrame(columns_of(self._table()))
 
     def plot(self, *, ax: Any = None, box: Any = None) -> Any:
         """Draw the result (needs the extra ``plot``).
@@ -266,8 +267,35 @@ def _read_only(value: Any) -> Any:
     return value
 
 
-def _columns(table: Mapping[str, Sequence[Any] | NDArray[Any]]) -> dict[str, Any]:
-    """One entry per column: a matrix is split into ``name_0``, ``name_1``, ..."""
+def strict(value: Any) -> Any:
+    """``plain(value)`` in strict JSON: NaN becomes null, an infinity the string ``"inf"`` or ``"-inf"``.
+
+    Examples
+    --------
+    >>> strict({"x": np.array([1.0, np.nan, -np.inf])})
+    {'x': [1.0, None, '-inf']}
+    """
+    return _strict(plain(value))
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_strict(item) for item in value]
+    return value
+
+
+def columns_of(table: Mapping[str, Sequence[Any] | NDArray[Any]]) -> dict[str, Any]:
+    """One entry per column: a matrix is split into ``name_0``, ``name_1``, ...
+
+    Examples
+    --------
+    >>> sorted(columns_of({"x": np.eye(2), "n": [1, 2]}))
+    ['n', 'x_0', 'x_1']
+    """
     columns: dict[str, Any] = {}
     for name, column in table.items():
         if isinstance(column, np.ndarray) and column.ndim == 2:

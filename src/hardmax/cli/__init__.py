@@ -84,13 +84,14 @@ def main(context: click.Context) -> None:
 
 
 def _add_commands() -> None:
-    from hardmax.cli import compiling, diagrams, minkowski, regions, sample, versions
+    from hardmax.cli import compiling, diagrams, minkowski, regions, reproduce, sample, versions
 
     for command in (
         diagrams.diagram,
         minkowski.minkowski,
         regions.regions,
         sample.sample,
+        reproduce.reproduce,
         compiling.compile_kernels,
         versions.versions,
     ):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.results import Result, plain
+from hardmax.results import Result, strict
 from hardmax.storage import written_whole
 
 __all__ = ["check_targets", "number", "output_options", "point", "print_json", "print_table", "save_and_draw"]
@@ -67,17 +67,7 @@ def save_and_draw(result: Result, out: Path | None, plot: Path | None, *, box: A
 
 def print_json(value: Any) -> None:
     """Print strict JSON: NaN becomes null, an infinity the string ``"inf"`` or ``"-inf"``."""
-    click.echo(json.dumps(_strict(plain(value)), indent=2, allow_nan=False))
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    if isinstance(value, dict):
-        return {str(key): _strict(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_strict(item) for item in value]
-    return value
+    click.echo(json.dumps(strict(value), indent=2, allow_nan=False))
 
 
 def number(value: float) -> str:

@@ -1,0 +1,479 @@
+"""One recipe per figure, table and example of the papers: it computes, draws and compares.
+
+A recipe knows the choices that a paper leaves open as :class:`Option`, each with a stated default. Its
+function ``cook`` turns them into an :class:`Outcome`: pictures, tables of numbers, and a
+:class:`Comparison` "paper / computed / verdict" for every number that the paper prints. :func:`reproduce`
+writes all of it into a folder, whole or not at all. The same name, profile, seed and settings give the same
+numbers, tables and SVG pictures.
+
+A module of this room ends with ``RECIPES: tuple[Recipe, ...]`` and is found by that. Recipes import pictures
+inside ``cook``, so that the list of them needs no matplotlib::
+
+    def _cook(settings: Settings) -> Outcome:
+        from hardmax.plotting.growth import draw_growth
+
+        rng = settings.rng("keys")
+        ...
+        return Outcome(figures={"fig9": figure}, tables={"counts": {"N": [2, 3], "cells": [4, 9]}},
+                       comparisons=(Comparison("cells at N = 3", "9", "9", "agrees"),))
+
+    RECIPES = (Recipe("tropical.fig9", "What the picture shows", (Option("box", 4.0, "..."),), _cook),)
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import pkgutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from hardmax.errors import InvalidInputError
+from hardmax.results import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure  # for type checkers only: pictures are made in plotting
+
+__all__ = [
+    "Comparison",
+    "Option",
+    "Outcome",
+    "Profile",
+    "Recipe",
+    "Reproduction",
+    "Settings",
+    "find_recipe",
+    "recipes",
+    "reproduce",
+]
+
+Value = int | float | str | bool | tuple[Any, ...]
+Profile = Literal["quick", "medium", "paper"]
+PROFILES: tuple[Profile, ...] = ("quick", "medium", "paper")
+_IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """A choice that the paper leaves open, with the default that is used here.
+
+    Parameters
+    ----------
+    name : str
+        The name used by ``settings`` and ``--set``.
+    default : int, float, str, bool or non-empty tuple of one of them
+        The value in the profile ``quick``; its type is the type of the option.
+    help : str
+        What is chosen, in one line.
+    medium, paper : optional
+        Values in the other profiles, where they differ from the default (``paper`` also from ``medium``).
+    choices : tuple, optional
+        The only values there are (of each entry, for a tuple).
+    least : float, optional
+        The smallest value (of each entry, for a tuple).
+
+    Examples
+    --------
+    >>> heads = Option("heads", (1, 2), "numbers of heads", least=1)
+    >>> heads.read("1,2,3")
+    (1, 2, 3)
+    >>> Option("seeds", 6, "networks per point", paper=80).value_in("paper")
+    80
+    """
+
+    name: str
+    default: Value
+    help: str
+    medium: Value | None = field(default=None, kw_only=True)
+    paper: Value | None = field(default=None, kw_only=True)
+    choices: tuple[Any, ...] = field(default=(), kw_only=True)
+    least: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.default == ():
+            raise InvalidInputError(f"the default of option {self.name} must show the type of its entries.")
+        for value in (self.default, self.medium, self.paper):
+            if value is not None:
+                self.read(value)
+
+    def value_in(self, profile: Profile) -> Value:
+        """The default in a profile."""
+        if profile == "paper" and self.paper is not None:
+            return self.paper
+        if profile != "quick" and self.medium is not None:
+            return self.medium
+        return self.default
+
+    def read(self, given: Any) -> Value:
+        """``given``, possibly a text from the command line, as a value of this option.
+
+        Raises
+        ------
+        InvalidInputError
+            When it is of another type, not among the choices, or too small.
+        """
+        if not isinstance(self.default, tuple):
+            return self._entry(given, self.default)
+        if isinstance(given, str):
+            given = [part for part in given.split(",") if part.strip()]
+        if not isinstance(given, (list, tuple, np.ndarray)) or not len(given):
+            raise self._refusal(given)
+        return tuple(self._entry(entry, self.default[0]) for entry in given)
+
+    def _entry(self, given: Any, like: Any) -> Any:
+        value = self._converted(given.strip() if isinstance(given, str) else given, like)
+        if value is None or (self.choices and value not in self.choices):
+            raise self._refusal(given)
+        if self.least is not None and not value >= self.least:
+            raise self._refusal(given)
+        return value
+
+    @staticmethod
+    def _converted(given: Any, like: Any) -> Any:
+        """``given`` in the type of ``like``, or ``None`` where that would change it."""
+        if isinstance(like, bool):
+            words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+            if isinstance(given, (bool, np.bool_)):
+                return bool(given)
+            return words.get(given.lower()) if isinstance(given, str) else None
+        if isinstance(like, str):
+            return given if isinstance(given, str) and given else None
+        if isinstance(given, (bool, np.bool_)):
+            return None
+        try:
+            if isinstance(like, int):
+                return int(given) if isinstance(given, (str, int, np.integer)) else None
+            value = float(given)
+        except (TypeError, ValueError):
+            return None
+        return value if math.isfinite(value) else None
+
+    def _refusal(self, given: Any) -> InvalidInputError:
+        return InvalidInputError(f"{self.name} must be {self.kind}, but was {given!r}.")
+
+    @property
+    def kind(self) -> str:
+        """What the option accepts, in words.
+
+        >>> Option("seeds", 6, "networks per point", least=1).kind
+        'a whole number of at least 1'
+        """
+        entry = self.default[0] if isinstance(self.default, tuple) else self.default
+        if self.choices:
+            words = " or ".join(map(str, self.choices))
+        else:
+            words = _IN_WORDS[type(entry)]
+        if self.least is not None:
+            words += f" of at least {self.least:g}"
+        return f"a list, separated by commas, of: {words}" if isinstance(self.default, tuple) else words
+
+
+@dataclass(frozen=True)
+class Settings(Mapping[str, Any]):
+    """What a recipe is cooked with: ``settings["option name"]``, the profile and the seed.
+
+    Examples
+    --------
+    >>> settings = Settings("quick", 0, {"box": 4.0})
+    >>> settings["box"]
+    4.0
+    >>> bool(settings.rng("keys").normal() == settings.rng("keys").normal())
+    True
+    """
+
+    profile: Profile
+    seed: int
+    chosen: Mapping[str, Value]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.chosen[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.chosen)
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def rng(self, *stream: int | str) -> np.random.Generator:
+        """A stream of random numbers of its own for each name or number (or several); the seed moves all."""
+        key = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in stream]
+        return np.random.default_rng([self.seed, *key])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One number of the paper beside what was computed.
+
+    Examples
+    --------
+    >>> Comparison("vertices, N=6, H=3, d=3", "216", "92", "fails: 92 is the maximum").verdict
+    'fails: 92 is the maximum'
+    """
+
+    quantity: str
+    paper: str
+    computed: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a recipe yields: pictures and tables by name, comparisons, and remarks.
+
+    A table is a mapping of column names to columns of one length; a matrix becomes several columns.
+
+    Examples
+    --------
+    >>> Outcome(figures={}, tables={"counts": {"N": [2, 3], "cells": [4]}}, comparisons=())
+    Traceback (most recent call last):
+    hardmax.errors.InvalidInputError: the columns of table counts must have one length, but have 1, 2.
+    """
+
+    figures: Mapping[str, Figure]
+    tables: Mapping[str, Mapping[str, Sequence[Any]]]
+    comparisons: tuple[Comparison, ...]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, table in self.tables.items():
+            lengths = sorted({len(column) for column in table.values()})
+            if len(lengths) > 1:
+                raise InvalidInputError(
+                    f"the columns of table {name} must have one length, but have "
+                    f"{', '.join(map(str, lengths))}."
+                )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A figure, table or example of a paper: its name, what it shows, its options, how it is made.
+
+    Examples
+    --------
+    >>> recipe = Recipe("tropical.fig0", "An example", (Option("box", 4.0, "half side of the box"),), print)
+    >>> recipe.settings("quick", 0, {"box": "3"})["box"]
+    3.0
+    """
+
+    name: str
+    title: str
+    options: tuple[Option, ...]
+    cook: Callable[[Settings], Outcome]
+
+    def settings(
+        self, profile: Profile = "quick", seed: int = 0, given: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """The options of a profile, with those that are given in place of their defaults."""
+        if profile not in PROFILES:
+            raise InvalidInputError(f"profile must be one of {', '.join(PROFILES)}, but was {profile!r}.")
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise InvalidInputError(f"seed must be a whole number of at least 0, but was {seed!r}.")
+        values = {option.name: option.value_in(profile) for option in self.options}
+        known = {option.name: option for option in self.options}
+        for name, value in (given or {}).items():
+            if name not in known:
+                has = ", ".join(known) or "none"
+                raise InvalidInputError(
+                    f"settings must name options of {self.name} ({has}), but there was "
+                    f"{name!r}{_nearest(name, list(known))}"
+                )
+            values[name] = known[name].read(value)
+        return Settings(profile, int(seed), values)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reproduction(Result):
+    """What was reproduced, and where it was written.
+
+    Attributes
+    ----------
+    name, title : str
+        The recipe.
+    profile : str
+    seed : int
+    settings : dict
+        Every option with the value that was used.
+    folder : str
+        Where the files are.
+    files : tuple of str
+        Their names: pictures (svg, png), tables (csv), ``numbers.json``, ``comparison.md``.
+    comparisons : tuple of Comparison
+        Paper, computed, verdict.
+    tables : dict
+        The numbers, by table and column.
+    notes : tuple of str
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import hardmax as hm
+    >>> done = hm.reproduce("tropical.fig4", tempfile.mkdtemp())
+    >>> done.comparisons[0].paper, done.comparisons[0].computed
+    ('216', '92')
+    """
+
+    kind: ClassVar[str] = "Reproduction"
+
+    name: str
+    title: str
+    profile: str
+    seed: int
+    settings: Mapping[str, Any]
+    folder: str
+    files: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+    tables: Mapping[str, Mapping[str, Any]]
+    notes: tuple[str, ...]
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "profile": self.profile,
+            "seed": self.seed,
+            "settings": self.settings,
+            "folder": self.folder,
+            "files": self.files,
+            "comparisons": [vars(comparison) for comparison in self.comparisons],
+            "tables": self.tables,
+            "notes": self.notes,
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Reproduction:
+        comparisons = tuple(Comparison(**entry) for entry in state["comparisons"])
+        return cls(
+            **{
+                **state,
+                "comparisons": comparisons,
+                "files": tuple(state["files"]),
+                "notes": tuple(state["notes"]),
+            }
+        )
+
+    def _summary(self) -> str:
+        return f"{self.name}, {len(self.comparisons)} comparisons, {len(self.files)} files in {self.folder}"
+
+    def _table(self) -> dict[str, list[str]]:
+        columns = ("quantity", "paper", "computed", "verdict")
+        return {name: [getattr(row, name) for row in self.comparisons] for name in columns}
+
+
+@cache
+def recipes() -> Mapping[str, Recipe]:
+    """Every recipe by its name, in the order of the papers.
+
+    Examples
+    --------
+    >>> "tropical.fig4" in recipes()
+    True
+    """
+    import hardmax.papers as room
+
+    found: dict[str, Recipe] = {}
+    for module in sorted(info.name for info in pkgutil.iter_modules(room.__path__)):
+        for recipe in getattr(import_module(f"{room.__name__}.{module}"), "RECIPES", ()):
+            if recipe.name in found:
+                raise InvalidInputError(f"there must be one recipe of a name, but {recipe.name} has two.")
+            found[recipe.name] = recipe
+    return {name: found[name] for name in sorted(found, key=_place)}
+
+
+def _place(name: str) -> tuple[str, str, int, str]:
+    """Sorts tropical before infoflow, and figure 2 before figure 10."""
+    paper, _, item = name.partition(".")
+    letters = item.rstrip("0123456789")
+    return {"tropical": "0", "infoflow": "1"}.get(paper, paper), letters, int(item[len(letters) :] or 0), item
+
+
+def find_recipe(name: str) -> Recipe:
+    """The recipe of a name.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is none; the message suggests the nearest name.
+
+    Examples
+    --------
+    >>> find_recipe("fig4")
+    Traceback (most recent call last):
+    hardmax.errors.InvalidInputError: name must be a recipe, but was 'fig4'; did you mean tropical.fig4?
+    """
+    known = recipes()
+    if name not in known:
+        hint = _nearest(name, list(known), otherwise="; hardmax reproduce --list shows all.")
+        raise InvalidInputError(f"name must be a recipe, but was {name!r}{hint}")
+    return known[name]
+
+
+def _nearest(name: Any, known: list[str], *, otherwise: str = ".") -> str:
+    """The end of a sentence: the name that was probably meant; one without its paper counts too."""
+    asked = str(name).strip().lower()
+    lower = {entry.lower(): entry for entry in known}
+    bare = {entry.partition(".")[2]: entry for entry in reversed(lower)}
+    close = [asked] if asked in lower else [bare[asked]] if asked in bare else []
+    close = close or difflib.get_close_matches(asked, list(lower), n=1)
+    return f"; did you mean {lower[close[0]]}?" if close else otherwise
+
+
+def reproduce(
+    name: str,
+    out: str | os.PathLike[str],
+    profile: Profile = "quick",
+    *,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+) -> Reproduction:
+    """Redo a figure, table or example of a paper and compare it with what the paper prints.
+
+    Writes the folder ``out/<name>``: every picture as SVG and PNG, every table as CSV, ``numbers.json``
+    (tables, comparisons, settings, seed, versions) and ``comparison.md``. The folder appears whole or not at
+    all; an earlier one of the same recipe is replaced.
+
+    Parameters
+    ----------
+    name : str
+        ``"tropical.fig6"``, for instance; ``hardmax reproduce --list`` shows all.
+    out : path-like
+        The folder in which the folder of the recipe is made.
+    profile : {"quick", "medium", "paper"}
+        How much is computed: seconds, minutes, or what the paper did.
+    seed : int
+        Moves every random draw.
+    settings : mapping, optional
+        Options of the recipe in place of their defaults; texts are read as on the command line.
+
+    Returns
+    -------
+    Reproduction
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no such recipe or option, or a value does not fit.
+    FileExistsError
+        When the folder is there and holds files that no recipe wrote.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> done = reproduce("tropical.fig4", tempfile.mkdtemp(), settings={"n_tokens": 4})
+    >>> "comparison.md" in done.files
+    True
+    """
+    from hardmax.papers.files import write_reproduction
+
+    recipe = find_recipe(name)
+    chosen = recipe.settings(profile, seed, settings)
+    import_module("hardmax.plotting")  # says which extra is missing before time is spent
+    outcome = recipe.cook(chosen)
+    return write_reproduction(recipe, chosen, outcome, Path(out))
