@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hardmax import errors as errors
+    from hardmax import targets as targets
     from hardmax.algebra.semirings import oplus as oplus
     from hardmax.algebra.semirings import otimes as otimes
     from hardmax.algebra.semirings import tropical_matmul as tropical_matmul
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from hardmax.regions.segment_trace import SegmentTrace as SegmentTrace
     from hardmax.regions.segment_trace import trace_segment as trace_segment
     from hardmax.results import load as load
+    from hardmax.targets.target import Target as Target
     from hardmax.versions import show_versions as show_versions
 
 __version__ = "0.1.0"
@@ -111,17 +113,20 @@ _HOME_OF = {
     "Ledger": "hardmax.claims.ledger",
     "reproduce": "hardmax.papers.recipes",
     "Reproduction": "hardmax.papers.recipes",
+    "Target": "hardmax.targets.target",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }
 
-__all__ = [*_HOME_OF, "errors"]  # a test holds the table to the imports above, which type checkers read
+_ROOMS = ("errors", "targets")  # modules that are public as they are
+
+__all__ = [*_HOME_OF, *_ROOMS]  # a test holds the table to the imports above, which type checkers read
 
 
 def __getattr__(name: str) -> object:
     """Load a public name from its module the first time it is asked for."""
-    if name == "errors":
-        return import_module("hardmax.errors")
+    if name in _ROOMS:
+        return import_module(f"hardmax.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'hardmax' has no attribute {name!r}")
     value = getattr(import_module(_HOME_OF[name]), name)

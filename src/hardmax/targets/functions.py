@@ -1,0 +1,152 @@
+r"""Functions of a few tokens: what a term of a target maximises or minimises.
+
+A user's function takes r arrays of tokens, each (..., d), and returns an array (...). The forms of P2 are
+classes, so that their best tuples can be found fast and their degenerate cases recognised: a bilinear form
+:math:`x(s)^\top A x(t)` of equations (6) and (8), and the squared length of a sum of tokens of equation (7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+
+__all__ = ["Bilinear", "Coordinate", "LinearForm", "SquaredSum", "TokenFunction", "as_matrix"]
+
+Floats = NDArray[np.float64]
+TokenFunction = Callable[..., Any]
+
+
+def as_matrix(matrix: ArrayLike, name: str) -> Floats:
+    """A finite square matrix of floats, read-only."""
+    values = np.array(matrix, dtype=np.float64)
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or values.size == 0:
+        raise DimensionMismatchError(f"{name} must be a square matrix (d, d), but its shape was {values.shape}.")
+    if not np.all(np.isfinite(values)):
+        raise NotFiniteError(f"{name} must hold real numbers, but holds NaN or an infinity.")
+    values.setflags(write=False)
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear:
+    r""":math:`(ax + b)^\top A (ay + b) + c` with a matrix A and numbers a, b, c.
+
+    The affine map of the tokens carries a target from one cube to another: a = 2, b = -1 maps [0,1]^d to [-1,1]^d.
+    """
+
+    matrix: Floats
+    scale: float = 1.0
+    offset: float = 0.0
+    constant: float = 0.0
+
+    def __call__(self, first: Floats, second: Floats) -> Floats:
+        left = self.scale * first + self.offset
+        right = self.scale * second + self.offset
+        value: Floats = ((left @ self.matrix) * right).sum(axis=-1) + self.constant
+        return value
+
+    def table(self, sequences: Floats) -> Floats:
+        """Values of all pairs of positions: (B, T, d) gives (B, T, T)."""
+        tokens = self.scale * sequences + self.offset
+        value: Floats = (tokens @ self.matrix) @ tokens.transpose(0, 2, 1) + self.constant
+        return value
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both tokens play the same part."""
+        return bool(np.array_equal(self.matrix, self.matrix.T))
+
+    def definiteness(self) -> str:
+        """``"positive"``, ``"negative"`` (semidefinite, symmetric), ``"zero"`` or ``"neither"``."""
+        if not self.matrix.any():
+            return "zero"
+        if not self.symmetric:
+            return "neither"
+        eigenvalues = np.linalg.eigvalsh(self.matrix)
+        slack = 1e-12 * float(np.abs(eigenvalues).max())
+        if eigenvalues.min() >= -slack:
+            return "positive"
+        return "negative" if eigenvalues.max() <= slack else "neither"
+
+    def rank(self) -> int:
+        """The rank of the matrix."""
+        return int(np.linalg.matrix_rank(self.matrix))
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredSum:
+    r""":math:`\lvert \sum_j (a x_j + b) \rvert^2` of r tokens."""
+
+    arity: int
+    scale: float = 1.0
+    offset: float = 0.0
+
+    def __call__(self, *tokens: Floats) -> Floats:
+        total = tokens[0]
+        for token in tokens[1:]:
+            total = total + token
+        total = self.scale * total + self.arity * self.offset
+        value: Floats = (total * total).sum(axis=-1)
+        return value
+
+    @property
+    def symmetric(self) -> bool:
+        """All tokens play the same part."""
+        return True
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One coordinate of a token."""
+
+    index: int
+
+    def __call__(self, token: Floats) -> Floats:
+        value: Floats = token[..., self.index]
+        return value
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    r""":math:`w \cdot x` of a token."""
+
+    weights: tuple[float, ...]
+
+    def __call__(self, token: Floats) -> Floats:
+        value: Floats = token @ np.array(self.weights)
+        return value
+
+
+def check_arity(function: TokenFunction, arity: int, d_token: int, points: Sequence[Floats], name: str) -> None:
+    """Refuse a function that cannot be evaluated, returns another shape, or ignores one of its tokens.
+
+    ``points`` are r arrays (n, d) of sample tokens.
+    """
+    try:
+        value = np.asarray(function(*points), dtype=np.float64)
+    except Exception as error:
+        raise InvalidInputError(
+            f"{name} must be a function of {arity} arrays of tokens (..., {d_token}), but calling it raised "
+            f"{type(error).__name__}: {error}."
+        ) from error
+    if value.shape != points[0].shape[:-1]:
+        raise DimensionMismatchError(
+            f"{name} must return one number per tuple, shape {points[0].shape[:-1]} for tokens of shape "
+            f"{points[0].shape}, but returned shape {value.shape}."
+        )
+    if np.isnan(value).any():
+        raise NotFiniteError(f"{name} must return real numbers, but returned NaN on tokens of its domain.")
+    for j in range(arity):
+        moved = list(points)
+        moved[j] = np.roll(points[j], 1, axis=0)
+        if np.array_equal(np.asarray(function(*moved), dtype=np.float64), value):
+            raise InvalidInputError(
+                f"{name} must depend on each of its {arity} tokens, but does not change with token {j}; "
+                "leave that token out."
+            )
