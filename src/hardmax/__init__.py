@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from hardmax.bounds import vertex_maximum as vertex_maximum
     from hardmax.claims.ledger import Ledger as Ledger
     from hardmax.claims.ledger import check_claims as check_claims
+    from hardmax.flow.architectures import Architecture as Architecture
+    from hardmax.flow.information_flow import InformationFlow as InformationFlow
+    from hardmax.flow.information_sets import information_sets as information_sets
+    from hardmax.flow.plans import GlobalRead as GlobalRead
+    from hardmax.flow.plans import MaxPosition as MaxPosition
+    from hardmax.flow.plans import Plan as Plan
+    from hardmax.flow.plans import Positions as Positions
     from hardmax.geometry.domains import Box as Box
     from hardmax.geometry.domains import Polytope as Polytope
     from hardmax.geometry.domains import WholeSpace as WholeSpace
@@ -114,6 +121,13 @@ _HOME_OF = {
     "reproduce": "hardmax.papers.recipes",
     "Reproduction": "hardmax.papers.recipes",
     "Target": "hardmax.targets.target",
+    "Architecture": "hardmax.flow.architectures",
+    "MaxPosition": "hardmax.flow.plans",
+    "GlobalRead": "hardmax.flow.plans",
+    "Positions": "hardmax.flow.plans",
+    "Plan": "hardmax.flow.plans",
+    "information_sets": "hardmax.flow.information_sets",
+    "InformationFlow": "hardmax.flow.information_flow",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

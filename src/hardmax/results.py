@@ -55,6 +55,7 @@ _HOME_OF_KIND = {
     "CommonRefinement": "hardmax.geometry.refinements",
     "Hypersurface": "hardmax.geometry.refinements",
     "Ledger": "hardmax.claims.ledger",
+    "InformationFlow": "hardmax.flow.information_flow",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "Network": "hardmax.networks.network",
     "PowerDiagram": "hardmax.geometry.power_diagrams",

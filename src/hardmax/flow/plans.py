@@ -1,0 +1,361 @@
+"""What every head of every layer does: rules, and plans made of them (P2 section 5.1).
+
+A token carries *slots*, each filled with one input token. Before the first layer token t carries one slot,
+itself, and the classification token none. A layer hands a token on as
+
+    own slots, then the slots that head 1 fetched, then those of head 2, ...
+
+so that after one layer slot 0 is the token itself and slot i what head i found. The information set I(t, l) is
+the set of positions in the slots. Slots keep the order that sets forget, which scores of later layers need:
+"the product of the token with what head i found" is a function of slots 0 and i.
+
+The rules of P2 say "subset of": a layer may forget, and what it forgets decides the cost. Here forgetting is
+explicit: ``prune`` names the slots of a fetched token that stay, ``residual`` those of the token itself.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from hardmax.errors import InvalidInputError
+from hardmax.flow.scores import ScoreFunction, score_name
+
+__all__ = ["GlobalRead", "LayerPlan", "MaxPosition", "Plan", "Positions", "Rule"]
+
+Slots = tuple[int, ...]
+Ties = Literal["lowest", "highest", "refuse"]
+TokenClass = Literal["tokens", "cls"] | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MaxPosition:
+    """Rule 1, max-position retrieval: I(t, l+1) = I(s, l) ∪ I(t, l) with s = argmax of a score.
+
+    Parameters
+    ----------
+    score : callable
+        ``score(queries, keys) -> (B, S, T)`` with queries (B, S, slots, d) and keys (B, T, slots, d): the
+        contents of the slots of S reading tokens and of the T tokens. A slot that a token does not have holds
+        NaN. -inf keeps a key from winning.
+    prune : sequence of int, optional
+        The slots of the winner that are kept; all of them by default (no pruning).
+    residual : bool or sequence of int
+        Whether the token keeps its own slots, or which of them.
+    query_slots, key_slots : sequence of int, optional
+        The slots that the score is handed, in this order; all of them by default.
+    rank : int, optional
+        The head width that the score needs, where it is known; ``score.rank`` if the score has one.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> from hardmax.flow.scores import BilinearScore
+    >>> hm.MaxPosition(BilinearScore([[0, 1], [1, 0]])).rank
+    2
+    """
+
+    score: ScoreFunction
+    prune: Slots | None = None
+    residual: bool | Slots = True
+    query_slots: Slots | None = field(default=None, kw_only=True)
+    key_slots: Slots | None = field(default=None, kw_only=True)
+    rank: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not callable(self.score):
+            raise InvalidInputError(f"score must be a function, but was {self.score!r}.")
+        _normalise(self)
+        for name in ("query_slots", "key_slots"):
+            object.__setattr__(self, name, _slots(getattr(self, name), name))
+        rank = getattr(self.score, "rank", None) if self.rank is None else self.rank
+        object.__setattr__(self, "rank", None if rank is None else _whole(rank, "rank"))
+
+
+@dataclass(frozen=True)
+class GlobalRead:
+    """Rule 2, global aggregation: I(t, l+1) = {1, ..., T}, whatever was forgotten before.
+
+    The rule is taken literally. To read only what the tokens still hold, give ``Positions(range(T))``.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> hm.Plan([{"cls": [hm.GlobalRead()]}])
+    <Plan: 1 layer, CLS: global>
+    """
+
+    prune: None = field(default=None, init=False, repr=False)
+    residual: bool = field(default=False, init=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Rule 3, specific positions: I(t, l+1) = union of I(j, l) over fixed positions j, and I(t, l).
+
+    P2's rule leaves out I(t, l) although its architecture adds it; that is ``residual=False``.
+
+    Parameters
+    ----------
+    positions : iterable of int, or callable
+        The positions j, counted from 0; a function of t if they depend on the reading token.
+    residual : bool or sequence of int
+        Whether the token keeps its own slots, or which of them.
+    prune : sequence of int, optional
+        The slots of every read token that are kept; all of them by default.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> hm.Positions([0, 1, 2]).of(7)
+    (0, 1, 2)
+    >>> hm.Positions(lambda t: [t - 1] if t else []).of(7)
+    (6,)
+    """
+
+    positions: Slots | Callable[[int], Iterable[int]]
+    residual: bool | Slots = True
+    prune: Slots | None = field(default=None, kw_only=True)
+
+    def __init__(
+        self,
+        positions: Iterable[int] | Callable[[int], Iterable[int]],
+        residual: bool | Sequence[int] = True,
+        *,
+        prune: Sequence[int] | None = None,
+    ) -> None:
+        fixed = positions if callable(positions) else _positions(positions)
+        object.__setattr__(self, "positions", fixed)
+        object.__setattr__(self, "residual", residual)
+        object.__setattr__(self, "prune", prune)
+        _normalise(self)
+
+    def of(self, t: int) -> tuple[int, ...]:
+        """The positions that token t reads."""
+        return _positions(self.positions(t)) if callable(self.positions) else self.positions
+
+
+Rule = MaxPosition | GlobalRead | Positions
+LayerPlan = tuple[tuple[TokenClass, tuple[Rule, ...]], ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """The rules of all heads, layer by layer.
+
+    Heads of different rules are mixed by union: a token holds what any of its heads fetched, and its own slots
+    as far as any of its rules keeps them.
+
+    Parameters
+    ----------
+    layers : sequence of mappings
+        Per layer a mapping from a token class to the rules of its heads, first head first. A class is
+        ``"tokens"``, ``"cls"``, a position or a tuple of positions (counted from 0), which takes precedence
+        over ``"tokens"``. A class that is not named keeps what it has; heads beyond the last rule are idle.
+        The last layer has rules for the classification token only.
+    ties : {"lowest", "highest", "refuse"}
+        Which of several keys with the same greatest score wins; "refuse" makes a tie an error.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> from hardmax.flow.scores import BilinearScore, KeyScore
+    >>> first = hm.MaxPosition(BilinearScore([[-1, 0], [0, -1]]))
+    >>> last = hm.MaxPosition(KeyScore(lambda k: -(k[:, :, 0] * k[:, :, 1]).sum(-1)))
+    >>> hm.Plan([{"tokens": [first]}, {"cls": [last]}])
+    <Plan: 2 layers, tokens: max | CLS: max>
+    """
+
+    layers: tuple[LayerPlan, ...]
+    ties: Ties = "lowest"
+
+    def __init__(
+        self, layers: Iterable[Mapping[Any, Rule | Sequence[Rule]]], *, ties: Ties = "lowest"
+    ) -> None:
+        if ties not in ("lowest", "highest", "refuse"):
+            raise InvalidInputError(f'ties must be "lowest", "highest" or "refuse", but was {ties!r}.')
+        if isinstance(layers, Mapping):
+            raise InvalidInputError(
+                "layers must be a sequence with one mapping per layer, but was a mapping."
+            )
+        plan = tuple(_layer(number, layer) for number, layer in enumerate(layers, start=1))
+        if not plan:
+            raise InvalidInputError("layers must hold at least one layer, but was empty.")
+        object.__setattr__(self, "layers", plan)
+        object.__setattr__(self, "ties", ties)
+
+    @property
+    def depth(self) -> int:
+        """The number of layers."""
+        return len(self.layers)
+
+    def __repr__(self) -> str:
+        layers = "1 layer" if self.depth == 1 else f"{self.depth} layers"
+        return f"<Plan: {layers}, {' | '.join(_describe(layer) for layer in self.layers)}>"
+
+    def to_dict(self, n_tokens: int) -> dict[str, Any]:
+        """The plan for T tokens in plain values; of a score function only its name remains."""
+        layers = []
+        for layer in self.layers:
+            entries = []
+            for who, rules in layer:
+                rows = range(n_tokens) if who == "tokens" else (n_tokens,) if who == "cls" else who
+                name = who if isinstance(who, str) else list(who)
+                entries.append({"who": name, "rules": [_plain(rule, rows) for rule in rules]})
+            layers.append(entries)
+        return {"ties": self.ties, "layers": layers}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Plan:
+        """The plan of :meth:`to_dict`; its score functions can no longer be called."""
+        layers = [
+            {
+                entry["who"] if isinstance(entry["who"], str) else tuple(entry["who"]): [
+                    _rule(rule) for rule in entry["rules"]
+                ]
+                for entry in layer
+            }
+            for layer in values["layers"]
+        ]
+        return cls(layers, ties=values["ties"])
+
+
+class _NamedScore:
+    """What a file remembers of a score function."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, queries: Any, keys: Any, /) -> Any:
+        raise InvalidInputError(
+            f"the score function {self.__name__!r} was not saved with the flow; make the plan again."
+        )
+
+
+def _layer(number: int, layer: Any) -> LayerPlan:
+    if not isinstance(layer, Mapping):
+        raise InvalidInputError(
+            f'layer {number} must be a mapping such as {{"tokens": [rule]}}, but was {layer!r}.'
+        )
+    entries: list[tuple[TokenClass, tuple[Rule, ...]]] = []
+    for key, value in layer.items():
+        rules = [value] if isinstance(value, MaxPosition | GlobalRead | Positions) else list(value)
+        for rule in rules:
+            if not isinstance(rule, MaxPosition | GlobalRead | Positions):
+                raise InvalidInputError(
+                    f"the rules of layer {number} must be MaxPosition, GlobalRead or Positions, but one was "
+                    f"{rule!r}."
+                )
+        entries.append((_token_class(number, key), tuple(rules)))
+    named = [t for who, _ in entries if not isinstance(who, str) for t in who]
+    if len(named) != len(set(named)):
+        raise InvalidInputError(f"layer {number} gives rules twice to position {_repeated(named)}.")
+    return tuple(entries)
+
+
+def _token_class(number: int, key: Hashable) -> TokenClass:
+    if key == "tokens" or key == "cls":
+        return cast(Literal["tokens", "cls"], key)
+    if isinstance(key, str):
+        raise InvalidInputError(
+            f'the token class {key!r} of layer {number} is unknown; use "tokens", "cls", a position or a '
+            "tuple of positions."
+        )
+    try:
+        return _positions(key if isinstance(key, Iterable) else [key])
+    except InvalidInputError:
+        raise InvalidInputError(
+            f'the token class {key!r} of layer {number} is unknown; use "tokens", "cls", a position or a '
+            "tuple of positions, counted from 0."
+        ) from None
+
+
+def _normalise(rule: MaxPosition | Positions) -> None:
+    object.__setattr__(rule, "prune", _slots(rule.prune, "prune"))
+    if not isinstance(rule.residual, bool):
+        object.__setattr__(rule, "residual", _slots(rule.residual, "residual"))
+
+
+def _slots(values: Iterable[int] | None, name: str) -> Slots | None:
+    if values is None:
+        return None
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidInputError(f"{name} must be a sequence of slot numbers, but was {values!r}.")
+    slots = tuple(_whole(value, name) for value in values)
+    if len(slots) != len(set(slots)):
+        raise InvalidInputError(f"{name} must name every slot once, but names {_repeated(slots)} twice.")
+    return slots
+
+
+def _positions(values: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(_whole(value, "a position") for value in values))
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidInputError(f"{name} must be a whole number, but was {value!r}.") from None
+    if number < 0:
+        raise InvalidInputError(f"{name} must be 0 or more, but was {number}.")
+    return number
+
+
+def _repeated(values: Sequence[int]) -> int:
+    return next(value for i, value in enumerate(values) if value in values[:i])
+
+
+def _describe(layer: LayerPlan) -> str:
+    if not layer:
+        return "nothing"
+    words = {MaxPosition: "max", GlobalRead: "global", Positions: "positions"}
+    parts = []
+    for who, rules in layer:
+        name = "CLS" if who == "cls" else who if isinstance(who, str) else ", ".join(f"x{t + 1}" for t in who)
+        counts: dict[str, int] = {}
+        for rule in rules:
+            counts[words[type(rule)]] = counts.get(words[type(rule)], 0) + 1
+        heads = " + ".join(word if n == 1 else f"{n} {word}" for word, n in counts.items()) or "idle"
+        parts.append(f"{name}: {heads}")
+    return "; ".join(parts)
+
+
+def _plain(rule: Rule, rows: Sequence[int]) -> dict[str, Any]:
+    def listed(value: Any) -> Any:
+        return list(value) if isinstance(value, tuple) else value
+
+    if isinstance(rule, GlobalRead):
+        return {"rule": "global"}
+    common = {"prune": listed(rule.prune), "residual": listed(rule.residual)}
+    if isinstance(rule, Positions):
+        if callable(rule.positions):
+            table = {str(t): list(rule.of(t)) for t in rows}
+            return {"rule": "positions", "positions": table, **common}
+        return {"rule": "positions", "positions": list(rule.positions), **common}
+    return {
+        "rule": "max",
+        "score": score_name(rule.score),
+        "rank": rule.rank,
+        "query_slots": listed(rule.query_slots),
+        "key_slots": listed(rule.key_slots),
+        **common,
+    }
+
+
+def _rule(values: Mapping[str, Any]) -> Rule:
+    if values["rule"] == "global":
+        return GlobalRead()
+    if values["rule"] == "positions":
+        read = values["positions"]
+        fixed = (lambda t: read[str(t)]) if isinstance(read, Mapping) else read
+        return Positions(fixed, values["residual"], prune=values["prune"])
+    return MaxPosition(
+        _NamedScore(values["score"]),
+        values["prune"],
+        values["residual"],
+        query_slots=values["query_slots"],
+        key_slots=values["key_slots"],
+        rank=values["rank"],
+    )
