@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from hardmax.flow.plans import MaxPosition as MaxPosition
     from hardmax.flow.plans import Plan as Plan
     from hardmax.flow.plans import Positions as Positions
+    from hardmax.flow.scores import BilinearScore as BilinearScore
+    from hardmax.flow.scores import KeyScore as KeyScore
     from hardmax.geometry.domains import Box as Box
     from hardmax.geometry.domains import Polytope as Polytope
     from hardmax.geometry.domains import WholeSpace as WholeSpace
@@ -128,6 +130,8 @@ _HOME_OF = {
     "Plan": "hardmax.flow.plans",
     "information_sets": "hardmax.flow.information_sets",
     "InformationFlow": "hardmax.flow.information_flow",
+    "BilinearScore": "hardmax.flow.scores",
+    "KeyScore": "hardmax.flow.scores",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

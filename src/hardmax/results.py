@@ -53,6 +53,7 @@ _HOME_OF_KIND = {
     "CellCount": "hardmax.regions.counts",
     "CellEstimate": "hardmax.regions.sampling",
     "CommonRefinement": "hardmax.geometry.refinements",
+    "CostTable": "hardmax.flow.cost_law",
     "Hypersurface": "hardmax.geometry.refinements",
     "Ledger": "hardmax.claims.ledger",
     "InformationFlow": "hardmax.flow.information_flow",
@@ -63,6 +64,7 @@ _HOME_OF_KIND = {
     "RegionCount": "hardmax.regions.counts",
     "RegionSet": "hardmax.regions.region_set",
     "Reproduction": "hardmax.papers.recipes",
+    "ScoreRanks": "hardmax.flow.score_ranks",
     "SegmentTrace": "hardmax.regions.segment_trace",
 }
 

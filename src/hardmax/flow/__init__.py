@@ -1,1 +1,1 @@
-"""Which input positions are still available at which token, and what decoding them costs (P2)."""
+"""P2: which positions are still available at which token, what decoding them costs, what a target needs."""

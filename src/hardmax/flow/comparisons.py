@@ -6,9 +6,9 @@ Attention compares T - 1 times per head and reading token; inside an information
     sum over tokens t and layers l < L of  |I(t, l)|^beta1 - 1 + h_l (T - 1)
     + sum over layers l <= L of            |I(CLS, l)|^beta1 - 1 + h_l (T - 1).
 
-Taken literally, an empty set counts -1, and one head that reads everything (which "learns" every target) falls
-short of D(T - D) for the retrieval of D >= 3 maxima. Three versions are kept apart, and every number carries
-the name of its version:
+Taken literally, an empty set counts -1, and one head that reads everything (which "learns" every target)
+falls short of D(T - D) for the retrieval of D >= 3 maxima. Three versions are kept apart, and every number
+carries the name of its version:
 
 ``printed``
     the formula, literally;
@@ -232,9 +232,9 @@ def _equation_5(
     T, heads = shape.n_tokens, shape.heads
     least = -1 if version == "printed" else 0
     attention = T * (T - 1) * sum(heads[:-1]) + (T - 1) * sum(heads)
-    inside = sum(max(size**beta1 - 1, least) for layer in tokens for size in layer)
+    inside: int = sum(max(size**beta1 - 1, least) for layer in tokens for size in layer)
     inside += sum(max(size**beta1 - 1, least) for size in cls)
-    return attention + factor * inside
+    return int(attention + factor * inside)
 
 
 def _checked_sizes(shape: Architecture, tokens: Any, cls: Any) -> tuple[list[list[int]], list[int]]:

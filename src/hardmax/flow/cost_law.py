@@ -214,9 +214,8 @@ def cost_of(
     Examples
     --------
     >>> import hardmax as hm
-    >>> flow = hm.information_sets(
-    ...     hm.Architecture(10, 2, (1,), 4), hm.Plan([{"cls": [hm.Positions([0, 1, 2])]}]), [[[0.0, 0.0]] * 10]
-    ... )
+    >>> plan = hm.Plan([{"cls": [hm.Positions([0, 1, 2])]}])
+    >>> flow = hm.information_sets(hm.Architecture(10, 2, (1,), 4), plan, [[[0.0, 0.0]] * 10])
     >>> cost_of(flow)
     <CostTable: exponent 1/2 (law), upper 3/2, over 1 tokens and layers>
     """

@@ -25,7 +25,7 @@ _BLOCK_WORDS = 1 << 20
 
 
 class Sizes(NamedTuple):
-    """The sizes of the information sets after layers 1, 2, ...: of the tokens (B, L - 1, T) and of CLS (B, L)."""
+    """The sizes of the information sets after layers 1, 2, ...: of tokens (B, L - 1, T) and of CLS (B, L)."""
 
     tokens: NDArray[Any]
     cls: NDArray[Any]
@@ -97,19 +97,18 @@ class InformationFlow(Result):
     Examples
     --------
     >>> import hardmax as hm
-    >>> from hardmax.flow.scores import KeyScore
-    >>> largest = hm.MaxPosition(KeyScore(lambda keys: keys[:, :, 0, 0]))
+    >>> largest = hm.MaxPosition(hm.KeyScore(lambda keys: keys[:, :, 0, 0]))
     >>> plan = hm.Plan([{"cls": [largest]}])
     >>> flow = hm.information_sets(hm.Architecture(3, 1, (1,), 4), plan, [[[1.0], [3.0], [2.0]]])
     >>> flow.routings[-1][:, -1], flow.sizes.cls
     (array([[1]], dtype=int8), array([[1]], dtype=int32))
     >>> print(flow.trace())
-    layer  token  reads  information set  size
-    0      x1            {x1}             1
-    0      x2            {x2}             1
-    0      x3            {x3}             1
-    0      CLS           {}               0
-    1      CLS    x2     {x2}             1
+    layer  token  reads  information set  size  at most
+    0      x1            {x1}             1     1
+    0      x2            {x2}             1     1
+    0      x3            {x3}             1     1
+    0      CLS           {}               0     0
+    1      CLS    x2     {x2}             1     1
     """
 
     kind: ClassVar[str] = "InformationFlow"
@@ -186,8 +185,8 @@ class InformationFlow(Result):
             raise InvalidInputError(
                 f"tokens have sets after layers 0 to {L - 1}; only the classification token passes layer {L}."
             )
-        chosen = [part if token == "tokens" else part[:, token] for part in self._token_words(layer)]
-        words = np.concatenate(chosen)
+        parts = self._token_words(layer)
+        words = np.concatenate([part[:, token] if isinstance(token, int) else part for part in parts])
         return words if packed else bitsets.unpacked(words, T)
 
     def learns(self, target: HasActiveSet | ArrayLike) -> Learning:
@@ -229,9 +228,9 @@ class InformationFlow(Result):
 
     def trace(self, index: int = 0) -> str:
         """The way of one input in words: who reads whom, what everyone holds, and how much that is."""
-        from hardmax.flow.traces import trace_text
+        from hardmax.flow.traces import Trace
 
-        return trace_text(self.of_input(index))
+        return str(Trace(self.of_input(index)))
 
     def _layout(self) -> Layout:
         return lay_out(self.plan, self.architecture)

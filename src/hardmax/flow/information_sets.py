@@ -11,7 +11,7 @@ set is derived from the winners when it is asked for.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,9 +73,8 @@ def information_sets(
 
     >>> import numpy as np
     >>> import hardmax as hm
-    >>> from hardmax.flow.scores import KeyScore
     >>> first = hm.MaxPosition(lambda q, k: -np.einsum("bsid,btjd->bst", q, k))
-    >>> last = hm.MaxPosition(KeyScore(lambda k: -np.einsum("btid,btjd->btij", k, k).min((-1, -2))))
+    >>> last = hm.MaxPosition(hm.KeyScore(lambda k: -np.einsum("btid,btjd->btij", k, k).min((-1, -2))))
     >>> plan = hm.Plan([{"tokens": [first]}, {"cls": [last]}])
     >>> X = [[0, -1], [0.7, 0.7], [0, 1], [-0.2, -0.9]]
     >>> flow = hm.information_sets(hm.Architecture(4, 2, (1, 1), 2), plan, X)
@@ -127,6 +126,9 @@ def information_sets(
 def inputs_of(X: ArrayLike, architecture: Architecture) -> NDArray[np.float64]:
     """X as an array (B, T, d) of finite numbers, read-only; one sequence (T, d) is a batch of one."""
     inputs = np.asarray(X, dtype=np.float64)
+    if inputs.flags.writeable:  # the caller may write to it later
+        inputs = inputs.copy() if np.shares_memory(inputs, np.asarray(X)) else inputs
+        inputs.setflags(write=False)
     if inputs.ndim == 2:
         inputs = inputs[None]
     expected = (architecture.n_tokens, architecture.d_token)
@@ -138,9 +140,7 @@ def inputs_of(X: ArrayLike, architecture: Architecture) -> NDArray[np.float64]:
         raise InvalidInputError("X must hold at least one input, but was empty.")
     if not np.isfinite(inputs).all():
         raise NotFiniteError("X must be finite, but holds NaN or an infinity.")
-    view = inputs.view()
-    view.setflags(write=False)
-    return view
+    return inputs
 
 
 def _block_length(layout: Layout) -> int:
@@ -149,7 +149,7 @@ def _block_length(layout: Layout) -> int:
     return max(1, _BLOCK_NUMBERS // (T * max(T, slots * d)))
 
 
-def _keep(routings: NDArray[np.integer], winners: Winners) -> None:  # type: ignore[type-arg]
+def _keep(routings: NDArray[Any], winners: Winners) -> None:
     routings[:, -1] = winners.cls
     if routings.shape[1] > 1 and winners.tokens is not None:
         routings[:, :-1] = winners.tokens

@@ -5,9 +5,9 @@ itself, and the classification token none. A layer hands a token on as
 
     own slots, then the slots that head 1 fetched, then those of head 2, ...
 
-so that after one layer slot 0 is the token itself and slot i what head i found. The information set I(t, l) is
-the set of positions in the slots. Slots keep the order that sets forget, which scores of later layers need:
-"the product of the token with what head i found" is a function of slots 0 and i.
+so that after one layer slot 0 is the token itself and slot i what head i found. The information set I(t, l)
+is the set of positions in the slots. Slots keep the order that sets forget, which scores of later layers
+need: "the product of the token with what head i found" is a function of slots 0 and i.
 
 The rules of P2 say "subset of": a layer may forget, and what it forgets decides the cost. Here forgetting is
 explicit: ``prune`` names the slots of a fetched token that stay, ``residual`` those of the token itself.
@@ -18,12 +18,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from hardmax.errors import InvalidInputError
 from hardmax.flow.scores import ScoreFunction, score_name
 
-__all__ = ["GlobalRead", "LayerPlan", "MaxPosition", "Plan", "Positions", "Rule"]
+__all__ = ["GlobalRead", "LayerPlan", "MaxPosition", "Plan", "Positions", "Rule", "is_forgotten"]
 
 Slots = tuple[int, ...]
 Ties = Literal["lowest", "highest", "refuse"]
@@ -52,8 +52,7 @@ class MaxPosition:
     Examples
     --------
     >>> import hardmax as hm
-    >>> from hardmax.flow.scores import BilinearScore
-    >>> hm.MaxPosition(BilinearScore([[0, 1], [1, 0]])).rank
+    >>> hm.MaxPosition(hm.BilinearScore([[0, 1], [1, 0]])).rank
     2
     """
 
@@ -145,8 +144,8 @@ LayerPlan = tuple[tuple[TokenClass, tuple[Rule, ...]], ...]
 class Plan:
     """The rules of all heads, layer by layer.
 
-    Heads of different rules are mixed by union: a token holds what any of its heads fetched, and its own slots
-    as far as any of its rules keeps them.
+    Heads of different rules are mixed by union: a token holds what any of its heads fetched, and its own
+    slots as far as any of its rules keeps them.
 
     Parameters
     ----------
@@ -161,9 +160,8 @@ class Plan:
     Examples
     --------
     >>> import hardmax as hm
-    >>> from hardmax.flow.scores import BilinearScore, KeyScore
-    >>> first = hm.MaxPosition(BilinearScore([[-1, 0], [0, -1]]))
-    >>> last = hm.MaxPosition(KeyScore(lambda k: -(k[:, :, 0] * k[:, :, 1]).sum(-1)))
+    >>> first = hm.MaxPosition(hm.BilinearScore([[-1, 0], [0, -1]]))
+    >>> last = hm.MaxPosition(hm.KeyScore(lambda k: -(k[:, :, 0] * k[:, :, 1]).sum(-1)))
     >>> hm.Plan([{"tokens": [first]}, {"cls": [last]}])
     <Plan: 2 layers, tokens: max | CLS: max>
     """
@@ -234,6 +232,11 @@ class _NamedScore:
         )
 
 
+def is_forgotten(rule: MaxPosition) -> bool:
+    """Whether the rule comes from a file, which keeps only the name of its score function."""
+    return isinstance(rule.score, _NamedScore)
+
+
 def _layer(number: int, layer: Any) -> LayerPlan:
     if not isinstance(layer, Mapping):
         raise InvalidInputError(
@@ -256,8 +259,10 @@ def _layer(number: int, layer: Any) -> LayerPlan:
 
 
 def _token_class(number: int, key: Hashable) -> TokenClass:
-    if key == "tokens" or key == "cls":
-        return cast(Literal["tokens", "cls"], key)
+    if key == "tokens":
+        return "tokens"
+    if key == "cls":
+        return "cls"
     if isinstance(key, str):
         raise InvalidInputError(
             f'the token class {key!r} of layer {number} is unknown; use "tokens", "cls", a position or a '

@@ -57,7 +57,7 @@ class Propagation:
         if layer == 0:
             return np.broadcast_to(np.arange(self.n_tokens), (self.n, self.n_tokens))
         groups = self.layout.tokens[layer - 1]
-        if len(groups) == 1:
+        if groups[0].everyone:
             return self._from_block(layer, groups[0], *groups[0].locate(slot), False)
         places = np.full((self.n, self.n_tokens), -1, dtype=np.intp)
         for group in groups:
@@ -72,7 +72,8 @@ class Propagation:
         if block.source == "own":
             if is_cls:
                 return self.cls_places(layer - 1, inner)[:, None]
-            return self.token_places(layer - 1, inner)[:, group.rows]
+            own = self.token_places(layer - 1, inner)
+            return own if group.everyone else own[:, group.rows]
         sources = self._sources(layer, group, block, is_cls)
         places: Indices = self.token_places(layer - 1, inner)[self._inputs, sources]
         return np.where(sources < 0, -1, places) if block.source == "position" else places
@@ -83,12 +84,13 @@ class Propagation:
             return np.broadcast_to(group.table[:, block.index], (self.n, len(group.rows)))
         if is_cls:
             return self.cls_winners[layer - 1][:, None, block.index]
-        return self.token_winners[layer - 1][:, group.rows, block.index]
+        winners = self.token_winners[layer - 1]
+        return winners[:, :, block.index] if group.everyone else winners[:, group.rows, block.index]
 
     def token_sets(self, layer: int, before: Words) -> Words:
         """The sets of all tokens after ``layer`` layers, from those one layer before, (n, T, W)."""
         groups = self.layout.tokens[layer - 1]
-        if len(groups) == 1:
+        if groups[0].everyone:
             return self._united(layer, groups[0], before, before, False)
         sets = np.empty_like(before)
         for group in groups:

@@ -12,7 +12,7 @@ from hardmax.flow.plans import MaxPosition, Ties
 from hardmax.flow.propagation import Propagation
 from hardmax.flow.slots import Group
 
-__all__ = ["Winners", "find_winners", "scores_of"]
+__all__ = ["Winners", "find_winners", "scores_of", "states_of"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[Any]
@@ -52,8 +52,7 @@ def scores_of(
     spread: Propagation, layer: int, group: Group, rule: MaxPosition, head: int, X: Floats
 ) -> Floats:
     """The scores of one head, (n, rows, T), checked."""
-    queries = _queries(spread, layer, group, rule, X)
-    keys = _keys(spread, layer, rule, X)
+    queries, keys = states_of(spread, layer, group, rule, X)
     values = np.asarray(rule.score(queries, keys))
     expected = (spread.n, len(group.rows), spread.n_tokens)
     if values.shape != expected:
@@ -68,12 +67,21 @@ def scores_of(
     return values
 
 
+def states_of(
+    spread: Propagation, layer: int, group: Group, rule: MaxPosition, X: Floats
+) -> tuple[Floats, Floats]:
+    """What a score is handed: queries (n, rows, slots, d) and keys (n, T, slots, d)."""
+    return _queries(spread, layer, group, rule, X), _keys(spread, layer, rule, X)
+
+
 def _queries(spread: Propagation, layer: int, group: Group, rule: MaxPosition, X: Floats) -> Floats:
     if group.rows[0] == spread.n_tokens:
         slots = range(spread.layout.cls_slots[layer - 1]) if rule.query_slots is None else rule.query_slots
         places = [spread.cls_places(layer - 1, slot)[:, None] for slot in slots]
     else:
         slots = range(spread.layout.token_slots[layer - 1]) if rule.query_slots is None else rule.query_slots
+        if layer == 1 and tuple(slots) == (0,):
+            return X[:, group.rows, None, :] if not group.everyone else X[:, :, None, :]
         places = [spread.token_places(layer - 1, slot)[:, group.rows] for slot in slots]
     return _contents(X, places, len(group.rows))
 
@@ -121,4 +129,4 @@ def _winning(scores: Floats, ties: Ties, layer: int, head: int) -> Indices:
                 f"the scores of head {head + 1} in layer {layer} tie for {int(tied.sum())} queries, which "
                 'ties="refuse" forbids; try ties="lowest".'
             )
-    return winners
+    return np.asarray(winners)

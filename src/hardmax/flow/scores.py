@@ -24,7 +24,9 @@ Floats = NDArray[np.float64]
 class ScoreFunction(Protocol):
     """score(queries (B, S, slots, d), keys (B, T, slots, d)) -> (B, S, T); the largest score wins."""
 
-    def __call__(self, queries: Floats, keys: Floats, /) -> ArrayLike: ...
+    def __call__(self, queries: Floats, keys: Floats, /) -> ArrayLike:
+        """The scores of all keys for all queries."""
+        ...
 
 
 class BilinearScore:
@@ -38,7 +40,8 @@ class BilinearScore:
     Examples
     --------
     >>> import numpy as np
-    >>> score = BilinearScore([[0, 1], [0, 0]])
+    >>> import hardmax as hm
+    >>> score = hm.BilinearScore([[0, 1], [0, 0]])
     >>> score(np.array([[[[2.0, 0.0]]]]), np.array([[[[0.0, 3.0]], [[5.0, 1.0]]]]))
     array([[[6., 2.]]])
     >>> score.rank
@@ -56,6 +59,7 @@ class BilinearScore:
         self.rank = int(np.linalg.matrix_rank(array))
 
     def __call__(self, queries: Floats, keys: Floats, /) -> Floats:
+        """x' A y for all queries and keys."""
         if queries.shape[-1] != self.matrix.shape[0] or keys.shape[-1] != self.matrix.shape[1]:
             raise DimensionMismatchError(
                 f"the matrix of a bilinear score must fit the tokens, but is {self.matrix.shape} for tokens "
@@ -84,7 +88,8 @@ class KeyScore:
     Examples
     --------
     >>> import numpy as np
-    >>> score = KeyScore(lambda keys: keys[:, :, 0, 0])
+    >>> import hardmax as hm
+    >>> score = hm.KeyScore(lambda keys: keys[:, :, 0, 0])
     >>> score(np.empty((1, 1, 0, 1)), np.array([[[[2.0]], [[3.0]]]]))
     array([[[2., 3.]]])
     """
@@ -95,6 +100,7 @@ class KeyScore:
         self.function = function
 
     def __call__(self, queries: Floats, keys: Floats, /) -> Floats:
+        """The function of the keys, the same for all queries."""
         values = np.asarray(self.function(keys), dtype=np.float64)
         if values.shape != keys.shape[:2]:
             raise DimensionMismatchError(

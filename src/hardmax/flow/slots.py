@@ -43,6 +43,7 @@ class Group:
     """Tokens that share their rules in one layer."""
 
     rows: NDArray[np.intp]  # the reading tokens; T is the classification token
+    everyone: bool  # all T tokens
     rules: tuple[Rule, ...]
     blocks: tuple[Block, ...]
     table: NDArray[np.intp]  # (rows, columns) positions read by rule 3, -1 where a token reads fewer
@@ -53,6 +54,7 @@ class Group:
 
     @property
     def n_slots(self) -> int:
+        """The slots that these tokens carry after the layer."""
         return self._ends[-1] if self.blocks else 0
 
     def locate(self, slot: int) -> tuple[Block, int]:
@@ -173,7 +175,9 @@ def _group(
                 _kept(number, rule.query_slots, n_own, "query_slots")
                 _kept(number, rule.key_slots, n_fetched, "key_slots")
     stacked = np.stack(columns, axis=1) if columns else np.empty((len(rows), 0), dtype=np.intp)
-    return Group(rows, rules, tuple(block for block in blocks if len(block)), stacked)
+    return Group(
+        rows, len(rows) == T and rows[0] == 0, rules, tuple(block for block in blocks if len(block)), stacked
+    )
 
 
 def _own_block(number: int, rules: tuple[Rule, ...], n_own: int) -> Block:
