@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from hardmax.algebra.semirings import otimes as otimes
     from hardmax.algebra.semirings import tropical_matmul as tropical_matmul
     from hardmax.algebra.semirings import tropical_sum as tropical_sum
+    from hardmax.bounds import HeadBudget as HeadBudget
+    from hardmax.bounds import RegionBounds as RegionBounds
+    from hardmax.bounds import head_budget as head_budget
+    from hardmax.bounds import mlp_bounds as mlp_bounds
+    from hardmax.bounds import region_bounds as region_bounds
     from hardmax.bounds import vertex_maximum as vertex_maximum
     from hardmax.claims.ledger import Ledger as Ledger
     from hardmax.claims.ledger import check_claims as check_claims
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
     from hardmax.flow.plans import Positions as Positions
     from hardmax.flow.scores import BilinearScore as BilinearScore
     from hardmax.flow.scores import KeyScore as KeyScore
+    from hardmax.bounds import zaslavsky as zaslavsky
     from hardmax.geometry.domains import Box as Box
     from hardmax.geometry.domains import Polytope as Polytope
     from hardmax.geometry.domains import WholeSpace as WholeSpace
@@ -101,6 +107,12 @@ _HOME_OF = {
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "parabolic_heads": "hardmax.geometry.minkowski",
     "vertex_maximum": "hardmax.bounds",
+    "region_bounds": "hardmax.bounds",
+    "RegionBounds": "hardmax.bounds",
+    "mlp_bounds": "hardmax.bounds",
+    "zaslavsky": "hardmax.bounds",
+    "head_budget": "hardmax.bounds",
+    "HeadBudget": "hardmax.bounds",
     "Attention": "hardmax.networks.blocks",
     "FeedForward": "hardmax.networks.blocks",
     "Maxout": "hardmax.networks.blocks",

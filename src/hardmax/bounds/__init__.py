@@ -1,0 +1,27 @@
+"""Closed forms for how many cells there can be (P1 section V), each with the hypotheses it needs.
+
+Whole numbers only: nothing here looks at weights, so every room may ask. A maximum is attained, an upper
+bound is one that no network exceeds, a lower bound is one that a construction reaches; the form that P1
+prints stands beside each, with what is wrong with it.
+"""
+
+from hardmax.bounds.arrangements import zaslavsky
+from hardmax.bounds.bound import Bound, Printed, RegionBounds
+from hardmax.bounds.budgets import HeadBudget, head_budget
+from hardmax.bounds.heads import growth_exponent, pair_arrangement, vertex_maximum
+from hardmax.bounds.perceptrons import mlp_bounds
+from hardmax.bounds.transformers import region_bounds
+
+__all__ = [
+    "Bound",
+    "HeadBudget",
+    "Printed",
+    "RegionBounds",
+    "growth_exponent",
+    "head_budget",
+    "mlp_bounds",
+    "pair_arrangement",
+    "region_bounds",
+    "vertex_maximum",
+    "zaslavsky",
+]

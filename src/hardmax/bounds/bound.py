@@ -1,0 +1,261 @@
+"""What a bound is: a number with a side, the hypotheses it needs, and the form that P1 prints beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from hardmax.bounds.large_integers import log10_of, readable
+from hardmax.errors import InvalidInputError
+from hardmax.results import Result
+
+__all__ = ["Bound", "Printed", "PrintedForm", "RegionBounds", "Side"]
+
+_LARGEST_PLAIN = 2**53  # beyond, JSON readers round
+_LONGEST_HEX = 1e7
+
+
+class Side(StrEnum):
+    """On which side of the truth a bound lies."""
+
+    MAXIMUM = "maximum"  # attained: an upper bound that some keys reach
+    UPPER = "upper"
+    LOWER = "lower"
+    FOUND = "found"  # a lower bound that rests on one stored example
+
+
+class PrintedForm(StrEnum):
+    """What is to be said about a form that P1 prints, for the sizes at hand."""
+
+    HOLDS = "holds"
+    NOT_SHARP = "holds, not sharp"
+    FALSE = "false"
+    SILENT = "does not apply"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A form that P1 prints.
+
+    ``base ** power`` (or ``log10``, where it is not a whole number) is the form with constant 1 in place of
+    O, and ``exponent`` its exponent of N; ``None`` where there is none. An O form is judged by its exponent,
+    because its value has no finite meaning.
+    """
+
+    place: str
+    formula: str
+    verdict: PrintedForm
+    reason: str = ""
+    base: int | None = None
+    power: int = 1
+    log10: float | None = None
+    exponent: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.log10 is None and self.base:
+            object.__setattr__(self, "log10", log10_of(self.base, self.power))
+
+    @property
+    def value(self) -> int | None:
+        """The form as an integer, where it is one."""
+        return None if self.base is None else self.base**self.power
+
+    @property
+    def text(self) -> str:
+        """The form as a person reads it; a dash where it has no value."""
+        if self.base is not None:
+            return readable(self.base, self.power)
+        return "-" if self.log10 is None else readable(10, self.log10)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "place": self.place,
+            "formula": self.formula,
+            "verdict": str(self.verdict),
+            "reason": self.reason,
+            "base": None if self.base is None else hex(self.base),
+            "power": self.power,
+            "log10": self.log10,
+            "exponent": self.exponent,
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        base = None if state["base"] is None else int(state["base"], 16)
+        return cls(**{**state, "verdict": PrintedForm(state["verdict"]), "base": base})
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One bound: ``base ** power``, which side it is on, and what it needs.
+
+    Attributes
+    ----------
+    name, formula, hypotheses : str
+    side : Side
+        ``maximum`` (attained), ``upper``, ``lower`` (a construction reaches it) or ``found``.
+    base, power : int
+        The number as a power; ``base`` is ``None`` where the hypotheses fail and there is no bound.
+    exponent : int or None
+        The exponent of N, everything else fixed.
+    printed : tuple of Printed
+        What P1 prints.
+    """
+
+    name: str
+    side: Side
+    base: int | None
+    formula: str
+    hypotheses: str
+    power: int = 1
+    exponent: int | None = None
+    printed: tuple[Printed, ...] = ()
+
+    @cached_property
+    def value(self) -> int:
+        """The bound as an integer; it may have a hundred thousand digits."""
+        return self._known() ** self.power
+
+    @property
+    def log10(self) -> float:
+        """Its decimal logarithm."""
+        return log10_of(self._known(), self.power)
+
+    @property
+    def text(self) -> str:
+        """The bound as a person reads it: in full, or as a power of ten; a dash where there is none."""
+        return "-" if self.base is None else readable(self.base, self.power)
+
+    def _known(self) -> int:
+        if self.base is None:
+            raise InvalidInputError(f"{self.name} has no value for these sizes: it needs {self.hypotheses}.")
+        return self.base
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "side": str(self.side),
+            "base": None if self.base is None else hex(self.base),
+            "power": self.power,
+            "formula": self.formula,
+            "hypotheses": self.hypotheses,
+            "exponent": self.exponent,
+            "printed": [form._state() for form in self.printed],
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        base = None if state["base"] is None else int(state["base"], 16)
+        printed = tuple(Printed._from_state(form) for form in state["printed"])
+        return cls(**{**state, "side": Side(state["side"]), "base": base, "printed": printed})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RegionBounds(Result):
+    """All bounds for one architecture.
+
+    Attributes
+    ----------
+    question : dict
+        The sizes that were asked for.
+    bounds : tuple of Bound
+        ``bounds["depth"]`` finds one by name, iterating lists them.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> found = hm.region_bounds(n_tokens=4, heads=2, d_model=2, d_ff=4, depth=3)
+    >>> found
+    <RegionBounds: between 262144 and 5451776 cells for n_tokens=4, heads=2, d_model=2, d_ff=4, depth=3, biased=True>
+    >>> found["multi_head_affine"].value, found["feed_forward"].value
+    (16, 11)
+    """
+
+    kind: ClassVar[str] = "RegionBounds"
+
+    question: dict[str, Any]
+    bounds: tuple[Bound, ...]
+
+    def __getitem__(self, name: str) -> Bound:
+        for bound in self.bounds:
+            if bound.name == name:
+                return bound
+        raise InvalidInputError(
+            f"name must be one of {', '.join(bound.name for bound in self.bounds)}, but was {name!r}."
+        )
+
+    def __iter__(self) -> Iterator[Bound]:
+        return iter(self.bounds)
+
+    @property
+    def upper(self) -> Bound:
+        """The bound on the number of cells of the whole network."""
+        return [bound for bound in self.bounds if bound.side in (Side.UPPER, Side.MAXIMUM)][-1]
+
+    @property
+    def lower(self) -> Bound:
+        """What the best known network of this size reaches."""
+        return [bound for bound in self.bounds if bound.side in (Side.LOWER, Side.FOUND)][-1]
+
+    @property
+    def false_forms(self) -> tuple[Printed, ...]:
+        """The printed forms that are false for these sizes."""
+        return tuple(
+            form for bound in self.bounds for form in bound.printed if form.verdict is PrintedForm.FALSE
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The bounds in plain Python: each number as text, log10 and hex, and in full up to 2^53."""
+        described = []
+        for bound in self.bounds:
+            entry = {**bound._state(), **_numbers(bound)}
+            entry["printed"] = [{**form._state(), **_numbers(form)} for form in bound.printed]
+            for described_number in (entry, *entry["printed"]):
+                del described_number["base"], described_number["power"]
+            described.append(entry)
+        return {
+            "kind": self.kind,
+            "question": self.question,
+            "bounds": described,
+            "provenance": self.provenance,
+        }
+
+    def _state(self) -> dict[str, Any]:
+        return {"question": self.question, "bounds": [bound._state() for bound in self.bounds]}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        return cls(state["question"], tuple(Bound._from_state(bound) for bound in state["bounds"]))
+
+    def _summary(self) -> str:
+        sizes = ", ".join(f"{name}={value}" for name, value in self.question.items() if value is not None)
+        between = f"between {self.lower.text} and" if self.lower.base is not None else "at most"
+        return f"{between} {self.upper.text} cells for {sizes}"
+
+    def _table(self) -> dict[str, Any]:
+        return {
+            "bound": [bound.name for bound in self.bounds],
+            "side": [str(bound.side) for bound in self.bounds],
+            "number": [bound.text for bound in self.bounds],
+            "log10": [None if bound.base is None else bound.log10 for bound in self.bounds],
+            "exponent of N": [bound.exponent for bound in self.bounds],
+            "printed": ["; ".join(form.formula for form in bound.printed) for bound in self.bounds],
+            "verdict": ["; ".join(form.verdict for form in bound.printed) for bound in self.bounds],
+        }
+
+
+def _numbers(item: Bound | Printed) -> dict[str, Any]:
+    """How a number leaves the program; an integer of more than ten million digits only by its logarithm."""
+    if item.base is None:
+        log10 = item.log10 if isinstance(item, Printed) else None
+        return {"text": None if log10 is None else item.text, "log10": log10, "hex": None, "value": None}
+    value = item.value if log10_of(item.base or 1, item.power) < _LONGEST_HEX else None
+    return {
+        "text": item.text,
+        "log10": item.log10,
+        "hex": None if value is None else hex(value),
+        "value": value if value is not None and value <= _LARGEST_PLAIN else None,
+    }

@@ -1,0 +1,207 @@
+r"""How many routing cells several heads can cut (P1 section V-A).
+
+The cells of H heads are the vertices of a Minkowski sum, and their largest number is known exactly. A head
+counts by the number of keys that can win at all: with keys on a line only the two ends, so that heads with
+``d_head`` = 1 give at most :math:`2^H` cells however long the sequence is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb, prod
+
+from hardmax.bounds.arrangements import zaslavsky
+from hardmax.bounds.large_integers import positive, whole_numbers
+from hardmax.errors import InvalidInputError
+
+__all__ = ["Heads", "growth_exponent", "pair_arrangement", "vertex_maximum"]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """What the largest number of routing cells depends on.
+
+    ``winners`` is the number of keys of each head that can win on an open set, ``long`` the number of heads
+    in which it grows with the sequence, ``span`` the dimension in which the keys differ.
+    """
+
+    winners: tuple[int, ...]
+    long: int
+    span: int
+    biased: bool
+
+    @property
+    def top(self) -> int:
+        """The largest number of heads whose walls can meet in general position away from the origin."""
+        return self.span if self.biased else self.span - 1
+
+    @property
+    def exponent(self) -> int:
+        """The exponent of N in the maximum."""
+        return min(self.long, self.top)
+
+    @property
+    def maximum(self) -> int:
+        """The largest number of cells."""
+        walls = [keys - 1 for keys in self.winners if keys > 1]
+        if not walls:
+            return 1
+        total = _symmetric_sum(walls, self.top)
+        return total if self.biased else total + comb(len(walls) - 1, self.span - 1)
+
+    def on_subspace(self, dimension: int) -> int:
+        """The largest number of cells that an affine subspace of the space meets.
+
+        Linear scores are affine on a subspace that misses the origin.
+        """
+        there = Heads(self.winners, self.long, min(self.span, dimension), biased=True)
+        return min(self.maximum, there.maximum)
+
+
+def heads_of(
+    n_tokens: int | Sequence[int],
+    heads: int,
+    d: int,
+    *,
+    biased: bool,
+    d_head: int | None,
+    ranks: Sequence[int] | int | None,
+    key_span: int | None,
+) -> Heads:
+    """Check the arguments that all functions of this room share."""
+    heads, d = positive("heads", heads), positive("d", d)
+    keys = whole_numbers("n_tokens", n_tokens, length=heads)
+    if d_head is not None and ranks is not None:
+        raise InvalidInputError(
+            "d_head and ranks must not both be given, because d_head is a rank for every head; leave one out."
+        )
+    if d_head is not None:
+        ranks = positive("d_head", d_head)
+    rank_of = whole_numbers("ranks", 2 if ranks is None else ranks, length=heads, least=0)
+    span = d if key_span is None else positive("key_span", key_span, least=0)
+    if span > d:
+        raise InvalidInputError(f"key_span must be at most the dimension {d}, but was {span}.")
+    if span == 0:  # the scores of a head differ by constants: one key wins everywhere
+        rank_of = (0,) * heads
+    winners = tuple(min(n, 2**rank) if rank < 2 else n for n, rank in zip(keys, rank_of, strict=True))
+    return Heads(winners, sum(rank >= 2 for rank in rank_of), span, bool(biased))
+
+
+def vertex_maximum(
+    n_tokens: int | Sequence[int],
+    heads: int,
+    d: int,
+    *,
+    biased: bool = False,
+    d_head: int | None = None,
+    ranks: Sequence[int] | int | None = None,
+    key_span: int | None = None,
+) -> int:
+    r"""The largest number of routing cells of H heads with N keys each in :math:`\mathbb{R}^d`, attained.
+
+    .. math::
+
+        V_{\mathrm{lin}}(N, H, d) = \sum_{j=0}^{d-1} \binom{H}{j} (N-1)^j + \binom{H-1}{d-1}, \qquad
+        V_{\mathrm{aff}}(N, H, d) = \sum_{j=0}^{d} \binom{H}{j} (N-1)^j .
+
+    The linear form counts the vertices of a Minkowski sum of H polytopes with N vertices each (bias-free
+    scores), the affine form the upper vertices of the lifted sum (scores with free biases). Heads of
+    different sizes have elementary symmetric sums :math:`e_j(N_1 - 1, \dots, N_H - 1)` in place of
+    :math:`\binom{H}{j} (N-1)^j`; heads with one key have no walls and do not count. P1 Theorem V.2 prints
+    :math:`O((NH)^{\lfloor d/2 \rfloor})` for H > d; that is too small for every d >= 3.
+
+    Parameters
+    ----------
+    n_tokens : int or sequence of int
+        N, or one number per head.
+    heads, d : int
+        H and d, at least 1.
+    biased : bool
+        Whether scores may carry biases.
+    d_head : int, optional
+        Width of the heads when scores are :math:`k_j \cdot (W_Q x + b_Q)` with :math:`k_j` in
+        :math:`\mathbb{R}^{d_{head}}`. From 2 on it changes nothing; 1 leaves two keys per head that can win.
+    ranks : int or sequence of int, optional
+        In place of ``d_head``: the dimension of the affine hull of the keys of each head, of the pairs
+        (key, bias) when biased. Rank 0 has one cell, rank 1 at most two, rank 2 already N.
+    key_span : int, optional
+        The dimension spanned by all differences of keys of one head, all heads together; it takes the place
+        of d (the remark in P1 Appendix E).
+
+    See Also
+    --------
+    hardmax.parabolic_heads : keys that attain the maximum.
+
+    Notes
+    -----
+    Proven here by Euler characteristics for linear d <= 3 and affine d <= 2 (``docs/minkowski.md``); for
+    larger d the upper bound rests on Weibel (2012) and on Montufar, Ren and Zhang (2021), except where it is
+    the product of the :math:`N_h`, which needs no proof. That it is attained is checked exactly by
+    :func:`hardmax.parabolic_heads`.
+
+    Examples
+    --------
+    P1 figure 4 claims 216 vertices for three heads of six keys in space; no more than 92 are possible.
+
+    >>> vertex_maximum(6, 3, 3), vertex_maximum(6, 3, 3, biased=True), vertex_maximum(6, 3, 4)
+    (92, 216, 216)
+
+    Heads of width 1 see two keys each, however many there are.
+
+    >>> vertex_maximum(512, 8, 512, d_head=1), vertex_maximum(512, 8, 512, d_head=2) == 512**8
+    (256, True)
+    """
+    return heads_of(
+        n_tokens, heads, d, biased=biased, d_head=d_head, ranks=ranks, key_span=key_span
+    ).maximum
+
+
+def growth_exponent(
+    heads: int,
+    d: int,
+    *,
+    biased: bool = False,
+    d_head: int | None = None,
+    ranks: Sequence[int] | int | None = None,
+    key_span: int | None = None,
+) -> int:
+    r"""The exponent e with which :func:`vertex_maximum` grows in the length of the sequence, :math:`N^e`.
+
+    It is min(H, d - 1) for linear scores and min(H, d) for affine ones, with H the number of heads of rank
+    two or more and d the dimension that the keys span.
+
+    Examples
+    --------
+    >>> growth_exponent(4, 3), growth_exponent(4, 3, biased=True), growth_exponent(4, 3, d_head=1)
+    (2, 3, 0)
+    """
+    return heads_of(2, heads, d, biased=biased, d_head=d_head, ranks=ranks, key_span=key_span).exponent
+
+
+def pair_arrangement(n_tokens: int, heads: int, d: int, *, biased: bool = False) -> int:
+    r"""The bound of one who compares all pairs of keys: the cells of :math:`H \binom{N}{2}` hyperplanes.
+
+    P1 Remark V.6 prints it as :math:`O((H N^2)^d)` and is right that it is loose: most of these hyperplanes
+    separate keys neither of which wins.
+
+    Examples
+    --------
+    >>> pair_arrangement(4, 1, 3), vertex_maximum(4, 1, 3)
+    (32, 4)
+    """
+    n = positive("heads", heads) * comb(positive("n_tokens", n_tokens), 2)
+    return zaslavsky(n, positive("d", d), central=not biased)
+
+
+def _symmetric_sum(values: Sequence[int], top: int) -> int:
+    r"""The sum of the elementary symmetric polynomials :math:`e_0, \dots, e_{top}` of the values."""
+    if top >= len(values):
+        return prod(value + 1 for value in values)
+    if len(set(values)) == 1:
+        return sum(comb(len(values), j) * values[0] ** j for j in range(top + 1))
+    sums = [1] + [0] * top
+    for value in values:
+        for j in range(top, 0, -1):
+            sums[j] += value * sums[j - 1]
+    return sum(sums)

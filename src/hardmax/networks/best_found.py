@@ -1,0 +1,40 @@
+"""Small networks with the most cells that anyone has found (P1 Example III.3).
+
+Between the bound with ranks and the best example a gap is left; :func:`hardmax.mlp_bounds` names both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hardmax.errors import InvalidInputError
+from hardmax.networks.network import Network
+
+__all__ = ["best_found_mlp"]
+
+# The lines x = 0, y = 0 and x + y = 1, and three bent lines that cross them and one another as often as a
+# search over ten million networks could make them.
+_WEIGHTS = {
+    (2, 3, 3): (
+        ([[1, 0], [0, 1], [1, 1]], [0, 0, -1]),
+        ([[5, 3, -6], [4, 4, -9], [3, 5, -12]], [-3, -3, -3]),
+    ),
+}
+
+
+def best_found_mlp(widths: Sequence[int] = (2, 3, 3)) -> Network:
+    """The ReLU network of these widths (input first) with the most cells known, in small integers.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> int(hm.count_cells(best_found_mlp([2, 3, 3]), hm.WholeSpace(2)))
+    34
+    """
+    layers = _WEIGHTS.get(tuple(int(width) for width in widths))
+    if layers is None:
+        known = "; ".join(str(list(sizes)) for sizes in _WEIGHTS)
+        raise InvalidInputError(f"widths must be one of {known}, but was {list(widths)}.")
+    width = len(layers[-1][1])
+    identity = [[int(i == j) for j in range(width)] for i in range(width)]
+    return Network.mlp([*layers, (identity, [0] * width)])
