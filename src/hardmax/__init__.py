@@ -79,6 +79,17 @@ if TYPE_CHECKING:
     from hardmax.regions.segment_trace import trace_segment as trace_segment
     from hardmax.results import load as load
     from hardmax.targets.target import Target as Target
+    from hardmax.stability.bands import TransitionBand as TransitionBand
+    from hardmax.stability.bands import margin_needed as margin_needed
+    from hardmax.stability.bands import transition_band as transition_band
+    from hardmax.stability.bounds import StabilityBounds as StabilityBounds
+    from hardmax.stability.bounds import stability_bounds as stability_bounds
+    from hardmax.stability.bounds import standard_temperature as standard_temperature
+    from hardmax.stability.depth import CellSurvival as CellSurvival
+    from hardmax.stability.depth import surviving_cells as surviving_cells
+    from hardmax.stability.outputs import output_error_bound as output_error_bound
+    from hardmax.stability.scores import StabilityReport as StabilityReport
+    from hardmax.stability.scores import check_stability as check_stability
     from hardmax.versions import show_versions as show_versions
 
 __version__ = "0.1.0"
@@ -144,6 +155,17 @@ _HOME_OF = {
     "InformationFlow": "hardmax.flow.information_flow",
     "BilinearScore": "hardmax.flow.scores",
     "KeyScore": "hardmax.flow.scores",
+    "stability_bounds": "hardmax.stability.bounds",
+    "StabilityBounds": "hardmax.stability.bounds",
+    "standard_temperature": "hardmax.stability.bounds",
+    "check_stability": "hardmax.stability.scores",
+    "StabilityReport": "hardmax.stability.scores",
+    "margin_needed": "hardmax.stability.bands",
+    "transition_band": "hardmax.stability.bands",
+    "TransitionBand": "hardmax.stability.bands",
+    "output_error_bound": "hardmax.stability.outputs",
+    "surviving_cells": "hardmax.stability.depth",
+    "CellSurvival": "hardmax.stability.depth",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

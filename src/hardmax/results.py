@@ -52,6 +52,7 @@ _HTML_ROWS = 10
 _HOME_OF_KIND = {
     "CellCount": "hardmax.regions.counts",
     "CellEstimate": "hardmax.regions.sampling",
+    "CellSurvival": "hardmax.stability.depth",
     "CommonRefinement": "hardmax.geometry.refinements",
     "CostTable": "hardmax.flow.cost_law",
     "HeadBudget": "hardmax.bounds.budgets",
@@ -68,6 +69,9 @@ _HOME_OF_KIND = {
     "Reproduction": "hardmax.papers.recipes",
     "ScoreRanks": "hardmax.flow.score_ranks",
     "SegmentTrace": "hardmax.regions.segment_trace",
+    "StabilityBounds": "hardmax.stability.bounds",
+    "StabilityReport": "hardmax.stability.scores",
+    "TransitionBand": "hardmax.stability.bands",
 }
 
 
