@@ -437,8 +437,162 @@ def check_two_layers(data):
 # ----------------------------------------------------------------------------------------------------------
 
 
+def check_active_sets(data):
+    """Which positions a target depends on at every input, found by trying all tuples.
+
+    A term is {"sign": 1 or -1, "arity": r, "form": ...}: the maximum (sign 1) or minimum (sign -1) over all
+    r-tuples of positions, with repetition, of a form: ["linear", w] is w.x, ["bilinear", A] is x'Ay,
+    ["norm"] is the squared norm of the sum. A best tuple must be unique up to order.
+    """
+    return {"active": [active_set(data["terms"], matrix(tokens)) for tokens in data["inputs"]]}
+
+
+def active_set(terms, tokens):
+    """The positions of the best tuples of all terms."""
+    found = set()
+    for term in terms:
+        values = {}
+        for place in tuples(len(tokens), natural(term["arity"])):
+            key = tuple(sorted(place))
+            value = term["sign"] * form_value(term["form"], [tokens[t] for t in place])
+            values[key] = max(value, values.get(key, value))
+        best = max(values.values())
+        winners = [key for key, value in values.items() if value == best]
+        require(len(winners) == 1, "a tie")
+        found |= set(winners[0])
+    return sorted(found)
+
+
+def tuples(n, length):
+    """All tuples of positions below n."""
+    if length == 0:
+        return [()]
+    return [(*rest, t) for rest in tuples(n, length - 1) for t in range(n)]
+
+
+def form_value(form, tokens):
+    """The value of a form at the tokens of a tuple."""
+    if form[0] == "linear":
+        return dot(vector(form[1]), tokens[0])
+    if form[0] == "bilinear":
+        return dot(tokens[0], [dot(row, tokens[1]) for row in matrix(form[1])])
+    require(form[0] == "norm", f"unknown form {form[0]!r}")
+    total = [sum(column, Fraction(0)) for column in zip(*tokens, strict=True)]
+    return dot(total, total)
+
+
+def check_comparison_trees(data):
+    """How many comparisons trees make, and at how many inputs their roots miss the active set.
+
+    Every tree is a list of leaves (tuples of positions); its root is the leaf that is best for one term of
+    ``data["terms"]``, over all tuples made of the positions of the leaf. A leaf longer than the dimension
+    that the certificate names is refused.
+    """
+    terms, trees = data["terms"], data["trees"]
+    longest = natural(data["dimension"])
+    for tree in trees:
+        require(tree["leaves"], "a tree without leaves")
+        require(all(1 <= len(leaf) <= longest for leaf in tree["leaves"]), "a leaf that is too long")
+    missed = 0
+    for rows in data["inputs"]:
+        tokens = matrix(rows)
+        roots = set()
+        for tree in trees:
+            term = terms[natural(tree["term"])]
+            roots |= set(max(tree["leaves"], key=lambda leaf: leaf_value(term, tokens, leaf)))  # noqa: B023
+        missed += not set(active_set(terms, tokens)) <= roots
+    comparisons = sum(len(tree["leaves"]) - 1 for tree in trees)
+    return {"comparisons": comparisons, "missed": missed}
+
+
+def leaf_value(term, tokens, leaf):
+    """The best value of a term over the tuples of positions of one leaf."""
+    places = tuples(len(leaf), natural(term["arity"]))
+    return max(term["sign"] * form_value(term["form"], [tokens[leaf[i]] for i in place]) for place in places)
+
+
+def check_information_sets(data):
+    """Information sets of max-position heads with bilinear scores, position by position.
+
+    ``first``: per head of the first layer a matrix B, so that token t reads argmax_s x_t'Bx_s (lowest s at a
+    tie). ``reads``: which sets the classification token reads in the first layer, as linear scores.
+    ``last``: per head of the last layer a form, whose best value over the set of a token is its score.
+    """
+    tokens = matrix(data["tokens"])
+    sets = []
+    for t, x in enumerate(tokens):
+        held = {t}
+        for rows in data["first"]:
+            held.add(first_best([form_value(["bilinear", rows], [x, y]) for y in tokens]))
+        sets.append(held)
+    cls = {first_best([dot(vector(w), y) for y in tokens]) for w in data["reads"]}
+    after_one = [sorted(held) for held in sets]
+    kept = [{t} for t in range(len(tokens))] if data["pruned"] else sets
+    for term in data["last"]:
+        cls |= kept[first_best([leaf_value(term, tokens, sorted(held)) for held in kept])]
+    return {"after one layer": after_one, "cls": sorted(cls)}
+
+
+def first_best(values):
+    """The first position of the largest value."""
+    return values.index(max(values))
+
+
 # Claims of hardmax.claims.infoflow_tables
 # ----------------------------------------------------------------------------------------------------------
+
+
+def check_relations(data):
+    """Which relations between exact expressions are true.
+
+    An expression is a number, or a list of an operation and its arguments: + - * / ^ min max binomial.
+    """
+    return {"true": [relation_holds(*line) for line in data["relations"]]}
+
+
+def relation_holds(left, relation, right):
+    """Whether one relation is true."""
+    a, b = expression(left), expression(right)
+    truths = {"<": a < b, "<=": a <= b, "=": a == b, "!=": a != b, ">=": a >= b, ">": a > b}
+    require(relation in truths, f"unknown relation {relation!r}")
+    return truths[relation]
+
+
+def expression(tree):
+    """The value of an expression."""
+    if not isinstance(tree, list):
+        return number(tree)
+    operation, *rest = tree
+    values = [expression(each) for each in rest]
+    require(values, "an operation without arguments")
+    if operation == "+":
+        return sum(values, Fraction(0))
+    if operation in ("min", "max"):
+        return min(values) if operation == "min" else max(values)
+    result = values[0]
+    for value in values[1:]:
+        if operation == "-":
+            result -= value
+        elif operation == "*":
+            result *= value
+        elif operation == "/":
+            result /= value
+        elif operation == "^":
+            require(value.denominator == 1, "a fractional power")
+            result **= int(value)
+        else:
+            require(operation == "binomial", f"unknown operation {operation!r}")
+            result = binomial(result, value)
+    return result
+
+
+def binomial(n, k):
+    """How many k-element subsets n things have."""
+    require(n.denominator == 1 and k.denominator == 1 and k >= 0, "a binomial of fractions")
+    result = Fraction(1)
+    for i in range(int(k)):
+        result = result * (n - i) / (i + 1)
+    return result
 
 
 # Reading certificates
