@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hardmax.bounds import mlp_bounds as mlp_bounds
     from hardmax.bounds import region_bounds as region_bounds
     from hardmax.bounds import vertex_maximum as vertex_maximum
+    from hardmax.bounds import zaslavsky as zaslavsky
     from hardmax.claims.ledger import Ledger as Ledger
     from hardmax.claims.ledger import check_claims as check_claims
     from hardmax.flow.architectures import Architecture as Architecture
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from hardmax.flow.plans import Positions as Positions
     from hardmax.flow.scores import BilinearScore as BilinearScore
     from hardmax.flow.scores import KeyScore as KeyScore
-    from hardmax.bounds import zaslavsky as zaslavsky
     from hardmax.geometry.domains import Box as Box
     from hardmax.geometry.domains import Polytope as Polytope
     from hardmax.geometry.domains import WholeSpace as WholeSpace
@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from hardmax.regions.segment_trace import SegmentTrace as SegmentTrace
     from hardmax.regions.segment_trace import trace_segment as trace_segment
     from hardmax.results import load as load
-    from hardmax.targets.target import Target as Target
     from hardmax.stability.bands import TransitionBand as TransitionBand
     from hardmax.stability.bands import margin_needed as margin_needed
     from hardmax.stability.bands import transition_band as transition_band
@@ -90,6 +89,7 @@ if TYPE_CHECKING:
     from hardmax.stability.outputs import output_error_bound as output_error_bound
     from hardmax.stability.scores import StabilityReport as StabilityReport
     from hardmax.stability.scores import check_stability as check_stability
+    from hardmax.targets.target import Target as Target
     from hardmax.versions import show_versions as show_versions
 
 __version__ = "0.1.0"
