@@ -678,11 +678,11 @@ def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, 
 
 
 @kernel(inlined=True)
-def write_polyhedron(D, cell, alive, flipped, ints, words, floats, io, fo, size, place):
+def write_polyhedron(D, cell, alive, ints, words, floats, io, fo, size, place):
     """Write the rays ``alive`` of the working cell and the facets they touch; returns where ints and floats
     go on.
 
-    ``flipped`` is the facet slot to be turned around, or -1. ``size`` = [ray slots, facet slots].
+    ``size`` = [ray slots, facet slots].
     """
     nr = top_slot(alive)
     wf = cell.used.shape[0]
@@ -706,8 +706,6 @@ def write_polyhedron(D, cell, alive, flipped, ints, words, floats, io, fo, size,
     at = io
     for k in range(3 * nf):
         ints[at + k] = cell.flat_label[k]
-    if 0 <= flipped < nf:
-        ints[at + 3 * flipped + 2] = -ints[at + 3 * flipped + 2]
     at += 3 * nf
     for f in range(nwf):
         ints[at + f] = touched[f]
@@ -726,9 +724,6 @@ def write_polyhedron(D, cell, alive, flipped, ints, words, floats, io, fo, size,
     y = fo
     for k in range(nf * (D + 1)):
         floats[y + k] = cell.flat_facets[k]
-    if 0 <= flipped < nf:
-        for k in range(flipped * (D + 1), flipped * (D + 1) + D):
-            floats[y + k] = -floats[y + k]
     y += nf * (D + 1)
     for k in range(nr * (D + 1)):
         floats[y + k] = cell.flat_rays[k]
@@ -825,7 +820,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
     state.signs[table[layer, SIGN_AT] + 1] = 0
     si, su, sf = state.si, state.su, state.sf
     if nr > 0:
-        at, y = write_polyhedron(D, cell, cell.alive, -1, si, su, sf, io, fo, room.size, room.place)
+        at, y = write_polyhedron(D, cell, cell.alive, si, su, sf, io, fo, room.size, room.place)
         nr, nf = room.size[0], room.size[1]
     else:  # it contains a line: facets only
         nf = top_slot(cell.used)
@@ -923,24 +918,21 @@ def settle(D, path, z_at, n, i, cell, e, trust, pending, first, nwr):
 
 
 @kernel(inlined=True)
-def push_fold(D, net, state, cell, alive, flipped, layer, pending, first, n_pending, side, room):
+def push_fold(D, net, state, cell, alive, layer, pending, first, n_pending, n_on, room):
     """Push a fold node: the rays ``alive`` of the working cell, and the pending units from ``first`` on that
     still change sign there.
 
-    ``side`` 1: the unit before ``first`` is on; 0: it is off; -1: nothing was cut.
+    ``n_on`` 1: the unit before ``first`` is on; 0: whatever was settled before is written down already.
     """
     table, control = net.table, state.control
     si, su, sf = state.si, state.su, state.sf
     io, fo = control[C_INTS], control[C_FLOATS]
-    at, y = write_polyhedron(D, cell, alive, flipped, si, su, sf, io, fo, room.size, room.place)
+    at, y = write_polyhedron(D, cell, alive, si, su, sf, io, fo, room.size, room.place)
     nr, nf = room.size[0], room.size[1]
     nwr = (nr + 63) >> 6
-    zero = 0
-    n_on = zero
-    if side == 1:
+    if n_on == 1:
         room.on[0] = pending.unit[first - 1]
-        n_on += 1
-    count = zero
+    count = 0
     for j in range(first, n_pending):
         pos, neg = np.uint64(0), np.uint64(0)
         for w in range(nwr):
@@ -971,15 +963,65 @@ def push_fold(D, net, state, cell, alive, flipped, layer, pending, first, n_pend
             table[layer, ROWS], sf, y,
         )  # fmt: skip
     y += D * e
-    control[C_INTS] = write_header(si, at, table[layer, KIND], layer, zero, nr, count, nf, zero, io, y - fo)
+    control[C_INTS] = write_header(si, at, table[layer, KIND], layer, 0, nr, count, nf, 0, io, y - fo)
     control[C_FLOATS] = y
 
 
 @kernel(inlined=True)
-def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
-    """Settle the first pending unit of the fold node in the work arrays; returns a status.
+def keep_half(D, net, state, cell, lost, slot, layer, pending, first, n_pending, room):
+    """The working cell becomes its half below facet ``slot``, where the unit before ``first`` is off.
 
-    ``RUNNING`` when it is a leaf, ``BUDGET`` after a cut: its two halves are on the stack.
+    ``lost`` are the rays above. Returns how many units still change sign; they come first in ``pending``.
+    """
+    wr, wf = cell.alive.shape[0], cell.used.shape[0]
+    for f in range(wf):
+        cell.used[f] = np.uint64(0)
+    for w in range(wr):
+        cell.alive[w] = (cell.alive[w] & ~lost[w]) | room.fresh[w]
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            for f in range(wf):
+                cell.used[f] |= cell.mask[v, f]
+    for c in range(D):
+        cell.facets[slot, c] = -cell.facets[slot, c]
+    cell.label[slot, 2] = -cell.label[slot, 2]
+    n_on = 0
+    count = 0
+    for j in range(first, n_pending):
+        pos, neg = np.uint64(0), np.uint64(0)
+        for w in range(wr):
+            a, b = pending.positive[j, w] & cell.alive[w], pending.negative[j, w] & cell.alive[w]
+            pending.positive[count, w] = a
+            pending.negative[count, w] = b
+            pos |= a
+            neg |= b
+        i = pending.unit[j]
+        pending.unit[count] = i
+        if pos != np.uint64(0) and neg != np.uint64(0):
+            count += 1
+        elif pos != np.uint64(0):
+            room.on[n_on] = i
+            room.word[i >> 6] |= 1 << (i & 63)
+            n_on += 1
+    table = net.table
+    e = carried(table, state.control, layer)
+    if e > 0 and n_on > 0:
+        add_units(
+            D, net.weights, table[layer, OUTPUTS], e, room.on, n_on, state.path, table[layer, Z_AT],
+            table[layer, ROWS], room.hidden, 0,
+        )  # fmt: skip
+    return count
+
+
+@kernel(inlined=True)
+def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_step):
+    """Cut the fold node in the work arrays until it is a leaf; returns a status and the pending units that
+    are left.
+
+    The half where the unit is on goes onto the stack, the other stays in the work arrays: a step for each
+    cut. ``RUNNING`` when it is a leaf, ``BUDGET`` after the cut of the last step.
     """
     table, path, control = net.table, state.path, state.control
     n, z_at = table[layer, ROWS], table[layer, Z_AT]
@@ -987,14 +1029,18 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
     error = state.errors[layer]
     trust = control[C_TRUST]
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    # room for both halves
-    most = 3 * 64 * wf + wf + wr + 64 * wr * wf + n_pending * (1 + 2 * wr) + table[layer, WORDS] + HEADER
-    if control[C_INTS] + 2 * most > state.si.shape[0]:
-        return STACK_FULL
-    if control[C_FLOATS] + 2 * ((D + 1) * 64 * (wf + wr) + D * e) > state.sf.shape[0]:
-        return STACK_FULL
+    owner = state.signs[table[layer, SIGN_AT]]
     first = 0
+    status = RUNNING
     while first < n_pending:
+        # room for both halves
+        most = 3 * 64 * wf + wf + wr + 64 * wr * wf + n_pending * (1 + 2 * wr) + table[layer, WORDS] + HEADER
+        if control[C_INTS] + 2 * most > state.si.shape[0]:
+            status = STACK_FULL
+            break
+        if control[C_FLOATS] + 2 * ((D + 1) * 64 * (wf + wr) + D * e) > state.sf.shape[0]:
+            status = STACK_FULL
+            break
         i = pending.unit[first]
         both, pos, neg = np.uint64(0), np.uint64(0), np.uint64(0)
         for w in range(nwr):
@@ -1007,88 +1053,87 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room):
             pos |= pending.positive[first, w]
             neg |= pending.negative[first, w]
         if both != np.uint64(0):
-            push_fold(
-                D, net, state, cell, cell.alive, -1, layer, pending, first, n_pending,
-                -1, room,
-            )  # fmt: skip
-            return UNDECIDED_FOLD
-        if pos != np.uint64(0) and neg != np.uint64(0):
+            status = UNDECIDED_FOLD
             break
-        if pos != np.uint64(0):
-            room.word[i >> 6] |= 1 << (i & 63)
-            if e > 0:
-                room.on[0] = i
-                add_units(
-                    D, net.weights, table[layer, OUTPUTS], e, room.on, 1, path, z_at, n, room.hidden,
-                    0,
-                )  # fmt: skip
-        first += 1
-    if first == n_pending:
-        return RUNNING
-    i = pending.unit[first]
-    slot = free_slot(cell.used)
-    if slot < 0:
-        return FACETS_FULL
-    for c in range(D):
-        room.row[c] = path[z_at + c * n + i]
-    wall = (layer << 54) | (i << 38)
-    owner = state.signs[table[layer, SIGN_AT]]
-    write_facet(D, room.row, (D - 1) * error[RA] + error[RC], cell, slot, owner, wall, 1)
-    for w in range(wr):
-        room.above[w] = pending.positive[first, w] if w < nwr else np.uint64(0)
-        room.below[w] = pending.negative[first, w] if w < nwr else np.uint64(0)
-    if not divide(
-        D,
-        cell.rays,
-        cell.mask,
-        cell.alive,
-        cell.facets,
-        cell.used,
-        room.above,
-        room.below,
-        slot,
-        room.fresh,
-        room.rest,
-        room.pick,
-        room.pool,
-        room.minors,
-        room.residual,
-    ):
-        return RAYS_FULL
-    # signs of the other pending units at the new rays
-    n_fresh = 0
-    for w in range(wr):
-        if w >= nwr:
-            for j in range(first + 1, n_pending):
-                pending.positive[j, w] = np.uint64(0)
-                pending.negative[j, w] = np.uint64(0)
-        word = room.fresh[w]
-        while word != np.uint64(0):
-            v = (w << 6) + lowest(word)
-            word &= word - np.uint64(1)
-            room.slots[n_fresh] = v
-            room.bounds[n_fresh] = threshold(trust, D, cell.rays, v, error)
-            n_fresh += 1
-    for j in range(first + 1, n_pending):
+        if pos == np.uint64(0) or neg == np.uint64(0):
+            if pos != np.uint64(0):
+                room.word[i >> 6] |= 1 << (i & 63)
+                if e > 0:
+                    room.on[0] = i
+                    add_units(
+                        D, net.weights, table[layer, OUTPUTS], e, room.on, 1, path, z_at, n, room.hidden,
+                        0,
+                    )  # fmt: skip
+            first += 1
+            continue
+        slot = free_slot(cell.used)
+        if slot < 0:
+            status = FACETS_FULL
+            break
         for c in range(D):
-            room.row[c] = path[z_at + pending.unit[j] + c * n]
-        for k in range(n_fresh):
-            v, t = room.slots[k], room.bounds[k]
-            w, shift = v >> 6, np.uint64(v & 63)
-            s = dot(D, room.row, cell.rays, v)
-            keep = ~(np.uint64(1) << shift)
-            up, down = np.uint64(not (s <= -t)), np.uint64(not (s >= t))
-            pending.positive[j, w] = (pending.positive[j, w] & keep) | (up << shift)
-            pending.negative[j, w] = (pending.negative[j, w] & keep) | (down << shift)
-    for off in range(2):  # the half where the unit is on waits below the other
+            room.row[c] = path[z_at + c * n + i]
+        wall = (layer << 54) | (i << 38)
+        write_facet(D, room.row, (D - 1) * error[RA] + error[RC], cell, slot, owner, wall, 1)
         for w in range(wr):
-            lost = room.above[w] if off == 1 else room.below[w]
-            room.rest[w] = (cell.alive[w] & ~lost) | room.fresh[w]
-        flipped = slot if off == 1 else -1
-        push_fold(
-            D, net, state, cell, room.rest, flipped, layer, pending, first + 1, n_pending, 1 - off, room
-        )
-    return BUDGET
+            room.above[w] = pending.positive[first, w] if w < nwr else np.uint64(0)
+            room.below[w] = pending.negative[first, w] if w < nwr else np.uint64(0)
+        if not divide(
+            D,
+            cell.rays,
+            cell.mask,
+            cell.alive,
+            cell.facets,
+            cell.used,
+            room.above,
+            room.below,
+            slot,
+            room.fresh,
+            room.rest,
+            room.pick,
+            room.pool,
+            room.minors,
+            room.residual,
+        ):
+            status = RAYS_FULL
+            break
+        # signs of the other pending units at the new rays
+        n_fresh = 0
+        for w in range(wr):
+            if w >= nwr:
+                for j in range(first + 1, n_pending):
+                    pending.positive[j, w] = np.uint64(0)
+                    pending.negative[j, w] = np.uint64(0)
+            word = room.fresh[w]
+            while word != np.uint64(0):
+                v = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                room.slots[n_fresh] = v
+                room.bounds[n_fresh] = threshold(trust, D, cell.rays, v, error)
+                n_fresh += 1
+        for j in range(first + 1, n_pending):
+            for c in range(D):
+                room.row[c] = path[z_at + pending.unit[j] + c * n]
+            for k in range(n_fresh):
+                v, t = room.slots[k], room.bounds[k]
+                w, shift = v >> 6, np.uint64(v & 63)
+                s = dot(D, room.row, cell.rays, v)
+                keep = ~(np.uint64(1) << shift)
+                up, down = np.uint64(not (s <= -t)), np.uint64(not (s >= t))
+                pending.positive[j, w] = (pending.positive[j, w] & keep) | (up << shift)
+                pending.negative[j, w] = (pending.negative[j, w] & keep) | (down << shift)
+        # the half where the unit is on waits below the other
+        for w in range(wr):
+            room.rest[w] = (cell.alive[w] & ~room.below[w]) | room.fresh[w]
+        first += 1
+        push_fold(D, net, state, cell, room.rest, layer, pending, first, n_pending, 1, room)
+        n_pending = keep_half(D, net, state, cell, room.above, slot, layer, pending, first, n_pending, room)
+        first = 0
+        nwr = (top_slot(cell.alive) + 63) >> 6
+        if control[C_STEPS] >= last_step:
+            status = BUDGET
+            break
+        control[C_STEPS] += 1
+    return status, first, n_pending
 
 
 # walls
@@ -1174,7 +1219,7 @@ def clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room):
 def write_head(D, net, state, cell, layer, head, key, tied, room, ints, words, floats, io, fo, size):
     """Write the node of the working cell, on which ``key`` wins ``head``; returns where the next begins."""
     table, weights = net.table, net.weights
-    at, y = write_polyhedron(D, cell, cell.alive, -1, ints, words, floats, io, fo, size, room.place)
+    at, y = write_polyhedron(D, cell, cell.alive, ints, words, floats, io, fo, size, room.place)
     heads = table[layer, HEADS]
     for h in range(heads):
         ints[at + h] = room.routes[h]
@@ -1502,8 +1547,8 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
     """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
     table, control, si, su, sf = net.table, state.control, state.si, state.su, state.sf
     last = control[C_LAST]
-    while budget > 0:
-        budget -= 1
+    last_step = control[C_STEPS] + budget
+    while control[C_STEPS] < last_step:
         control[C_STEPS] += 1
         if control[C_INTS] == 0:
             control[C_STATUS] = DONE
@@ -1524,6 +1569,7 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
         control[C_FLOATS] = fo
         leaf = False
         status = RUNNING
+        first = 0
         if kind == FOLD:
             nwr = (nr + 63) >> 6
             for j in range(n_pending):
@@ -1541,7 +1587,10 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                 if nr == 0:
                     status = HAS_LINES
                 else:
-                    status = fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room)
+                    status, first, n_pending = fold_step(
+                        D, net, state, cell, pending, n_pending, nwr, layer, room, last_step
+                    )
+                    nr = top_slot(cell.alive)
             if status == RUNNING:
                 leaf = True
                 for j in range(table[layer, WORDS]):
@@ -1592,13 +1641,15 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                     state.layer_cells[layer] += 1
                 else:
                     status = STACK_FULL
-        if status >= UNDECIDED_HEAD and status != BUDGET:
-            # nothing was changed: the node is still where it was
+        if status == RUNNING or (kind == WALL and status == BUDGET):
+            continue
+        if kind == FOLD and (control[C_INTS] > io or status == UNDECIDED_FOLD):
+            # halves lie where the node was: what is left of it goes on top of them
+            push_fold(D, net, state, cell, cell.alive, layer, pending, first, n_pending, 0, room)
+        else:  # nothing was changed: the node is still where it was
             control[C_INTS] = end
             control[C_FLOATS] = floats
-            control[C_STATUS] = status
-            return
-        if status == UNDECIDED_FOLD:
+        if status != BUDGET:
             control[C_STATUS] = status
             return
     control[C_STATUS] = DONE if control[C_INTS] == 0 else BUDGET
