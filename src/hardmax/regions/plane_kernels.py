@@ -392,10 +392,9 @@ def classify_all(path, z_at, n, p, k, trust, error, pending, on, positive, negat
             add_signs(path, z_at, n, p[o + X], p[o + Y], p[o + W], t, v, positive, negative)
             continue
         t_far = threshold_far(trust, p, o, error[T_A], error[A_MAX])
-        far = k > 0
         for i in range(n):
             a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
-            s = side(a, b, c, p[o + X], p[o + Y], p[o + W], t, far, p[o + DX], p[o + DY], t_far)
+            s = side(a, b, c, p[o + X], p[o + Y], p[o + W], t, True, p[o + DX], p[o + DY], t_far)
             positive[i] |= (s & 1) << v
             negative[i] |= (s >> 1) << v
     # written without branches: which units are on looks random to the processor
@@ -682,8 +681,7 @@ def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, 
             word[i >> 6] |= 1 << (i & 63)
             if e > 0:
                 on[0] = i
-                one = min(e, 1)
-                add_units(weights, table[layer, OUTPUTS], e, on, one, path, z_at, n, yv, one - 1)
+                add_units(weights, table[layer, OUTPUTS], e, on, 1, path, z_at, n, yv, 0)
         first += 1
     if first == n_pend:
         return RUNNING
@@ -698,8 +696,7 @@ def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, 
         return STACK_FULL
     i = pend[0]
     a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
-    wanted = min(k, 1)
-    start, length = runs(code, k, wanted)
+    start, length = runs(code, k, 1)
     crossings(p, k, code, a, b, c, error[RA], error[RC], extra, start, length)
     if k <= MASK:
         before = start - 1 if start > 0 else k - 1
@@ -783,7 +780,6 @@ def clip_to_key(
             cand[3 * count + 2] = 0
             count += 1
     fresh_from = 0  # vertices whose signs are not in the masks yet
-    two = min(k, 2)  # a plain 2 would have other kernels compiled twice, once for this constant
     while True:
         for v in range(k):
             if fresh_from == 1 and v != 0 and v != k - 1:
@@ -832,7 +828,7 @@ def clip_to_key(
         i, pos, neg = cand[3 * best], cand[3 * best + 1], cand[3 * best + 2]
         for v in range(k):
             code[v] = ((pos >> v) & 1) | (((neg >> v) & 1) << 1)
-        start, length = runs(code, k, two)
+        start, length = runs(code, k, 2)
         if length + 2 > MASK - 2:
             return -1
         a, b, c = path[z_at + i] - aj, path[z_at + n + i] - bj, path[z_at + 2 * n + i] - cj
@@ -840,9 +836,7 @@ def clip_to_key(
         dc = 2.0 * error[RC] + UNIT * error[C_MAX] * 2.0
         crossings(cf, k, code, a, b, c, da, dc, extra, start, length)
         wall = wall_base | (min(i, j) << 19) | max(i, j)
-        kk = write_side(
-            cf, ci, k, start, length, two - 2, two - 1, extra, owner, wall, df, two - 2, di, two - 2
-        )
+        kk = write_side(cf, ci, k, start, length, 0, 1, extra, owner, wall, df, 0, di, 0)
         for v in range(FLOATS_PER_EDGE * kk):
             cf[v] = df[v]
         for v in range(2 * kk):
@@ -1015,7 +1009,6 @@ def witness(p, k, far, known, out, at):
         sy += p[o + Y] / p[o + W] / k
         ux += p[o + DX] / p[o + W] / k
         uy += p[o + DY] / p[o + W] / k
-    trust = min(k, CERTIFIED)
     reach = 1.0
     x, y = sx, sy
     margin = 0.0
@@ -1035,9 +1028,9 @@ def witness(p, k, far, known, out, at):
             for u in range(2, k):
                 r = ((v + u) % k) * FLOATS_PER_EDGE
                 t_a, t_c = p[o + LDA] + 5.0 * UNIT * size, p[o + LDC] + 5.0 * UNIT * abs(c)
-                t = threshold(trust, p, r, t_a, t_c, size + p[o + LDA], abs(c) + p[o + LDC])
+                t = threshold(CERTIFIED, p, r, t_a, t_c, size + p[o + LDA], abs(c) + p[o + LDC])
                 out_there = p[r + DX] != 0.0 or p[r + DY] != 0.0
-                t_far = threshold_far(trust, p, r, t_a, size + p[o + LDA]) if out_there else 0.0
+                t_far = threshold_far(CERTIFIED, p, r, t_a, size + p[o + LDA]) if out_there else 0.0
                 s = side(a, b, c, p[r + X], p[r + Y], p[r + W], t, out_there, p[r + DX], p[r + DY], t_far)
                 if s == 1 or s == 2:
                     inside = 1 if s == 1 else -1
@@ -1071,8 +1064,8 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
         return OUTPUT_FULL
     # around the first vertex, so that a small cell far out keeps its digits; in units of the domain's size
     unit = totals[2]
-    far = k < 0
-    known = k > 0
+    far = False
+    known = True
     for v in range(k):
         far = far or q[2 * v] == AT_INFINITY
         o = v * FLOATS_PER_EDGE
