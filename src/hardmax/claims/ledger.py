@@ -49,6 +49,7 @@ MODULES = (
     "tropical_geometry",
     "tropical_counting",
     "tropical_networks",
+    "tropical_sawtooth",
     "tropical_temperature",
     "tropical_experiments",
     "infoflow_theorems",

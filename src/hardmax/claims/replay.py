@@ -16,6 +16,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import comb, factorial, lcm
 from pathlib import Path
+from typing import Any
 
 SCHEMA = 1
 
@@ -421,6 +422,53 @@ def check_two_layers(data):
     return {"at_most": sum(best_first[: arrangement(n, d)]), "product": arrangement(n, d) ** 2}
 
 
+# Claims of hardmax.claims.tropical_sawtooth
+# ----------------------------------------------------------------------------------------------------------
+
+
+def check_shared_layer(data):
+    """A transformer whose tokens all pass through one layer again and again, without biases.
+
+    The first ``moving`` coordinates of the last token are the input. Counted are its signatures, that is
+    which keys and which ReLU units it meets on its way, and the different values it ends with.
+    """
+    parts = ([matrix(w) for w in data[name]] for name in ("w_q", "w_k", "w_v", "w_o"))
+    heads = list(zip(*parts, strict=True))
+    w_in, w_out, moving = matrix(data["w_in"]), matrix(data["w_out"]), natural(data["moving"])
+    signatures, values = set(), set()
+    for point in data["points"]:
+        tokens = matrix(data["tokens"])
+        tokens[-1][:moving] = vector(point)
+        require(len(point) == moving, "a point of another dimension")
+        signature = []
+        for _ in range(natural(data["depth"])):
+            tokens, seen = shared_layer(heads, w_in, w_out, tokens)
+            signature.append(seen)
+        signatures.add(json.dumps(signature))
+        values.add(tuple(tokens[-1][:moving]))
+    return {"signatures": len(signatures), "values": len(values)}
+
+
+def shared_layer(heads, w_in, w_out, tokens):
+    """FFN(x + MHSA(x)) for all tokens, and what the last one met; ties of other tokens are averaged."""
+    after, met = [], []
+    for t, token in enumerate(tokens):
+        y, choice = list(token), []
+        for w_q, w_k, w_v, w_o in heads:
+            query = [dot(row, token) for row in w_q]
+            scores = [dot([dot(row, other) for row in w_k], query) for other in tokens]
+            tied = [j for j, score in enumerate(scores) if score == max(scores)]
+            require(t < len(tokens) - 1 or len(tied) == 1, "the point lies on a wall")
+            choice.append(tied[0])
+            for j in tied:
+                read = [dot(row, [dot(v, tokens[j]) for v in w_v]) for row in w_o]
+                y = [a + b / len(tied) for a, b in zip(y, read, strict=True)]
+        before = [dot(row, y) for row in w_in]
+        after.append([dot(row, [max(b, Fraction(0)) for b in before]) for row in w_out])
+        met = [choice, [int(b > 0) for b in before]]
+    return after, met
+
+
 # Claims of hardmax.claims.tropical_temperature
 # ----------------------------------------------------------------------------------------------------------
 
@@ -599,7 +647,7 @@ def binomial(n, k):
 # ----------------------------------------------------------------------------------------------------------
 
 
-def value_of(kind, data):
+def value_of(kind: object, data: Any) -> Any:
     """What the function of ``kind`` computes from ``data``."""
     check = globals().get(f"check_{kind}") if isinstance(kind, str) else None
     if check is None:
@@ -610,7 +658,7 @@ def value_of(kind, data):
         raise Rejected(f"the data do not fit together ({type(error).__name__}: {error})") from None
 
 
-def failure(record):
+def failure(record: Any) -> str | None:
     """Why a certificate is not accepted, or None if it is."""
     if not isinstance(record, dict) or not {
         "schema",
@@ -661,7 +709,7 @@ def files_in(arguments):
             yield path
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Check every certificate, print a line for each, and return the exit code."""
     paths = list(files_in(arguments))
     if not paths:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from hardmax.claims.ledger import Claim, Effort, Finding, Verdict, failing, hold
 
 __all__ = ["CLAIMS"]
 
-HALF = Fraction(1, 2)
+HALF: Any = Fraction(1, 2)
 
 
 def _newton_characterises(effort: Effort) -> Finding:
@@ -84,7 +85,7 @@ def _loglift_same_walls(effort: Effort) -> Finding:
     head = hm.log_lifted_head([[-1], [1]], [0, 2])
     walls = _walls(head)
     routing = _walls(head.denominator)
-    points = [[-2], [-1], [-HALF], [1]]
+    points: list[Any] = [[-2], [-1], [-HALF], [1]]
     certificate = Certificate(
         "log_lift",
         {"keys": [[-1], [1]], "log_values": [0, 2], "points": points},
@@ -141,12 +142,12 @@ def _def_iii13(effort: Effort) -> Finding:
 
 def _ffn_is_trop_poly(effort: Effort) -> Finding:
     tooth = hm.relu_layer([[1], [1]], [0, -HALF], [[2, -4]])
-    points = [[0], [HALF], [1]]
+    points: list[Any] = [[0], [HALF], [1]]
     values = [tooth.exact_value(q)[0] for q in points]
     layer = hm.FeedForward([[1], [1]], [0, -HALF], [[2, -4]], [0])
     certificate = Certificate(
         "network_values",
-        {"network": network_record(hm.Network([layer])), "points": points},
+        {"network": network_record(hm.Network((layer,))), "points": points},
         {"values": [[0], [1], [0]]},
     )
     return failing(
@@ -159,7 +160,7 @@ def _ffn_is_trop_poly(effort: Effort) -> Finding:
 
 
 def _cpwl_closure(effort: Effort) -> Finding:
-    network = hm.Network([hm.Attention([[[-1], [1]]], None, [[[-1], [1]]])])
+    network = hm.Network((hm.Attention([[[-1], [1]]], None, [[[-1], [1]]]),))
     regions = hm.enumerate_regions(network, hm.Box([-4], [4]))
     left, right = (float(value) for value in regions.offset[:, 0])
     certificate = Certificate(
@@ -192,7 +193,7 @@ def _piecewise_affine_closure(effort: Effort) -> Finding:
     )
 
 
-def _walls(thing: hm.TropicalPolynomial | hm.TropicalRationalMap) -> list[float]:
+def _walls(thing: Any) -> list[float]:
     """The walls of something with one variable."""
     walls = thing.hypersurface()
     return sorted({float(walls.vertices(i)[0, 0]) for i in range(walls.n_walls)})

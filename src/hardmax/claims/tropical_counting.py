@@ -38,8 +38,8 @@ def _single_head_le_n(effort: Effort) -> Finding:
                 n_heads += 1
     return holding(
         most <= 1 and on_sphere and on_line <= 2,
-        f"{n_heads} random heads: at most {most:g} times N cells; keys on a sphere have all N: {on_sphere}; on "
-        f"the line at most {on_line}",
+        f"{n_heads} random heads: at most {most:g} times N cells; keys on a sphere have all N: "
+        f"{on_sphere}; on the line at most {on_line}",
         {"heads": n_heads, "largest_share": most},
     )
 

@@ -41,7 +41,7 @@ def _power_voronoi(effort: Effort) -> Finding:
 
 def _onehot_interior(effort: Effort) -> Finding:
     keys = [[1, 0], [1, 0], [-1, 0]]
-    head = hm.Network([hm.Attention([keys], None, [[[2], [0], [0]]], skip=False)])
+    head = hm.Network((hm.Attention([keys], None, [[[2], [0], [0]]], skip=False),))
     limit = float(head([2.0, 1.0])[0])
     tied = hm.attention_diagram(keys).tie_group.tolist()
     points = [[1, 0], [2, 1], [2, -1], [1, 5]]

@@ -1,0 +1,497 @@
+"""Claims of the tropical paper about its construction and about growth in N (P1 V.7 to V.9, appendix F)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+import hardmax as hm
+from hardmax.claims.certificates import Certificate, network_record
+from hardmax.claims.ledger import Claim, Effort, Finding, Verdict, failing, holding
+from hardmax.claims.tropical_networks import arrangement
+from hardmax.networks.constructions import Variant, genuine_sawtooth
+
+__all__ = ["CLAIMS"]
+
+
+def _sizes(effort: Effort) -> list[tuple[int, int, int, int]]:
+    """(d, N, w, L) of the sawtooth networks that are enumerated."""
+    sizes = [(1, 3, 2, 2), (2, 3, 2, 1), (2, 2, 1, 2), (3, 2, 1, 1)]
+    return sizes if effort is Effort.QUICK else [*sizes, (3, 2, 1, 2), (2, 3, 2, 2), (1, 5, 3, 3)]
+
+
+def _middles(d: int, pieces: int) -> list[Any]:
+    """A point inside every piece of the grid, off its middle."""
+    line = [Fraction(3 * i + 1, 3 * pieces) for i in range(pieces)]
+    return list(product(line, repeat=d))
+
+
+def _regions(d: int, n: int, w: int, depth: int, variant: Variant) -> int:
+    network = hm.sawtooth_network(d, n, w, depth, variant=variant)
+    return hm.count_regions(network, hm.Box.cube(d, 0, 1)).n_regions
+
+
+def _saw_certificate(d: int, n: int, w: int, depth: int, variant: Variant = "plain") -> Certificate:
+    """A point in every region, and as many different affine maps as regions."""
+    network = hm.sawtooth_network(d, n, w, depth, variant=variant)
+    pieces = (2 * w * n) ** depth
+    return Certificate(
+        "network_points",
+        {"network": network_record(network), "points": _middles(d, pieces)},
+        {"signatures": pieces**d, "maps": pieces**d},
+    )
+
+
+def _v7_count(effort: Effort) -> Finding:
+    found = {size: _regions(*size, "plain") for size in _sizes(effort)}
+    return holding(
+        all(found[d, n, w, depth] == (2 * w * n) ** (d * depth) for d, n, w, depth in found),
+        "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()),
+        {"regions": {str(size): count for size, count in found.items()}},
+        Certificate(
+            "network_line",
+            {"networks": [network_record(hm.sawtooth_network(1, 3, 2, 2))], "interval": [0, 1]},
+            {"networks": [{"cells": 144, "regions": 144, "jumps": 0, "signatures": 0}]},
+        ),
+    )
+
+
+def _v7_formula_equality(effort: Effort) -> Finding:
+    size = (2, 3, 2, 1)
+    found = _regions(*size, "plain")
+    printed = (3**2 * 2**2) ** 1
+    return failing(
+        found == 4 * printed,
+        f"(d,N,w,L) = {size}: {found} regions, printed {printed}: the step from (2w)^d to floor(d_ff/2d)^d "
+        "loses 2^(dL)",
+        {"regions": found, "printed": printed},
+        _saw_certificate(*size),
+    )
+
+
+def _v7_bound(effort: Effort) -> Finding:
+    found = {size: _regions(*size, "plain") for size in _sizes(effort)}
+    claimed = {(d, n, w, depth): (n**d * w**d) ** depth for d, n, w, depth in found}
+    return holding(
+        all(found[size] >= claimed[size] for size in found),
+        "; ".join(f"(d,N,w,L) = {s}: {found[s]} >= {claimed[s]}" for s in found),
+        {"settings": len(found)},
+        _saw_certificate(2, 2, 1, 2),
+    )
+
+
+def _v7_bias_free(effort: Effort) -> Finding:
+    most = hm.vertex_maximum(100, 2, 2) * arrangement(4, 2)
+    claimed = 100**2
+    return failing(
+        most < claimed,
+        f"N = 100, d = H = 2, d_ff = 4, one layer with linear scores: at most {most} cells, claimed at least "
+        f"{claimed}",
+        {"at_most": most, "claimed": claimed},
+        Certificate(
+            "cell_bound",
+            {"n_tokens": 100, "d": 2, "d_ff": 4, "depth": 1},
+            {"at_most": most, "claimed": claimed},
+        ),
+    )
+
+
+def _v7_bias_free_fixed(effort: Effort) -> Finding:
+    sizes = [(2, 3, 2, 2), (3, 3, 2, 1), (3, 2, 1, 2)]
+    found = {}
+    for d, n, w, depth in sizes if effort is Effort.QUICK else [*sizes, (3, 3, 1, 2)]:
+        network = hm.sawtooth_network(d, n, w, depth, variant="bias_free")
+        slice_ = network.restrict([0] * (d - 1) + [1], np.eye(d, dtype=int)[: d - 1])
+        found[d, n, w, depth] = hm.count_regions(slice_, hm.Box.cube(d - 1, 0, 1)).n_regions
+    bias_free = hm.sawtooth_network(3, 2, 1, 2, variant="bias_free")
+    points = [[*point, 1] for point in _middles(2, 16)]
+    return holding(
+        all(found[d, n, w, depth] == (2 * w * n) ** ((d - 1) * depth) for d, n, w, depth in found),
+        "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()),
+        {"regions": {str(size): count for size, count in found.items()}},
+        Certificate(
+            "network_points",
+            {"network": network_record(bias_free), "points": points},
+            {"signatures": 256, "maps": 256},
+        ),
+    )
+
+
+def _v7_continuous(effort: Effort) -> Finding:
+    corners, agree = 0, True
+    for d, n, w, depth in _sizes(Effort.QUICK):
+        pieces = (2 * w * n) ** depth
+        network = hm.sawtooth_network(d, n, w, depth)
+        values: dict[tuple[Fraction, ...], set[tuple[Fraction, ...]]] = {}
+        for inside in _middles(d, pieces):
+            linear, offset = network.affine_at(np.array(inside, dtype=float))
+            low = [Fraction(int(x * pieces), pieces) for x in inside]
+            for step in product((0, 1), repeat=d):
+                corner = tuple(x + Fraction(s, pieces) for x, s in zip(low, step, strict=True))
+                value = (
+                    sum((int(a) * x for a, x in zip(row, corner, strict=True)), Fraction(int(round(b))))
+                    for row, b in zip(np.rint(linear), offset, strict=True)
+                )
+                values.setdefault(corner, set()).add(tuple(value))
+        agree &= all(len(seen) == 1 for seen in values.values())
+        corners += len(values)
+    networks = [hm.sawtooth_network(1, 3, 2, 2), hm.sawtooth_network(1, 2, 1, 3)]
+    expected = [{"cells": n, "regions": n, "jumps": 0, "signatures": 0} for n in (144, 64)]
+    return holding(
+        agree,
+        f"{corners} corners of pieces in one to three dimensions: all maps around a corner agree there: "
+        f"{agree}",
+        {"corners": corners},
+        Certificate(
+            "network_line",
+            {"networks": [network_record(network) for network in networks], "interval": [0, 1]},
+            {"networks": expected},
+        ),
+    )
+
+
+def _v7_maps_distinct(effort: Effort) -> Finding:
+    found = {}
+    for d, n, w, depth in _sizes(effort)[:4]:
+        network, box = hm.sawtooth_network(d, n, w, depth), hm.Box.cube(d, 0, 1)
+        cells = hm.enumerate_regions(network, box)
+        found[d, n, w, depth] = (cells.n_cells, _n_maps(cells))
+    return holding(
+        all(cells == maps for cells, maps in found.values()),
+        "; ".join(f"(d,N,w,L) = {size}: {c} cells, {m} maps" for size, (c, m) in found.items()),
+        {"settings": len(found)},
+        _saw_certificate(2, 2, 1, 2),
+    )
+
+
+def _v7_with_ffn_skip(effort: Effort) -> Finding:
+    found = {size: _regions(*size, "ffn_skip") for size in _sizes(effort)}
+    units = {
+        size: hm.sawtooth_network(*size, variant="ffn_skip").units_total
+        == hm.sawtooth_network(*size).units_total
+        for size in found
+    }
+    return holding(
+        all(found[d, n, w, depth] == (2 * w * n) ** (d * depth) for d, n, w, depth in found)
+        and all(units.values()),
+        "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()) + "; as many units",
+        {"regions": {str(size): count for size, count in found.items()}},
+        _saw_certificate(2, 3, 1, 1, "ffn_skip"),
+    )
+
+
+def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
+    size = (2, 3, 1, 1) if effort is Effort.QUICK else (2, 2, 1, 2)
+    d, n, w, depth = size
+    found = _regions(*size, "genuine")
+    genuine, plain = hm.sawtooth_network(*size, variant="genuine"), hm.sawtooth_network(*size)
+    pieces = (2 * w * n) ** depth
+    points = _middles(d, pieces)
+    equal = all(genuine.exact_value(point) == plain.exact_value(point) for point in points)
+    layer, tokens = genuine_sawtooth(d, n, w)
+    weights = {name: getattr(layer, name) for name in ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out")}
+    certificate = Certificate(
+        "shared_layer",
+        {**weights, "tokens": tokens, "depth": depth, "moving": d, "points": points},
+        {"signatures": pieces**d, "values": len({plain.exact_value(point) for point in points})},
+    )
+    return holding(
+        found == pieces**d and equal and tokens.shape[1] == d + 3,
+        f"(d,N,w,L) = {size}: {found} regions, equal to the ideal map at {len(points)} points; tokens of "
+        f"width {tokens.shape[1]}, every token updated by the same layers, no bias",
+        {"regions": found, "points": len(points), "width": int(tokens.shape[1])},
+        certificate,
+    )
+
+
+def _lemma_f1(effort: Effort) -> Finding:
+    sizes = range(1, 9) if effort is Effort.QUICK else range(1, 65)
+    right = True
+    for n in sizes:
+        grid = hm.enumerate_regions(_grid_head(n), hm.Box([0], [1]))
+        walls = np.unique(np.concatenate([grid.cell_vertices(i)[:, 0] for i in range(grid.n_cells)]))
+        right &= grid.n_cells == n and np.allclose(walls, np.arange(n + 1) / n, rtol=0, atol=1e-15)
+    return holding(
+        bool(right),
+        f"N = {sizes[0]} to {sizes[-1]}: N cells with walls at j/N",
+        {"sizes": list(sizes)},
+        Certificate(
+            "network_line",
+            {"networks": [network_record(_grid_head(n)) for n in (3, 7)], "interval": [0, 1]},
+            {"networks": [{"cells": n, "regions": n, "jumps": n - 1, "signatures": 0} for n in (3, 7)]},
+        ),
+    )
+
+
+def _grid_head(n: int) -> hm.Network:
+    places: list[Any] = [Fraction(2 * j + 1, 2 * n) for j in range(n)]
+    head = hm.Attention([[[p] for p in places]], [[-p * p / 2 for p in places]], [[[-p] for p in places]])
+    return hm.Network((head,))
+
+
+def _tooth(w: int) -> hm.Network:
+    """The sawtooth of Lemma F.2 with w teeth."""
+    biases: list[Any] = [Fraction(-m, 2 * w) for m in range(2 * w)]
+    weights = [2 * w, *(4 * w * (-1) ** m for m in range(1, 2 * w))]
+    return hm.Network((hm.FeedForward([[1]] * (2 * w), biases, [weights], [0]),))
+
+
+def _lemma_f2(effort: Effort) -> Finding:
+    sizes = range(1, 7) if effort is Effort.QUICK else range(1, 33)
+    right = True
+    for w in sizes:
+        network = _tooth(w)
+        ends: list[Any] = [[Fraction(k, 2 * w)] for k in range(2 * w + 1)]
+        values = [network.exact_value(end)[0] for end in ends]
+        pieces = hm.count_regions(network, hm.Box([0], [1])).n_regions
+        right &= pieces == 2 * w and values == [k % 2 for k in range(2 * w + 1)]
+    return holding(
+        right,
+        f"w = {sizes[0]} to {sizes[-1]}: 2w pieces with 2w units, alternately from 0 to 1 and back",
+        {"sizes": list(sizes)},
+        Certificate(
+            "network_line",
+            {"networks": [network_record(_tooth(w)) for w in (1, 3)], "interval": [0, 1]},
+            {"networks": [{"cells": 2 * w, "regions": 2 * w, "jumps": 0, "signatures": 0} for w in (1, 3)]},
+        ),
+    )
+
+
+def _rem_v8(effort: Effort) -> Finding:
+    d, d_ff = 2, 8
+    w = d_ff // (2 * d)
+    made = int(hm.count_cells(hm.sawtooth_network(d, 1, w, 1), hm.Box.cube(d, 0, 1)))  # one attention cell
+    tangents = (
+        [[-2 * t, 1] for t in range(d_ff)],
+        [t * t for t in range(d_ff)],
+    )  # of a parabola: generic lines
+    generic = hm.Network((hm.FeedForward(*tangents, np.ones((1, d_ff), dtype=int), [0]),))
+    cells = hm.enumerate_regions(generic, hm.WholeSpace(2))
+    most = arrangement(d_ff, d)
+    points = [cells.exact_witness(i) for i in range(cells.n_cells)]
+    ratios = [arrangement(4 * d, d) / 4**d for d in (2, 3, 4)]
+    return failing(
+        made == (2 * w) ** d and cells.n_cells == most > made,
+        f"eight units in the plane: the construction cuts a cell into {made} pieces, generic units into "
+        f"{cells.n_cells}; the ratio for d = 2, 3, 4 and d_ff = 4d: {', '.join(f'{r:.2f}' for r in ratios)}",
+        {"construction": made, "generic": cells.n_cells, "ratios": ratios},
+        Certificate(
+            "network_points",
+            {"network": network_record(generic), "points": points},
+            {"signatures": most, "maps": _n_maps(cells)},
+        ),
+    )
+
+
+def _n_maps(cells: hm.RegionSet) -> int:
+    """How many different affine maps the cells carry; their entries are whole numbers here."""
+    maps = np.concatenate([cells.linear.reshape(cells.n_cells, -1), cells.offset], axis=1)
+    return len(np.unique(maps, axis=0))
+
+
+def _exponent(heads: int, d: int, *, biased: bool) -> float:
+    """log2 of V(2N) / V(N) at N = 2^40."""
+    n = 2**40
+    one, two = (hm.vertex_maximum(k * n, heads, d, biased=biased) for k in (1, 2))
+    return float(np.log2(two / one))
+
+
+def _theta_exponent(effort: Effort) -> Finding:
+    slopes = {d: _exponent(d, d, biased=False) for d in (2, 3, 4)}
+    n = 10**6
+    most = hm.vertex_maximum(n, 2, 2) * arrangement(4, 2)
+    exponents = ", ".join(f"{slope:.3f}" for slope in slopes.values())
+    return failing(
+        all(abs(slope - (d - 1)) < 1e-6 for d, slope in slopes.items()) and most < n**2,
+        f"linear scores, H = d = 2, 3, 4, one layer: exponents {exponents} instead of 2, 3, 4; at d = 2, "
+        f"N = 10^6, d_ff = 4 at most {most} cells, claimed at least {n**2}",
+        {"exponents": {str(d): slope for d, slope in slopes.items()}},
+        Certificate(
+            "cell_bound", {"n_tokens": n, "d": 2, "d_ff": 4, "depth": 1}, {"at_most": most, "claimed": n**2}
+        ),
+    )
+
+
+def _theta_exponent_affine(effort: Effort) -> Finding:
+    slopes = {(h, d): _exponent(h, d, biased=True) for d in (1, 2, 3) for h in (1, 2, 3, 5)}
+    right = all(abs(slope - min(h, d)) < 1e-6 for (h, d), slope in slopes.items())
+    counted = [_regions(1, n, 1, 2, "plain") for n in (2, 4, 8)]
+    grown = [b / a for a, b in pairwise(counted)]
+    return holding(
+        right and grown == [4.0, 4.0],
+        f"affine scores: exponent min(H, d) for {len(slopes)} pairs; d = 1, L = 2, N = 2, 4, 8: "
+        f"{', '.join(map(str, counted))} regions, N^2 times a constant",
+        {"exponents": {str(pair): slope for pair, slope in slopes.items()}, "regions": counted},
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        paper="tropical",
+        name="lemma_f1",
+        place="Lemma F.1",
+        statement="A head with keys (p, -p^2/2), p = (j - 1/2)/N, cuts the interval [0, 1] into N equal "
+        "cells.",
+        hypotheses="the query is (x, 1): a query bias or a constant coordinate, not a matrix times x",
+        computation="cells of the head on [0, 1], exactly",
+        check=_lemma_f1,
+        expected=Verdict.HOLDS,
+        correction="The map W_Q = e_h that the proof of Theorem V.7 uses has one row; it cannot give (x, 1).",
+        proof="proofs.md#theorem-v7",
+    ),
+    Claim(
+        paper="tropical",
+        name="lemma_f2",
+        place="Lemma F.2",
+        statement="2w ReLU units make a sawtooth of w teeth: 2w affine bijections onto [0, 1].",
+        hypotheses="on [0, 1]",
+        computation="pieces, and values at their ends in fractions",
+        check=_lemma_f2,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#theorem-v7",
+    ),
+    Claim(
+        paper="tropical",
+        name="v7_count",
+        place="Theorem V.7, exact",
+        statement="The construction has exactly (2wN)^(dL) linear regions on the unit cube.",
+        hypotheses="affine scores, keys and values chosen freely in every layer, w = floor(d_ff / 2d)",
+        computation="exact enumeration",
+        check=_v7_count,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#theorem-v7",
+    ),
+    Claim(
+        paper="tropical",
+        name="v7_formula_equality",
+        place="Appendix F",
+        statement="The count of the construction, (N^d (2w)^d)^L, equals (N^d floor(d_ff/2d)^d)^L.",
+        hypotheses="w = floor(d_ff / 2d)",
+        computation="exact enumeration at d = 2, N = 3, w = 2, L = 1",
+        check=_v7_formula_equality,
+        expected=Verdict.FAILS,
+        correction="The right side is too small by 2^(dL).",
+        proof="proofs.md#theorem-v7",
+    ),
+    Claim(
+        paper="tropical",
+        name="v7_bound",
+        place="Theorem V.7",
+        statement="Some transformer has at least (N^d floor(d_ff/2d)^d)^L linear regions on the unit cube.",
+        hypotheses="affine scores, keys and values chosen freely in every layer",
+        computation="exact enumeration of the construction",
+        check=_v7_bound,
+        expected=Verdict.HOLDS,
+        correction="(2wN)^(dL) are reached.",
+        proof="proofs.md#theorem-v7",
+    ),
+    Claim(
+        paper="tropical",
+        name="v7_bias_free",
+        place="Theorem V.7",
+        statement="Some transformer has at least (N^d floor(d_ff/2d)^d)^L linear regions on the unit cube.",
+        hypotheses="linear scores Q = X W_Q, as section III-D and appendices D and E define attention",
+        computation="the largest possible number of cells at N = 100, d = H = 2, d_ff = 4, L = 1",
+        check=_v7_bias_free,
+        expected=Verdict.FAILS,
+        correction="With linear scores a coordinate must be spent on the constant 1.",
+        proof="proofs.md#what-a-block-cuts-at-most",
+    ),
+    Claim(
+        paper="tropical",
+        name="v7_bias_free_fixed",
+        place="Theorem V.7, corrected",
+        statement="With linear scores the construction has (2wN)^((d-1)L) linear regions on the slice x_d "
+        "= 1.",
+        hypotheses="w = floor(d_ff / 2(d-1)), d >= 2, biases in the ReLU layers",
+        computation="exact enumeration on the slice",
+        check=_v7_bias_free_fixed,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#theorem-v7",
+    ),
+    Claim(
+        paper="tropical",
+        name="v7_continuous",
+        place="Theorem V.7",
+        statement="The map of the construction is continuous on the unit cube, across walls too.",
+        hypotheses="values on the walls themselves, where keys tie, set aside",
+        computation="the maps of all pieces around every corner, in fractions",
+        check=_v7_continuous,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#theorem-v7",
+    ),
+    Claim(
+        paper="tropical",
+        name="v7_maps_distinct",
+        place="Theorem V.7",
+        statement="No two of the regions of the construction carry the same affine map.",
+        hypotheses="affine scores",
+        computation="the affine maps of all cells",
+        check=_v7_maps_distinct,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#theorem-v7",
+    ),
+    Claim(
+        paper="tropical",
+        name="v7_with_ffn_skip",
+        place="Theorem V.7, as transformers are built",
+        statement="With a second skip connection, y + FFN(y), the same number of units gives the same "
+        "regions.",
+        hypotheses="affine scores; first output weight 2w - 1/N, output bias 1/(2N)",
+        computation="exact enumeration",
+        check=_v7_with_ffn_skip,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#theorem-v7",
+    ),
+    Claim(
+        paper="tropical",
+        name="v7_genuine_d_plus_3",
+        place="Theorem V.7, as transformers are built",
+        statement="Self-attention without biases, in which all tokens pass through the same layers, gives "
+        "the same regions with d_model = d + 3.",
+        hypotheses="N context tokens and the moving one",
+        computation="exact enumeration, and a pass over the whole sequence in fractions",
+        check=_v7_genuine_d_plus_3,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#theorem-v7",
+    ),
+    Claim(
+        paper="tropical",
+        name="rem_v8",
+        place="Remark V.8",
+        statement="In the construction the ReLU layer shatters every attention cell as much as it can.",
+        hypotheses="d = 2, d_ff = 8",
+        computation="pieces of the construction and of eight generic units",
+        check=_rem_v8,
+        expected=Verdict.FAILS,
+        correction="It cuts a cell into (2w)^d pieces; generic units into R(d_ff, d), up to 2.31 times as "
+        "many at d = 2 and 9.83 times at d = 4.",
+    ),
+    Claim(
+        paper="tropical",
+        name="theta_exponent",
+        place="Corollary V.9",
+        statement="With H >= d heads the largest number of linear regions grows as N^(dL).",
+        hypotheses="linear scores, as section III-D and appendices D and E define attention",
+        computation="growth of the largest number of cells, and its value at N = 10^6",
+        check=_theta_exponent,
+        expected=Verdict.FAILS,
+        correction="N^(min(H, d-1) L) with linear scores, N^(min(H, d) L) with affine ones and free keys.",
+        proof="proofs.md#growth-in-the-number-of-tokens",
+    ),
+    Claim(
+        paper="tropical",
+        name="theta_exponent_affine",
+        place="Corollary V.9, corrected",
+        statement="With affine scores and keys chosen freely in every layer the largest number of linear "
+        "regions grows as N^(min(H, d) L).",
+        hypotheses="d, H, d_ff, L fixed, d_ff >= 2d; d <= 2 by our proof, larger d cited for the upper bound",
+        computation="growth of the largest number of cells, and regions of the construction",
+        check=_theta_exponent_affine,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#growth-in-the-number-of-tokens",
+    ),
+)
