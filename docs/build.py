@@ -1,8 +1,9 @@
 """Build the pages of this folder into out/docs, check that their links lead somewhere, and keep docs/cli.md
-fresh.
+and docs/claims.md fresh.
 
-    python docs/build.py                build and check; fails when a link is broken or docs/cli.md is stale
+    python docs/build.py                build and check; fails when a link is broken or such a page is stale
     python docs/build.py --write-cli    write docs/cli.md anew from the help texts of the commands
+    python docs/build.py --write-claims write docs/claims.md anew: checks every claim, which takes minutes
 
 Pages are Markdown with formulas between dollar signs; they become plain HTML with MathML, so that they can be
 read without a network.
@@ -60,7 +61,83 @@ def cli_page() -> str:
     ]
     for name, command in sorted(main.commands.items()):
         sections += [f"## hardmax {name}\n", help_of(command, f"hardmax {name}")]
+        for part, subcommand in getattr(command, "commands", {}).items():
+            title = f"hardmax {name} {part}"
+            sections += [f"### {title}\n", help_of(subcommand, title)]
     return "\n".join(sections)
+
+
+COMPUTED = "- computed: "
+
+
+def claims_page(entries) -> str:
+    """``docs/claims.md``: every claim with its verdict.
+
+    ``entries`` are those of a ledger, or bare claims; these have not been computed, so their pinned verdict
+    is shown and the line with the numbers is missing.
+    """
+    from hardmax.claims.ledger import PAPERS, Verdict
+
+    def verdict(entry) -> str:
+        return str(getattr(entry, "verdict", entry.expected))
+
+    def link(entry) -> str:
+        return f"[`{entry.name}`](#{anchor_of(entry.name)})"
+
+    meanings = {
+        Verdict.HOLDS: "finite and checked exactly, or a written proof is linked",
+        Verdict.HOLDS_NUMERICALLY: "tested on the stated instances, no more",
+        Verdict.FAILS: "there is an exact counterexample, with a certificate",
+        Verdict.VACUOUS: "what it assumes never happens, or what it says is true of everything",
+        Verdict.INCONSISTENT: "the paper says it in several ways that disagree",
+        Verdict.MEASUREMENT: "a number that depends on choices; measured, with the choices stated",
+        Verdict.UNDECIDED: "the computation did not settle it",
+        Verdict.OUT_OF_REACH: "it cannot be checked here, for the stated reason",
+    }
+    entries = list(entries)
+    lines = [
+        "# Claims\n",
+        "This page is written by `python docs/build.py --write-claims`; do not edit it by hand.\n",
+        "Every statement of the two papers that can be checked, with the verdict of the check. Run one with "
+        "`hardmax claims check --select NAME`, all of a paper with `hardmax claims check --paper tropical`, "
+        "or [`hm.check_claims`](reference.md#check_claims) from Python. With `--certificates DIR` the data "
+        "behind the verdicts are written as JSON, beside the file `replay.py` that checks them again with "
+        "nothing but Python's standard library: `python DIR/replay.py DIR`. Where a verdict concerns all "
+        "sizes, a [proof](proofs.md) is linked.\n",
+        "| verdict | meaning | claims |",
+        "|---|---|---|",
+    ]
+    for each, meaning in meanings.items():
+        lines.append(f"| {each} | {meaning} | {sum(verdict(entry) == each for entry in entries)} |")
+    for paper, title in PAPERS.items():
+        of_paper = [entry for entry in entries if entry.paper == paper]
+        if not of_paper:
+            continue
+        lines += [f"\n## {paper}\n", f"*{title}*\n", "| claim | place | verdict |", "|---|---|---|"]
+        lines += [f"| {link(entry)} | {entry.place} | {verdict(entry)} |" for entry in of_paper]
+        for entry in of_paper:
+            lines += [f"\n### {entry.name}\n", f"{_marked(entry.place)}: {_marked(entry.statement)}\n"]
+            lines.append(f"- verdict: **{verdict(entry)}**")
+            lines += [f"- assumed: {_marked(entry.hypotheses)}"] if entry.hypotheses else []
+            lines.append(f"- checked: {_marked(entry.computation)}")
+            if hasattr(entry, "computed"):
+                lines.append(f"{COMPUTED}{_marked(entry.computed)}")
+            lines += [f"- instead: {_marked(entry.correction)}"] if entry.correction else []
+            lines += [f"- [proof]({entry.proof})"] if entry.proof else []
+    return "\n".join(lines) + "\n"
+
+
+def _marked(text: str) -> str:
+    """Plain text in Markdown."""
+    return re.sub(r"([\\*$<>`\[\]])", r"\\\1", text)
+
+
+def claims_are_fresh(page: str) -> bool:
+    """Whether docs/claims.md shows the claims as they are; nothing is computed again."""
+    from hardmax.claims.ledger import all_claims
+
+    kept = [line for line in page.splitlines(keepends=True) if not line.startswith(COMPUTED)]
+    return "".join(kept) == claims_page(all_claims())
 
 
 def reference_text() -> str:
@@ -180,17 +257,27 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--write-cli", action="store_true", help="write docs/cli.md anew")
+    parser.add_argument("--write-claims", action="store_true", help="write docs/claims.md anew")
     options = parser.parse_args()
     cli = PAGES / "cli.md"
     if options.write_cli:
         cli.write_text(cli_page())
         print(f"wrote {cli.relative_to(ROOT)}")
         return 0
+    claims = PAGES / "claims.md"
+    if options.write_claims:
+        import hardmax as hm
+
+        claims.write_text(claims_page(hm.check_claims()))
+        print(f"wrote {claims.relative_to(ROOT)}")
+        return 0
     site = Site()
     site.build()
     problems = site.problems
     if not cli.exists() or cli.read_text() != cli_page():
         problems.append("docs/cli.md is stale; run: python docs/build.py --write-cli")
+    if not claims.exists() or not claims_are_fresh(claims.read_text()):
+        problems.append("docs/claims.md is stale; run: python docs/build.py --write-claims")
     for problem in problems:
         print(problem, file=sys.stderr)
     if not problems:

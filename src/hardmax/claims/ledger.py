@@ -379,7 +379,9 @@ def selected(select: str | Iterable[str] | None = None) -> tuple[Claim, ...]:
     patterns = [select] if isinstance(select, str) else list(select)
     chosen: set[str] = set()
     for pattern in patterns:
-        names = {claim.name for claim in claims if _matches(claim, str(pattern).strip().lower())}
+        wanted = str(pattern).strip().lower()
+        exactly = {claim.name for claim in claims if wanted in _names(claim)}
+        names = exactly or {claim.name for claim in claims if _matches(claim, wanted)}
         if not names:
             raise InvalidInputError(
                 "select must name a claim, the beginning of one, a pattern such as tropical.v7_* or a paper, "
@@ -398,10 +400,13 @@ def effort_of(effort: str | Effort) -> Effort:
         raise InvalidInputError(f"effort must be {choices}, but was {effort!r}.") from None
 
 
+def _names(claim: Claim) -> tuple[str, str]:
+    return claim.name, claim.name.removeprefix(f"{claim.paper}.")
+
+
 def _matches(claim: Claim, pattern: str) -> bool:
-    short = claim.name.removeprefix(f"{claim.paper}.")
     return bool(pattern) and any(
-        name.startswith(pattern) or fnmatchcase(name, pattern) for name in (claim.name, short)
+        name.startswith(pattern) or fnmatchcase(name, pattern) for name in _names(claim)
     )
 
 

@@ -298,7 +298,7 @@ CLAIMS: tuple[Claim, ...] = (
         check=_saturated_floor_d_half,
         expected=Verdict.FAILS,
         correction="The exponent of N is min(H, d-1) for linear scores and min(H, d) for affine ones.",
-        proof="proofs.md#many-heads-grow-with-exponent-d-1",
+        proof="proofs.md#many-heads-grow-with-degree-d-minus-1",
     ),
     Claim(
         paper="tropical",

@@ -84,7 +84,7 @@ def main(context: click.Context) -> None:
 
 
 def _add_commands() -> None:
-    from hardmax.cli import compiling, diagrams, minkowski, regions, reproduce, sample, versions
+    from hardmax.cli import claims, compiling, diagrams, minkowski, regions, reproduce, sample, versions
 
     for command in (
         diagrams.diagram,
@@ -92,6 +92,7 @@ def _add_commands() -> None:
         regions.regions,
         sample.sample,
         reproduce.reproduce,
+        claims.claims,
         compiling.compile_kernels,
         versions.versions,
     ):

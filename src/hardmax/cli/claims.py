@@ -1,0 +1,167 @@
+"""``hardmax claims``: what is true in the two papers, statement by statement."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hardmax.cli.outputs import print_json
+from hardmax.errors import FileFormatError, InvalidInputError
+
+if TYPE_CHECKING:
+    from hardmax.claims.ledger import Claim, Entry
+
+__all__ = ["claims"]
+
+_PAPER = click.option(
+    "--paper", type=click.Choice(["tropical", "infoflow"]), help="Only the claims of this paper."
+)
+_SELECT = click.option(
+    "--select",
+    multiple=True,
+    metavar="NAME",
+    help="A claim, the beginning of its name, or a pattern such as 'tropical.v7_*'; may be repeated.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+@click.group()
+def claims() -> None:
+    """What is true in the two papers, statement by statement.
+
+    Every statement is a check: `hardmax claims list` names them, `hardmax claims check` computes their verdicts,
+    and `hardmax claims replay` re-checks certificates with nothing but the standard library of Python.
+
+    \b
+    Examples:
+      hardmax claims list --paper tropical
+      hardmax claims check --select tropical.fig4_216
+      hardmax claims check --paper tropical --certificates certificates
+      hardmax claims replay certificates
+    """
+
+
+@claims.command("list")
+@_PAPER
+@_SELECT
+@_JSON
+def list_claims(paper: str | None, select: Sequence[str], as_json: bool) -> None:
+    """Name the claims, with their places in the papers; nothing is computed."""
+    chosen = _chosen(paper, select)
+    if as_json:
+        print_json([_described(claim) for claim in chosen])
+        return
+    for claim in chosen:
+        click.echo(f"{claim.name}  ({claim.place})")
+        click.echo(f"    {claim.statement}")
+    click.echo(f"{len(chosen)} claims")
+
+
+@claims.command("check")
+@_PAPER
+@_SELECT
+@click.option(
+    "--effort",
+    type=click.Choice(["quick", "full"]),
+    default="quick",
+    show_default=True,
+    help="Quick takes about a minute for a paper; full checks larger instances.",
+)
+@click.option(
+    "--certificates",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write a certificate per claim, and replay.py, into this folder.",
+)
+@_JSON
+def check(
+    paper: str | None, select: Sequence[str], effort: str, certificates: Path | None, as_json: bool
+) -> int:
+    """Compute the verdicts.
+
+    Exit code 0: every verdict is the one that is pinned; 1: at least one is not.
+    """
+    from hardmax.claims.certificates import write_certificates
+    from hardmax.claims.ledger import check_claims
+
+    chosen = [claim.name for claim in _chosen(paper, select)]
+    shown = None if as_json else _print_entry
+    ledger = check_claims(chosen, effort, progress=shown)
+    if certificates is not None:
+        written = write_certificates(ledger, certificates)
+        click.echo(f"wrote {len(written)} certificates and replay.py into {certificates}", err=True)
+    if as_json:
+        print_json({**ledger.to_dict(), "counts": ledger.counts})
+    else:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in ledger.counts.items())
+        click.echo(f"{len(ledger)} claims: {counts}")
+    return 1 if ledger.surprises else 0
+
+
+@claims.command("replay")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|DIR...")
+@_JSON
+def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
+    """Check certificates again, without the code that made them.
+
+    This runs the same file, replay.py, that `hardmax claims check --certificates DIR` puts beside them; with
+    `python DIR/replay.py DIR` it runs without hardmax. Exit code 0: all were accepted; 1: at least one was not.
+    """
+    from hardmax.claims import replay
+
+    files = list(replay.files_in([str(path) for path in paths]))
+    if not files:
+        raise InvalidInputError(
+            f"there is no certificate in {', '.join(map(str, paths))}; "
+            "try: hardmax claims check --certificates DIR."
+        )
+    results = []
+    for path in files:
+        try:
+            record = replay.read(path)
+        except (json.JSONDecodeError, ValueError, RecursionError) as error:
+            raise FileFormatError(f"{path} must be a certificate, but is no JSON file: {error}.") from error
+        why = replay.failure(record)
+        claim = record.get("claim") if isinstance(record, dict) else None
+        results.append({"file": str(path), "claim": claim, "accepted": why is None, "reason": why})
+        if not as_json:
+            click.echo(
+                f"{'accepted' if why is None else 'REJECTED'}  {claim or path}{': ' + why if why else ''}"
+            )
+    rejected = sum(not result["accepted"] for result in results)
+    if as_json:
+        print_json(results)
+    else:
+        click.echo(f"{len(results)} certificates, {rejected} rejected")
+    return 1 if rejected else 0
+
+
+def _chosen(paper: str | None, select: Sequence[str]) -> list[Claim]:
+    from hardmax.claims.ledger import selected
+
+    chosen = [claim for claim in selected(list(select) or None) if paper in (None, claim.paper)]
+    if not chosen:
+        raise InvalidInputError(f"no claim of the paper {paper} matches {', '.join(select) or 'anything'}.")
+    return chosen
+
+
+def _described(claim: Claim) -> dict[str, Any]:
+    names = ("paper", "name", "place", "statement", "hypotheses", "computation", "correction", "proof")
+    return {name: getattr(claim, name) for name in names}
+
+
+def _print_entry(done: int, total: int, entry: Entry) -> None:
+    verdict = str(entry.verdict).upper() if entry.verdict == "fails" else str(entry.verdict)
+    click.echo(f"[{done}/{total}] {entry.name} ({entry.place}): {verdict}")
+    click.echo(f"    {entry.statement}")
+    click.echo(f"    computed: {entry.computed}")
+    if entry.correction:
+        click.echo(f"    instead: {entry.correction}")
+    if not entry.as_expected:
+        click.echo(f"    UNEXPECTED: the pinned verdict is {entry.expected}")
+    sys.stdout.flush()
