@@ -34,8 +34,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead
 def claims() -> None:
     """What is true in the two papers, statement by statement.
 
-    Every statement is a check: `hardmax claims list` names them, `hardmax claims check` computes their verdicts,
-    and `hardmax claims replay` re-checks certificates with nothing but the standard library of Python.
+    Every statement is a check: `hardmax claims list` names them, `hardmax claims check` computes their
+    verdicts, and `hardmax claims replay` re-checks certificates with nothing but the standard library of
+    Python.
 
     \b
     Examples:
@@ -59,7 +60,7 @@ def list_claims(paper: str | None, select: Sequence[str], as_json: bool) -> None
     for claim in chosen:
         click.echo(f"{claim.name}  ({claim.place})")
         click.echo(f"    {claim.statement}")
-    click.echo(f"{len(chosen)} claims")
+    click.echo(_claims(len(chosen)))
 
 
 @claims.command("check")
@@ -99,7 +100,7 @@ def check(
         print_json({**ledger.to_dict(), "counts": ledger.counts})
     else:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in ledger.counts.items())
-        click.echo(f"{len(ledger)} claims: {counts}")
+        click.echo(f"{_claims(len(ledger))}: {counts}")
     return 1 if ledger.surprises else 0
 
 
@@ -110,7 +111,8 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
     """Check certificates again, without the code that made them.
 
     This runs the same file, replay.py, that `hardmax claims check --certificates DIR` puts beside them; with
-    `python DIR/replay.py DIR` it runs without hardmax. Exit code 0: all were accepted; 1: at least one was not.
+    `python DIR/replay.py DIR` it runs without hardmax. Exit code 0: all were accepted; 1: at least one was
+    not.
     """
     from hardmax.claims import replay
 
@@ -122,6 +124,8 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
         )
     results = []
     for path in files:
+        if not path.exists():
+            raise FileNotFoundError(f"cannot read {path}: there is no such file.")
         try:
             record = replay.read(path)
         except (json.JSONDecodeError, ValueError, RecursionError) as error:
@@ -130,9 +134,8 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
         claim = record.get("claim") if isinstance(record, dict) else None
         results.append({"file": str(path), "claim": claim, "accepted": why is None, "reason": why})
         if not as_json:
-            click.echo(
-                f"{'accepted' if why is None else 'REJECTED'}  {claim or path}{': ' + why if why else ''}"
-            )
+            outcome = "accepted" if why is None else "REJECTED"
+            click.echo(f"{outcome}  {claim or path}{f': {why}' if why else ''}")
     rejected = sum(not result["accepted"] for result in results)
     if as_json:
         print_json(results)
@@ -148,6 +151,10 @@ def _chosen(paper: str | None, select: Sequence[str]) -> list[Claim]:
     if not chosen:
         raise InvalidInputError(f"no claim of the paper {paper} matches {', '.join(select) or 'anything'}.")
     return chosen
+
+
+def _claims(n: int) -> str:
+    return "1 claim" if n == 1 else f"{n} claims"
 
 
 def _described(claim: Claim) -> dict[str, Any]:
