@@ -116,18 +116,18 @@ def claims_page(entries) -> str:
         lines += [f"\n## {paper}\n", f"*{title}*\n", "| claim | place | verdict |", "|---|---|---|"]
         lines += [f"| {link(entry)} | {entry.place} | {verdict(entry)} |" for entry in of_paper]
         for entry in of_paper:
-            lines += [f"\n### {entry.name}\n", f"{_marked(entry.place)}: {_marked(entry.statement)}\n"]
+            lines += [f"\n### {entry.name}\n", f"{marked(entry.place)}: {marked(entry.statement)}\n"]
             lines.append(f"- verdict: **{verdict(entry)}**")
-            lines += [f"- assumed: {_marked(entry.hypotheses)}"] if entry.hypotheses else []
-            lines.append(f"- checked: {_marked(entry.computation)}")
+            lines += [f"- assumed: {marked(entry.hypotheses)}"] if entry.hypotheses else []
+            lines.append(f"- checked: {marked(entry.computation)}")
             if hasattr(entry, "computed"):
-                lines.append(f"{COMPUTED}{_marked(entry.computed)}")
-            lines += [f"- instead: {_marked(entry.correction)}"] if entry.correction else []
+                lines.append(f"{COMPUTED}{marked(entry.computed)}")
+            lines += [f"- instead: {marked(entry.correction)}"] if entry.correction else []
             lines += [f"- [proof]({entry.proof})"] if entry.proof else []
     return "\n".join(lines) + "\n"
 
 
-def _marked(text: str) -> str:
+def marked(text: str) -> str:
     """Plain text in Markdown."""
     return re.sub(r"([\\*$<>`\[\]])", r"\\\1", text)
 

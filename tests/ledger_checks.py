@@ -1,0 +1,147 @@
+"""What must be true of the ledger of a paper, whichever it is; the tests of each paper call these."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hardmax.claims import replay
+from hardmax.claims.certificates import write_certificates
+from hardmax.claims.ledger import Entry, Ledger, Verdict
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def unexpected(ledger: Ledger) -> dict[str, tuple[str, str, str]]:
+    return {e.name: (str(e.verdict), str(e.expected), e.computed) for e in ledger.surprises}
+
+
+def without_certificate(ledger: Ledger) -> list[str]:
+    """Failures need an exact counterexample; what holds needs a certificate or a proof."""
+    bare = [e for e in ledger if e.certificate is None]
+    return [
+        e.name for e in bare if e.verdict == Verdict.FAILS or (e.verdict == Verdict.HOLDS and not e.proof)
+    ]
+
+
+def without_words(ledger: Ledger) -> list[str]:
+    return [
+        e.name
+        for e in ledger
+        if not (e.statement.strip() and e.place.strip() and e.computation.strip() and e.computed.strip())
+        or (e.verdict == Verdict.FAILS and not e.correction.strip())
+        or "\n" in e.computed
+    ]
+
+
+def called_proved(ledger: Ledger) -> list[str]:
+    """A computation proves nothing about other instances."""
+    return [e.name for e in ledger if re.search(r"\bproved\b|\bproven\b", f"{e.computed} {e.computation}")]
+
+
+def missing_proofs(ledger: Ledger) -> list[str]:
+    return [e.name for e in ledger if e.proof and not (DOCS / e.proof.partition("#")[0]).is_file()]
+
+
+def replayed_alone(ledger: Ledger, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Every certificate, checked by a Python that sees neither hardmax nor any installed package."""
+    written = write_certificates(ledger, folder / "made")
+    alone = folder / "alone"
+    alone.mkdir()
+    for path in [*written, folder / "made" / "replay.py"]:
+        shutil.copy(path, alone)
+    return run_replay(alone, "replay.py", ".")
+
+
+def run_replay(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-W", "error", *arguments],
+        cwd=folder,
+        env={},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def record_of(entry: Entry) -> dict[str, Any]:
+    assert entry.certificate is not None
+    record = entry.certificate.record(entry.name, entry.statement)
+    return json.loads(json.dumps(record))  # as a file gives it back
+
+
+def accepts_another_expectation(entry: Entry) -> list[Any]:
+    """Places of ``expected`` that can be changed without the certificate being rejected; must be none."""
+    record = record_of(entry)
+    value = replay.value_of(record["kind"], record["data"])
+    places = list(leaves(record["expected"])) or [()]
+    accepted = []
+    for place in places:
+        changed = altered(record["expected"], place) if place else "something else"
+        if json.dumps(value, sort_keys=True) == json.dumps(changed, sort_keys=True):
+            accepted.append(place)
+    return accepted
+
+
+def notices_changed_data(entry: Entry, tries: int = 12) -> bool:
+    """Whether a change of a number, a list or a name somewhere in the data is noticed."""
+    record = record_of(entry)
+    places = list(leaves(record["data"]))
+    for place in places[:: max(1, len(places) // tries)]:
+        if replay.failure({**record, "data": altered(record["data"], place)}) is not None:
+            return True
+    return False
+
+
+def leaves(value: Any, place: tuple[Any, ...] = ()) -> Any:
+    """The places of all numbers, strings and truth values in nested lists and dictionaries."""
+    items = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    )
+    if items is None:
+        yield place
+        return
+    for key, item in items:
+        yield from leaves(item, (*place, key))
+
+
+def altered(value: Any, place: tuple[Any, ...]) -> Any:
+    """``value`` with the leaf at ``place`` changed to another of the same kind."""
+    value = copy.deepcopy(value)
+    *way, last = place
+    inner = value
+    for key in way:
+        inner = inner[key]
+    old = inner[last]
+    if isinstance(old, bool):
+        inner[last] = not old
+    elif isinstance(old, int):
+        inner[last] = old + 1
+    elif isinstance(old, str) and re.fullmatch(r"-?\d+/\d+", old):
+        inner[last] = "-" + old.lstrip("-") if not old.startswith("-") else old[1:]
+    elif isinstance(old, str) and "0x" in old:
+        inner[last] = (-float.fromhex(old) + 1.0).hex()
+    else:
+        inner[last] = "changed"
+    return value
+
+
+def docs_build() -> Any:
+    """The program that writes docs/claims.md."""
+    spec = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def missing_on_the_page(ledger: Ledger) -> list[str]:
+    """Claims whose computed line is not on docs/claims.md as it was computed just now."""
+    page, build = (DOCS / "claims.md").read_text(), docs_build()
+    return [e.name for e in ledger if f"{build.COMPUTED}{build.marked(e.computed)}\n" not in page]
