@@ -57,6 +57,12 @@ class Growth:
     n_tokens: tuple[int, ...]
     counts: NDArray[np.int64]
 
+    def __post_init__(self) -> None:
+        if len(set(self.n_tokens)) < 2:
+            raise InvalidInputError(
+                f"n_tokens must hold at least two different N to have a slope, but was {self.n_tokens}."
+            )
+
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean count per N."""
@@ -244,8 +250,7 @@ def cell_growth(
     >>> bool((found[1].signatures.counts <= found[1].cells.counts).all())
     True
     """
-    shape = (3, len(depths), draws, len(n_tokens))
-    counts = np.zeros(shape, dtype=np.int64)
+    counts = np.zeros((3, len(depths), draws, len(n_tokens)), dtype=np.int64)
     for i in range(draws):
         rng = stream(i)
         for k, deepest in enumerate(choices.draw(n_tokens, max(depths), rng)):

@@ -1,0 +1,153 @@
+"""P1 figure 7: two tokens, two ReLU units, and the partition of the block that they make together.
+
+The paper draws the common refinement of the attention cells and one arrangement of folds. The ReLU layer sees
+x + v_j, so each attention cell has the arrangement shifted by its own value: the block below has eight cells,
+one more than any refinement of a wall and two folds can have. What survives is the product bound: cells of
+attention times cells of the arrangement.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hardmax.geometry.domains import Box, WholeSpace
+from hardmax.networks.blocks import Attention, FeedForward
+from hardmax.networks.network import Network
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.regions.enumeration import count_cells, enumerate_regions
+
+__all__ = ["RECIPES"]
+
+
+def _cook_figure_7(settings: Settings) -> Outcome:
+    from hardmax.plotting.blocks import compare_block
+
+    attention, feed_forward = _drawn(settings)
+    box = Box.cube(2, -settings["box"], settings["box"])
+    names = ["attention", "ReLU layer", "common refinement", "block"]
+    counts = _counts(attention, feed_forward)
+    drawn = dict(zip(names, counts, strict=True))
+    size = settings["random_n_tokens"], settings["random_d_ff"]
+    random = np.array([_counts(*_random(settings, i, *size)) for i in range(settings["draws"])])
+    more = int((random[:, 3] > random[:, 2]).sum())
+    fewer = int((random[:, 3] < random[:, 2]).sum())
+    within = int((random[:, 3] <= random[:, 0] * random[:, 1]).sum())
+    found = [enumerate_regions(network, box, n_jobs=1) for network in _networks(attention, feed_forward)]
+    three_lines = (settings["n_tokens"], settings["d_ff"]) == (2, 2)
+    return Outcome(
+        figures={"fig7": compare_block(found, feed_forward, box)},
+        tables={
+            "drawn": {"partition": names, "cells_of_the_plane": counts},
+            "random": {"draw": list(range(len(random))), **dict(zip(_columns(), random.T, strict=True))},
+            "weights": _weights(attention, feed_forward),
+        },
+        comparisons=(
+            Comparison(
+                "cells of the drawn block in the whole plane = common refinement",
+                f"{drawn['common refinement']}{' (three lines: never more than 7)' if three_lines else ''}",
+                str(drawn["block"]),
+                "fails" if drawn["block"] != drawn["common refinement"] else "equal for this block",
+            ),
+            Comparison(
+                f"random blocks (N = {size[0]}, d_ff = {size[1]}, {len(random)} draws) = common refinement",
+                "always",
+                f"equally many in {len(random) - more - fewer}, more in {more}, fewer in {fewer}",
+                "fails" if more + fewer else "holds on these draws",
+            ),
+            Comparison(
+                "product bound: cells of the block <= cells of attention x cells of the ReLU layer",
+                "yes (Theorem V.5)",
+                f"{within} of {len(random)} draws; drawn: {drawn['block']} <= "
+                f"{drawn['attention']} x {drawn['ReLU layer']}",
+                "holds numerically" if within == len(random) else "fails",
+            ),
+        ),
+        notes=(
+            "The FFN arrangement is the same up to a translation in every attention cell, so its number of "
+            "cells bounds the pieces of each; that is all the product bound needs.",
+        ),
+    )
+
+
+def _columns() -> list[str]:
+    return ["attention", "relu_layer", "common_refinement", "block"]
+
+
+def _drawn(settings: Settings) -> tuple[Attention, FeedForward]:
+    """The block of the picture: by default integers, whose folds cross on both sides of the wall."""
+    if settings["weights"] == "random" or (settings["n_tokens"], settings["d_ff"]) != (2, 2):
+        return _random(settings, settings["draws"], settings["n_tokens"], settings["d_ff"])
+    attention = Attention([[[2, 1], [-2, -1]]], None, [[[-2, 0], [3, 2]]])
+    feed_forward = FeedForward([[1, -1], [1, 2]], [0, -3], [[1, 0], [0, 1]], [0, 0])
+    return attention, feed_forward
+
+
+def _random(settings: Settings, i: int, n_tokens: int, d_ff: int) -> tuple[Attention, FeedForward]:
+    rng = settings.rng("blocks", i)
+    scores, values = rng.standard_normal((2, 1, n_tokens, 2))
+    biases = rng.standard_normal((1, n_tokens)) if settings["score_bias"] else None
+    w_in, b_in = rng.standard_normal((d_ff, 2)), rng.standard_normal(d_ff)
+    w_out, b_out = rng.standard_normal((2, d_ff)), rng.standard_normal(2)
+    return Attention(scores, biases, values), FeedForward(w_in, b_in, w_out, b_out)
+
+
+def _networks(attention: Attention, feed_forward: FeedForward) -> list[Network]:
+    """Attention, the ReLU layer, the two at the same input (their common refinement), and the block."""
+    scores: Any = attention.scores
+    biases: Any = attention.biases
+    still = Attention(scores, biases, np.zeros(attention.outputs.shape))
+    parts = ([attention], [feed_forward], [still, feed_forward], [attention, feed_forward])
+    return [Network(blocks) for blocks in parts]
+
+
+def _counts(attention: Attention, feed_forward: FeedForward) -> list[int]:
+    networks = _networks(attention, feed_forward)
+    return [count_cells(network, WholeSpace(2), n_jobs=1).n_cells for network in networks]
+
+
+def _weights(attention: Attention, feed_forward: FeedForward) -> dict[str, list[Any]]:
+    rows: list[tuple[str, Any, float]] = [
+        *(
+            (f"key {j}", key, bias)
+            for j, (key, bias) in enumerate(
+                zip(attention.scores.floats[0], attention.biases.floats[0], strict=True)
+            )
+        ),
+        *((f"value {j}", value, 0.0) for j, value in enumerate(attention.outputs.floats[0])),
+        *(
+            (f"unit {i}", w, b)
+            for i, (w, b) in enumerate(zip(feed_forward.w_in.floats, feed_forward.b_in.floats, strict=True))
+        ),
+    ]
+    return {
+        "vector": [name for name, _, _ in rows],
+        "x1": [float(vector[0]) for _, vector, _ in rows],
+        "x2": [float(vector[1]) for _, vector, _ in rows],
+        "bias": [float(bias) for _, _, bias in rows],
+    }
+
+
+RECIPES = (
+    Recipe(
+        "tropical.fig7",
+        "One block: the folds of the ReLU layer are shifted in each attention cell",
+        (
+            Option("n_tokens", 2, "keys (the paper: 2)", least=1),
+            Option("d_ff", 2, "ReLU units (the paper: 2)", least=1),
+            Option(
+                "weights",
+                "integers",
+                "the block drawn: small integers (for 2 keys and 2 units) or random; not stated",
+                choices=("integers", "random"),
+            ),
+            Option("score_bias", False, "whether random scores have biases"),
+            Option("random_n_tokens", 4, "keys of the random blocks that are counted", least=1),
+            Option("random_d_ff", 6, "ReLU units of the random blocks that are counted", least=1),
+            Option("box", 4.0, "the pictures show [-box, box]^2; not stated"),
+            Option("draws", 60, "random blocks that are counted", medium=500, paper=2000, least=1),
+        ),
+        _cook_figure_7,
+    ),
+)
