@@ -98,7 +98,7 @@ def _networks(attention: Attention, feed_forward: FeedForward) -> list[Network]:
     scores: Any = attention.scores
     biases: Any = attention.biases
     still = Attention(scores, biases, np.zeros(attention.outputs.shape))
-    parts = ([attention], [feed_forward], [still, feed_forward], [attention, feed_forward])
+    parts: list[Any] = [[attention], [feed_forward], [still, feed_forward], [attention, feed_forward]]
     return [Network(blocks) for blocks in parts]
 
 
@@ -108,6 +108,7 @@ def _counts(attention: Attention, feed_forward: FeedForward) -> list[int]:
 
 
 def _weights(attention: Attention, feed_forward: FeedForward) -> dict[str, list[Any]]:
+    w_in: Any = feed_forward.w_in
     rows: list[tuple[str, Any, float]] = [
         *(
             (f"key {j}", key, bias)
@@ -118,7 +119,7 @@ def _weights(attention: Attention, feed_forward: FeedForward) -> dict[str, list[
         *((f"value {j}", value, 0.0) for j, value in enumerate(attention.outputs.floats[0])),
         *(
             (f"unit {i}", w, b)
-            for i, (w, b) in enumerate(zip(feed_forward.w_in.floats, feed_forward.b_in.floats, strict=True))
+            for i, (w, b) in enumerate(zip(w_in.floats, feed_forward.b_in.floats, strict=True))
         ),
     ]
     return {

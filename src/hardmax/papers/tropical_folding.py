@@ -2,63 +2,66 @@
 
 The caption gives 7 x 7 = 49 as a maximum. A cell of the first layer on which k units are on has an image of
 dimension min(k, 2), which three planes cut into at most 1, 4 or 7 pieces; at most three patterns of one unit
-and four of two or more occur beside "all off", so there are never more than 40 cells. The network drawn here
-has 34, the most that searching has found.
+and four of two or more occur, so there are never more than 40 cells (:func:`hardmax.mlp_bounds`). The network
+drawn here has 34, the most that searching has found, in integers.
 """
 
 from __future__ import annotations
 
-from math import comb
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hardmax.bounds.perceptrons import mlp_bounds
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.networks.network import Network
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
 from hardmax.regions.enumeration import count_cells, enumerate_regions
+from hardmax.regions.region_set import RegionSet
 
 __all__ = ["RECIPES"]
 
-UNITS = 3
-# W1 (3, 2), b1 (3), W2 (3, 3), b2 (3): 34 cells of the plane, all of them large enough to be seen
-_MOST_CELLS = (2, 0, -2, -6, 6, 9, -4, 12, -14, 24, -2, -1, -20, 4, 1, -6, 2, 2, 8, -14, -14)
-_LARGEST_WEIGHT = 12  # when climbing
+_WIDTHS = (2, 3, 3)
+# As many cells as the best network known (hardmax.networks.best_found), all of them large enough to be seen.
+_LARGE_CELLS: tuple[Any, ...] = (
+    ([[2, 0], [-2, -6], [6, 9]], [-4, 12, -14]),
+    ([[24, -2, -1], [-20, 4, 1], [-6, 2, 2]], [8, -14, -14]),
+)
+_OUTPUT = (np.eye(3), np.zeros(3))
 
 
 def _cook_figure_2(settings: Settings) -> Outcome:
     from hardmax.plotting.folding import draw_folding
 
-    weights = np.array(_MOST_CELLS)
-    if settings["weights"] == "random":
-        weights = settings.rng("weights").integers(-_LARGEST_WEIGHT, _LARGEST_WEIGHT + 1, len(weights))
-    network = _network(weights)
-    count = count_cells(network, WholeSpace(2), n_jobs=1)
+    network = _drawn(settings)
     found = enumerate_regions(network, WholeSpace(2), n_jobs=1)
-    best, climbed = _climb(settings)
-    most = max(count.n_cells, best)
-    random = np.array([_cells(_network(_gaussian(settings, i))) for i in range(settings["draws"])])
+    after = count_cells(network, WholeSpace(2), n_jobs=1).cells_by_depth[:2]
+    random = np.array([_cells(_gaussian(settings, i)) for i in range(settings["draws"])])
+    bounds = {bound.name: int(bound.value) for bound in mlp_bounds(_WIDTHS)}
+    best = max(bounds["best_found"], *random.tolist(), *after)
+    printed = bounds["product"]
     return Outcome(
         figures={"fig2": draw_folding(network, _box(settings, found))},
         tables={
-            "cells": {"after_layer": [1, 2], "cells": list(count.cells_by_depth[:2]), "paper": [7, 49]},
-            "weights": _weight_table(weights),
-            "gaussian": {"draw": list(range(len(random))), "cells": random},
+            "cells": {"after_layer": [1, 2], "cells": list(after), "paper": [7, printed]},
+            "weights": _weight_table(network),
+            "gaussian": {"draw": list(range(len(random))), "cells": random.tolist()},
         },
         comparisons=(
-            Comparison("cells after layer 1", "7", str(count.cells_by_depth[0]), "holds"),
+            Comparison("cells after layer 1", "7", str(after[0]), "holds" if after[0] == 7 else "fewer here"),
             Comparison(
                 "most cells after layer 2",
-                "49",
-                f"between {most} (found) and {rank_aware_bound()} (bound)",
-                "fails as a maximum: 49 bounds the number and is never attained",
+                str(printed),
+                f"between {best} (found) and {bounds['rank_aware']} (bound)",
+                f"fails as a maximum: {printed} bounds the number and is never attained"
+                if bounds["rank_aware"] < printed
+                else "holds",
             ),
             Comparison(
                 "cells of the network drawn",
-                "49",
-                f"{count.n_cells} cells, {found.n_regions} regions",
-                "fails" if count.n_cells < 49 else "holds",
+                str(printed),
+                f"{found.n_cells} cells, {found.n_regions} regions",
+                "fails" if found.n_cells < printed else "holds",
             ),
             Comparison(
                 f"cells with Gaussian weights, {len(random)} draws",
@@ -68,61 +71,31 @@ def _cook_figure_2(settings: Settings) -> Outcome:
             ),
         ),
         notes=(
-            f"Hill climbing over integer weights, {climbed} networks counted here: at most {best} cells."
-            if climbed
-            else "The weights were found by hill climbing; --set climb=5000 repeats it.",
+            "Orange and green in the first panel have one unit on: their images are edges of the folded "
+            "sheet, which planes cut into 4 pieces at most, not 7."
+            if settings["weights"] == "best"
+            else "The network is random; --set weights=best draws the one with most cells.",
         ),
     )
 
 
-def rank_aware_bound(units: int = UNITS) -> int:
-    """The most cells of two layers of three units in the plane, counting the rank of each piece's image.
-
-    >>> rank_aware_bound()
-    40
-    """
-    pieces = [sum(comb(units, j) for j in range(min(k, 2) + 1)) for k in range(units + 1)]
-    # patterns with k units on, of which the plane shows seven of eight: leaving out "all off" costs least
-    patterns = [comb(units, k) for k in range(units + 1)]
-    shown = sorted((pieces[k] for k in range(units + 1) for _ in range(patterns[k])), reverse=True)
-    return sum(shown[: 1 + units + comb(units, 2)])
+def _drawn(settings: Settings) -> Network:
+    if settings["weights"] == "best":
+        return Network.mlp([*_LARGE_CELLS, _OUTPUT])
+    return _gaussian(settings, settings["draws"])
 
 
-def _network(weights: NDArray[Any]) -> Network:
-    w = np.asarray(weights)
-    layers = [(w[:6].reshape(3, 2), w[6:9]), (w[9:18].reshape(3, 3), w[18:21]), ([[1, 2, 4]], [0])]
-    return Network.mlp(layers)
-
-
-def _gaussian(settings: Settings, i: int) -> NDArray[np.float64]:
-    return settings.rng("gaussian", i).standard_normal(len(_MOST_CELLS))
+def _gaussian(settings: Settings, i: int) -> Network:
+    rng = settings.rng("gaussian", i)
+    layers: list[Any] = [(rng.standard_normal((3, n)), rng.standard_normal(3)) for n in (2, 3)]
+    return Network.mlp([*layers, _OUTPUT])
 
 
 def _cells(network: Network) -> int:
     return count_cells(network, WholeSpace(2), n_jobs=1).n_cells
 
 
-def _climb(settings: Settings) -> tuple[int, int]:
-    """Change a few integer weights at a time, keep what has no fewer cells, start anew when nothing helps."""
-    rng = settings.rng("climb")
-    best, counted, patience = 0, 0, 250
-    while counted < settings["climb"]:
-        weights = rng.integers(-9, 10, len(_MOST_CELLS))
-        cells, idle = 0, 0
-        while idle < patience and counted < settings["climb"]:
-            changed = weights.copy()
-            places = rng.choice(len(weights), rng.integers(1, 4), replace=False)
-            changed[places] += rng.integers(-4, 5, len(places))
-            changed = np.clip(changed, -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
-            now, counted = _cells(_network(changed)), counted + 1
-            idle = 0 if now > cells else idle + 1
-            if now >= cells:
-                weights, cells = changed, now
-        best = max(best, cells)
-    return best, counted
-
-
-def _box(settings: Settings, found: Any) -> Box:
+def _box(settings: Settings, found: RegionSet) -> Box:
     """A square around all vertices, or the one that was asked for."""
     if settings["box"] > 0.0:
         return Box.cube(2, -settings["box"], settings["box"])
@@ -131,14 +104,19 @@ def _box(settings: Settings, found: Any) -> Box:
     return Box((centre - half).tolist(), (centre + half).tolist())
 
 
-def _weight_table(weights: NDArray[Any]) -> dict[str, list[Any]]:
-    w = [int(value) for value in weights]
-    rows = [(1, i, w[2 * i : 2 * i + 2] + [0], w[6 + i]) for i in range(UNITS)]
-    rows += [(2, i, w[9 + 3 * i : 12 + 3 * i], w[18 + i]) for i in range(UNITS)]
+def _weight_table(network: Network) -> dict[str, list[Any]]:
+    """The weights of both layers; a perceptron keeps those of the second as the output of the first."""
+    first: Any = network.blocks[0]
+    pairs = ((first.w_in.floats, first.b_in.floats), (first.w_out.floats, first.b_out.floats))
+    rows = [
+        (layer, i, weights.tolist(), float(b[i]))
+        for layer, (w, b) in enumerate(pairs, start=1)
+        for i, weights in enumerate(w)
+    ]
     return {
         "layer": [row[0] for row in rows],
         "unit": [row[1] for row in rows],
-        **{f"w{k}": [row[2][k] for row in rows] for k in range(3)},
+        **{f"w{k}": [row[2][k] if k < len(row[2]) else None for row in rows] for k in range(3)},
         "bias": [row[3] for row in rows],
     }
 
@@ -150,22 +128,14 @@ RECIPES = (
         (
             Option(
                 "weights",
-                "most",
-                "the network drawn: the one with most cells that is known, or random integers; not stated",
-                choices=("most", "random"),
+                "best",
+                "the network drawn: the one with most cells that is known, or a Gaussian one; not stated",
+                choices=("best", "gaussian"),
             ),
             Option(
                 "box", 0.0, "the pictures show [-box, box]^2; 0 for a square around all vertices", least=0
             ),
             Option("draws", 50, "Gaussian networks that are counted", medium=500, paper=2000, least=1),
-            Option(
-                "climb",
-                0,
-                "networks counted while climbing to more cells",
-                medium=2000,
-                paper=50_000,
-                least=0,
-            ),
         ),
         _cook_figure_2,
     ),

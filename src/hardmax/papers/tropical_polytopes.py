@@ -66,8 +66,8 @@ def _cook_figure_4(settings: Settings) -> Outcome:
             ),
         ),
         notes=(
-            "fig4 draws integer keys on a parabola, which attain the maximum, in an affine image with the same "
-            "faces; fig4_gaussian draws Gaussian keys.",
+            "fig4 draws integer keys on a parabola, which attain the maximum, in an affine image with the "
+            "same faces; fig4_gaussian draws Gaussian keys.",
             f"{n_tokens**heads} is the number of candidate sums, one key of each head. It is attained in "
             f"dimension {heads + 1}, or in dimension {heads} by scores with biases.",
         ),

@@ -83,7 +83,8 @@ def fold_lines(feed_forward: FeedForward, box: Box) -> list[NDArray[np.float64]]
     low, high = box.low.floats, box.high.floats
     centre, reach = (low + high) / 2, float(np.linalg.norm(high - low))
     lines = []
-    for w, b in zip(feed_forward.w_in.floats, feed_forward.b_in.floats, strict=True):
+    w_in: Any = feed_forward.w_in
+    for w, b in zip(w_in.floats, feed_forward.b_in.floats, strict=True):
         size = float(w @ w)
         if size > 0.0:
             foot = centre - (w @ centre + b) / size * w

@@ -121,7 +121,8 @@ def _centroid(polygon: Floats) -> Floats:
 def _draw_image(
     ax: Any, layer: FeedForward, result: RegionSet, parent: list[int], view: tuple[float, float]
 ) -> None:
-    w, b = layer.w_in.floats, layer.b_in.floats
+    w_in: Any = layer.w_in
+    w, b = w_in.floats, layer.b_in.floats
     images = [np.maximum(polygon @ w.T + b, 0.0) for polygon in result.polygons()]
     scale = np.maximum(np.vstack(images).max(axis=0), 1e-300)
     for i, image in enumerate(images):
