@@ -477,6 +477,52 @@ def shared_layer(heads, w_in, w_out, tokens):
 # ----------------------------------------------------------------------------------------------------------
 
 
+def check_sum_of_heads(data):
+    """How many sums of one key per head are vertices, and how many keys of each head are.
+
+    A winner is a tuple of keys with a query at which it beats every other key in every head; a loser is a
+    tuple whose sum is a convex combination of sums of other tuples. Every tuple must be one or the other.
+    """
+    heads = [matrix(rows) for rows in data["heads"]]
+    everything = {()}
+    for rows in heads:
+        everything = {(*choice, j) for choice in everything for j in range(len(rows))}
+    winners = set()
+    for choice, point in data["winners"]:
+        query = vector(point)
+        won = tuple(
+            [dot(row, query) for row in rows].index(max(dot(row, query) for row in rows)) for rows in heads
+        )
+        require(won == tuple(choice), "another tuple wins at the query")
+        for rows in heads:
+            scores = [dot(row, query) for row in rows]
+            require(scores.count(max(scores)) == 1, "a tie at the query")
+        winners.add(won)
+    losers = set()
+    for choice, support, weights in data["losers"]:
+        shares = vector(weights)
+        require(shares and min(shares) > 0 and sum(shares) == 1, "no convex combination")
+        require(choice not in support and len(support) == len(shares), "a tuple in its own combination")
+        points = [key_sum(heads, other) for other in support]
+        mixed = [dot(shares, column) for column in zip(*points, strict=True)]
+        require(mixed == key_sum(heads, choice), "a sum is not the combination of others")
+        losers.add(tuple(choice))
+    require(not winners & losers, "a tuple both wins and loses")
+    require(winners | losers == everything, "a tuple is not accounted for")
+    return {
+        "extreme_keys": [len({choice[h] for choice in winners}) for h in range(len(heads))],
+        "sums": len(everything),
+        "vertices": len(winners),
+    }
+
+
+def key_sum(heads, choice):
+    """The sum of one key per head."""
+    require(len(choice) == len(heads), "one key per head is needed")
+    keys = [rows[natural(j)] for rows, j in zip(heads, choice, strict=True)]
+    return [sum(column, Fraction(0)) for column in zip(*keys, strict=True)]
+
+
 # Claims of hardmax.claims.infoflow_theorems
 # ----------------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ def _part_a(settings: Settings, panels: Any) -> Outcome:
         draws=settings["seeds"],
         stream=lambda i: settings.rng("networks", i),
         n_samples=settings["samples"],
+        with_regions=True,
     )
     swept = {label: _swept(settings, other) for label, other in _variants(settings, choices).items()}
     curves = []
@@ -165,10 +166,9 @@ def _cell_table(found: Mapping[int, CellGrowth]) -> dict[str, list[Any]]:
                 table["depth"].append(depth)
                 table["seed"].append(i)
                 table["n_tokens"].append(n)
-                table["cells"].append(int(growth.cells.counts[i, k]))
-                table["regions"].append(int(growth.regions.counts[i, k]))
-                sampled = growth.signatures
-                table["signatures"].append(None if sampled is None else int(sampled.counts[i, k]))
+                for name in ("cells", "regions", "signatures"):
+                    counted: Growth | None = getattr(growth, name)
+                    table[name].append(None if counted is None else int(counted.counts[i, k]))
     return table
 
 

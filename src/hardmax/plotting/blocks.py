@@ -47,14 +47,14 @@ def compare_block(results: Sequence[RegionSet], feed_forward: FeedForward, box: 
     Examples
     --------
     >>> import hardmax as hm
-    >>> keys = hm.Attention([[[1, 0], [-1, 0]]], None, [[[2, 0], [0, 0]]])
+    >>> keys = hm.Attention([[[1, 0], [-1, 0]]], None, [[[0, 0], [3, 0]]])
     >>> still = hm.Attention([[[1, 0], [-1, 0]]], None, [[[0, 0], [0, 0]]])
     >>> layer = hm.FeedForward([[1, 0]], [-1], [[1], [0]], [0, 0])
     >>> box = hm.Box.cube(2, -4, 4)
     >>> found = [hm.enumerate_regions(hm.Network(blocks), box)
     ...          for blocks in ([keys], [layer], [still, layer], [keys, layer])]
     >>> [axes.get_title().splitlines()[-1] for axes in compare_block(found, layer, box).axes]
-    ['2 cells', '2 cells', '3 cells', '3 cells']
+    ['2 cells', '2 cells', '3 cells', '4 cells']
     """
     if len(results) != 4:
         raise InvalidInputError(f"results must hold four partitions, but holds {len(results)}.")

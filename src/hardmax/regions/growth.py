@@ -26,7 +26,7 @@ from hardmax.geometry.domains import Box
 from hardmax.geometry.minkowski import minkowski_vertices
 from hardmax.networks.blocks import Attention, Block
 from hardmax.networks.network import Network
-from hardmax.regions.enumeration import enumerate_regions
+from hardmax.regions.enumeration import count_cells, enumerate_regions
 from hardmax.regions.sampling import estimate_cells
 
 __all__ = ["CellGrowth", "Growth", "HeadChoices", "NetworkChoices", "cell_growth", "vertex_growth"]
@@ -211,22 +211,26 @@ def _first_keys(block: Block, n: int) -> Block:
 
 @dataclass(frozen=True, eq=False)
 class CellGrowth:
-    """What was counted at one depth: exact cells, exact regions, and signatures of random points (if any)."""
+    """What was counted at one depth: exact cells and, if they were asked for, exact regions and the
+    signatures of random points."""
 
     cells: Growth
-    regions: Growth
+    regions: Growth | None
     signatures: Growth | None
 
     @property
     def missed(self) -> float:
-        """The share of cells that no random point fell into."""
-        found = 0 if self.signatures is None else int(self.signatures.counts.sum())
-        return 1.0 - found / int(self.cells.counts.sum())
+        """The share of cells that no random point fell into; NaN without random points."""
+        if self.signatures is None:
+            return float("nan")
+        return 1.0 - int(self.signatures.counts.sum()) / int(self.cells.counts.sum())
 
     @property
     def above_regions(self) -> int:
         """In how many networks random points found more signatures than there are linear regions."""
-        return 0 if self.signatures is None else int((self.signatures.counts > self.regions.counts).sum())
+        if self.signatures is None or self.regions is None:
+            return 0
+        return int((self.signatures.counts > self.regions.counts).sum())
 
 
 def cell_growth(
@@ -237,8 +241,9 @@ def cell_growth(
     draws: int,
     stream: Callable[[int], np.random.Generator],
     n_samples: int = 0,
+    with_regions: bool = False,
 ) -> dict[int, CellGrowth]:
-    """Count cells, regions and, if ``n_samples`` is not zero, signatures of random points (figure 6(a)).
+    """Count cells, and if asked regions and signatures of random points, depth by depth (figure 6(a)).
 
     Shallow networks are the first layers of the deepest one. ``stream(i)`` gives the random numbers of draw
     i.
@@ -256,8 +261,11 @@ def cell_growth(
         for k, deepest in enumerate(choices.draw(n_tokens, max(depths), rng)):
             for l, depth in enumerate(depths):
                 network = _shallow(deepest, depth)
-                found = enumerate_regions(network, choices.domain, n_jobs=1)
-                counts[:2, l, i, k] = found.n_cells, found.n_regions
+                if with_regions:
+                    found = enumerate_regions(network, choices.domain, n_jobs=1)
+                    counts[:2, l, i, k] = found.n_cells, found.n_regions
+                else:
+                    counts[0, l, i, k] = count_cells(network, choices.domain, n_jobs=1).n_cells
                 if n_samples:
                     points = estimate_cells(network, choices.domain, n_samples=n_samples, rng=rng, n_jobs=1)
                     counts[2, l, i, k] = points.n_signatures
@@ -265,7 +273,7 @@ def cell_growth(
     return {
         depth: CellGrowth(
             Growth(lengths, counts[0, l]),
-            Growth(lengths, counts[1, l]),
+            Growth(lengths, counts[1, l]) if with_regions else None,
             Growth(lengths, counts[2, l]) if n_samples else None,
         )
         for l, depth in enumerate(depths)
