@@ -26,6 +26,7 @@ from hardmax.targets.builtin import (
 )
 from hardmax.targets.domains import InputDomain
 from hardmax.targets.intervals import Interval
+from hardmax.targets.sampling import SwitchSupport, is_permutation_invariant, switch_support, winning_supports
 from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
 
@@ -41,4 +42,8 @@ __all__ = [
     "FixedTerm",
     "InputDomain",
     "Interval",
+    "switch_support",
+    "SwitchSupport",
+    "winning_supports",
+    "is_permutation_invariant",
 ]

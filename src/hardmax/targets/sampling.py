@@ -1,0 +1,268 @@
+r"""What random inputs show of a target: sizes of active sets, walls, permutations (P2 section 5; lower ends only).
+
+A size of an active set that is seen at a random input holds on an open set, so it bounds :math:`D_0` from below. A
+wall, where the winner of a term changes, is found by bisection along a segment between two random inputs; the
+number K of tokens on which it depends says something about the dimension of comparison. Comparing tuples of b
+tokens involves 2b of them: if K > 2b, no such comparison follows the wall, so the trees must hold all tokens that
+are active on either side of it, and with :math:`D_0` trees of b tokens this is impossible when there are more than
+:math:`D_0 b`. Where there are not, K > 2b is a hint and no proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError
+from hardmax.targets.roles import roles_of
+from hardmax.targets.target import Target
+from hardmax.targets.terms import FixedTerm, Term
+from hardmax.targets.tuples import count_tuples
+
+__all__ = [
+    "SwitchSupport",
+    "is_permutation_invariant",
+    "largest_active_set",
+    "retrieval_witness",
+    "switch_support",
+    "winning_supports",
+]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TUPLES = 40_000  # tuples per sequence that sampling is willing to try
+
+
+def largest_active_set(target: Target, enough: int, *, n: int = 256, rng: int = 0) -> tuple[int, int]:
+    """The largest active set that random sequences and a short climb find, and the length at which it was seen.
+
+    The search ends as soon as ``enough`` positions are active. The climb replaces one token at a time and keeps what
+    does not make the active set smaller.
+    """
+    generator = np.random.default_rng(rng)
+    arity = sum(term.arity for term in target.terms)
+    largest, at = 0, 0
+    for wanted in (4 * arity + 8, arity + 2, 2 * arity + 2):
+        length = _length(target, wanted)
+        X = target.sample(n, length, generator)
+        sizes = target.active_set(X).sum(axis=1)
+        for _ in range(60):
+            if int(sizes.max()) > largest:
+                largest, at = int(sizes.max()), length
+            if largest >= enough:
+                return largest, at
+            moved = X.copy()
+            moved[np.arange(n), generator.integers(length, size=n)] = target.sample(n, 1, generator)[:, 0]
+            after = target.active_set(moved).sum(axis=1)
+            kept = after >= sizes
+            X[kept], sizes[kept] = moved[kept], after[kept]
+    return largest, at
+
+
+def is_permutation_invariant(target: Target, *, n: int = 64, n_tokens: int | None = None, rng: int = 0) -> bool:
+    """Whether random permutations of random sequences leave F unchanged; if not, positions must be encoded.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> from hardmax.targets import is_permutation_invariant
+    >>> is_permutation_invariant(hm.targets.triangle_center())
+    True
+    >>> is_permutation_invariant(hm.targets.position_sum([0, 1]))
+    False
+    """
+    generator = np.random.default_rng(rng)
+    length = max(target.min_tokens, 6) if n_tokens is None else n_tokens
+    X = target.sample(n, length, generator)
+    before = target(X)
+    after = target(generator.permuted(X, axis=1) if target.d_token == 1 else X[:, generator.permutation(length)])
+    return bool(np.allclose(before, after, rtol=1e-9, atol=1e-12))
+
+
+def winning_supports(target: Target, n_tokens: int, *, n: int = 2000, rng: int = 0) -> tuple[int, ...]:
+    """How many different largest sets of positions win each term among random sequences.
+
+    For lengths T = 4, 5, ... the slope of these numbers in a log-log plot suggests the order of comparison: the
+    maximum over pairs gives C(T, 2), the triangle-center target C(T, 3).
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> from hardmax.targets import winning_supports
+    >>> [winning_supports(hm.targets.triangle_center(), T)[0] for T in (4, 5, 6)]
+    [4, 10, 20]
+    """
+    counts = []
+    for tuples in target.winners(target.sample(n, n_tokens, rng)):
+        sets = {frozenset(row) for row in tuples.tolist()}
+        widest = max(map(len, sets))
+        counts.append(sum(len(one) == widest for one in sets))
+    return tuple(counts)
+
+
+@dataclass(frozen=True)
+class SwitchSupport:
+    """What walls of a target looked like.
+
+    Attributes
+    ----------
+    counts : mapping of int to int
+        How many walls depended on K tokens, for each K.
+    dimension : int
+        Half of the largest K, rounded up: a heuristic lower end of the dimension of comparison.
+    proven : int
+        The lower end that follows from the walls seen, by counting the tokens that trees would have to hold.
+    """
+
+    counts: Mapping[int, int]
+    dimension: int
+    proven: int
+
+    @property
+    def largest(self) -> int:
+        """The largest K; 0 when no wall was met."""
+        return max(self.counts, default=0)
+
+    def __str__(self) -> str:
+        total = sum(self.counts.values())
+        return f"{self.counts.get(self.largest, 0)} of {total} random walls depend on {self.largest} tokens"
+
+
+def switch_support(target: Target, *, n: int = 400, n_tokens: int | None = None, rng: int = 0) -> SwitchSupport:
+    """Walk along random segments to the first wall of the target, and count the tokens on which it depends.
+
+    The largest K is a rare event (2 of 60 for the triangle-center target): take several hundred segments.
+
+    Parameters
+    ----------
+    target : Target
+        The target.
+    n : int
+        Segments.
+    n_tokens : int, optional
+        The length of the sequences; enough for two disjoint tuples of each term when left out.
+    rng : int
+        Seed.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> from hardmax.targets import switch_support
+    >>> switch_support(hm.targets.retrieval(2)).largest
+    2
+    >>> switch_support(hm.targets.depth_separation()).dimension
+    2
+    """
+    wanted = 2 * sum(term.arity for term in target.terms) + 2
+    length = max(_length(target, wanted) if n_tokens is None else n_tokens, target.min_tokens)
+    generator = np.random.default_rng(rng)
+    start, end = (target.sample(n, length, generator) for _ in range(2))
+    low, high = np.zeros(n), np.full(n, 1.0)
+    first = target.winners(start)
+    for step in np.linspace(0.02, 1.0, 25):  # the first of these at which some winner has changed
+        open_ = high == 1.0
+        changed = _differ(first, target.winners(_between(start, end, np.full(n, step))))
+        low[open_ & ~changed] = step
+        high[open_ & changed] = min(step, 1.0 - 1e-12)
+    for _ in range(48):
+        middle = (low + high) / 2
+        changed = _differ(first, target.winners(_between(start, end, middle)))
+        high, low = np.where(changed, middle, high), np.where(changed, low, middle)
+    met = _differ(first, target.winners(_between(start, end, high)))
+    before = _between(start, end, np.maximum(low - 1e-9, 0.0))
+    after = _between(start, end, np.minimum(high + 1e-9, 1.0))
+    return _count_walls(target, before, after, met)
+
+
+def _count_walls(target: Target, before: Floats, after: Floats, met: NDArray[np.bool_]) -> SwitchSupport:
+    left, right = target.winners(before), target.winners(after)
+    moved = np.stack([_differ((a,), (b,)) for a, b in zip(left, right, strict=True)], axis=1)
+    met = met & (moved.sum(axis=1) == 1)  # not two walls at once, nor a wall that bisection lost
+    held = (target.active_set(before) | target.active_set(after)).sum(axis=1)
+    supports = np.zeros(len(before), dtype=np.int64)
+    for i, term in enumerate(target.terms):
+        rows = np.flatnonzero(met & moved[:, i])
+        if len(rows) and isinstance(term, Term):
+            supports[rows] = _wall_support(term, (before[rows] + after[rows]) / 2, left[i][rows], right[i][rows])
+    trees, proven = target.max_active.high, 1
+    while (met & (supports > 2 * proven) & (held > trees * proven)).any():
+        proven += 1
+    sizes, counts = np.unique(supports[met], return_counts=True)
+    largest = int(sizes.max()) if len(sizes) else 0
+    return SwitchSupport(
+        dict(zip(sizes.tolist(), counts.tolist(), strict=True)), max(1, -(-largest // 2)), proven
+    )
+
+
+def _wall_support(term: Term, walls: Floats, left: Integers, right: Integers) -> Integers:
+    """On how many tokens the difference of two winning tuples depends, by differences in each coordinate."""
+    n, length, width = walls.shape
+    rows = np.arange(n)
+    step = 1e-5 * (1.0 + np.abs(walls).max())
+    slopes = np.zeros((n, length))
+    for positions in np.concatenate([left, right], axis=1).T:
+        for c in range(width):
+            gap = []
+            for sign in (1.0, -1.0):
+                moved = walls.copy()
+                moved[rows, positions, c] += sign * step
+                gap.append(term.values(moved, left) - term.values(moved, right))
+            slopes[rows, positions] = np.maximum(slopes[rows, positions], np.abs(gap[0] - gap[1]) / (2 * step))
+    depends: Integers = (slopes > 1e-4 * slopes.max(axis=1, keepdims=True)).sum(axis=1)
+    return depends
+
+
+def retrieval_witness(target: Target, *, n: int = 4096, rng: int = 0) -> bool:
+    r"""Whether tokens are found that make the theorem on D-retrieval apply.
+
+    For each of the D scores two tokens :math:`y_i`, :math:`z_i`, and one poor token p: among all :math:`y_k` and p the
+    score :math:`f_i` is largest at :math:`y_i`; replacing p by :math:`z_i` takes the maximum of :math:`f_i` away
+    from :math:`y_i` and no other one.
+    """
+    roles = roles_of(target)
+    pool = target.domain.sample(rng, (n, target.d_token))
+    scores = np.stack([role.term.sign * np.asarray(role.term.function(pool), float) for role in roles], axis=1)
+    order = np.argsort(-scores, axis=0, kind="stable")
+    count = len(roles)
+    own = np.arange(count)
+    for runner in (1, 4, 16, 64):
+        best, good = scores[order[0, own]], scores[order[runner, own]]  # [i, k]: score k of token i
+        level = np.diag(good)
+        rest = ~np.eye(count, dtype=bool)
+        if (
+            (np.diag(best) > level).all()
+            and (good < level)[rest].all()
+            and (best < level)[rest].all()
+            and (scores < level).all(axis=1).any()
+        ):
+            return True
+    return False
+
+
+def _between(start: Floats, end: Floats, at: Floats) -> Floats:
+    value: Floats = start + at[:, None, None] * (end - start)
+    return value
+
+
+def _differ(one: tuple[Integers, ...], other: tuple[Integers, ...]) -> NDArray[np.bool_]:
+    """At which sequences the winners of some term are other sets of positions."""
+    differ = np.zeros(len(one[0]), dtype=bool)
+    for a, b in zip(one, other, strict=True):
+        differ |= (np.sort(a, axis=1) != np.sort(b, axis=1)).any(axis=1)
+    return differ
+
+
+def _length(target: Target, wanted: int) -> int:
+    """A length near ``wanted`` at which no term has more tuples than sampling is willing to try."""
+    length = max(wanted, target.min_tokens)
+    for term in target.terms:
+        if not isinstance(term, FixedTerm):
+            while length > target.min_tokens and count_tuples(term.tuples, length, term.arity) > _TUPLES:
+                length -= 1
+            if count_tuples(term.tuples, length, term.arity) > 100 * _TUPLES:
+                raise InvalidInputError(f"arity must allow sampling, but {term.arity} tokens per tuple do not.")
+    return length
