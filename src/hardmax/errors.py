@@ -14,11 +14,13 @@ __all__ = [
     "DimensionMismatchError",
     "EmptyDomainError",
     "FileFormatError",
+    "GrowingActiveSetError",
     "HardmaxError",
     "IncompleteError",
     "InvalidInputError",
     "MissingExtraError",
     "NotFiniteError",
+    "TargetSyntaxError",
     "UnsupportedDimensionError",
 ]
 
@@ -49,6 +51,18 @@ class BiasedDiagramError(InvalidInputError):
 
 class UnsupportedDimensionError(InvalidInputError):
     """The dimension is outside the range for which this question has an algorithm here."""
+
+
+class GrowingActiveSetError(InvalidInputError):
+    """A target depends on more and more tokens as sequences grow, so it is not one that retrieves."""
+
+
+class TargetSyntaxError(InvalidInputError):
+    """The text form of a target cannot be read; ``column`` says where, counted from 1."""
+
+    def __init__(self, text: str, column: int, problem: str) -> None:
+        super().__init__(f"column {column} of {text!r}: {problem}" + ("" if problem.endswith("?") else "."))
+        self.column = column
 
 
 class FileFormatError(HardmaxError, ValueError):

@@ -76,7 +76,9 @@ class ComparisonTree:
     def __post_init__(self) -> None:
         leaves = tuple(tuple(int(t) for t in leaf) for leaf in self.leaves)
         if not leaves or not all(leaves):
-            raise InvalidInputError("leaves must be a sequence of at least one tuple, each with a position in it.")
+            raise InvalidInputError(
+                "leaves must be a sequence of at least one tuple, each with a position in it."
+            )
         if min(min(leaf) for leaf in leaves) < 0:
             raise InvalidInputError("leaves must hold positions that count from 0, but one was negative.")
         functions = self.functions if isinstance(self.functions, Sequence) else (self.functions,)
@@ -91,7 +93,9 @@ class ComparisonTree:
     def _check_nodes(self, nodes: Integers) -> None:
         count = len(self.leaves)
         children = nodes[:, :2]
-        if len(nodes) != count - 1 or not np.array_equal(np.sort(children, axis=None), np.arange(2 * count - 2)):
+        if len(nodes) != count - 1 or not np.array_equal(
+            np.sort(children, axis=None), np.arange(2 * count - 2)
+        ):
             raise InvalidInputError(
                 f"nodes must be {count - 1} rows for {count} leaves in which every leaf and every node but the root "
                 f"is a child once, but were {nodes.tolist()}."
@@ -99,7 +103,9 @@ class ComparisonTree:
         if (children >= np.arange(count, 2 * count - 1)[:, None]).any():
             raise InvalidInputError("nodes must come after their children, but one names a later node.")
         if len(nodes) and not (0 <= nodes[:, 2].min() and nodes[:, 2].max() < len(self.functions)):
-            raise InvalidInputError(f"nodes must name one of {len(self.functions)} functions in their last column.")
+            raise InvalidInputError(
+                f"nodes must name one of {len(self.functions)} functions in their last column."
+            )
 
     @property
     def n_leaves(self) -> int:
@@ -184,7 +190,9 @@ class ComparisonTree:
     def __repr__(self) -> str:
         if self.n_leaves == 1:
             return f"<ComparisonTree: the leaf {self.leaves[0]}>"
-        return f"<ComparisonTree: {self.n_leaves} leaves of {self.dimension}, {self.n_comparisons} comparisons>"
+        return (
+            f"<ComparisonTree: {self.n_leaves} leaves of {self.dimension}, {self.n_comparisons} comparisons>"
+        )
 
 
 def retrieve(trees: Sequence[ComparisonTree], sequences: ArrayLike) -> Bools:
@@ -228,9 +236,9 @@ def comparison_trees(
     (<ComparisonTree: the leaf (0, 1, 2)>, <ComparisonTree: the leaf (3, 4, 5)>,
      <ComparisonTree: 100 leaves of 3, 99 comparisons>)
     """
-    from hardmax.targets.roles import fixed_positions, roles_of
+    from hardmax.targets.roles import fixed_positions
 
-    roles, fixed = roles_of(target), fixed_positions(target)
+    roles, fixed = target.roles, fixed_positions(target)
     beta, size = target.dimension, target.max_active
     rest = [t for t in range(n_tokens) if t not in fixed]
     if single_leaves is None and (not roles or n_tokens <= size.low * beta.low):

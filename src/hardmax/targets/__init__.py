@@ -16,6 +16,9 @@ array([0.])
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from time import perf_counter
+
 from hardmax.targets.builtin import (
     depth_separation,
     kth_largest,
@@ -24,8 +27,11 @@ from hardmax.targets.builtin import (
     retrieval,
     triangle_center,
 )
+from hardmax.targets.differences import measure_active
 from hardmax.targets.domains import InputDomain
 from hardmax.targets.intervals import Interval
+from hardmax.targets.language import names_in
+from hardmax.targets.reading import parse
 from hardmax.targets.sampling import SwitchSupport, is_permutation_invariant, switch_support, winning_supports
 from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
@@ -37,6 +43,8 @@ __all__ = [
     "depth_separation",
     "kth_largest",
     "position_sum",
+    "parse",
+    "names_in",
     "Target",
     "Term",
     "FixedTerm",
@@ -46,4 +54,14 @@ __all__ = [
     "SwitchSupport",
     "winning_supports",
     "is_permutation_invariant",
+    "measure_active",
+    "compile_kernels",
 ]
+
+
+def compile_kernels(progress: Callable[[str, float], None] | None = None) -> None:
+    """Compile the kernel of this room, or load it from the cache; ``progress`` is told the seconds it took."""
+    start = perf_counter()
+    triangle_center()([[[0.0, 0.0]]])
+    if progress is not None:
+        progress("targets", perf_counter() - start)

@@ -69,7 +69,9 @@ def retrieval(
             raise InvalidInputError(f"fs must name at least one function, but D was {fs}.")
         d = int(fs) if d is None else d
         if d < fs:
-            raise DimensionMismatchError(f"d must be at least {fs} for the first {fs} coordinates, but was {d}.")
+            raise DimensionMismatchError(
+                f"d must be at least {fs} for the first {fs} coordinates, but was {d}."
+            )
         fs = [Coordinate(i) for i in range(int(fs))]
     functions = list(fs)
     if not functions:
@@ -116,7 +118,9 @@ def pairwise(matrices: ArrayLike, *, domain: InputDomain | str = "gaussian") -> 
     forms = [Bilinear(as_matrix(matrix, f"matrices[{i}]")) for i, matrix in enumerate(stack)]
     for i, form in enumerate(forms):
         if form.definiteness() == "zero":
-            raise InvalidInputError(f"matrices[{i}] must not be zero: its maximum would not depend on the tokens.")
+            raise InvalidInputError(
+                f"matrices[{i}] must not be zero: its maximum would not depend on the tokens."
+            )
     return Target(
         tuple(Term(form, 2) for form in forms),
         d_token=forms[0].matrix.shape[0],
@@ -152,7 +156,9 @@ def triangle_center(d: int = 2, *, domain: InputDomain | str = "cube11", distinc
     return Target((term,), d_token=d, domain=as_domain(domain), name="triangle-center")
 
 
-def depth_separation(d: int = 3, *, domain: InputDomain | str = "cube11", shifted: bool | None = None) -> Target:
+def depth_separation(
+    d: int = 3, *, domain: InputDomain | str = "cube11", shifted: bool | None = None
+) -> Target:
     r"""The target that one layer cannot compute: :math:`F(X) = \min_{s,t} 2 (1 + x(s)^\top x(t))` (Theorem 1).
 
     Parameters
@@ -203,7 +209,9 @@ def kth_largest(
         raise InvalidInputError(f"k must be a whole number, 1 or more, but was {k}.")
     term = Term(Coordinate(0) if score is None else score, rank=int(k))
     names = {1: "largest", 2: "second largest", 3: "third largest"}
-    return Target((term,), d_token=d, domain=as_domain(domain), name=f"{names.get(int(k), f'{k}-th largest')} score")
+    return Target(
+        (term,), d_token=d, domain=as_domain(domain), name=f"{names.get(int(k), f'{k}-th largest')} score"
+    )
 
 
 def position_sum(positions: Sequence[int], *, d: int = 1, domain: InputDomain | str = "gaussian") -> Target:

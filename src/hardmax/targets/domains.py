@@ -70,7 +70,9 @@ class InputDomain:
     def contains(self, tokens: object) -> bool:
         """Whether every coordinate of ``tokens`` lies in the domain."""
         values = np.asarray(tokens, dtype=float)
-        return bool(np.all(np.isfinite(values)) and np.all(values >= self.low) and np.all(values <= self.high))
+        return bool(
+            np.all(np.isfinite(values)) and np.all(values >= self.low) and np.all(values <= self.high)
+        )
 
     def __str__(self) -> str:
         return _MEANING[self.kind]

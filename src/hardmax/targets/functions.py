@@ -26,7 +26,9 @@ def as_matrix(matrix: ArrayLike, name: str) -> Floats:
     """A finite square matrix of floats, read-only."""
     values = np.array(matrix, dtype=np.float64)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or values.size == 0:
-        raise DimensionMismatchError(f"{name} must be a square matrix (d, d), but its shape was {values.shape}.")
+        raise DimensionMismatchError(
+            f"{name} must be a square matrix (d, d), but its shape was {values.shape}."
+        )
     if not np.all(np.isfinite(values)):
         raise NotFiniteError(f"{name} must hold real numbers, but holds NaN or an infinity.")
     values.setflags(write=False)
@@ -123,7 +125,9 @@ class LinearForm:
         return value
 
 
-def check_arity(function: TokenFunction, arity: int, d_token: int, points: Sequence[Floats], name: str) -> None:
+def check_arity(
+    function: TokenFunction, arity: int, d_token: int, points: Sequence[Floats], name: str
+) -> None:
     """Refuse a function that cannot be evaluated, returns another shape, or ignores one of its tokens.
 
     ``points`` are r arrays (n, d) of sample tokens.

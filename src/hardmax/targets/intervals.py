@@ -45,7 +45,9 @@ class Interval:
 
     def __post_init__(self) -> None:
         if self.low > self.high:
-            raise InvalidInputError(f"low must be at most high, but the interval was {self.low} to {self.high}.")
+            raise InvalidInputError(
+                f"low must be at most high, but the interval was {self.low} to {self.high}."
+            )
 
     @property
     def exact(self) -> bool:

@@ -20,11 +20,20 @@ from numpy.typing import NDArray
 
 from hardmax.targets.functions import Bilinear, SquaredSum
 from hardmax.targets.intervals import Interval
-from hardmax.targets.roles import Role, fixed_positions, roles_of, spans_zero
+from hardmax.targets.roles import Role, fixed_positions, spans_zero
 from hardmax.targets.sampling import largest_active_set, retrieval_witness, switch_support
 from hardmax.targets.target import Target
 
-__all__ = ["comparisons", "dimension", "largest_unmatched", "max_active", "order", "threshold_leaves", "tree_sizes"]
+__all__ = [
+    "comparisons",
+    "dimension",
+    "largest_unmatched",
+    "max_active",
+    "order",
+    "threshold_leaves",
+    "tie_reason",
+    "tree_sizes",
+]
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +43,7 @@ _SWITCH = "a wall that depends on K tokens needs a comparison of K/2 of them"
 
 def max_active(target: Target) -> Interval:
     """:math:`D_0`: from the roles above, from samples below."""
-    roles, fixed = roles_of(target), fixed_positions(target)
+    roles, fixed = target.roles, fixed_positions(target)
     high = sum(role.arity for role in roles) + len(fixed)
     reasons = [f"at most {high}: {_parts(roles, fixed)}"]
     reasons += sorted({role.reason for role in roles if role.reason})
@@ -47,14 +56,13 @@ def max_active(target: Target) -> Interval:
 
 def dimension(target: Target) -> Interval:
     r""":math:`\beta_1`: tuples no longer than the longest role suffice; ties of disjoint tuples need them."""
-    roles = roles_of(target)
+    roles = target.roles
     high = max((2 if role.term.rank > 1 else role.arity for role in roles), default=1)
     reasons = [f"at most {high}: {_longest(roles, high)}"]
     if high == 1:
         return Interval(1, 1, ("exactly 1: single tokens are compared",))
     low, assuming = 1, []
-    for role in roles:
-        why = _ties(target, role)
+    for role, why in zip(roles, target.ties, strict=True):
         if why and role.arity > low:
             low = role.arity
             reasons.append(f"at least {low}: {why}")
@@ -76,8 +84,8 @@ def order(target: Target) -> Interval:
     reasons = [f"at most {beta.high}: it is at most the dimension"]
     low = 1
     if beta.low == beta.high:
-        for role in roles_of(target):
-            if role.arity == beta.high and _no_shortcut(target, role):
+        for role, why in zip(target.roles, target.ties, strict=True):
+            if role.arity == beta.high and why and _no_shortcut(target, role):
                 low = role.arity
                 reasons.append(f"at least {low}: of all {low}-subsets only O(T^{low - 1}) need not be leaves")
                 break
@@ -86,7 +94,7 @@ def order(target: Target) -> Interval:
 
 def comparisons(target: Target, n_tokens: int) -> Interval:
     """N for sequences of ``n_tokens`` tokens."""
-    roles, fixed = roles_of(target), fixed_positions(target)
+    roles, fixed = target.roles, fixed_positions(target)
     if not roles:
         return Interval(0, 0, ("exactly 0: the positions are fixed, single leaves hold them",))
     size, beta = target.max_active, target.dimension
@@ -123,7 +131,7 @@ def tree_sizes(target: Target, n_tokens: int) -> tuple[list[int], int]:
     Trees that D_0 allows beyond one for each role are single leaves; tuples inside what they cover need not be
     leaves again.
     """
-    roles, fixed = roles_of(target), fixed_positions(target)
+    roles, fixed = target.roles, fixed_positions(target)
     beta = target.dimension.high
     singles = max(target.max_active.low - len(roles), ceil(len(fixed) / beta))
     covered = min(n_tokens, singles * beta)
@@ -194,26 +202,30 @@ def largest_unmatched(n: int, r: int, s: int) -> int:
 # ------------------------------------------------------------------------------------------
 
 
-def _ties(target: Target, role: Role) -> str:
+def tie_reason(target: Target, role: Role) -> str:
     """Why any number of disjoint tuples can tie for this role, strictly ahead of all others; empty if unknown."""
     form = role.term.function
-    if role.arity < 2:
+    if role.arity < 2 or not (role.term.tuples in ("all", "distinct") or role.term.symmetric):
         return ""
-    if isinstance(form, SquaredSum) and role.term.extremum == "min" and spans_zero(form, target.domain):
-        return f"any number of disjoint {role.arity}-tuples with sums of one small length can tie"
-    if isinstance(form, Bilinear) and form.rank() >= 2 and role.term.tuples in ("all", "distinct"):
-        length = _witness_length(target)
-        winners = target.terms[role.source].winners(target.sample(256, length))
-        if (winners[:, 0] != winners[:, 1]).any():
-            return "near two tokens that win together, any number of disjoint pairs can tie"
+    if isinstance(form, SquaredSum) and role.term.extremum == "min":
+        if spans_zero(form, target.domain):
+            return f"any number of disjoint {role.arity}-tuples with sums of one small length can tie"
+        if target.d_token >= 2 and _wins_apart(target, role):
+            return f"moved across their sum, any number of disjoint {role.arity}-tuples can tie"
+    if isinstance(form, Bilinear) and form.rank() >= 2 and _wins_apart(target, role):
+        return "near two tokens that win together, any number of disjoint pairs can tie"
     return ""
+
+
+def _wins_apart(target: Target, role: Role) -> bool:
+    """Whether a sequence is found at which the winning tuple has no token twice and other tokens lose."""
+    alone = Target((role.term,), None, target.d_token, target.domain)
+    return largest_active_set(alone, role.arity)[0] == role.arity
 
 
 def _no_shortcut(target: Target, role: Role) -> bool:
     """Whether comparing two other tuples of the same 2r tokens cannot replace comparing two tied ones."""
     form = role.term.function
-    if not _ties(target, role):
-        return False
     return isinstance(form, Bilinear) or (isinstance(form, SquaredSum) and target.d_token >= 2)
 
 
@@ -240,22 +252,20 @@ def _matching(target: Target, n_tokens: int, roles: tuple[Role, ...]) -> tuple[i
     """r-subsets that are not leaves contain no more than s disjoint ones."""
     size, beta = target.max_active, target.dimension
     r = beta.high
-    role = next((role for role in roles if role.arity == r and _no_shortcut(target, role)), None)
-    if r < 2 or beta.low < beta.high or role is None:
+    needed = (
+        why and role.arity == r and _no_shortcut(target, role)
+        for role, why in zip(roles, target.ties, strict=True)
+    )
+    if r < 2 or beta.low < beta.high or not any(needed):
         return 0, ""
     # tokens of the other roles take slots of their own where all of them were seen to be different
-    alone = isinstance(role.term.function, SquaredSum) and len(roles) > 1
-    others = size.low - r if size.low == size.high and not alone and not fixed_positions(target) else 0
+    others = size.low - r if size.low == size.high and not fixed_positions(target) else 0
     tied = (size.high * r - others) // r + 1
     if n_tokens < tied * r + others:
         return 0, ""
     spare = largest_unmatched(n_tokens, r, tied - 1)
     low = comb(n_tokens, r) - spare - size.high
     return low, f"all but {spare} of the {comb(n_tokens, r)} {r}-subsets must be leaves of {size.high} trees"
-
-
-def _witness_length(target: Target) -> int:
-    return 4 * sum(term.arity for term in target.terms) + 8
 
 
 def _parts(roles: tuple[Role, ...], fixed: tuple[int, ...]) -> str:

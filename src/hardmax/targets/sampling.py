@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.targets.roles import roles_of
 from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
 from hardmax.targets.tuples import count_tuples
@@ -63,7 +63,9 @@ def largest_active_set(target: Target, enough: int, *, n: int = 256, rng: int = 
     return largest, at
 
 
-def is_permutation_invariant(target: Target, *, n: int = 64, n_tokens: int | None = None, rng: int = 0) -> bool:
+def is_permutation_invariant(
+    target: Target, *, n: int = 64, n_tokens: int | None = None, rng: int = 0
+) -> bool:
     """Whether random permutations of random sequences leave F unchanged; if not, positions must be encoded.
 
     Examples
@@ -79,7 +81,9 @@ def is_permutation_invariant(target: Target, *, n: int = 64, n_tokens: int | Non
     length = max(target.min_tokens, 6) if n_tokens is None else n_tokens
     X = target.sample(n, length, generator)
     before = target(X)
-    after = target(generator.permuted(X, axis=1) if target.d_token == 1 else X[:, generator.permutation(length)])
+    after = target(
+        generator.permuted(X, axis=1) if target.d_token == 1 else X[:, generator.permutation(length)]
+    )
     return bool(np.allclose(before, after, rtol=1e-9, atol=1e-12))
 
 
@@ -132,7 +136,9 @@ class SwitchSupport:
         return f"{self.counts.get(self.largest, 0)} of {total} random walls depend on {self.largest} tokens"
 
 
-def switch_support(target: Target, *, n: int = 400, n_tokens: int | None = None, rng: int = 0) -> SwitchSupport:
+def switch_support(
+    target: Target, *, n: int = 400, n_tokens: int | None = None, rng: int = 0
+) -> SwitchSupport:
     """Walk along random segments to the first wall of the target, and count the tokens on which it depends.
 
     The largest K is a rare event (2 of 60 for the triangle-center target): take several hundred segments.
@@ -181,13 +187,18 @@ def switch_support(target: Target, *, n: int = 400, n_tokens: int | None = None,
 def _count_walls(target: Target, before: Floats, after: Floats, met: NDArray[np.bool_]) -> SwitchSupport:
     left, right = target.winners(before), target.winners(after)
     moved = np.stack([_differ((a,), (b,)) for a, b in zip(left, right, strict=True)], axis=1)
-    met = met & (moved.sum(axis=1) == 1)  # not two walls at once, nor a wall that bisection lost
+    first = moved.argmax(axis=1)
+    met = (
+        met & moved.any(axis=1) & _together(left, right, moved, first)
+    )  # not two walls at once, nor one lost
     held = (target.active_set(before) | target.active_set(after)).sum(axis=1)
     supports = np.zeros(len(before), dtype=np.int64)
     for i, term in enumerate(target.terms):
-        rows = np.flatnonzero(met & moved[:, i])
+        rows = np.flatnonzero(met & (first == i))
         if len(rows) and isinstance(term, Term):
-            supports[rows] = _wall_support(term, (before[rows] + after[rows]) / 2, left[i][rows], right[i][rows])
+            supports[rows] = _wall_support(
+                term, (before[rows] + after[rows]) / 2, left[i][rows], right[i][rows]
+            )
     trees, proven = target.max_active.high, 1
     while (met & (supports > 2 * proven) & (held > trees * proven)).any():
         proven += 1
@@ -196,6 +207,16 @@ def _count_walls(target: Target, before: Floats, after: Floats, met: NDArray[np.
     return SwitchSupport(
         dict(zip(sizes.tolist(), counts.tolist(), strict=True)), max(1, -(-largest // 2)), proven
     )
+
+
+def _together(left: tuple[Integers, ...], right: tuple[Integers, ...], moved: Any, first: Integers) -> Any:
+    """Where all terms whose winner changed have the same winners as the first of them."""
+    same = np.ones(len(first), dtype=bool)
+    for i in range(len(left)):
+        for row in np.flatnonzero(moved[:, i] & (first != i)):
+            for sides in (left, right):
+                same[row] &= set(sides[i][row].tolist()) == set(sides[first[row]][row].tolist())
+    return same
 
 
 def _wall_support(term: Term, walls: Floats, left: Integers, right: Integers) -> Integers:
@@ -211,7 +232,9 @@ def _wall_support(term: Term, walls: Floats, left: Integers, right: Integers) ->
                 moved = walls.copy()
                 moved[rows, positions, c] += sign * step
                 gap.append(term.values(moved, left) - term.values(moved, right))
-            slopes[rows, positions] = np.maximum(slopes[rows, positions], np.abs(gap[0] - gap[1]) / (2 * step))
+            slopes[rows, positions] = np.maximum(
+                slopes[rows, positions], np.abs(gap[0] - gap[1]) / (2 * step)
+            )
     depends: Integers = (slopes > 1e-4 * slopes.max(axis=1, keepdims=True)).sum(axis=1)
     return depends
 
@@ -223,9 +246,11 @@ def retrieval_witness(target: Target, *, n: int = 4096, rng: int = 0) -> bool:
     score :math:`f_i` is largest at :math:`y_i`; replacing p by :math:`z_i` takes the maximum of :math:`f_i` away
     from :math:`y_i` and no other one.
     """
-    roles = roles_of(target)
+    roles = target.roles
     pool = target.domain.sample(rng, (n, target.d_token))
-    scores = np.stack([role.term.sign * np.asarray(role.term.function(pool), float) for role in roles], axis=1)
+    scores = np.stack(
+        [role.term.sign * np.asarray(role.term.function(pool), float) for role in roles], axis=1
+    )
     order = np.argsort(-scores, axis=0, kind="stable")
     count = len(roles)
     own = np.arange(count)
@@ -264,5 +289,7 @@ def _length(target: Target, wanted: int) -> int:
             while length > target.min_tokens and count_tuples(term.tuples, length, term.arity) > _TUPLES:
                 length -= 1
             if count_tuples(term.tuples, length, term.arity) > 100 * _TUPLES:
-                raise InvalidInputError(f"arity must allow sampling, but {term.arity} tokens per tuple do not.")
+                raise InvalidInputError(
+                    f"arity must allow sampling, but {term.arity} tokens per tuple do not."
+                )
     return length

@@ -24,6 +24,7 @@ from hardmax.targets.terms import FixedTerm, Term
 
 if TYPE_CHECKING:
     from hardmax.flow.trees import ComparisonTree
+    from hardmax.targets.roles import Role
 
 __all__ = ["Target"]
 
@@ -142,6 +143,20 @@ class Target:
 
     # What P2 asks of it
     # ------------------------------------------------------------------------------------
+
+    @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        """What it really compares: its terms after degenerate and duplicate ones have been recognised."""
+        from hardmax.targets.roles import roles_of
+
+        return roles_of(self)
+
+    @cached_property
+    def ties(self) -> tuple[str, ...]:
+        """For each role, why any number of disjoint tuples can tie for it; empty where that is not known."""
+        from hardmax.targets.requirements import tie_reason
+
+        return tuple(tie_reason(self, role) for role in self.roles)
 
     @cached_property
     def max_active(self) -> Interval:

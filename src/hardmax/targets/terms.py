@@ -66,7 +66,9 @@ class Term:
         if self.extremum not in ("max", "min"):
             raise InvalidInputError(f"extremum must be 'max' or 'min', but was {self.extremum!r}.")
         if self.tuples not in KINDS:
-            raise InvalidInputError(f"tuples must be one of {', '.join(map(repr, KINDS))}, but was {self.tuples!r}.")
+            raise InvalidInputError(
+                f"tuples must be one of {', '.join(map(repr, KINDS))}, but was {self.tuples!r}."
+            )
         if self.arity < 1 or int(self.arity) != self.arity:
             raise InvalidInputError(f"arity must be a whole number, 1 or more, but was {self.arity}.")
         if self.rank < 1 or int(self.rank) != self.rank:
@@ -175,7 +177,9 @@ class Term:
                 scores = self.sign * self._evaluate(*(part[:, block[:, j]] for j in range(self.arity)))
                 at = scores.argmax(axis=1)
                 rows = np.arange(len(part))
-                better = (scores[rows, at] > best[start : start + batch]) | (out[start : start + batch, 0] < 0)
+                better = (scores[rows, at] > best[start : start + batch]) | (
+                    out[start : start + batch, 0] < 0
+                )
                 best[start : start + batch][better] = scores[rows, at][better]
                 out[start : start + batch][better] = block[at[better]]
         return out
