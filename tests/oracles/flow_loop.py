@@ -24,13 +24,17 @@ class LoopFlow:
     winners: list[dict[int, list[int]]] = field(default_factory=list)
 
 
-def one_pair(rule: hm.MaxPosition, query: list[Any], key: list[Any]) -> float:
-    """The score of one key for one query, through the library's calling convention."""
-    arrays = []
-    for tokens, d in ((query, _width(key)), (key, _width(key))):
-        rows = [[np.nan] * d if token is None else token for token in tokens]
-        arrays.append(np.array(rows, dtype=float).reshape(1, 1, len(tokens), d))
-    return float(np.asarray(rule.score(*arrays))[0, 0, 0])
+def one_pair(d: int) -> Callable[[hm.MaxPosition, list[Any], list[Any]], float]:
+    """The score of one key for one query of d numbers each, through the library's calling convention."""
+
+    def score_of(rule: hm.MaxPosition, query: list[Any], key: list[Any]) -> float:
+        arrays = []
+        for tokens in (query, key):
+            rows = [[np.nan] * d if token is None else token for token in tokens]
+            arrays.append(np.array(rows, dtype=float).reshape(1, 1, len(tokens), d))
+        return float(np.asarray(rule.score(*arrays))[0, 0, 0])
+
+    return score_of
 
 
 def plain_bilinear(rule: hm.MaxPosition, query: list[Any], key: list[Any]) -> float:
@@ -45,9 +49,10 @@ def information_loop(
     architecture: hm.Architecture,
     plan: hm.Plan,
     x: list[list[float]],
-    score_of: Callable[[hm.MaxPosition, list[Any], list[Any]], float] = one_pair,
+    score_of: Callable[[hm.MaxPosition, list[Any], list[Any]], float] | None = None,
 ) -> LoopFlow:
     T, L = architecture.n_tokens, architecture.depth
+    score_of = one_pair(architecture.d_token) if score_of is None else score_of
     states: dict[int, list[int | None]] = {t: [t] for t in range(T)}
     states[T] = []
     flow = LoopFlow()
@@ -112,7 +117,3 @@ def _kept(state: list[int | None], slots: Any) -> list[int | None]:
 
 def _sets(states: dict[int, list[int | None]]) -> dict[int, set[int]]:
     return {t: {p for p in state if p is not None} for t, state in states.items()}
-
-
-def _width(key: list[Any]) -> int:
-    return next((len(token) for token in key if token is not None), 1)

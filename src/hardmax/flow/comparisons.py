@@ -205,7 +205,7 @@ def minimal_set_size(
     8
     """
     beta1, factor = _checked(beta1, version, max_active)
-    wanted = _whole(n_comparisons, 0, "n_comparisons")
+    wanted = max(_whole(n_comparisons, None, "n_comparisons"), 0)  # the paper's C(T, 3) - 3 starts at -2
     T, L, heads = architecture.n_tokens, architecture.depth, architecture.heads
     missing = wanted - (T - 1) * (T * sum(heads[:-1]) + sum(heads))
     if missing <= 0:
@@ -265,11 +265,11 @@ def _checked(beta1: Any, version: Any, max_active: Any) -> tuple[int, int]:
     return beta1, _whole(max_active, 1, "max_active")
 
 
-def _whole(value: Any, least: int, name: str) -> int:
+def _whole(value: Any, least: int | None, name: str) -> int:
     try:
         number = operator.index(value)
     except TypeError:
         raise InvalidInputError(f"{name} must be a whole number, but was {value!r}.") from None
-    if number < least:
+    if least is not None and number < least:
         raise InvalidInputError(f"{name} must be at least {least}, but was {number}.")
     return number

@@ -60,7 +60,7 @@ class Learning:
     @property
     def share(self) -> float:
         """The share of inputs on which nothing is missing."""
-        return 1.0 - len(self.failing) / self.n_inputs
+        return (self.n_inputs - len(self.failing)) / self.n_inputs
 
     @property
     def exact_share(self) -> Fraction:

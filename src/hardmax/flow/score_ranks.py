@@ -135,7 +135,9 @@ def _measured(
     queries, keys = states_of(spread, layer, group, rule, X)
     pools = []
     for states in (queries, keys):
-        pool = states.reshape(1, -1, *states.shape[2:])
+        pool = states.reshape(1, states.shape[0] * states.shape[1], *states.shape[2:])
+        if not states.shape[2]:  # an empty token is one query, however often it occurs
+            pool = pool[:, :1]
         chosen = np.linspace(0, pool.shape[1] - 1, min(_POOL, pool.shape[1])).round().astype(int)
         pools.append(pool[:, np.unique(chosen)])
     scores = np.asarray(rule.score(pools[0], pools[1]), dtype=np.float64)
