@@ -60,6 +60,7 @@ def information_loop(
     for number, layer in enumerate(plan.layers, start=1):
         after: dict[int, list[int | None]] = {}
         won: dict[int, list[int]] = {}
+        keys: dict[Any, list[list[Any]]] = {}  # what the tokens show to a head, by the slots that it reads
         for t in range(T + 1) if number < L else [T]:
             rules = _rules(layer, t, T)
             own: list[int] = []
@@ -82,9 +83,13 @@ def information_loop(
                 else:
                     query = [None if p is None else x[p] for p in _kept(states[t], rule.query_slots)]
                     best, winner = None, -1
+                    if rule.key_slots not in keys:
+                        keys[rule.key_slots] = [
+                            [None if p is None else x[p] for p in _kept(states[s], rule.key_slots)]
+                            for s in range(T)
+                        ]
                     for s in range(T):
-                        key = [None if p is None else x[p] for p in _kept(states[s], rule.key_slots)]
-                        score = score_of(rule, query, key)
+                        score = score_of(rule, query, keys[rule.key_slots][s])
                         if best is None or score > best or (score == best and plan.ties == "highest"):
                             best, winner = score, s
                     state += _kept(states[winner], rule.prune)
