@@ -185,8 +185,10 @@ class InformationFlow(Result):
             raise InvalidInputError(
                 f"tokens have sets after layers 0 to {L - 1}; only the classification token passes layer {L}."
             )
-        parts = self._token_words(layer)
-        words = np.concatenate([part[:, token] if isinstance(token, int) else part for part in parts])
+        one = token if isinstance(token, int) else None
+        wanted = slice(None) if one is None else slice(one, one + 1)
+        words = np.concatenate([part[:, wanted].copy() for part in self._token_words(layer)])
+        words = words if one is None else words[:, 0]  # copied above, so that a block can go
         return words if packed else bitsets.unpacked(words, T)
 
     def learns(self, target: HasActiveSet | ArrayLike) -> Learning:

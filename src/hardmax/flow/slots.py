@@ -33,6 +33,7 @@ class Block:
     index: int
     kept: Slots | range
     whole: bool  # nothing was pruned, so sets can be united without looking at slots
+    head: int = -1  # the head that fetched them
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -162,16 +163,16 @@ def _group(
     for head, rule in enumerate(rules):
         match rule:
             case GlobalRead():
-                blocks.append(Block("all", head, range(T), True))
+                blocks.append(Block("all", head, range(T), True, head))
             case Positions():
                 table = _table(number, rule, rows, T)
                 kept = _kept(number, rule.prune, n_fetched, "prune")
                 for column in table.T:
-                    blocks.append(Block("position", len(columns), kept, rule.prune is None))
+                    blocks.append(Block("position", len(columns), kept, rule.prune is None, head))
                     columns.append(column)
             case MaxPosition():
                 kept = _kept(number, rule.prune, n_fetched, "prune")
-                blocks.append(Block("head", head, kept, rule.prune is None))
+                blocks.append(Block("head", head, kept, rule.prune is None, head))
                 _kept(number, rule.query_slots, n_own, "query_slots")
                 _kept(number, rule.key_slots, n_fetched, "key_slots")
     stacked = np.stack(columns, axis=1) if columns else np.empty((len(rows), 0), dtype=np.intp)

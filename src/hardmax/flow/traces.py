@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hardmax.flow.information_flow import InformationFlow
 
-__all__ = ["Trace", "set_text", "token_name"]
+__all__ = ["Reading", "Trace", "set_text", "token_name"]
 
 
 def token_name(t: int, n_tokens: int) -> str:
@@ -39,6 +39,15 @@ def set_text(members: NDArray[np.bool_], limit: int = 12) -> str:
         return f"{{x1, ..., x{len(members)}}}"
     shown = names if len(names) <= limit else [*names[: limit - 2], "...", names[-1]]
     return "{" + ", ".join(shown) + "}"
+
+
+class Reading(NamedTuple):
+    """One arrow of a trace: ``source`` is a token one layer earlier, or ``None`` for all input tokens."""
+
+    kind: Literal["own", "head", "position", "all"]
+    source: int | None
+    head: int  # from 0; -1 for what a token keeps of itself
+    pruned: bool  # something of the source was forgotten
 
 
 class Trace:
@@ -84,6 +93,24 @@ class Trace:
         row = scores[0, int(np.flatnonzero(group.rows == t)[0])]
         winner = self.winner(layer, t, head)
         return [int(s) for s in np.flatnonzero(row == row[winner]) if s != winner]
+
+    def readings(self, layer: int, t: int) -> list[Reading]:
+        """Where the information of token t after a layer comes from, one entry per source and head."""
+        group = self.group(layer, t)
+        row = int(np.flatnonzero(group.rows == t)[0])
+        found = []
+        for block in group.blocks:
+            source: int | None = t
+            if block.source == "head":
+                source = self.winner(layer, t, block.index)
+            elif block.source == "position":
+                source = int(group.table[row, block.index])
+            elif block.source == "all":
+                source = None
+            if source != -1:
+                head = -1 if block.source == "own" else block.head
+                found.append(Reading(block.source, source, head, not block.whole))
+        return found
 
     def reads(self, layer: int, t: int) -> str:
         """What the heads of token t read in a layer."""

@@ -50,7 +50,7 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     >>> len(axes.patches)
     3
     """
-    from hardmax.plotting import diagrams, polytopes, regions, traces, tropical
+    from hardmax.plotting import diagrams, flows, polytopes, regions, traces, tropical
 
     match result.kind:
         case "PowerDiagram":
@@ -71,5 +71,9 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
             if box is not None:
                 raise InvalidInputError("box belongs to pictures of the plane; a segment is drawn whole.")
             return traces.draw_trace(result, ax=ax)  # type: ignore[arg-type]
+        case "InformationFlow":
+            if box is not None:
+                raise InvalidInputError("box belongs to pictures of the plane; a flow is drawn whole.")
+            return flows.draw_flow(result, ax=ax)  # type: ignore[arg-type]
         case kind:
             raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")
