@@ -302,6 +302,9 @@ def test_the_cost_of_a_flow_is_charged_per_token_and_layer():
     assert table.log10_total(epsilon) == pytest.approx(log10(plain))
     smooth = cost_of(flow, smoothness=Fraction(21, 2))
     assert smooth.exponent == Fraction(21, 2) == smooth.upper
+    bound = cost_of(flow, charge="bound")
+    assert [row["size"] for row in bound.rows] == [5, 3, 3, 3, 3, 0, 5]
+    assert all(seen["size"] <= most["size"] for seen, most in zip(table.rows, bound.rows, strict=True))
     assert smooth.terms == {Fraction(21, 2): 7, **table.terms}
     assert cost_of(flow, version="upper").exponent == table.upper == 5
     assert smooth.log10_total(1e-300) == pytest.approx(300 * 10.5 + log10(7))
@@ -346,6 +349,8 @@ def test_costs_that_mean_nothing():
     flow = hm.information_sets(hm.Architecture(4, 1, (1,), 1), hm.Plan([{}]), np.zeros((1, 4, 1)))
     with pytest.raises(InvalidInputError, match="version must be"):
         cost_of(flow, version="appendix_b")
+    with pytest.raises(InvalidInputError, match="charge must be"):
+        cost_of(flow, charge="mean")
     with pytest.raises(InvalidInputError, match="smoothness must be 0 or more"):
         cost_of(flow, smoothness=-1)
     with pytest.raises(InvalidInputError, match="epsilon must lie between 0 and 1"):

@@ -129,11 +129,13 @@ class CostTable(Result):
     Attributes
     ----------
     rows : tuple of dict
-        Per layer and token: ``layer``, ``token`` (T is CLS), ``size`` (the largest over the inputs), ``law``,
-        ``upper`` and ``printed``, the exponent by the paper's own size for the rule in use (T for global
-        reading, |I'| max |I| for fixed positions).
+        Per layer and token: ``layer``, ``token`` (T is CLS), ``size`` (what is charged), ``law``, ``upper``
+        and ``printed``, the exponent by the paper's own size for the rule in use (T for global reading,
+        |I'| max |I| for fixed positions).
     version : str
         Which exponent the total uses.
+    charge : str
+        "held": the largest set that was seen, a measurement; "bound": the largest that the plan allows.
     smoothness : Fraction or None
         gamma, if the cost epsilon^{-gamma} of the feed-forward block was to be added per (t, l).
     """
@@ -142,6 +144,7 @@ class CostTable(Result):
 
     rows: tuple[dict[str, Any], ...]
     version: Literal["law", "upper", "printed"]
+    charge: Literal["held", "bound"]
     smoothness: Fraction | None
 
     @property
@@ -176,18 +179,17 @@ class CostTable(Result):
         return {
             "rows": [dict(row) for row in self.rows],
             "version": self.version,
+            "charge": self.charge,
             "smoothness": self.smoothness,
         }
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(tuple(state["rows"]), state["version"], state["smoothness"])
+        return cls(tuple(state["rows"]), state["version"], state["charge"], state["smoothness"])
 
     def _summary(self) -> str:
-        return (
-            f"exponent {self.exponent} ({self.version}), upper {self.upper}, over {len(self.rows)} tokens "
-            "and layers"
-        )
+        sizes = "sets as held" if self.charge == "held" else "sets at their largest"
+        return f"exponent {self.exponent} ({self.version}), upper {self.upper}, {sizes}"
 
     def _table(self) -> Mapping[str, Any]:
         names = ("layer", "token", "size", "law", "upper", "printed")
@@ -198,16 +200,20 @@ def cost_of(
     flow: InformationFlow,
     *,
     version: Literal["law", "upper", "printed"] = "law",
+    charge: Literal["held", "bound"] = "held",
     smoothness: Fraction | int | float | None = None,
 ) -> CostTable:
-    """The cost of a flow: an exponent for every token after every layer, from the largest set it ever held.
+    """The cost of a flow: an exponent for every token after every layer, by the size of its set.
 
     Parameters
     ----------
     flow : InformationFlow
-        The sizes that are charged are the largest over its inputs.
+        A plan on inputs.
     version : {"law", "upper", "printed"}
         Which form the total uses; ``printed`` is the law with the sizes that P2 prints for each rule.
+    charge : {"held", "bound"}
+        Charge for the largest set that a token held on the inputs of the flow, or for the largest that the
+        plan allows on any input.
     smoothness : Fraction, int or float, optional
         gamma >= 0: adds the cost epsilon^{-gamma} that P2 mentions and omits, once per token and layer.
 
@@ -217,10 +223,12 @@ def cost_of(
     >>> plan = hm.Plan([{"cls": [hm.Positions([0, 1, 2])]}])
     >>> flow = hm.information_sets(hm.Architecture(10, 2, (1,), 4), plan, [[[0.0, 0.0]] * 10])
     >>> cost_of(flow)
-    <CostTable: exponent 1/2 (law), upper 3/2, over 1 tokens and layers>
+    <CostTable: exponent 1/2 (law), upper 3/2, sets as held>
     """
     if version not in ("law", "upper", "printed"):
         raise InvalidInputError(f'version must be "law", "upper" or "printed", but was {version!r}.')
+    if charge not in ("held", "bound"):
+        raise InvalidInputError(f'charge must be "held" or "bound", but was {charge!r}.')
     gamma = None if smoothness is None else Fraction(smoothness)
     if gamma is not None and gamma < 0:
         raise InvalidInputError(f"smoothness must be 0 or more, but was {smoothness}.")
@@ -240,7 +248,7 @@ def cost_of(
         )
         for group in groups:
             for t in group.rows.tolist():
-                size = int(sizes[t])
+                size = int(sizes[t]) if charge == "held" else min(T, group.n_slots)
                 exponents = cost_exponents(size, d, shape.widths[layer - 1])
                 printed = cost_exponents(
                     max(size, *_printed_sizes(group.rules, t, before, T)), d, shape.widths[layer - 1]
@@ -256,9 +264,9 @@ def cost_of(
                     }
                 )
         if layer < shape.depth:
-            before = int(sizes[:T].max())
+            before = int(sizes[:T].max()) if charge == "held" else min(T, layout.token_slots[layer])
     rows.sort(key=lambda row: (row["layer"], row["token"]))
-    return CostTable(tuple(rows), version, gamma)
+    return CostTable(tuple(rows), version, charge, gamma)
 
 
 def _printed_sizes(rules: tuple[Any, ...], t: int, before: int, T: int) -> list[int]:
