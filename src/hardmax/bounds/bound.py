@@ -61,7 +61,7 @@ class Printed:
     @property
     def value(self) -> int | None:
         """The form as an integer, where it is one."""
-        return None if self.base is None else self.base**self.power
+        return None if self.base is None else int(self.base**self.power)
 
     @property
     def text(self) -> str:
@@ -117,7 +117,7 @@ class Bound:
     @cached_property
     def value(self) -> int:
         """The bound as an integer; it may have a hundred thousand digits."""
-        return self._known() ** self.power
+        return int(self._known() ** self.power)
 
     @property
     def log10(self) -> float:
@@ -168,8 +168,10 @@ class RegionBounds(Result):
     --------
     >>> import hardmax as hm
     >>> found = hm.region_bounds(n_tokens=4, heads=2, d_model=2, d_ff=4, depth=3)
-    >>> found
-    <RegionBounds: between 262144 and 5451776 cells for n_tokens=4, heads=2, d_model=2, d_ff=4, depth=3, biased=True>
+    >>> found.lower.value, found.upper.value
+    (262144, 5451776)
+    >>> hm.mlp_bounds([2, 3, 3])
+    <RegionBounds: between 34 and 40 cells for widths=[2, 3, 3]>
     >>> found["multi_head_affine"].value, found["feed_forward"].value
     (16, 11)
     """
@@ -192,7 +194,7 @@ class RegionBounds(Result):
 
     @property
     def upper(self) -> Bound:
-        """The bound on the number of cells of the whole network."""
+        """The bound on the cells of the whole network that needs nothing but its sizes."""
         return [bound for bound in self.bounds if bound.side in (Side.UPPER, Side.MAXIMUM)][-1]
 
     @property

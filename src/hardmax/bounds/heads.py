@@ -39,7 +39,7 @@ class Heads:
     @property
     def exponent(self) -> int:
         """The exponent of N in the maximum."""
-        return min(self.long, self.top)
+        return max(0, min(self.long, self.top))
 
     @property
     def maximum(self) -> int:
@@ -152,9 +152,7 @@ def vertex_maximum(
     >>> vertex_maximum(512, 8, 512, d_head=1), vertex_maximum(512, 8, 512, d_head=2) == 512**8
     (256, True)
     """
-    return heads_of(
-        n_tokens, heads, d, biased=biased, d_head=d_head, ranks=ranks, key_span=key_span
-    ).maximum
+    return heads_of(n_tokens, heads, d, biased=biased, d_head=d_head, ranks=ranks, key_span=key_span).maximum
 
 
 def growth_exponent(

@@ -17,7 +17,7 @@ from hardmax.errors import InvalidInputError
 
 __all__ = ["BEST_FOUND", "mlp_bounds", "rank_aware_step"]
 
-BEST_FOUND = {(2, 3, 3): 34}
+BEST_FOUND: dict[tuple[int, ...], int] = {(2, 3, 3): 34}
 """Cells of the best networks known: :func:`hardmax.networks.best_found.best_found_mlp` has the weights."""
 
 
@@ -86,9 +86,7 @@ def mlp_bounds(widths: Sequence[int]) -> RegionBounds:
     return RegionBounds({"widths": list(widths)}, tuple(bounds))
 
 
-def rank_aware_step(
-    n: int, following: Sequence[int], routing: Callable[[int], int]
-) -> list[int]:
+def rank_aware_step(n: int, following: Sequence[int], routing: Callable[[int], int]) -> list[int]:
     r"""One layer of the count with ranks, from the last layer to the first.
 
     ``following[k]`` bounds what the layers after this one make of an image of dimension k, and ``routing(k)``

@@ -62,7 +62,7 @@ def region_bounds(
     -------
     RegionBounds
         Named ``zaslavsky``, ``single_head``, ``multi_head_linear``, ``multi_head_affine``, ``naive``,
-        ``feed_forward``, ``block``, ``constructive``, ``depth``, ``depth_rank_aware``.
+        ``feed_forward``, ``block``, ``constructive``, ``depth_rank_aware``, ``depth``.
 
     Notes
     -----
@@ -112,6 +112,7 @@ def region_bounds(
             printed=(_block_form(scores, heads, d, d_ff),),
         ),
         constructive,
+        _rank_aware(scores, d, d_ff, depth, block),
         Bound(
             "depth",
             Side.UPPER,
@@ -122,7 +123,6 @@ def region_bounds(
             exponent=scores.exponent * depth,
             printed=_depth_forms(scores, heads, d, d_ff, depth),
         ),
-        _rank_aware(scores, d, d_ff, depth, block),
     )
     question = {
         "n_tokens": n,
@@ -223,9 +223,7 @@ def _multi_head(name: str, scores: Heads, n: int, heads: int, d: int, key_span: 
     forms.append(_upper_form(place, f"C_d N^min(H, {letter})", min(heads, span), exponent, None))
     formula = "sum_{j<=d} C(H, j) (N-1)^j" if scores.biased else "sum_{j<d} C(H, j) (N-1)^j + C(H-1, d-1)"
     hypotheses = f"scores {'with free biases' if scores.biased else 'without bias'}; {_authority(scores)}"
-    return Bound(
-        name, Side.MAXIMUM, most, formula, hypotheses, exponent=exponent, printed=tuple(forms)
-    )
+    return Bound(name, Side.MAXIMUM, most, formula, hypotheses, exponent=exponent, printed=tuple(forms))
 
 
 def _authority(scores: Heads) -> str:
@@ -261,7 +259,9 @@ def _naive(n: int, heads: int, d: int, biased: bool) -> Bound:
 
 def _feed_forward(d_ff: int, d: int, fold: int) -> Bound:
     log_printed = d * (_LOG10_E + log10(d_ff / d)) if d_ff else None
-    if log_printed is None or log_printed < log10_of(fold):
+    if log_printed is None:
+        verdict, reason = PrintedForm.SILENT, "there is no ReLU layer"
+    elif log_printed < log10_of(fold):
         verdict, reason = PrintedForm.FALSE, "it needs d_ff >= d"
     else:
         verdict, reason = PrintedForm.NOT_SHARP, ""

@@ -84,13 +84,22 @@ def main(context: click.Context) -> None:
 
 
 def _add_commands() -> None:
-    from hardmax.cli import claims, compiling, diagrams, minkowski, regions, reproduce, sample, versions
+    from hardmax.cli import bounds
+    from hardmax.cli import claims
+    from hardmax.cli import compiling
+    from hardmax.cli import diagrams
+    from hardmax.cli import minkowski
+    from hardmax.cli import regions
+    from hardmax.cli import reproduce
+    from hardmax.cli import sample
+    from hardmax.cli import versions
 
     for command in (
         diagrams.diagram,
         minkowski.minkowski,
         regions.regions,
         sample.sample,
+        bounds.bounds,
         reproduce.reproduce,
         claims.claims,
         compiling.compile_kernels,

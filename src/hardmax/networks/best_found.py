@@ -14,7 +14,7 @@ __all__ = ["best_found_mlp"]
 
 # The lines x = 0, y = 0 and x + y = 1, and three bent lines that cross them and one another as often as a
 # search over ten million networks could make them.
-_WEIGHTS = {
+_WEIGHTS: dict[tuple[int, ...], tuple[tuple[list[list[int]], list[int]], ...]] = {
     (2, 3, 3): (
         ([[1, 0], [0, 1], [1, 1]], [0, 0, -1]),
         ([[4, 3, -5], [3, 4, -7], [3, 6, -11]], [-3, -3, -4]),
