@@ -358,7 +358,7 @@ def _constructive(
 def _rank_aware(scores: Heads, d: int, d_ff: int, depth: int, block: int) -> Bound:
     base, power = block, depth
     digits = log10_of(block, depth)
-    if d_ff < 2 * d and d * depth * digits < _MOST_DIGITS:  # else nothing is gained, or it takes too long
+    if 0 < d_ff < 2 * d and d * depth * digits < _MOST_DIGITS:  # else nothing is gained, or it takes too long
         routing = [scores.on_subspace(k) for k in range(d + 1)]
         counts = [1] * (d + 1)
         for _ in range(depth):
