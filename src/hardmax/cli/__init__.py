@@ -93,6 +93,7 @@ def _add_commands() -> None:
     from hardmax.cli import reproduce
     from hardmax.cli import sample
     from hardmax.cli import versions
+    from hardmax.cli import compiling, diagrams, minkowski, regions, reproduce, sample, stability, versions
 
     for command in (
         diagrams.diagram,
@@ -100,6 +101,7 @@ def _add_commands() -> None:
         regions.regions,
         sample.sample,
         bounds.bounds,
+        stability.stability,
         reproduce.reproduce,
         claims.claims,
         compiling.compile_kernels,

@@ -23,12 +23,21 @@ from hardmax import storage
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError, NotFiniteError
 from hardmax.results import load
 
-__all__ = ["naming", "read_arrays", "read_heads", "read_matrix", "read_result", "read_vector", "read_vectors"]
+__all__ = [
+    "naming",
+    "read_arrays",
+    "read_heads",
+    "read_matrix",
+    "read_result",
+    "read_scores",
+    "read_vector",
+    "read_vectors",
+]
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, *, masked: bool = False) -> dict[str, NDArray[Any]]:
     """Every array of a file under its name; the one array of a ``.npy`` or ``.csv`` file under the file's
-    name."""
+    name. With ``masked``, minus infinity may stand for what is left out."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} must be a file, but is a folder.")
     if not path.exists():
@@ -47,7 +56,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
                 f"{path} must be a .npy, .npz or .csv file, but ends in {suffix or 'nothing'!r}."
             )
     for name, array in arrays.items():
-        _check_numbers(array, str(path) if len(arrays) == 1 else f"{path}[{name}]")
+        _check_numbers(array, str(path) if len(arrays) == 1 else f"{path}[{name}]", masked)
     return arrays
 
 
@@ -122,13 +131,13 @@ def _number(entry: str, path: Path, line: int) -> float | Fraction:
         ) from None
 
 
-def _check_numbers(array: NDArray[Any], where: str) -> None:
+def _check_numbers(array: NDArray[Any], where: str, masked: bool) -> None:
     if array.dtype.kind not in "fiuO":
         raise InvalidInputError(f"{where} must hold real numbers, but holds {array.dtype.name} values.")
     if array.size == 0:
         raise InvalidInputError(f"{where} must hold numbers, but has shape {array.shape}.")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    if array.dtype.kind == "f" and not (usable := np.isfinite(array) | (masked & np.isneginf(array))).all():
+        index = tuple(int(i) for i in np.argwhere(~usable)[0])
         raise NotFiniteError(f"{where} must be finite, but holds {array[index]} at index {list(index)}.")
 
 
@@ -145,8 +154,8 @@ def read_result(path: Path, kind: str) -> Any:
     return result
 
 
-def _read_one(path: Path) -> NDArray[Any]:
-    arrays = read_arrays(path)
+def _read_one(path: Path, *, masked: bool = False) -> NDArray[Any]:
+    arrays = read_arrays(path, masked=masked)
     if len(arrays) != 1:
         raise InvalidInputError(f"{path} must hold one array, but holds {len(arrays)}: {', '.join(arrays)}.")
     return next(iter(arrays.values()))
@@ -160,6 +169,11 @@ def read_matrix(path: Path, rows: str) -> NDArray[Any]:
             f"{path} must be a matrix with one row per {rows}, but has shape {array.shape}."
         )
     return array
+
+
+def read_scores(path: Path) -> NDArray[Any]:
+    """The one array of scores in ``path``, in which minus infinity masks a key."""
+    return _read_one(path, masked=True)
 
 
 def read_vector(path: Path) -> NDArray[Any]:

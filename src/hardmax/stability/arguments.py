@@ -114,8 +114,8 @@ def check_rows(scores: NDArray[np.float64], first: int) -> None:
     if wrong.any():
         row, key = (int(i) for i in np.argwhere(wrong)[0])
         raise NotFiniteError(
-            f"scores must be finite, or -inf for a masked key, but query {first + row} has {scores[row, key]} "
-            f"at key {key}."
+            f"scores must be finite, or -inf for a masked key, but query {first + row} has "
+            f"{scores[row, key]} at key {key}."
         )
     masked = np.isneginf(scores).all(axis=1)
     if masked.any():

@@ -14,7 +14,7 @@ and fixed keys; at N = 512 and :math:`\eta` = 1% it is 21.7 temperatures over th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -44,6 +44,14 @@ class TransitionBand(Result):
     width_alone : (N, N) float64
         The width of the band if no third key came near: inside it a query near this wall is certainly not
         hard. Zero for a tolerance of 1/2 and more.
+
+    Examples
+    --------
+    >>> band = transition_band([[0.0], [1.0], [3.0]], temperature=0.5)
+    >>> band
+    <TransitionBand: 3 keys at temperature 0.5, bands 1.763 to 5.288 wide at tolerance 0.01>
+    >>> band.width_alone[0].round(3)
+    array([  inf, 4.595, 1.532])
     """
 
     kind: ClassVar[str] = "TransitionBand"
@@ -55,7 +63,7 @@ class TransitionBand(Result):
     width_alone: Floats
 
     def _state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:

@@ -9,10 +9,12 @@ quantity      true bound here                          least upper bound
 ============  =======================================  =================================================
 value         :math:`\tau \log(1 + m\varepsilon)`      the same
 gradient, L1  :math:`\min(2m\varepsilon, 2)`           :math:`2m\varepsilon / (1 + m\varepsilon)`
-Hessian norm  :math:`\min(N\varepsilon, 1/2) / \tau`   :math:`\max_k (k+1)\varepsilon / \tau(1+k\varepsilon)^2`
+Hessian norm  :math:`\min(N\varepsilon, 1/2) / \tau`   :math:`\max_k (k+1)\varepsilon/\tau(1+k\varepsilon)^2`
 ============  =======================================  =================================================
 
-with k from 1 to m. The gradient is Lipschitz with the Hessian's constant, and the error of the tangent plane is half of it times
+with k from 1 to m.
+
+The gradient is Lipschitz with the Hessian's constant, and the error of the tangent plane is half of it times
 the squared distance. P1 prints :math:`m\varepsilon/\tau` for the Hessian, which is false for every
 :math:`N \ge 2` once :math:`\varepsilon` is small. Proofs, of the least upper bounds too, stand in
 ``docs/temperature.md``.
@@ -93,6 +95,14 @@ class StabilityBounds(Result):
     the margin itself (rivals are no farther away than the error); for the gradient, when it is not below 2,
     which no two probability vectors exceed; for the other three, when it is not below :math:`1/(2\tau)`, the
     norm of the Hessian at the worst score vector of all.
+
+    Examples
+    --------
+    >>> bounds = stability_bounds(3, 2.0, 0.5)
+    >>> round(bounds.hessian_sharp / bounds.hessian_paper, 3), bounds.hessian_keys, bounds.vacuous
+    (1.396, 2, ())
+    >>> bounds.to_frame()["quantity"].tolist()
+    ['value', 'gradient', 'hessian', 'lipschitz', 'affine_error']
     """
 
     kind: ClassVar[str] = "StabilityBounds"

@@ -46,7 +46,7 @@ def closed_forms(n: int, ratio: Fraction, tau: Fraction) -> dict[str, Real]:
 def of_epsilon(
     ratio: Fraction, slope: Callable[[Any], Any], scale: Fraction = Fraction(1), *, order: int = 1
 ) -> Real:
-    r"""The number :math:`c\,\varepsilon\,g(\varepsilon)`, where g is bounded away from zero; without the factor for order 0.
+    r"""The number :math:`c\,\varepsilon^{k} g(\varepsilon)`, k = 0 or 1 being the order and g not near zero.
 
     >>> of_epsilon(Fraction(0), lambda e: 1 / (1 + e)).fraction
     Fraction(1, 2)

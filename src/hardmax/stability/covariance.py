@@ -29,6 +29,7 @@ __all__ = ["Spectrum", "leading_eigenvalue"]
 
 Floats = NDArray[np.float64]
 
+_TIE = 1e-280  # an eigenvalue is 1 + omega times something: below this, omega changes nothing
 _MAX_STEPS = 100  # about ten suffice; a row that has not settled by then is settled to the last bits
 
 
@@ -121,7 +122,7 @@ def _root(shares: Floats, below: Floats, epsilon: Floats, lead: Floats) -> Float
         below == 0.0, axis=1
     )  # keys that tie with the second: omega is exact without others
     omega = leaders * lead / (1.0 + leaders * epsilon)
-    open_rows = np.flatnonzero(omega > 0.0)  # zero: the two largest tie, or there is no rival
+    open_rows = np.flatnonzero(omega > _TIE)  # else the two largest tie, or there is no rival
     for _ in range(_MAX_STEPS):
         if len(open_rows) == 0:
             break

@@ -9,7 +9,7 @@ temperature :math:`\tau`, is compared with the hard one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -50,6 +50,16 @@ class CellSurvival(Result):
         The share of points whose signatures agree up to and including each block.
     output_error : (n_points,) float64
         The distance of the soft output from the hard one.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=2)
+    >>> survival = surviving_cells(net, 1e-3, np.linspace(0.001, 0.999, 999)[:, None])
+    >>> survival
+    <CellSurvival: 58 of 64 cells survive at temperature 0.001, at 999 points>
+    >>> survival.share_kept_by_block.round(3)
+    array([1.   , 0.998, 0.944, 0.908])
     """
 
     kind: ClassVar[str] = "CellSurvival"
@@ -74,7 +84,7 @@ class CellSurvival(Result):
         return float(self.kept.mean())
 
     def _state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
@@ -82,7 +92,8 @@ class CellSurvival(Result):
 
     def _summary(self) -> str:
         points = "1 point" if self.n_points == 1 else f"{self.n_points:,} points"
-        return f"{self.n_surviving:,} of {self.n_cells:,} cells survive at temperature {self.temperature:g}, at {points}"
+        cells = f"{self.n_surviving:,} of {self.n_cells:,} cells"
+        return f"{cells} survive at temperature {self.temperature:g}, at {points}"
 
     def _table(self) -> dict[str, Any]:
         return {
@@ -109,8 +120,8 @@ def surviving_cells(network: Network, temperature: float, points: ArrayLike) -> 
 
     Examples
     --------
-    The sawtooth of P1 Theorem V.7, three layers deep, at the temperature 1/8 of P1 Example VI.2: of 512 cells
-    hardly any is left.
+    The sawtooth of P1 Theorem V.7, three layers deep, at the temperature 1/8 of P1 Example VI.2: none of 512
+    cells is left.
 
     >>> import hardmax as hm
     >>> net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)

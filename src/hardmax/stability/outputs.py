@@ -1,4 +1,4 @@
-r"""The output of a head at a temperature against the value of its winner (P1 Corollary IV.4 in its true form).
+r"""The output of a head at a temperature against its winner's value (P1 Corollary IV.4 in its true form).
 
 .. math:: \lVert Z(q) - v_i \rVert \le \frac{m\varepsilon}{1 + m\varepsilon} \max_l \lVert v_l - v_i \rVert,
           \qquad m = N - 1, \quad \varepsilon = e^{-\delta/\tau},

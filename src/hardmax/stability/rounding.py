@@ -103,7 +103,7 @@ def _nearest(point: flint.arb) -> float:
     if mantissa == 0 or size < -1075:  # below half of the smallest double
         return 0.0
     if size > 1024:
-        return math.copysign(math.inf, mantissa)
+        return math.inf if mantissa > 0 else -math.inf
     return rounded_fraction(Fraction(mantissa) * Fraction(2) ** exponent)
 
 
@@ -116,4 +116,4 @@ def rounded_fraction(value: Fraction) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf

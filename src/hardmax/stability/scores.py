@@ -9,7 +9,7 @@ where they are vacuous.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -64,6 +64,12 @@ class StabilityReport(Result):
         The share of such queries.
     margin_needed : float
         The margin from which on every query is hard, with the largest number of keys that occurs.
+
+    Examples
+    --------
+    >>> report = check_stability([[3.0, 1.0, float("-inf")]], temperature=1.0)
+    >>> report.n_keys, report.margin, report.hessian_norm.round(4), report.hessian_vacuous
+    (array([2]), array([2.]), array([0.21]), array([False]))
     """
 
     kind: ClassVar[str] = "StabilityReport"
@@ -104,7 +110,7 @@ class StabilityReport(Result):
         return margin_needed(int(self.n_keys.max()), self.temperature, tolerance=self.tolerance)
 
     def _state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:

@@ -1,0 +1,271 @@
+"""``hardmax stability``: how far attention at a temperature is from hardmax (P1 section VI)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from hardmax.cli.inputs import naming, read_matrix, read_result, read_scores
+from hardmax.cli.networks import read_network
+from hardmax.cli.outputs import check_targets, number, print_json, print_table, save_and_draw
+from hardmax.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from hardmax.stability.bounds import StabilityBounds
+    from hardmax.stability.depth import CellSurvival
+    from hardmax.stability.scores import StabilityReport
+
+__all__ = ["stability"]
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("scores", required=False, type=_FILE)
+@click.option("--n-tokens", type=int, metavar="N", help="Without SCORES: the number of keys.")
+@click.option("--margin", type=float, help="Without SCORES: the lead of the largest score.")
+@click.option("--temperature", type=float, help="What the scores are divided by.")
+@click.option("--d-head", type=int, help="The temperature sqrt(D_HEAD) of a standard head on raw scores.")
+@click.option("--beta", type=float, help="One over the temperature.")
+@click.option(
+    "--tolerance", type=float, default=0.01, show_default=True, help="A query is hard up to this distance."
+)
+@click.option("--values", type=_FILE, metavar="FILE", help="One value per key, to measure output errors.")
+@click.option(
+    "--network", metavar="NETWORK", help="Which cells of a deep network survive, instead of SCORES."
+)
+@click.option("--box", nargs=2, type=float, metavar="LOW HIGH", help="With --network: sample [LOW, HIGH]^d.")
+@click.option("--samples", type=int, default=20_000, show_default=True, help="With --network: points.")
+@click.option("--seed", type=int, default=0, show_default=True, help="With --network: of the points.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.npz",
+    help="Save the result; hm.load reads it back.",
+)
+def stability(
+    scores: Path | None,
+    n_tokens: int | None,
+    margin: float | None,
+    temperature: float | None,
+    d_head: int | None,
+    beta: float | None,
+    tolerance: float,
+    values: Path | None,
+    network: str | None,
+    box: tuple[float, float] | None,
+    samples: int,
+    seed: int,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    """How far attention at a temperature is from hardmax.
+
+    Three questions. With --n-tokens and --margin: what does a margin guarantee (Theorem VI.1, corrected and
+    sharp, beside what the paper prints)? With SCORES, a file with one query per row and one key per column
+    (-inf masks a key; a saved StabilityReport is shown again): how hard is each query? With --network and
+    --box: which cells of a deep network survive at this temperature?
+
+    The temperature divides the scores. A standard head of 64 dimensions has temperature 8 on raw scores
+    (--d-head 64) and 1 on scores that are scaled already.
+
+    \b
+    Examples:
+      hardmax stability --n-tokens 512 --margin 2 --temperature 0.125
+      hardmax stability --n-tokens 512 --margin 2 --d-head 64 --json
+      hardmax stability scores.npy --d-head 64 --tolerance 0.05
+      hardmax stability --network sawtooth:d=1,n_tokens=4,teeth=1,depth=3 --box 0 1 --temperature 0.125
+    """
+    check_targets(out, None)
+    asked = [scores is not None, network is not None, n_tokens is not None or margin is not None]
+    if sum(asked) != 1:
+        raise InvalidInputError(
+            "give one of: a file of SCORES, --network with --box, or --n-tokens with --margin."
+        )
+    result: Any
+    if scores is not None:
+        result = read_result(scores, "StabilityReport") or _check(
+            scores, _temperature(temperature, d_head, beta), tolerance, values
+        )
+        report = _of_scores(result)
+    elif network is not None:
+        result = _survive(network, box, samples, seed, _temperature(temperature, d_head, beta))
+        report = _of_network(result)
+    else:
+        result = _bounds(n_tokens, margin, _temperature(temperature, d_head, beta))
+        report = result.to_dict()
+    save_and_draw(result, out, None)
+    if as_json:
+        print_json(report)
+    elif scores is not None:
+        _print_report(result)
+    elif network is not None:
+        _print_survival(result)
+    else:
+        _print_bounds(result)
+
+
+def _temperature(temperature: float | None, d_head: int | None, beta: float | None) -> float:
+    import hardmax as hm
+
+    if sum(given is not None for given in (temperature, d_head, beta)) != 1:
+        raise InvalidInputError("give one of --temperature, --d-head and --beta.")
+    if d_head is not None:
+        return hm.standard_temperature(d_head)
+    if beta is not None:
+        if not 0.0 < beta < float("inf"):
+            raise InvalidInputError(f"beta must be a finite number above 0, but was {beta}.")
+        return 1.0 / beta
+    return float(temperature)  # type: ignore[arg-type]
+
+
+def _bounds(n_tokens: int | None, margin: float | None, temperature: float) -> StabilityBounds:
+    import hardmax as hm
+
+    if n_tokens is None or margin is None:
+        raise InvalidInputError("--n-tokens and --margin must be given together.")
+    return hm.stability_bounds(n_tokens, margin, temperature)
+
+
+def _check(scores: Path, temperature: float, tolerance: float, values: Path | None) -> StabilityReport:
+    import hardmax as hm
+
+    table = read_scores(scores)
+    vectors = None if values is None else read_matrix(values, "key")
+    with naming(scores, values):
+        return hm.check_stability(table, temperature, tolerance=tolerance, values=vectors)
+
+
+def _survive(
+    text: str, box: tuple[float, float] | None, samples: int, seed: int, temperature: float
+) -> CellSurvival:
+    import hardmax as hm
+
+    if box is None:
+        raise InvalidInputError("--box must say where the points are drawn; try --box -4 4.")
+    if samples < 1 or seed < 0:
+        raise InvalidInputError(
+            f"--samples must be at least 1 and --seed at least 0, but were {samples}, {seed}."
+        )
+    network = read_network(text)
+    domain = hm.Box.cube(network.d, *box)
+    low, high = domain.low.floats, domain.high.floats
+    points = np.random.default_rng(seed).uniform(low, high, (samples, network.d))
+    return hm.surviving_cells(network, temperature, points)
+
+
+def _of_scores(report: StabilityReport) -> dict[str, Any]:
+    return {**report.to_dict(), "share_hard": report.share_hard, "margin_needed": report.margin_needed}
+
+
+def _of_network(result: CellSurvival) -> dict[str, Any]:
+    return {
+        "kind": result.kind,
+        "temperature": result.temperature,
+        "n_points": result.n_points,
+        "n_cells": result.n_cells,
+        "n_soft": result.n_soft,
+        "n_surviving": result.n_surviving,
+        "share_kept": result.share_kept,
+        "share_kept_by_block": result.share_kept_by_block,
+        "largest_output_error": float(result.output_error.max()),
+        "provenance": result.provenance,
+    }
+
+
+def _print_bounds(bounds: StabilityBounds) -> None:
+    meaning = {
+        "value": "log-sum-exp above the maximum",
+        "gradient": "softmax to one-hot, L1",
+        "hessian": "norm of the Hessian",
+        "lipschitz": "of the gradient",
+        "affine_error": "of the tangent plane, times |s - s'|^2",
+    }
+    table = bounds._table()
+    lines = [
+        [
+            table["quantity"][i],
+            number(table["bound"][i]),
+            number(table["sharp"][i]),
+            number(table["paper"][i]),
+            f"10^{table['log10'][i]:.2f}" if np.isfinite(table["log10"][i]) else "",
+            "says nothing" if table["vacuous"][i] else "",
+            meaning[table["quantity"][i]],
+        ]
+        for i in range(len(table["quantity"]))
+    ]
+    logs = bounds.log10  # these tell apart what is zero as a float
+    false = [
+        name for name in table["quantity"] if getattr(logs, f"{name}_paper") < getattr(logs, f"{name}_sharp")
+    ]
+    notes = [f"The largest probability is at least {number(bounds.top_probability)}."]
+    if false:
+        notes.append(f"The paper's bound is false here, below what is attained, for: {', '.join(false)}.")
+    title = f"{bounds.n_tokens} keys, margin {bounds.margin:g}, temperature {bounds.temperature:g}"
+    columns = ["", "bound", "least bound", "paper", "bound as power", "", "of"]
+    print_table(title, columns, lines.__getitem__, len(lines), notes)
+
+
+def _print_report(report: StabilityReport) -> None:
+    margins, distances, norms = (
+        array.ravel() for array in (report.margin, report.total_variation, report.hessian_norm)
+    )
+    keys, routing, hard = report.n_keys.ravel(), report.routing.ravel(), report.hard.ravel()
+    empty = (report.value_vacuous, report.gradient_vacuous, report.hessian_vacuous)
+    flags = [array.ravel() for array in empty]
+    words = ("value", "gradient", "Hessian")
+
+    def row(i: int) -> list[str]:
+        return [
+            str(i),
+            str(keys[i]),
+            str(routing[i]),
+            number(float(margins[i])),
+            number(1.0 - float(distances[i])),
+            number(float(distances[i])),
+            number(float(norms[i])),
+            "yes" if hard[i] else "no",
+            ", ".join(word for word, flag in zip(words, flags, strict=True) if flag[i]),
+        ]
+
+    needed = number(report.margin_needed)
+    notes = [
+        f"{report.share_hard:.2%} of the queries are hard: within {report.tolerance:g} of one-hot in total "
+        "variation.",
+        f"A margin of {needed} makes every query hard.",
+        *(
+            f"The bound on the {w} says nothing for {f.mean():.2%}."
+            for w, f in zip(words, flags, strict=True)
+        ),
+    ]
+    columns = [
+        "query",
+        "keys",
+        "winner",
+        "margin",
+        "top probability",
+        "distance",
+        "Hessian",
+        "hard",
+        "vacuous",
+    ]
+    title = f"{margins.size} queries at temperature {report.temperature:g}"
+    print_table(title, columns, row, margins.size, notes)
+
+
+def _print_survival(result: CellSurvival) -> None:
+    lines = [
+        ["cells seen", str(result.n_cells), "different signatures at temperature 0"],
+        ["surviving", str(result.n_surviving), "some point keeps its signature"],
+        ["soft signatures", str(result.n_soft), "different signatures at this temperature"],
+        ["points kept", number(result.share_kept), "share whose signature is the same"],
+        ["output error", number(float(result.output_error.max())), "largest distance of the outputs"],
+    ]
+    kept = ", ".join(f"{share:.4g}" for share in result.share_kept_by_block)
+    title = f"{result.n_points} points at temperature {result.temperature:g}"
+    notes = [f"Share of points whose signatures agree up to each block: {kept}."]
+    print_table(title, ["", "number", "meaning"], lines.__getitem__, len(lines), notes)
