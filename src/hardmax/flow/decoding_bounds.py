@@ -127,10 +127,10 @@ class AlternationProgram:
     Attributes
     ----------
     width : float
-        :math:`\sum_i \lambda_i s_i a / \max_{\theta, b} |\sum_i \lambda_i \tanh(\theta x_i + b)|`, the maximum
-        taken over a fine grid.
+        :math:`a \sum_i |\lambda_i| - |\sum_i \lambda_i|`.
     multipliers : array
-        :math:`\lambda`, one per point; they sum to zero, so that the output bias is free.
+        :math:`\lambda`, one per point, scaled so that :math:`|\sum_i \lambda_i \tanh(\theta x_i + b)| \le 1` on a
+        fine grid of :math:`|\theta|, |b| \le 1`.
     points : array
     """
 
@@ -140,14 +140,18 @@ class AlternationProgram:
 
 
 def alternation_program(
-    alternations: int, *, amplitude: float = 0.25, n_dictionary: int = 81, n_check: int = 401
+    alternations: int,
+    *,
+    amplitude: float = 0.25,
+    n_dictionary: int = 81,
+    n_check: int = 401,
 ) -> AlternationProgram:
     r"""How wide a tanh block with weights of at most 1 must be to alternate k times at equal steps on [0, 1].
 
-    A block of width p with outer weights of at most 1 has :math:`\sum_r |\alpha_r| \le p`, so multipliers
-    :math:`\lambda` with :math:`\sum \lambda_i = 0` and :math:`|\sum_i \lambda_i \tanh(\theta x_i + b)| \le 1` for all
-    :math:`|\theta|, |b| \le 1` prove :math:`p \ge a \sum_i |\lambda_i|`. They are found on a dictionary of units
-    and scaled by what a finer grid finds.
+    A block of width p with outer weights and output bias of at most 1 has :math:`\sum_r |\alpha_r| \le p`, so
+    multipliers of alternating signs with :math:`|\sum_i \lambda_i \tanh(\theta x_i + b)| \le 1` for all
+    :math:`|\theta|, |b| \le 1` prove :math:`p \ge a \sum_i |\lambda_i| - |\sum_i \lambda_i|`. They are found on a
+    dictionary of units and scaled by what a finer grid finds.
 
     Parameters
     ----------
@@ -161,30 +165,30 @@ def alternation_program(
     Examples
     --------
     >>> [round(alternation_program(k, n_dictionary=41, n_check=101).width, 2) for k in (1, 2)]
-    [0.54, 8.14]
+    [0.54, 8.16]
     """
     check_size(alternations, "alternations", 1)
     points = np.linspace(0.0, 1.0, alternations + 1)
     signs = (-1.0) ** np.arange(alternations + 1)
     axis = np.linspace(-1.0, 1.0, n_dictionary)
     units = np.tanh(axis[:, None, None] * points + axis[None, :, None]).reshape(-1, len(points))
-    # a block that alternates once more than need be would do as well: lambda_i has the sign of the level
+    # variables: |lambda_i|, whose signs are those of the levels, and a bound on the sum of lambda
+    rows = np.concatenate([units, -units]) * signs
+    sums = np.concatenate([[signs], [-signs]])
     found = linprog(
-        -np.ones(len(points)),
-        A_ub=np.concatenate([units, -units]) * signs,
-        b_ub=np.ones(2 * len(units)),
-        A_eq=signs[None],
-        b_eq=[0.0],
+        np.append(np.full(len(points), -amplitude), 1.0),
+        A_ub=np.block([[rows, np.zeros((len(rows), 1))], [sums, np.full((2, 1), -1.0)]]),
+        b_ub=np.concatenate([np.ones(len(rows)), np.zeros(2)]),
         bounds=(0, None),
         method="highs",
     )
     if found.status != 0:
         raise IncompleteError(f"the linear program for {alternations} alternations was not solved; try fewer.")
-    multipliers = found.x * signs
-    multipliers[-1] -= multipliers.sum()
+    multipliers = found.x[:-1] * signs
     fine = np.linspace(-1.0, 1.0, n_check)
     largest = max(
         float(np.abs(np.tanh(theta * points + fine[:, None]) @ multipliers).max()) for theta in fine
     )
-    width = amplitude * float(signs @ multipliers) / largest
-    return AlternationProgram(width, multipliers / largest, points)
+    multipliers = multipliers / largest
+    width = amplitude * float(np.abs(multipliers).sum()) - abs(float(multipliers.sum()))
+    return AlternationProgram(width, multipliers, points)
