@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from hardmax.plotting.style import INK, LINES, new_figure, styled
 
@@ -100,6 +100,8 @@ def draw_panel(panel: Panel, ax: Axes) -> Axes:
     if panel.x_log:
         ax.set_xscale("log")
         _plain_ticks(ax.xaxis, [value for curve in panel.curves for value in curve.x])
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if panel.y_log:
         ax.set_yscale("log")
         _plain_ticks(ax.yaxis, [value for curve in panel.curves for value in curve.y])
