@@ -53,6 +53,7 @@ _HOME_OF_KIND = {
     "CellCount": "hardmax.regions.counts",
     "CellEstimate": "hardmax.regions.sampling",
     "CellSurvival": "hardmax.stability.depth",
+    "CollidingPair": "hardmax.flow.colliding_pairs",
     "CommonRefinement": "hardmax.geometry.refinements",
     "CostTable": "hardmax.flow.cost_law",
     "HeadBudget": "hardmax.bounds.budgets",

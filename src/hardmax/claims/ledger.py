@@ -53,6 +53,7 @@ MODULES = (
     "tropical_temperature",
     "tropical_experiments",
     "infoflow_theorems",
+    "infoflow_codes",
     "infoflow_flow",
     "infoflow_tables",
 )

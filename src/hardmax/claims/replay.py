@@ -527,6 +527,197 @@ def key_sum(heads, choice):
 # ----------------------------------------------------------------------------------------------------------
 
 
+def check_separation_exponents(data):
+    """Both printed exponents of Theorem 1, part 1, for all H, n, T in ranges: is the informal one never "
+    "larger?"""
+    smaller = equal = cases = 0
+    equal_only_for_one_head = True
+    for heads in range(1, natural(data["heads"]) + 1):
+        for n in range(1, natural(data["n"]) + 1):
+            for tokens in range(1, natural(data["tokens"]) + 1):
+                informal = Fraction(tokens - 2 * heads, heads * (n + 1) + 1) - 1
+                formal = Fraction(tokens - heads - 1, heads * (n + 1) + 1) - 1
+                cases, smaller, equal = cases + 1, smaller + (informal < formal), equal + (informal == formal)
+                equal_only_for_one_head &= (informal == formal) == (heads == 1)
+    return {"cases": cases, "smaller": smaller, "equal": equal, "equal_iff_one_head": equal_only_for_one_head}
+
+
+def check_retrieval_exponents(data):
+    """The three printed exponents of Theorem 2 at given (T, k, n)."""
+    found = []
+    for tokens, k, n in data["cases"]:
+        informal, formal, proof = (Fraction(tokens - k + i, n + 1) - 1 for i in (-1, 0, 1))
+        require(informal < formal < proof, "the exponents are not in order")
+        found.append([text(informal), text(formal), text(proof)])
+    return {"exponents": found}
+
+
+def check_weighted_means(data):
+    """Identity (14) = (15) of P2 at all Q in a grid and V at unit vectors.
+
+    Both sides are linear in (V1, V2, V4, V5) and, times the two denominators, of degree at most 2 in each
+    Q, so three values per Q prove it.
+    """
+    grid = vector(data["grid"])
+    require(len(set(grid)) >= 3 and min(grid) > 0, "three positive values are needed")
+    agree = cases = 0
+    for q1 in grid:
+        for q2 in grid:
+            for q4 in grid:
+                for q5 in grid:
+                    for place in range(4):
+                        v1, v2, v4, v5 = (Fraction(int(i == place)) for i in range(4))
+                        first, second = q1 + q4 + q5, q2 + q4 + q5
+                        left = (q1 * v1 + q4 * v4 + q5 * v5) / first - (q2 * v2 + q4 * v4 + q5 * v5) / second
+                        right = (q2 - q1) * (q4 * (v4 - v2) + q5 * (v5 - v2)) / (first * second)
+                        right += q1 / first * (v1 - v2)
+                        cases, agree = cases + 1, agree + (left == right)
+    return {"cases": cases, "agree": agree}
+
+
+def check_mirrored_cap(data):
+    """A point b of Q0 and a radius L: no point of -B(b, L) has a negative third coordinate, so it misses "
+    "Q0."""
+    b, radius = vector(data["centre"]), number(data["radius"])
+    require(dot(b, b) == 1, "the centre is not on the sphere")
+    require(all(Fraction(-1, 2) <= c <= 0 for c in b[:2]) and b[2] < 0, "the centre is not in Q0")
+    lowest = -b[2] - radius  # of the third coordinate on -B(b, L)
+    return {"third_coordinate_at_least": text(lowest), "misses": lowest > 0}
+
+
+def check_single_token(data):
+    """One token x: softmax has a single weight, so v = x/3 at every beta; x.v, (x/3).v and m/9."""
+    x = vector(data["token"])
+    v = [c / 3 for c in x]
+    smallest = dot(x, x)
+    return {
+        "printed": text(dot(x, v)),
+        "corrected": text(dot([c / 3 for c in x], v)),
+        "limit": text(smallest / 9),
+    }
+
+
+def check_matrix_product(data):
+    """The product of a transposed matrix and a matrix, and the largest entry of either factor."""
+    left, right = matrix(data["left"]), matrix(data["right"])
+    require(len(left) == len(right), "factors that do not fit")
+    product = [[dot(a, b) for b in zip(*right, strict=True)] for a in zip(*left, strict=True)]
+    largest = max(abs(entry) for row in [*left, *right] for entry in row)
+    return {"product": [[text(entry) for entry in row] for row in product], "largest": text(largest)}
+
+
+def tanh_bounds(x, terms=40):
+    """Rationals around tanh(x), |x| <= 8: (1 - e)/(1 + e) with e = exp(-2x) squeezed by its series."""
+    if x < 0:
+        low, high = tanh_bounds(-x, terms)
+        return -high, -low
+    require(x <= 8, "an argument of tanh is too large")
+    halvings = 6
+    y = Fraction(2 * x, 2**halvings)  # at most 1/4
+    power, total = Fraction(1), Fraction(1)
+    for k in range(1, terms):
+        power *= -y / k
+        total += power
+    low, high = total - abs(power), total + abs(power)  # an alternating series with falling terms
+    for _ in range(halvings):
+        low, high = shortened_down(low * low), -shortened_down(-high * high)
+    return (1 - high) / (1 + high), (1 - low) / (1 + low)
+
+
+def shortened_down(x, bits=400):
+    """A rational just below with a small denominator."""
+    return Fraction((x.numerator << bits) // x.denominator, 1 << bits)
+
+
+def tanh_sum_sign(constant, terms):
+    """The sign of constant + sum of c tanh(a), proven."""
+    low = high = constant
+    for c, a in terms:
+        below, above = tanh_bounds(a)
+        low += c * (below if c >= 0 else above)
+        high += c * (above if c >= 0 else below)
+    require(low > 0 or high < 0, "the sign is not certain")
+    return 1 if low > 0 else -1
+
+
+def check_tanh_signs(data):
+    """Signs of sums constant + sum_i c_i tanh(a_i)."""
+    found = []
+    for entry in data["sums"]:
+        terms = [(number(c), number(a)) for c, a in entry["terms"]]
+        found.append(tanh_sum_sign(number(entry["constant"]), terms))
+    return {"signs": found}
+
+
+def check_antipodal_signs(data):
+    """f(V) - f(1 - V) for a tanh encoder with one output at two points of one face of the cube.
+
+    Opposite signs: between the two points, on the face, lies a V with f(V) = f(1 - V), and V and 1 - V
+    differ by 1 in the coordinate of the face.
+    """
+    w_in, b_in, w_out = matrix(data["w_in"]), vector(data["b_in"]), vector(data["w_out"])
+    points = matrix(data["points"])
+    require(all(0 <= c <= 1 for point in points for c in point), "a point outside the cube")
+    faces = [
+        i for i in range(len(points[0])) if {point[i] for point in points} in ({Fraction(0)}, {Fraction(1)})
+    ]
+    require(faces, "the points do not lie in one face")
+    signs = []
+    for point in points:
+        terms = []
+        for row, b, c in zip(w_in, b_in, w_out, strict=True):
+            terms.append((c, dot(row, point) + b))
+            terms.append((-c, dot(row, [1 - v for v in point]) + b))
+        signs.append(tanh_sum_sign(Fraction(0), terms))
+    return {"signs": signs, "face": faces[0]}
+
+
+def check_retrieval_pair(data):
+    """Two sequences under attention with polynomial weights w(x) = exp(rho(x)) and one polynomial value "
+    "f(x)."""
+    weight, value, k = vector(data["weight"]), vector(data["value"]), natural(data["k"])
+    require(min(weight) >= 0 and weight[0] > 0, "weights must be positive and not decrease")
+
+    def at(coefficients, x):
+        return sum((c * x**i for i, c in enumerate(coefficients)), Fraction(0))
+
+    reads, targets = [], []
+    for name in ("first", "second"):
+        tokens = vector(data[name])
+        require(all(0 <= x <= 1 for x in tokens), "a token outside [0, 1]")
+        weights = [at(weight, x) for x in tokens]
+        reads.append(dot(weights, [at(value, x) for x in tokens]) / sum(weights))
+        targets.append(sorted(tokens, reverse=True)[k - 1])
+    gap, attention = abs(targets[0] - targets[1]), abs(reads[0] - reads[1])
+    return {
+        "targets_apart": gap >= number(data["target_gap"]),
+        "attention_apart": attention > number(data["attention_gap"]),
+    }
+
+
+def check_step_code(data):
+    """A code of two Heaviside blocks at every dyadic cell: is it the truncation to so many bits?"""
+    bits, m = natural(data["bits"]), len(data["encoder"]["w_in"][0])
+    blocks = [
+        (matrix(b["w_in"]), vector(b["b_in"]), matrix(b["w_out"]), vector(b["b_out"]))
+        for b in (data["encoder"], data["decoder"])
+    ]
+    ticks = {Fraction(k, 2**bits) for k in range(1, 2**bits)}
+    for row, b in zip(*blocks[0][:2], strict=True):  # nothing happens inside a cell
+        require(
+            sorted(row)[-1] == 1 and sum(abs(c) for c in row) == 1 and -b in ticks, "a step inside a cell"
+        )
+    exact = cells = 0
+    for number_of_cell in range(2 ** (bits * m)):
+        corner = [Fraction((number_of_cell >> (bits * j)) % 2**bits, 2**bits) for j in range(m)]
+        value = corner
+        for w_in, b_in, w_out, b_out in blocks:
+            on = [Fraction(int(dot(row, value) + b >= 0)) for row, b in zip(w_in, b_in, strict=True)]
+            value = [dot(row, on) + b for row, b in zip(w_out, b_out, strict=True)]
+        cells, exact = cells + 1, exact + (value == corner)
+    return {"cells": cells, "truncated": exact}
+
+
 # Claims of hardmax.claims.infoflow_flow
 # ----------------------------------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
-r"""Why no continuous encoder recovers more numbers than it has coordinates in the maximum norm (Theorem 3 of P2).
+r"""Why no continuous code is uniformly close with fewer coordinates than numbers (Theorem 3 of P2, part 2).
 
-Let :math:`f_1: [0,1]^m \to \mathbb{R}^n` be continuous, n < m. On the boundary of the cube, a sphere of dimension m - 1 >=
-n, the map :math:`V \mapsto f_1(V) - f_1(1 - V)` is odd, so by Borsuk and Ulam it vanishes somewhere. There V and 1 - V have
-the same code although :math:`\lVert V - (1 - V) \rVert_\infty = 1`: every decoder is wrong by 1/2 at one of them. So the
-hypothesis of Theorem 3, part 2, "error at most :math:`\varepsilon < 1/2` for all inputs", is never met. This module finds the pair
-for a given encoder.
+Let :math:`f_1: [0,1]^m \to \mathbb{R}^n` be continuous, n < m. On the boundary of the cube, a sphere of
+dimension m - 1 >= n, the map :math:`V \mapsto f_1(V) - f_1(1 - V)` is odd, so by Borsuk and Ulam it
+vanishes somewhere. There V and 1 - V have the same code although :math:`\lVert V - (1 - V) \rVert_\infty =
+1`: every decoder is wrong by 1/2 at one of them. So the hypothesis of Theorem 3, part 2, "error at most
+:math:`\varepsilon < 1/2` for all inputs", is never met. This module finds the pair for a given encoder.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def antipodal_pair(
     tolerance : float
         The code gap that is accepted.
     tries : int
-        For n >= 2 the pair is searched by least squares from so many starting points; for n = 1 it is bisected
-        along a path from a point to its antipode.
+        For n >= 2 the pair is searched by least squares from so many starting points; for n = 1 it is
+        bisected along a path from a point to its antipode.
     rng : int
 
     Returns
@@ -103,7 +103,8 @@ def antipodal_pair(
     pair = AntipodalPair(point, 1.0 - point, float(np.abs(odd(point[None])).max()))
     if pair.code_gap > tolerance:
         raise IncompleteError(
-            f"no antipodal pair with code gap {tolerance:g} was found (the best has {pair.code_gap:.2g}); one "
+            f"no antipodal pair with code gap {tolerance:g} was found (the best has {pair.code_gap:.2g}); "
+            "one "
             "exists, try more tries or a larger tolerance."
         )
     return pair

@@ -1,15 +1,15 @@
-r"""Theorem 3 of P2, part 1: store m numbers in n < m latent coordinates and read them back, as two-layer networks.
+r"""Theorem 3 of P2, part 1: two-layer networks that store m numbers in n < m coordinates.
 
-:func:`binary_code` is the paper's: every number is cut to L bits and the :math:`mL` bits are dealt out to the n latent
-coordinates. The decoder has to tell :math:`2^q` values of a coordinate apart, :math:`q = \lceil mL/n \rceil`, hence
-:math:`O(\varepsilon^{-m/n})` units. :func:`analog_code` quantises all but one of the r = m/n numbers of a coordinate and
-leaves the last as it is,
+:func:`binary_code` is the paper's: every number is cut to L bits and the :math:`mL` bits are dealt out to
+the n latent coordinates. The decoder has to tell :math:`2^q` values of a coordinate apart, :math:`q =
+\lceil mL/n \rceil`, hence :math:`O(\varepsilon^{-m/n})` units. :func:`analog_code` quantises all but one of
+the r = m/n numbers of a coordinate and leaves the last as it is,
 
 .. math:: u = \frac{1}{R^{r-1}} \Bigl(\sum_{i<r} \lfloor R V_i \rfloor R^{r-1-i} + V_r\Bigr),
 
-so the decoder has only :math:`R^{r-1}` jumps: :math:`O(\varepsilon^{-\max(1,\, m/n - 1)})` units, which for :math:`m \ge
-2n` is the exponent of the cost law. Both have steps; Lemma 1 replaces them by tanh units, whose weights grow
-like the number of values that have to be told apart.
+so the decoder has only :math:`R^{r-1}` jumps: :math:`O(\varepsilon^{-\max(1,\, m/n - 1)})` units, which for
+:math:`m \ge 2n` is the exponent of the cost law. Both have steps; Lemma 1 replaces them by tanh units,
+whose weights grow like the number of values that have to be told apart.
 """
 
 from __future__ import annotations
@@ -117,7 +117,12 @@ Units = Literal["heaviside", "tanh"]
 
 
 def binary_code(
-    m: int, n: int, epsilon: float, *, units: Units = "heaviside", steepness: tuple[float, float] | None = None
+    m: int,
+    n: int,
+    epsilon: float,
+    *,
+    units: Units = "heaviside",
+    steepness: tuple[float, float] | None = None,
 ) -> Code:
     r"""The code of the paper: L bits of each of m numbers, dealt out to n latent coordinates.
 
@@ -130,8 +135,8 @@ def binary_code(
     units : {"heaviside", "tanh"}
         With steps the code is exactly the L-bit truncation.
     steepness : (float, float), optional
-        Of the tanh units of encoder and decoder; by default such that the error in :math:`L_2` is provably at most
-        epsilon.
+        Of the tanh units of encoder and decoder; by default such that the error in :math:`L_2` is provably
+        at most epsilon.
 
     Returns
     -------
@@ -155,7 +160,8 @@ def binary_code(
     q = -(-m * bits // n)
     if m * 2**bits + n * 2**q > _MOST_UNITS:
         raise InvalidInputError(
-            f"epsilon must leave at most {_MOST_UNITS} units, but {epsilon:g} needs {n * 2**q}; try a larger one."
+            f"epsilon must leave at most {_MOST_UNITS} units, but {epsilon:g} needs {n * 2**q}; try a "
+            "larger one."
         )
     n_cells = 2**bits
     levels = np.arange(n_cells)
@@ -208,8 +214,8 @@ def analog_code(
     units : {"heaviside", "tanh"}
         Steps and n linear units in each block, or tanh units only.
     steepness : (float, float), optional
-        Of the tanh units of encoder and decoder; by default such that the error in :math:`L_2` is provably at most
-        epsilon.
+        Of the tanh units of encoder and decoder; by default such that the error in :math:`L_2` is provably
+        at most epsilon.
 
     Returns
     -------
@@ -232,7 +238,8 @@ def analog_code(
     values = cells ** (r - 1)
     if n * (values + (r - 1) * cells) > _MOST_UNITS:
         raise InvalidInputError(
-            f"epsilon must leave at most {_MOST_UNITS} units, but {epsilon:g} needs {n * values}; try a larger one."
+            f"epsilon must leave at most {_MOST_UNITS} units, but {epsilon:g} needs {n * values}; try a "
+            "larger one."
         )
     # number i of latent l is V[l * r + i]; digit i counts cells^(r-2-i), the last number is the fraction
     quantised = [l * r + i for l in range(n) for i in range(r - 1)]
@@ -315,9 +322,9 @@ def _binary_steepness(
 ) -> tuple[float, float]:
     r"""Steepness for an error of at most epsilon in L_2; the constants are those of docs/constructions.md.
 
-    At least eta away from its thresholds, the encoder is within a quarter of the spacing :math:`2^{-q}`; then the
-    decoder is within epsilon/8 of the truncation. The rest has measure at most :math:`2 m 2^L \eta`, and there
-    no number is wrong by more than 1.
+    At least eta away from its thresholds, the encoder is within a quarter of the spacing :math:`2^{-q}`;
+    then the decoder is within epsilon/8 of the truncation. The rest has measure at most :math:`2 m 2^L
+    \eta`, and there no number is wrong by more than 1.
     """
     m = encoder.d_in
     eta = 0.75 * epsilon**2 / (2.0 * m**2 * cells)

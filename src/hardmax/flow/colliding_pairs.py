@@ -1,10 +1,11 @@
-r"""Two inputs that attention can hardly tell apart, although the target can: the pigeonhole step of Theorems 1 and 2.
+r"""Two inputs that attention hardly tells apart although the target does: the pigeonholes of P2.
 
-Each of m free tokens chooses among N grid points, the grids of different tokens being ordered by the target. There are
-:math:`N^m` sequences, but attention sees only sums over tokens, few numbers; so two sequences have almost the
-same sums. Where the two agree, both get the same neutral token, which leaves the difference of the sums
-alone; where they differ first (in the order of the grids), the target differs. The closest pair is found here by a
-search over all sequences, so the gaps are what they are and not what the pigeonhole guarantees.
+Each of m free tokens chooses among N grid points, the grids of different tokens being ordered by the
+target. There are :math:`N^m` sequences, but attention sees only sums over tokens, few numbers; so two
+sequences have almost the same sums. Where the two agree, both get the same neutral token, which leaves the
+difference of the sums alone; where they differ first (in the order of the grids), the target differs. The
+closest pair is found here by a search over all sequences, so the gaps are what they are and not what the
+pigeonhole guarantees.
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ def closest_choices(
     tree = cKDTree(sums / scale)
     distance, neighbour = tree.query(sums / scale, k=2, p=np.inf)
     me = np.arange(len(sums))
-    other = np.where(neighbour[:, 0] == me, neighbour[:, 1], neighbour[:, 0])  # duplicates may come in any order
+    other = np.where(
+        neighbour[:, 0] == me, neighbour[:, 1], neighbour[:, 0]
+    )  # duplicates may come in any order
     apart = np.where(neighbour[:, 0] == me, distance[:, 1], distance[:, 0])
     pairs: dict[tuple[int, int], None] = {}
     for i in np.argsort(apart, kind="stable"):

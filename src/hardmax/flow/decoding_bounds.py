@@ -1,14 +1,14 @@
 r"""Theorem 3 of P2, part 2, repaired: how wide a decoder must be, and what bounded weights do to it.
 
 As printed the theorem assumes a small error in the maximum norm, which no continuous encoder allows
-(:mod:`hardmax.flow.antipodes`). In the mean it is true, with an explicit constant: if :math:`E \lVert V - f_2(f_1(V))
-\rVert_\infty \le \varepsilon` for V uniform on :math:`[0,1]^m`, any measurable encoder :math:`f_1` into :math:`[0,1]^n`, and
-weights of at most B, then the decoder has at least
+(:mod:`hardmax.flow.antipodes`). In the mean it is true, with an explicit constant: if :math:`E \lVert V -
+f_2(f_1(V)) \rVert_\infty \le \varepsilon` for V uniform on :math:`[0,1]^m`, any measurable encoder
+:math:`f_1` into :math:`[0,1]^n`, and weights of at most B, then the decoder has at least
 
 .. math:: p \;\ge\; \frac{2\varepsilon}{B^2 n} \Bigl( 2^{-1/n} (6\varepsilon)^{-m/n} - 1 \Bigr)
 
-hidden tanh units. That is far from sharp: tanh units with weights of at most 1 are analytic in a fixed strip, so
-every further alternation of a decoder costs a factor (:func:`alternation_width_bound`).
+hidden tanh units. That is far from sharp: tanh units with weights of at most 1 are analytic in a fixed
+strip, so every further alternation of a decoder costs a factor (:func:`alternation_width_bound`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RHO = (math.pi + math.sqrt(math.pi**2 + 4.0)) / 2.0
 
 
 def decoder_width_bound(m: int, n: int, epsilon: float, *, weight_bound: float = 1.0) -> float:
-    r"""The lower bound on the width of a decoder with mean error (L_1 of the maximum norm) epsilon, at least 0.
+    r"""The least width of a decoder with mean error epsilon (L_1 of the maximum norm), or 0.
 
     Parameters
     ----------
@@ -58,11 +58,11 @@ def decoder_width_bound(m: int, n: int, epsilon: float, *, weight_bound: float =
     epsilon = positive_number(epsilon, "epsilon")
     weight_bound = positive_number(weight_bound, "weight_bound")
     packed = 2.0 ** (-1.0 / n) * (6.0 * epsilon) ** (-m / n)
-    return max(0.0, 2.0 * epsilon / (weight_bound**2 * n) * (packed - 1.0))
+    return max(0.0, float(2.0 * epsilon / (weight_bound**2 * n) * (packed - 1.0)))
 
 
 def identity_error(p: int) -> float:
-    r"""The largest error of :math:`p \tanh(v/p)` as the identity on [0, 1]: :math:`1 - p\tanh(1/p) \approx 1/(3p^2)`.
+    r"""The largest error of :math:`p \tanh(v/p)` on [0, 1], :math:`1 - p\tanh(1/p) \approx 1/(3p^2)`.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def identity_error(p: int) -> float:
 
 
 def identity_block(m: int, n: int, p: int) -> TwoLayer:
-    r"""A tanh block with weights of at most 1 for :math:`V \mapsto (V, 0)`, or back: the case n >= m of Theorem 3.
+    r"""A tanh block, weights at most 1, for :math:`V \mapsto (V, 0)` or back: n >= m in Theorem 3.
 
     p equal units per number, :math:`p \tanh(v/p)`. No tanh block is exactly the identity: it is bounded, and
     analytic functions that agree on an interval agree everywhere.
@@ -107,8 +107,9 @@ def identity_block(m: int, n: int, p: int) -> TwoLayer:
 def alternation_width_bound(alternations: int, *, amplitude: float = 0.25) -> float:
     r"""A proven lower bound on the width of a tanh block on [0, 1] that alternates, weights at most 1.
 
-    If :math:`f(x_i) \le -a` and :math:`\ge a` in turn at k + 1 points, then :math:`p \ge \tfrac{a}{2} (\rho - 1)
-    \rho^{k-1}` with :math:`\rho = (\pi + \sqrt{\pi^2 + 4})/2 = 3.433`; levels may be moved by a constant.
+    If :math:`f(x_i) \le -a` and :math:`\ge a` in turn at k + 1 points, then :math:`p \ge \tfrac{a}{2} (\rho
+    - 1) \rho^{k-1}` with :math:`\rho = (\pi + \sqrt{\pi^2 + 4})/2 = 3.433`; levels may be moved by a
+    constant.
 
     Examples
     --------
@@ -129,8 +130,8 @@ class AlternationProgram:
     width : float
         :math:`a \sum_i |\lambda_i| - |\sum_i \lambda_i|`.
     multipliers : array
-        :math:`\lambda`, one per point, scaled so that :math:`|\sum_i \lambda_i \tanh(\theta x_i + b)| \le 1` on a
-        fine grid of :math:`|\theta|, |b| \le 1`.
+        :math:`\lambda`, one per point, scaled so that :math:`|\sum_i \lambda_i \tanh(\theta x_i + b)| \le
+        1` on a fine grid of :math:`|\theta|, |b| \le 1`.
     points : array
     """
 
@@ -148,10 +149,10 @@ def alternation_program(
 ) -> AlternationProgram:
     r"""How wide a tanh block with weights of at most 1 must be to alternate k times at equal steps on [0, 1].
 
-    A block of width p with outer weights and output bias of at most 1 has :math:`\sum_r |\alpha_r| \le p`, so
-    multipliers of alternating signs with :math:`|\sum_i \lambda_i \tanh(\theta x_i + b)| \le 1` for all
-    :math:`|\theta|, |b| \le 1` prove :math:`p \ge a \sum_i |\lambda_i| - |\sum_i \lambda_i|`. They are found on a
-    dictionary of units and scaled by what a finer grid finds.
+    A block of width p with outer weights and output bias of at most 1 has :math:`\sum_r |\alpha_r| \le p`,
+    so multipliers of alternating signs with :math:`|\sum_i \lambda_i \tanh(\theta x_i + b)| \le 1` for all
+    :math:`|\theta|, |b| \le 1` prove :math:`p \ge a \sum_i |\lambda_i| - |\sum_i \lambda_i|`. They are
+    found on a dictionary of units and scaled by what a finer grid finds.
 
     Parameters
     ----------
@@ -183,7 +184,9 @@ def alternation_program(
         method="highs",
     )
     if found.status != 0:
-        raise IncompleteError(f"the linear program for {alternations} alternations was not solved; try fewer.")
+        raise IncompleteError(
+            f"the linear program for {alternations} alternations was not solved; try fewer."
+        )
     multipliers = found.x[:-1] * signs
     fine = np.linspace(-1.0, 1.0, n_check)
     largest = max(

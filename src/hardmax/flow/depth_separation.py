@@ -1,21 +1,21 @@
-r"""Theorem 1, part 2 of P2, built: two layers of one head approximate the depth-separation target with O(1/eps) weights.
+r"""Theorem 1 of P2, part 2, built: two layers of one head, O(1/epsilon) weights, none above 1.
 
 .. math:: F(X) = \min_{s,t} 2\,(1 + x(s)^\top x(t)), \qquad x(t) \in [-1, 1]^3 .
 
 The first layer lets every token find the token that is most opposite to it, the first feed-forward block
 multiplies the two, the second layer lets CLS find the smallest product, the output block computes 2 + 18 c.
-The paper's construction needs four repairs, all made here: the limit of its step 3 is :math:`(x(t)/3)^\top v \to
-m/9` (printed without the third); the keys of the second layer are its own; the affine output is no O(1) affair when
-weights are bounded (:math:`O(\varepsilon^{-1/2})` units); and :math:`\beta` must be free, see
-:func:`separation_beta`. Every weight is at most 1, and so the square comes from
+The paper's construction needs four repairs, all made here: the limit of its step 3 is :math:`(x(t)/3)^\top
+v \to m/9` (printed without the third); the keys of the second layer are its own; the affine output is no
+O(1) affair when weights are bounded (:math:`O(\varepsilon^{-1/2})` units); and :math:`\beta` must be free,
+see :func:`separation_beta`. Every weight is at most 1, and so the square comes from
 
 .. math::
 
     u^2 \approx \frac{2\tanh b - \tanh(b + \theta u) - \tanh(b - \theta u)}{k \theta^2}, \qquad
     b = \operatorname{artanh}\tfrac{1}{\sqrt 3}, \quad k = -\tanh''(b) = \tfrac{4}{3\sqrt 3},
 
-with the coefficient :math:`1/(k\theta^2)` spread over equal units. The point b is where :math:`\tanh'' ` is least, which
-makes the error one-sided; ``docs/constructions.md`` proves every bound that is used.
+with the coefficient :math:`1/(k\theta^2)` spread over equal units. The point b is where :math:`\tanh'' ` is
+least, which makes the error one-sided; ``docs/constructions.md`` proves every bound that is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import lambertw
 
 from hardmax.errors import InvalidInputError
@@ -91,7 +91,7 @@ def softmax_gap(n_tokens: int, beta: float) -> float:
 
 
 def separation_beta(n_tokens: int, epsilon: float) -> float:
-    r"""The inverse temperature of the construction, :math:`(72/\varepsilon)\, W((T-1)/e) \le 72 \ln(T)/\varepsilon`.
+    r"""The inverse temperature of the construction: :math:`(72/\varepsilon)\, W((T-1)/e)`.
 
     Examples
     --------
@@ -229,7 +229,8 @@ def _most_opposite() -> SoftmaxLayer:
 
 
 def _smallest_product() -> SoftmaxLayer:
-    """Scores -a(s) for a query whose second coordinate is 1/2: W_Q^T W_K has the entry -2, from entries of 1."""
+    """Scores -a(s) for a query whose second coordinate is 1/2: W_Q^T W_K has the entry -2, from entries of "
+    "1."""
     w_q, w_k = np.zeros((6, 6)), np.zeros((6, 6))
     w_q[:2, 1], w_k[:2, 0] = 1.0, -1.0
     return SoftmaxLayer(w_q[None], w_k[None], np.eye(6)[None], _into_second_half())
@@ -293,8 +294,8 @@ def _square_terms(copies: int, square: Square) -> list[tuple[float, float, int]]
 def _product_error(terms: list[tuple[float, float, int]]) -> float:
     r"""A bound on the error of the inner product: :math:`3 \max |e(x+y) - e(x-y)|`, e the error of u^2 / 4.
 
-    e is even and :math:`|e''| \le \sum |w| n\, 2k\theta^2 + 1/2` because :math:`|\tanh''| \le k`, so a grid with
-    the curvature term bounds its range on [0, 2/3].
+    e is even and :math:`|e''| \le \sum |w| n\, 2k\theta^2 + 1/2` because :math:`|\tanh''| \le k`, so a grid
+    with the curvature term bounds its range on [0, 2/3].
     """
     if max(theta for theta, _, _ in terms) > 1.0:
         return math.inf  # an inner weight would be too large

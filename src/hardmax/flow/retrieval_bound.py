@@ -1,15 +1,16 @@
-r"""Theorem 2 of P2: softmax attention retrieves the k-th largest value, k >= 2, only at a cost that grows with T.
+r"""Theorem 2 of P2: what it costs softmax attention to retrieve the k-th largest value, k >= 2.
 
-For :math:`M(X) = f_2\bigl(\sum_t e^{\rho(x(t))} f_1(x(t)) / \sum_t e^{\rho(x(t))}\bigr)` with non-decreasing
-:math:`\rho` and weights of at most 1, an error of at most :math:`\varepsilon` for :math:`F_k(X) = x_{(k)}` forces
+For :math:`M(X) = f_2\bigl(\sum_t e^{\rho(x(t))} f_1(x(t)) / \sum_t e^{\rho(x(t))}\bigr)` with
+non-decreasing :math:`\rho` and weights of at most 1, an error of at most :math:`\varepsilon` for
+:math:`F_k(X) = x_{(k)}` forces
 
 .. math::
 
-    \text{width}(f_2) \;\ge\; \frac{(k-1)\,\varepsilon}{4 n m} \Bigl\lfloor \frac{1}{16 m \varepsilon} \Bigr\rfloor^{m/(n+1)},
-    \qquad m = T - k + 1,
+    \text{width}(f_2) \;\ge\; \frac{(k-1)\,\varepsilon}{4 n m} \Bigl\lfloor \frac{1}{16 m \varepsilon}
+    \Bigr\rfloor^{m/(n+1)}, \qquad m = T - k + 1,
 
-whenever :math:`\varepsilon < 1/(64m)` and the bracket to the power is above 4/3. The paper states three exponents: this
-one stands in the proof; those of its two statements are smaller, so they follow.
+whenever :math:`\varepsilon < 1/(64m)` and the bracket to the power is above 4/3. The paper states three
+exponents: this one stands in the proof; those of its two statements are smaller, so they follow.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ def separation_inputs(
 
 
 def _near_ties(n_each: int, n_tokens: int, beta: float, rng: np.random.Generator) -> Floats:
-    """One token at a corner q, one opposite to it, the others almost opposite: their scores lag by about 1/beta."""
+    """One token at a corner q, one opposite to it, the others almost opposite: their scores lag by about "
+    "1/beta."""
     corner = rng.choice([-1.0, 1.0], size=(n_each, 1, 3))
     corner[n_each // 2 :] *= rng.uniform(0.3, 1.0, (n_each - n_each // 2, 1, 3))
     lag = np.exp(rng.uniform(np.log(0.3), np.log(30.0), (n_each, 1, 1))) * 9.0 / beta

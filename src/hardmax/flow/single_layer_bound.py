@@ -1,10 +1,11 @@
 r"""Theorem 1, part 1 of P2: one layer of H heads needs many parameters for the depth-separation target.
 
-A single layer within :math:`\varepsilon` of :math:`\min_{s,t} 2(1 + x(s)^\top x(t))` has :math:`\Omega(\varepsilon^{-k})`
-parameters. The paper prints two exponents k; the formal one is the larger, so it implies the other. The proof builds two
-sequences on the sphere: a token :math:`b`, tokens near :math:`-b` at squared distances that differ by
-:math:`4\varepsilon`, and elsewhere the tokens that the heads like best. (The caps that the paper intersects with
-:math:`Q_0` are meant to be :math:`-(B(b_i, L) \cap Q_0)`; as printed they are empty.)
+A single layer within :math:`\varepsilon` of :math:`\min_{s,t} 2(1 + x(s)^\top x(t))` has
+:math:`\Omega(\varepsilon^{-k})` parameters. The paper prints two exponents k; the formal one is the larger,
+so it implies the other. The proof builds two sequences on the sphere: a token :math:`b`, tokens near
+:math:`-b` at squared distances that differ by :math:`4\varepsilon`, and elsewhere the tokens that the heads
+like best. (The caps that the paper intersects with :math:`Q_0` are meant to be :math:`-(B(b_i, L) \cap
+Q_0)`; as printed they are empty.)
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def separation_exponents(n_tokens: int, heads: int, n: int) -> SeparationExponen
 
 @dataclass(frozen=True, eq=False)
 class SingleLayer:
-    r"""What the CLS token reads in a single layer: head i averages :math:`V_i x(t)` with weights :math:`e^{\beta q_i^\top x(t)}`.
+    r"""What CLS reads in one layer: head i averages :math:`V_i x(t)` by :math:`e^{\beta q_i^\top x(t)}`.
 
     Parameters
     ----------
@@ -111,11 +112,12 @@ class SingleLayer:
         x = np.asarray(tokens, dtype=np.float64)
         logs = self.beta * (x @ self.scores.T)
         weights = np.exp(logs - logs.max(axis=0))
-        return np.einsum("th,hnd,td->hn", weights / weights.sum(axis=0), self.values, x)
+        mixed: Floats = np.einsum("th,hnd,td->hn", weights / weights.sum(axis=0), self.values, x)
+        return mixed
 
 
 def cap_centres(heads: int) -> tuple[Floats, float]:
-    r"""H + 1 points :math:`b_i` of :math:`Q_0` and a radius L: pairwise at least 4L apart, their caps inside :math:`Q_0`.
+    r"""H + 1 points of :math:`Q_0` and a radius L: at least 4L apart, their caps inside :math:`Q_0`.
 
     :math:`Q_0` is the part of the sphere with :math:`x_1, x_2 \in [-1/2, 0]` and :math:`x_3 < 0`.
 
@@ -138,7 +140,7 @@ def cap_centres(heads: int) -> tuple[Floats, float]:
 
 
 def separation_pair(layer: SingleLayer, *, n_tokens: int, epsilon: float) -> CollidingPair:
-    r"""Two sequences that a single layer hardly tells apart although their targets differ by :math:`4\varepsilon`.
+    r"""Two sequences that one layer hardly tells apart, with targets :math:`4\varepsilon` apart.
 
     Parameters
     ----------
@@ -211,8 +213,8 @@ def separation_pair(layer: SingleLayer, *, n_tokens: int, epsilon: float) -> Col
 def _liked_tokens(layer: SingleLayer, centres: Floats, radius: float) -> Floats:
     r"""For each head the token with the largest weight on the caps around :math:`-b_i`.
 
-    The score is linear, so on a cap it is largest at its gradient's direction or, if that lies outside, on the
-    rim in the plane of centre and gradient.
+    The score is linear, so on a cap it is largest at its gradient's direction or, if that lies outside, on
+    the rim in the plane of centre and gradient.
     """
     angle = 2 * math.asin(radius / 2)
     tokens = []

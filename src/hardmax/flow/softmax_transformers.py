@@ -5,11 +5,12 @@ layer has a residual connection, the feed-forward blocks have none:
 
 .. math::
 
-    x_l'(t) = x_l(t) + W_{O} \sum_{s=1}^{T} \sigma_\beta\bigl[(W_{Q} x_l(t))^\top W_{K} x_l(s)\bigr]\, W_{V} x_l(s),
-    \qquad x_{l+1}(t) = F_l(x_l'(t)), \qquad y = \hat F(c_L'),
+    x_l'(t) = x_l(t) + W_{O} \sum_{s=1}^{T} \sigma_\beta\bigl[(W_{Q} x_l(t))^\top W_{K} x_l(s)\bigr]\, W_{V}
+    x_l(s), \qquad x_{l+1}(t) = F_l(x_l'(t)), \qquad y = \hat F(c_L'),
 
-the same for the CLS token :math:`c_l`, and heads beside each other. The inverse temperature :math:`\beta` is kept
-apart from the weights: P2's bound of 1 is on the weights, and its construction needs :math:`\beta \sim \log(T)/\varepsilon`.
+the same for the CLS token :math:`c_l`, and heads beside each other. The inverse temperature :math:`\beta`
+is kept apart from the weights: P2's bound of 1 is on the weights, and its construction needs :math:`\beta
+\sim \log(T)/\varepsilon`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class SoftmaxLayer:
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxTransformer:
-    r"""A transformer of P2 section 3: embedding, attention layers, feed-forward blocks between them, output block.
+    r"""A transformer of P2 section 3: embedding, attention layers, blocks between them, output block.
 
     Parameters
     ----------

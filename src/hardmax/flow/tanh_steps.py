@@ -1,10 +1,10 @@
 r"""Lemma 1 of P2: a Heaviside unit is a tanh unit up to any error in :math:`L_p(\mu)`, :math:`\mu` finite.
 
-.. math:: \bigl\lVert 1_{\{x \ge 0\}} - \tfrac12\bigl(1 + \tanh(Bx + C)\bigr) \bigr\rVert_{L_p(\mu)} < \delta .
+.. math:: \lVert 1_{\{x \ge 0\}} - \tfrac12(1 + \tanh(Bx + C)) \rVert_{L_p(\mu)} < \delta .
 
-The shift C takes care of an atom at zero, where the step is 1; B is large enough for everything that does not
-lie next to zero. It holds for every :math:`1 \le p < \infty` (the paper asks for p > 1) and on any interval. In the
-maximum norm it is false: a continuous function stays at least 1/2 away from a step.
+The shift C takes care of an atom at zero, where the step is 1; B is large enough for everything that does
+not lie next to zero. It holds for every :math:`1 \le p < \infty` (the paper asks for p > 1) and on any
+interval. In the maximum norm it is false: a continuous function stays at least 1/2 away from a step.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def tanh_step(
 
     Notes
     -----
-    :math:`\mu` is cut into what lies within :math:`\eta` of zero (a third of :math:`\delta^p`), the atom at zero (a third)
-    and the rest (a third), as in the paper.
+    :math:`\mu` is cut into what lies within :math:`\eta` of zero (a third of :math:`\delta^p`), the atom at
+    zero (a third) and the rest (a third), as in the paper.
 
     Examples
     --------
@@ -83,7 +83,9 @@ def tanh_step(
     """
     delta = positive_number(delta, "delta")
     if not 1.0 <= p < math.inf:
-        raise InvalidInputError(f"p must be at least 1 and finite, but was {p}: no tanh unit is uniformly close.")
+        raise InvalidInputError(
+            f"p must be at least 1 and finite, but was {p}: no tanh unit is uniformly close."
+        )
     low, high = interval
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidInputError(f"interval must be (low, high) with low < high, but was {interval}.")

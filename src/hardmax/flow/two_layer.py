@@ -1,6 +1,6 @@
-r"""Two-layer feed-forward blocks with real weights: what P2's theorems count, and what its constructions are made of.
+r"""Two-layer feed-forward blocks with real weights: what P2 counts, and what its constructions are made of.
 
-.. math:: y = W_{out}\, \sigma(W_{in} x + b_{in}) + b_{out}, \qquad \sigma = \tanh \text{ or } 1_{\{\cdot \ge 0\}} .
+.. math:: y = W_{out} \sigma(W_{in} x + b_{in}) + b_{out}, \qquad \sigma = \tanh \text{ or } 1_{\{z \ge 0\}} .
 
 The parameters of P2 are the entries of the four arrays, zeros included (the *dense* count); its weight bound
 is on their absolute values. A block may end in units that hand their input on unchanged: no tanh network has

@@ -26,7 +26,7 @@ def _slope(x: Any, y: Any) -> float:
 
 
 def _cook_theorem_1(settings: Settings) -> Outcome:
-    from hardmax.plotting.rates import Curve, Panel, draw_rates
+    from hardmax.plotting.rates import Curve, Look, Panel, draw_rates
 
     n_tokens, epsilons = settings["n_tokens"], list(settings["epsilons"])
     rows: dict[str, list[Any]] = {name: [] for name in _CONSTRUCTION}
@@ -51,6 +51,10 @@ def _cook_theorem_1(settings: Settings) -> Outcome:
     n = len(epsilons)
     exponents = _separation_table(settings["heads"], settings["head_width"])
     pairs = _separation_pairs(settings)
+    forms: tuple[tuple[str, str, Look], ...] = (
+        ("formal", "", "line"),
+        ("informal", ", informal", "dashed"),
+    )
     inverse = [1 / epsilon for epsilon in epsilons]
     plain, better = rows["parameters"][:n], rows["parameters"][n:]
     worst = [max(a, b) for a, b in zip(rows["random"], rows["adversarial"], strict=True)]
@@ -84,9 +88,15 @@ def _cook_theorem_1(settings: Settings) -> Outcome:
                 "T",
                 "k: at least $\\varepsilon^{-k}$ parameters",
                 tuple(
-                    Curve(f"H = {h}{name if h > 1 else ', both forms'}", exponents["T"], exponents[f"{form}_H{h}"], look, colour)
+                    Curve(
+                        f"H = {h}{name if h > 1 else ', both forms'}",
+                        exponents["T"],
+                        exponents[f"{form}_H{h}"],
+                        look,
+                        colour,
+                    )
                     for colour, h in enumerate(settings["heads"])
-                    for form, name, look in (("formal", "", "line"), ("informal", ", informal", "dashed"))
+                    for form, name, look in forms
                     if h > 1 or form == "formal"
                 ),
                 x_log=False,
@@ -105,7 +115,10 @@ def _cook_theorem_1(settings: Settings) -> Outcome:
                 "holds",
             ),
             Comparison(
-                "largest weight", "1", f"{max(rows['largest_weight']):g}", "holds, with β free: about 72 ln(T)/ε"
+                "largest weight",
+                "1",
+                f"{max(rows['largest_weight']):g}",
+                "holds, with β free: about 72 ln(T)/ε",
             ),
             Comparison(
                 "width of the product block, slope in ε", "-1", f"{slope:.3f}", "holds; Richardson needs less"
@@ -126,11 +139,13 @@ def _cook_theorem_1(settings: Settings) -> Outcome:
                 "colliding pairs: targets apart over 4ε",
                 "at least 1",
                 f"{min(g / (4 * e) for g, e in zip(pairs['target_gap'], pairs['epsilon'], strict=True)):.3f}",
-                f"holds; attention {min(pairs['attention_gap']):.1e} to {max(pairs['attention_gap']):.1e} apart",
+                f"holds; attention {min(pairs['attention_gap']):.1e} to {max(pairs['attention_gap']):.1e} "
+                "apart",
             ),
         ),
         notes=(
-            "Errors are found by search, so they are lower bounds on the supremum; the proven bound is above.",
+            "Errors are found by search, so they are lower bounds on the supremum; the proven bound is "
+            "above.",
             "An exponent k of at most 0 says nothing: T must be at least H(n+2)+3.",
         ),
     )
@@ -180,7 +195,7 @@ def _cook_theorem_2(settings: Settings) -> Outcome:
     k, n = settings["k"], settings["head_width"]
     tokens = [t for t in (8, 12, 16, 20, 24, 28, 32) if t >= k]
     found = [retrieval_exponents(t, k, n) for t in tokens]
-    exponents = {
+    exponents: dict[str, list[Any]] = {
         "T": tokens,
         "informal": [float(each.informal) for each in found],
         "formal": [float(each.formal) for each in found],
@@ -221,7 +236,10 @@ def _cook_theorem_2(settings: Settings) -> Outcome:
                 "ε",
                 "units, at least",
                 tuple(
-                    Curve(f"T = {t}, k = {place}, n = {width}", *_positive(epsilons, widths[f"T{t}_k{place}_n{width}"]))
+                    Curve(
+                        f"T = {t}, k = {place}, n = {width}",
+                        *_positive(epsilons, widths[f"T{t}_k{place}_n{width}"]),
+                    )
                     for t, place, width in cases
                 ),
                 x_falls=True,
@@ -255,12 +273,16 @@ def _cook_theorem_2(settings: Settings) -> Outcome:
                 "colliding pair, T = 7, k = 2, n = 1: targets apart over 4ε",
                 "at least 1",
                 f"{min(table['target_gap']) / (4 * epsilon):.4f}",
-                f"holds; attention {min(table['attention_gap']):.0e} to {max(table['attention_gap']):.0e} apart, "
+                f"holds; attention {min(table['attention_gap']):.0e} to {max(table['attention_gap']):.0e} "
+                "apart, "
                 f"guaranteed {table['guaranteed_gap'][0]:.2f}",
             ),
             *(
                 Comparison(
-                    f"width at (T, k, n, ε) = {case}", "not stated", f"{retrieval_width_bound(*case):.4g}", "proven"
+                    f"width at (T, k, n, ε) = {case}",
+                    "not stated",
+                    f"{retrieval_width_bound(*case):.4g}",
+                    "proven",
                 )
                 for case in golden
             ),
@@ -289,7 +311,7 @@ def _random_retrieval_pair(settings: Settings, number: int, epsilon: float) -> A
 
 
 def _cook_theorem_3(settings: Settings) -> Outcome:
-    from hardmax.plotting.rates import Curve, Panel, draw_rates
+    from hardmax.plotting.rates import Curve, Look, Panel, draw_rates
 
     epsilons = list(settings["epsilons"])
     sizes: dict[str, list[Any]] = {
@@ -321,6 +343,8 @@ def _cook_theorem_3(settings: Settings) -> Outcome:
         "proven": [alternation_width_bound(k) for k in range(1, last + 1)],
     }
 
+    looks: tuple[tuple[str, Look], ...] = (("binary", "line"), ("analog", "dashed"))
+
     def curve(m: int, code: str) -> tuple[list[float], list[float]]:
         rows = zip(sizes["m"], sizes["code"], sizes["epsilon"], sizes["parameters"], strict=True)
         kept = [(e, count) for row_m, name, e, count in rows if (row_m, name) == (m, code)]
@@ -335,7 +359,7 @@ def _cook_theorem_3(settings: Settings) -> Outcome:
                 tuple(
                     Curve(f"m = {m}, {name} code", *curve(m, name), look, colour)
                     for colour, m in enumerate((2, 3))
-                    for name, look in (("binary", "line"), ("analog", "dashed"))
+                    for name, look in looks
                 ),
                 x_falls=True,
             ),
@@ -363,7 +387,10 @@ def _cook_theorem_3(settings: Settings) -> Outcome:
         ]
     )
     slopes = {
-        (m, name): _slope(*curve(m, name)) for m in (2, 3) for name in ("binary", "analog") if len(curve(m, name)[0]) > 1
+        (m, name): _slope(*curve(m, name))
+        for m in (2, 3)
+        for name in ("binary", "analog")
+        if len(curve(m, name)[0]) > 1
     }
     golden = ((2, 1, 0.01), (2, 1, 0.001), (3, 1, 0.01), (8, 2, 0.01))
     comparisons = [
@@ -398,7 +425,8 @@ def _cook_theorem_3(settings: Settings) -> Outcome:
             Comparison(
                 f"units for {last} alternations, weights at most 1",
                 "polynomial in 1/ε",
-                f"at least {alternations['program'][-1]:.3g} (linear program), {alternations['proven'][-1]:.3g} (proven)",
+                f"at least {alternations['program'][-1]:.3g} (linear program), "
+                f"{alternations['proven'][-1]:.3g} (proven)",
                 "the cost law is no upper bound for bounded weights",
             ),
         ),
@@ -433,7 +461,9 @@ RECIPES = (
         "infoflow.thm1",
         "Depth separation: two layers built, and what collides in one",
         (
-            Option("epsilons", (0.4, 0.2, 0.1, 0.05), "accuracies", paper=(0.4, 0.2, 0.1, 0.05, 0.025, 0.0125)),
+            Option(
+                "epsilons", (0.4, 0.2, 0.1, 0.05), "accuracies", paper=(0.4, 0.2, 0.1, 0.05, 0.025, 0.0125)
+            ),
             Option("n_tokens", 8, "T of the construction (the paper: any)", paper=64, least=1),
             Option("inputs", 100, "random inputs per family", medium=1000, paper=1000, least=1),
             Option("heads", (1, 2, 4), "heads H of the single layer", least=1),
@@ -447,7 +477,9 @@ RECIPES = (
         (
             Option("k", 2, "which largest value in the plot of exponents", least=2),
             Option("head_width", 6, "dimension n in the plot of exponents", least=1),
-            Option("maps", 3, "random attention maps for which a pair is searched", medium=30, paper=100, least=1),
+            Option(
+                "maps", 3, "random attention maps for which a pair is searched", medium=30, paper=100, least=1
+            ),
             Option("epsilon", 1 / 512, "accuracy for the pairs, below 1/384"),
         ),
         _cook_theorem_2,
@@ -458,7 +490,14 @@ RECIPES = (
         (
             Option("epsilons", (0.5, 0.25, 0.125, 0.0625, 0.03125), "accuracies"),
             Option("units", 40_000, "largest decoder that is built", paper=600_000, least=100),
-            Option("alternations", 5, "alternations of a block with weights at most 1", medium=6, paper=7, least=1),
+            Option(
+                "alternations",
+                5,
+                "alternations of a block with weights at most 1",
+                medium=6,
+                paper=7,
+                least=1,
+            ),
         ),
         _cook_theorem_3,
     ),

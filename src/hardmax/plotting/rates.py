@@ -1,7 +1,7 @@
 """Rates: how many units, weights or bits a construction takes against the accuracy it reaches.
 
-A picture is a row of panels; a panel is a list of curves. Lines are measured or computed, dashed lines are what a
-formula says, grey dotted lines are references such as a slope.
+A picture is a row of panels; a panel is a list of curves. Lines are measured or computed, dashed lines are
+what a formula says, grey dotted lines are references such as a slope.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from hardmax.plotting.style import INK, LINES, new_figure, styled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Look = Literal["line", "dashed", "reference", "points"]
 
 __all__ = ["Curve", "Panel", "draw_panel", "draw_rates"]
 
@@ -38,7 +40,7 @@ class Curve:
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    look: Literal["line", "dashed", "reference", "points"] = "line"
+    look: Look = "line"
     colour: int | None = None
 
 
@@ -94,9 +96,13 @@ def draw_panel(panel: Panel, ax: Axes) -> Axes:
         if curve.look == "dashed":
             ax.plot(curve.x, curve.y, color=colour, linewidth=1.5, linestyle="--", label=curve.label)
         elif curve.look == "points":
-            ax.plot(curve.x, curve.y, color=colour, linestyle="none", marker="o", markersize=5, label=curve.label)
+            ax.plot(
+                curve.x, curve.y, color=colour, linestyle="none", marker="o", markersize=5, label=curve.label
+            )
         else:
-            ax.plot(curve.x, curve.y, color=colour, linewidth=1.6, marker="o", markersize=3.5, label=curve.label)
+            ax.plot(
+                curve.x, curve.y, color=colour, linewidth=1.6, marker="o", markersize=3.5, label=curve.label
+            )
     if panel.x_log:
         ax.set_xscale("log")
         _plain_ticks(ax.xaxis, [value for curve in panel.curves for value in curve.x])
@@ -120,7 +126,8 @@ def draw_panel(panel: Panel, ax: Axes) -> Axes:
 
 
 def _plain_ticks(axis: Any, values: Sequence[float]) -> None:
-    """Over few decades ticks at 1, 2 and 5 in plain numbers, over many the powers of ten; no others are labelled."""
+    """Over few decades ticks at 1, 2 and 5 in plain numbers, over many the powers of ten; no others are "
+    "labelled."""
     axis.set_minor_formatter(NullFormatter())
     if max(values) < 1000 * min(values):
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
