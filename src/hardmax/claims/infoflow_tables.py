@@ -6,12 +6,10 @@ No network is trained here: the sentences around Tables 1 to 12 are compared wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from math import log10
-from typing import Any
 
-from hardmax.claims.certificates import Certificate
+from hardmax.claims.exact_relations import relations
 from hardmax.claims.infoflow_printed_tables import (
     NMSE_PAIRWISE,
     NMSE_TRIANGLE,
@@ -20,22 +18,10 @@ from hardmax.claims.infoflow_printed_tables import (
 )
 from hardmax.claims.ledger import Claim, Effort, Finding, Verdict
 
-__all__ = ["CLAIMS", "relations"]
+__all__ = ["CLAIMS"]
 
 LARGEST, SECOND = RECOVERY[:3], RECOVERY[3:]
 ROUNDING = Fraction(1, 20000)
-
-
-def relations(*lines: tuple[Any, str, Any], true: Sequence[bool] | None = None) -> Certificate:
-    """A certificate that says of each line ``(left, relation, right)`` whether it is true.
-
-    Examples
-    --------
-    >>> relations((24797, ">=", ["*", 6, ["-", ["^", 64, 2], 1]])).holds
-    True
-    """
-    expected = [True] * len(lines) if true is None else list(true)
-    return Certificate("relations", {"relations": [list(line) for line in lines]}, {"true": expected})
 
 
 def _ratios(effort: Effort) -> Finding:
@@ -170,7 +156,8 @@ CLAIMS: tuple[Claim, ...] = (
         computation="smallest and largest ratio",
         check=_range,
         expected=Verdict.FAILS,
-        correction="The ratios run from 0.065 to 0.779; an order of magnitude is reached in Table 1 only, the "
+        correction="The ratios run from 0.065 to 0.779; an order of magnitude is reached in Table 1 only, "
+        "the "
         "one configuration with h_1 >= D.",
     ),
     Claim(
@@ -217,7 +204,8 @@ CLAIMS: tuple[Claim, ...] = (
         computation="counting; E_1 / h_1",
         check=_configurations,
         expected=Verdict.FAILS,
-        correction="Seven configurations, three of them with Tables 1 to 3; E_1 = ceil(36 / h_1) h_1, so n_1 is "
+        correction="Seven configurations, three of them with Tables 1 to 3; E_1 = ceil(36 / h_1) h_1, so n_1 "
+        "is "
         "6, 8, 6 for h_1 = 6, 5, 7.",
     ),
     Claim(

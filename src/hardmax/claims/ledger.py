@@ -55,6 +55,7 @@ MODULES = (
     "infoflow_theorems",
     "infoflow_codes",
     "infoflow_flow",
+    "infoflow_predictions",
     "infoflow_tables",
 )
 """Modules of this room that hold claims, in the order of the ledger."""

@@ -784,7 +784,7 @@ def check_comparison_trees(data):
         roots = set()
         for tree in trees:
             term = terms[natural(tree["term"])]
-            roots |= set(max(tree["leaves"], key=lambda leaf: leaf_value(term, tokens, leaf)))  # noqa: B023
+            roots |= set(max(tree["leaves"], key=lambda leaf: leaf_value(term, tokens, leaf)))
         missed += not set(active_set(terms, tokens)) <= roots
     comparisons = sum(len(tree["leaves"]) - 1 for tree in trees)
     return {"comparisons": comparisons, "missed": missed}
@@ -801,7 +801,8 @@ def check_information_sets(data):
 
     ``first``: per head of the first layer a matrix B, so that token t reads argmax_s x_t'Bx_s (lowest s at a
     tie). ``reads``: which sets the classification token reads in the first layer, as linear scores.
-    ``last``: per head of the last layer a form, whose best value over the set of a token is its score.
+    ``last``: per head of the last layer a form, whose best value over the set of a token is its score (with
+    the other sign, if it says "negated").
     """
     tokens = matrix(data["tokens"])
     sets = []
@@ -814,7 +815,8 @@ def check_information_sets(data):
     after_one = [sorted(held) for held in sets]
     kept = [{t} for t in range(len(tokens))] if data["pruned"] else sets
     for term in data["last"]:
-        cls |= kept[first_best([leaf_value(term, tokens, sorted(held)) for held in kept])]
+        factor = -1 if term.get("negated") else 1
+        cls |= kept[first_best([factor * leaf_value(term, tokens, sorted(held)) for held in kept])]
     return {"after one layer": after_one, "cls": sorted(cls)}
 
 

@@ -12,9 +12,9 @@ pair must come together in one token,
 
     q = s_h(p)   or   p = s_h(q)   or   {p, q} = {s_h(u), s_g(u)} for some token u and heads h, g,
 
-for otherwise no score of the second layer ever sees the value of that pair. That is necessary for every design
-in which the second layer finds the winning pair of each term by comparing pairs (as the design of Proposition
-1 does), with any number of heads in the second layer.
+for otherwise no score of the second layer ever sees the value of that pair. That is necessary for every
+design in which the second layer finds the winning pair of each term by comparing pairs (as the design of
+Proposition 1 does), with any number of heads in the second layer.
 
 An alphabet that admits no rankings excludes h_1 heads for all inputs near it: winners and losers differ by a
 margin, so they stay the same in a neighbourhood of every sequence, a set of positive measure. The search is
@@ -83,7 +83,8 @@ def pair_values(matrices: ArrayLike, letters: ArrayLike) -> NDArray[np.float64]:
             f"{tokens.shape}."
         )
     values = np.einsum("vi,kij,wj->kvw", tokens, forms, tokens)
-    return np.maximum(values, values.swapaxes(1, 2))
+    symmetric: NDArray[np.float64] = np.maximum(values, values.swapaxes(1, 2))
+    return symmetric
 
 
 def search_first_layer(
@@ -148,7 +149,9 @@ def unseen_pairs(values: ArrayLike, rankings: ArrayLike, n_tokens: int) -> list[
             for u in letters
         ]
         missed += [
-            (letters, pair) for pair in _winning_pairs(table, letters) if not any(set(pair) <= h for h in held)
+            (letters, pair)
+            for pair in _winning_pairs(table, letters)
+            if not any(set(pair) <= h for h in held)
         ]
     return missed
 
