@@ -1,4 +1,4 @@
-"""Claims of the InfoFlow paper about information sets, comparison trees and costs (P2 sections 4 and 5, D, E)."""
+"""Claims of the InfoFlow paper about information sets, trees and costs (P2 sections 4 and 5, D, E)."""
 
 from __future__ import annotations
 

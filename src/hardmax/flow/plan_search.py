@@ -1,0 +1,295 @@
+"""A plan that learns a target with given heads: the second step of P2's procedure (section 5.3).
+
+What a target needs is read off its terms, and off the winners on sampled inputs (terms that are always won by
+the same tokens share a head, a form that is always won on the diagonal is a function of one token):
+
+``single``
+    the best token by a score: one head of CLS, in any layer;
+``pair``
+    the best pair: one head of the tokens, which find their partner, and in a later layer one head of CLS,
+    which finds the token whose pair is best (the design of Proposition 1);
+``rank``
+    the k-th best token: one head of CLS in each of k layers, each looking below what the last one found;
+``positions``
+    fixed positions: one head of CLS by rule 3;
+``many``
+    best tuples of three or more tokens, or of pairs whose order in the sequence matters: no plan of maxima is
+    known for them.
+
+Needs are given to heads layer by layer. Where heads are too few, or a need is ``many``, one head of CLS reads
+everything (rule 2). A plan is made to learn by construction; whether it does is measured on samples as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, Rule
+from hardmax.flow.scores import BilinearScore, KeyScore
+from hardmax.targets.functions import Bilinear
+from hardmax.targets.target import Target
+from hardmax.targets.terms import FixedTerm, Term
+
+__all__ = ["Assignment", "Need", "assign", "global_plan", "needs_of", "plan_for"]
+
+Floats = NDArray[np.float64]
+Kind = Literal["single", "pair", "rank", "positions", "many"]
+
+
+@dataclass(frozen=True)
+class Need:
+    """What some terms of a target ask of a plan.
+
+    Attributes
+    ----------
+    kind : str
+        "single", "pair", "rank", "positions" or "many".
+    terms : tuple of int
+        The terms that share it, the first one giving the score.
+    rank : int
+        k for "rank", else 1.
+    positions : tuple of int
+        For "positions".
+    """
+
+    kind: Kind
+    terms: tuple[int, ...]
+    rank: int = 1
+    positions: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        names = ", ".join(str(term + 1) for term in self.terms)
+        return f"{'term' if len(self.terms) == 1 else 'terms'} {names}"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which head serves which need: per need the layer and head of the tokens, and those of CLS.
+
+    Attributes
+    ----------
+    tokens : tuple of ((int, int) or None)
+        Per need, layer and head (both from 0) in which the tokens look for partners.
+    cls : tuple of tuples of (int, int)
+        Per need, the layers and heads in which CLS reads, in order.
+    """
+
+    tokens: tuple[tuple[int, int] | None, ...]
+    cls: tuple[tuple[tuple[int, int], ...], ...]
+
+
+def needs_of(target: Target, X: Floats) -> tuple[Need, ...]:
+    """What a target needs, with terms that are won by the same tokens on all of ``X`` taken together.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> target = hm.targets.pairwise([[[1, 0], [0, 1]], [[2, 0], [0, 2]], [[0, 1], [1, 0]]])
+    >>> [(need.kind, need.terms) for need in needs_of(target, target.sample(200, 8))]
+    [('single', (0, 1)), ('pair', (2,))]
+    """
+    winners = target.winners(X)
+    fixed = [i for i, term in enumerate(target.terms) if isinstance(term, FixedTerm)]
+    found: list[tuple[Need, NDArray[Any]]] = []
+    for i, term in enumerate(target.terms):
+        if isinstance(term, FixedTerm):
+            continue
+        kind = _kind(term, winners[i], X)
+        held = np.sort(winners[i][:, :1] if kind == "single" else winners[i], axis=1)
+        for number, (need, other) in enumerate(found):
+            if need.kind == kind and np.array_equal(held, other):
+                found[number] = Need(kind, (*need.terms, i), need.rank), other
+                break
+        else:
+            found.append((Need(kind, (i,), term.rank), held))
+    needs = [need for need, held in found if not _is_inside(need, held, found)]
+    if fixed:
+        places = sorted({p for i in fixed for p in target.terms[i].positions})  # type: ignore[union-attr]
+        needs.append(Need("positions", tuple(fixed), positions=tuple(places)))
+    return tuple(needs)
+
+
+def _kind(term: Term, winners: NDArray[Any], X: Floats) -> Kind:
+    if term.rank > 1:
+        return "rank"
+    if term.arity == 1 or (winners == winners[:, :1]).all():
+        return "single"
+    if term.arity > 2:
+        return "many"
+    return "pair" if term.tuples in ("all", "distinct") or _symmetric(term, X) else "many"
+
+
+def _symmetric(term: Term, X: Floats) -> bool:
+    """Whether the order of two tokens makes no difference, declared or on all neighbours in ``X``."""
+    if term.symmetric:
+        return True
+    x, y = X[:, :-1], X[:, 1:]
+    forth, back = np.asarray(term.function(x, y)), np.asarray(term.function(y, x))
+    return bool(np.allclose(forth, back, rtol=1e-12, atol=1e-12))
+
+
+def _is_inside(need: Need, held: NDArray[Any], found: Sequence[tuple[Need, NDArray[Any]]]) -> bool:
+    """Whether a single token is always among the winners of a pair, so that it costs nothing more."""
+    return need.kind == "single" and any(
+        other.kind == "pair" and (pairs == held).any(axis=1).all() for other, pairs in found
+    )
+
+
+def assign(needs: Sequence[Need], heads: Sequence[int]) -> Assignment | None:
+    """Give every need its heads, or None where there are too few.
+
+    Tokens look for partners as early as possible; of the readings of CLS those of pairs come first, the
+    latest partners first, then single tokens fill what is left from the first layer on.
+
+    Examples
+    --------
+    >>> needs = [Need("pair", (0,)), Need("pair", (1,)), Need("single", (2,))]
+    >>> assign(needs, (2, 2)).cls
+    (((1, 0),), ((1, 1),), ((0, 0),))
+    >>> assign(needs, (1, 2)) is None
+    True
+    """
+    depth = len(heads)
+    of_tokens, of_cls = [0] * depth, [0] * depth  # heads in use
+    tokens: list[tuple[int, int] | None] = [None] * len(needs)
+    cls: list[tuple[tuple[int, int], ...]] = [()] * len(needs)
+
+    def read(layer: int) -> tuple[int, int] | None:
+        if of_cls[layer] == heads[layer]:
+            return None
+        of_cls[layer] += 1
+        return layer, of_cls[layer] - 1
+
+    for i, need in enumerate(needs):
+        if need.kind == "many":
+            return None
+        if need.kind == "rank":
+            places = [read(layer) for layer in range(need.rank)] if need.rank <= depth else [None]
+            if None in places:
+                return None
+            cls[i] = tuple(place for place in places if place is not None)
+        if need.kind == "pair":
+            layer = next((l for l in range(depth - 1) if of_tokens[l] < heads[l]), None)
+            if layer is None:
+                return None
+            tokens[i] = layer, of_tokens[layer]
+            of_tokens[layer] += 1
+    for i in sorted(range(len(needs)), key=lambda i: -(tokens[i] or (-1, 0))[0]):
+        if needs[i].kind != "rank":
+            start = 0 if tokens[i] is None else tokens[i][0] + 1  # type: ignore[index]
+            place = next(filter(None, (read(layer) for layer in range(start, depth))), None)
+            if place is None:
+                return None
+            cls[i] = (place,)
+    return Assignment(tuple(tokens), tuple(cls))
+
+
+def plan_for(target: Target, needs: Sequence[Need], assignment: Assignment, depth: int) -> Plan:
+    """The plan that an assignment describes."""
+    of_tokens: list[dict[int, Rule]] = [{} for _ in range(depth)]
+    of_cls: list[dict[int, tuple[int, int]]] = [{} for _ in range(depth)]  # head -> need, which reading of it
+    for i, place in enumerate(assignment.tokens):
+        if place is not None:
+            of_tokens[place[0]][place[1]] = MaxPosition(_partner_score(_term(target, needs[i])), (0,))
+        for step, (layer, head) in enumerate(assignment.cls[i]):
+            of_cls[layer][head] = i, step
+    slot_of_partner, n_slots = {}, 1  # slots of a token: itself, then its partners as they come
+    for layer, rules in enumerate(of_tokens):
+        for head in sorted(rules):
+            slot_of_partner[layer, head] = n_slots
+            n_slots += 1
+    layers, cls_slots, last_found = [], 0, {}
+    for layer in range(depth):
+        rules: list[Rule] = []
+        for head in sorted(of_cls[layer]):
+            i, step = of_cls[layer][head]
+            need, place = needs[i], assignment.tokens[i]
+            if need.kind == "positions":
+                rules.append(Positions(need.positions, prune=(0,)))
+                cls_slots += len(need.positions)
+                continue
+            if place is not None:
+                slot = slot_of_partner[place]
+                rules.append(MaxPosition(_pair_score(_term(target, need), slot), (0, slot)))
+                cls_slots += 2
+                continue
+            before = last_found.get(i)
+            rules.append(
+                MaxPosition(
+                    _token_score(_term(target, need)) if step == 0 else _below(_term(target, need)),
+                    (0,),
+                    query_slots=None if before is None else (before,),
+                )
+            )
+            last_found[i] = cls_slots
+            cls_slots += 1
+        entry: dict[Any, Any] = {}
+        if of_tokens[layer]:
+            entry["tokens"] = [of_tokens[layer][head] for head in sorted(of_tokens[layer])]
+        if rules:
+            entry["cls"] = rules
+        layers.append(entry)
+    return Plan(layers)
+
+
+def global_plan(depth: int) -> Plan:
+    """CLS reads everything in the last layer: that learns every target, with T tokens in one state."""
+    return Plan([*({} for _ in range(depth - 1)), {"cls": [GlobalRead()]}])
+
+
+def _term(target: Target, need: Need) -> Term:
+    term = target.terms[need.terms[0]]
+    if isinstance(term, FixedTerm):
+        raise TypeError("fixed positions have no score")
+    return term
+
+
+def _partner_score(term: Term) -> Any:
+    """What token t maximises over s: the value of (x(s), x(t)), s itself left out where tuples ask for it."""
+    function, sign = term.function, term.sign
+    repeats = term.tuples in ("all", "unordered")
+    if isinstance(function, Bilinear) and repeats and function.scale == 1.0 and function.offset == 0.0:
+        return BilinearScore(sign * function.matrix.T)
+
+    def partner_value(queries: Floats, keys: Floats) -> Floats:
+        x, y = keys[:, None, :, 0], queries[:, :, None, 0]
+        x, y = np.broadcast_arrays(x, y)
+        values = sign * np.asarray(function(x, y), dtype=np.float64)
+        return values if repeats else np.where((x == y).all(axis=-1), -np.inf, values)
+
+    return partner_value
+
+
+def _pair_score(term: Term, slot: int) -> KeyScore:
+    """What CLS maximises over t: the value of (what t found, x(t))."""
+
+    def pair_value(keys: Floats) -> Floats:
+        return term.sign * np.asarray(term.function(keys[:, :, slot], keys[:, :, 0]), dtype=np.float64)
+
+    return KeyScore(pair_value)
+
+
+def _token_score(term: Term) -> KeyScore:
+    """What CLS maximises over t: the value of x(t), or of (x(t), ..., x(t)) for a form won there."""
+
+    def token_value(keys: Floats) -> Floats:
+        return term.sign * np.asarray(term.function(*[keys[:, :, 0]] * term.arity), dtype=np.float64)
+
+    return KeyScore(token_value)
+
+
+def _below(term: Term) -> Callable[[Floats, Floats], Floats]:
+    """The best value that is worse than what CLS found before."""
+
+    def value_below(queries: Floats, keys: Floats) -> Floats:
+        found = term.sign * np.asarray(term.function(queries[:, :, 0]), dtype=np.float64)
+        values = term.sign * np.asarray(term.function(keys[:, :, 0]), dtype=np.float64)
+        values = np.broadcast_to(values[:, None, :], (*found.shape, values.shape[1]))
+        return np.where(values < found[:, :, None], values, -np.inf)
+
+    return value_below
