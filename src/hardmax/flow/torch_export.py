@@ -24,7 +24,7 @@ def _torch() -> Any:
         import torch
     except ImportError as error:
         raise MissingExtraError(
-            "to_torch needs torch, which is not installed; try: pip install 'hardmax[torch]'."
+            "to_torch needs torch, which is not installed; try: pip install 'hardmax[lab]'."
         ) from error
     return torch
 
