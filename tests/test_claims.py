@@ -240,6 +240,24 @@ def test_the_replay_imports_nothing_but_the_standard_library():
     assert called.isdisjoint({"eval", "exec", "__import__", "compile", "float"})
 
 
+@pytest.mark.parametrize(
+    ("value", "expected", "same"),
+    [
+        (1, 1, True),
+        (1, True, False),
+        (1, "1", False),
+        ({1: (2, [3])}, {"1": [2, [3]]}, True),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ([1, 2], [1], False),
+        pytest.param(10**5000, 10**5000, True, id="many digits"),
+        pytest.param(10**5000, 10**5000 + 1, False, id="the last of many digits"),
+        (None, 0, False),
+    ],
+)
+def test_values_are_compared_strictly(value, expected, same):
+    assert replay.same(value, expected) == same
+
+
 def test_every_kind_says_what_it_checks():
     kinds = [value for name, value in vars(replay).items() if name.startswith("check_")]
     assert len(kinds) > 10
