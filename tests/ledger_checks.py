@@ -95,8 +95,9 @@ def notices_changed_data(entry: Entry, tries: int = 12) -> bool:
     record = record_of(entry)
     places = list(leaves(record["data"]))
     for place in places[:: max(1, len(places) // tries)]:
-        if replay.failure({**record, "data": altered(record["data"], place)}) is not None:
-            return True
+        for far in (False, True):
+            if replay.failure({**record, "data": altered(record["data"], place, far=far)}) is not None:
+                return True
     return False
 
 
@@ -112,8 +113,8 @@ def leaves(value: Any, place: tuple[Any, ...] = ()) -> Any:
         yield from leaves(item, (*place, key))
 
 
-def altered(value: Any, place: tuple[Any, ...]) -> Any:
-    """``value`` with the leaf at ``place`` changed to another of the same kind."""
+def altered(value: Any, place: tuple[Any, ...], *, far: bool = False) -> Any:
+    """``value`` with the leaf at ``place`` changed to another of the same kind, nearby or far away."""
     value = copy.deepcopy(value)
     *way, last = place
     inner = value
@@ -123,7 +124,7 @@ def altered(value: Any, place: tuple[Any, ...]) -> Any:
     if isinstance(old, bool):
         inner[last] = not old
     elif isinstance(old, int):
-        inner[last] = old + 1
+        inner[last] = -1000 - old if far else old + 1
     elif isinstance(old, str) and re.fullmatch(r"-?\d+/\d+", old):
         inner[last] = "-" + old.lstrip("-") if not old.startswith("-") else old[1:]
     elif isinstance(old, str) and "0x" in old:

@@ -73,6 +73,8 @@ PINNED = {
         "v7_maps_distinct": HOLDS,
         "v7_with_ffn_skip": HOLDS,
         "v7_genuine_d_plus_3": HOLDS,
+    },
+    "tropical_growth": {
         "rem_v8": FAILS,
         "theta_exponent": FAILS,
         "theta_exponent_affine": HOLDS,

@@ -44,6 +44,7 @@ MODULES = (
     "tropical_counting",
     "tropical_networks",
     "tropical_sawtooth",
+    "tropical_growth",
     "tropical_temperature",
     "tropical_experiments",
     "infoflow_theorems",

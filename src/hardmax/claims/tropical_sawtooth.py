@@ -1,9 +1,10 @@
-"""Claims of the tropical paper about its construction and about growth in N (P1 V.7 to V.9, appendix F)."""
+"""Claims of the tropical paper about its construction of many regions (P1 Theorem V.7, appendix F)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hardmax.claims.ledger import Claim, Effort, Finding, Verdict, failing, hold
 from hardmax.claims.tropical_networks import arrangement
 from hardmax.networks.constructions import Variant, genuine_sawtooth
 
-__all__ = ["CLAIMS"]
+__all__ = ["CLAIMS", "n_maps", "n_regions"]
 
 
 def _sizes(effort: Effort) -> list[tuple[int, int, int, int]]:
@@ -29,7 +30,8 @@ def _middles(d: int, pieces: int) -> list[Any]:
     return list(product(line, repeat=d))
 
 
-def _regions(d: int, n: int, w: int, depth: int, variant: Variant) -> int:
+def n_regions(d: int, n: int, w: int, depth: int, variant: Variant) -> int:
+    """The linear regions of a sawtooth network on the unit cube, counted exactly."""
     network = hm.sawtooth_network(d, n, w, depth, variant=variant)
     return hm.count_regions(network, hm.Box.cube(d, 0, 1)).n_regions
 
@@ -46,7 +48,7 @@ def _saw_certificate(d: int, n: int, w: int, depth: int, variant: Variant = "pla
 
 
 def _v7_count(effort: Effort) -> Finding:
-    found = {size: _regions(*size, "plain") for size in _sizes(effort)}
+    found = {size: n_regions(*size, "plain") for size in _sizes(effort)}
     return holding(
         all(found[d, n, w, depth] == (2 * w * n) ** (d * depth) for d, n, w, depth in found),
         "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()),
@@ -61,7 +63,7 @@ def _v7_count(effort: Effort) -> Finding:
 
 def _v7_formula_equality(effort: Effort) -> Finding:
     size = (2, 3, 2, 1)
-    found = _regions(*size, "plain")
+    found = n_regions(*size, "plain")
     printed = (3**2 * 2**2) ** 1
     return failing(
         found == 4 * printed,
@@ -73,7 +75,7 @@ def _v7_formula_equality(effort: Effort) -> Finding:
 
 
 def _v7_bound(effort: Effort) -> Finding:
-    found = {size: _regions(*size, "plain") for size in _sizes(effort)}
+    found = {size: n_regions(*size, "plain") for size in _sizes(effort)}
     claimed = {(d, n, w, depth): (n**d * w**d) ** depth for d, n, w, depth in found}
     return holding(
         all(found[size] >= claimed[size] for size in found),
@@ -122,20 +124,14 @@ def _v7_bias_free_fixed(effort: Effort) -> Finding:
 
 def _v7_continuous(effort: Effort) -> Finding:
     corners, agree = 0, True
-    for d, n, w, depth in _sizes(Effort.QUICK):
+    sizes = [(1, 3, 2, 2), (2, 3, 1, 1), (3, 2, 1, 1)]
+    for d, n, w, depth in sizes if effort is Effort.QUICK else [*sizes, (2, 2, 1, 2), (2, 3, 2, 1)]:
         pieces = (2 * w * n) ** depth
         network = hm.sawtooth_network(d, n, w, depth)
         values: dict[tuple[Fraction, ...], set[tuple[Fraction, ...]]] = {}
         for inside in _middles(d, pieces):
-            linear, offset = network.affine_at(np.array(inside, dtype=float))
-            low = [Fraction(int(x * pieces), pieces) for x in inside]
-            for step in product((0, 1), repeat=d):
-                corner = tuple(x + Fraction(s, pieces) for x, s in zip(low, step, strict=True))
-                value = (
-                    sum((int(a) * x for a, x in zip(row, corner, strict=True)), Fraction(int(round(b))))
-                    for row, b in zip(np.rint(linear), offset, strict=True)
-                )
-                values.setdefault(corner, set()).add(tuple(value))
+            for corner, value in _at_corners(network, inside, pieces):
+                values.setdefault(corner, set()).add(value)
         agree &= all(len(seen) == 1 for seen in values.values())
         corners += len(values)
     networks = [hm.sawtooth_network(1, 3, 2, 2), hm.sawtooth_network(1, 2, 1, 3)]
@@ -153,12 +149,31 @@ def _v7_continuous(effort: Effort) -> Finding:
     )
 
 
+def _at_corners(network: hm.Network, inside: Any, pieces: int) -> Iterator[tuple[Any, Any]]:
+    """Corners of the piece around a point, and the value there of the piece's affine map, in fractions."""
+    step = Fraction(1, 3 * pieces)  # stays inside the piece
+    here = network.exact_value(inside)
+    slopes = []
+    for k in range(len(inside)):
+        there: Any = [x + step * (i == k) for i, x in enumerate(inside)]
+        slopes.append([(b - a) / step for a, b in zip(here, network.exact_value(there), strict=True)])
+    low = [Fraction(int(x * pieces), pieces) for x in inside]
+    for ends in product((0, 1), repeat=len(inside)):
+        corner = tuple(x + Fraction(end, pieces) for x, end in zip(low, ends, strict=True))
+        moved = [c - x for c, x in zip(corner, inside, strict=True)]
+        value = tuple(
+            a + sum((m * slope[i] for m, slope in zip(moved, slopes, strict=True)), Fraction(0))
+            for i, a in enumerate(here)
+        )
+        yield corner, value
+
+
 def _v7_maps_distinct(effort: Effort) -> Finding:
     found = {}
     for d, n, w, depth in _sizes(effort)[:4]:
         network, box = hm.sawtooth_network(d, n, w, depth), hm.Box.cube(d, 0, 1)
         cells = hm.enumerate_regions(network, box)
-        found[d, n, w, depth] = (cells.n_cells, _n_maps(cells))
+        found[d, n, w, depth] = (cells.n_cells, n_maps(cells))
     return holding(
         all(cells == maps for cells, maps in found.values()),
         "; ".join(f"(d,N,w,L) = {size}: {c} cells, {m} maps" for size, (c, m) in found.items()),
@@ -168,7 +183,7 @@ def _v7_maps_distinct(effort: Effort) -> Finding:
 
 
 def _v7_with_ffn_skip(effort: Effort) -> Finding:
-    found = {size: _regions(*size, "ffn_skip") for size in _sizes(effort)}
+    found = {size: n_regions(*size, "ffn_skip") for size in _sizes(effort)}
     units = {
         size: hm.sawtooth_network(*size, variant="ffn_skip").units_total
         == hm.sawtooth_network(*size).units_total
@@ -186,7 +201,7 @@ def _v7_with_ffn_skip(effort: Effort) -> Finding:
 def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
     size = (2, 3, 1, 1) if effort is Effort.QUICK else (2, 2, 1, 2)
     d, n, w, depth = size
-    found = _regions(*size, "genuine")
+    found = n_regions(*size, "genuine")
     genuine, plain = hm.sawtooth_network(*size, variant="genuine"), hm.sawtooth_network(*size)
     pieces = (2 * w * n) ** depth
     points = _middles(d, pieces)
@@ -211,11 +226,11 @@ def _lemma_f1(effort: Effort) -> Finding:
     sizes = range(1, 9) if effort is Effort.QUICK else range(1, 65)
     right = True
     for n in sizes:
-        grid = hm.enumerate_regions(_grid_head(n), hm.Box([0], [1]))
-        walls = np.unique(np.concatenate([grid.cell_vertices(i)[:, 0] for i in range(grid.n_cells)]))
-        right &= grid.n_cells == n and np.allclose(walls, np.arange(n + 1) / n, rtol=0, atol=1e-15)
+        trace = hm.trace_segment(_grid_head(n), [0], [1])
+        walls = [trace.exact_breakpoint(i) for i in range(len(trace.breakpoints))]
+        right &= walls == [Fraction(j, n) for j in range(1, n)]
     return holding(
-        bool(right),
+        right,
         f"N = {sizes[0]} to {sizes[-1]}: N cells with walls at j/N",
         {"sizes": list(sizes)},
         Certificate(
@@ -260,72 +275,10 @@ def _lemma_f2(effort: Effort) -> Finding:
     )
 
 
-def _rem_v8(effort: Effort) -> Finding:
-    d, d_ff = 2, 8
-    w = d_ff // (2 * d)
-    made = int(hm.count_cells(hm.sawtooth_network(d, 1, w, 1), hm.Box.cube(d, 0, 1)))  # one attention cell
-    tangents = (
-        [[-2 * t, 1] for t in range(d_ff)],
-        [t * t for t in range(d_ff)],
-    )  # of a parabola: generic lines
-    generic = hm.Network((hm.FeedForward(*tangents, np.ones((1, d_ff), dtype=int), [0]),))
-    cells = hm.enumerate_regions(generic, hm.WholeSpace(2))
-    most = arrangement(d_ff, d)
-    points = [cells.exact_witness(i) for i in range(cells.n_cells)]
-    ratios = [arrangement(4 * d, d) / 4**d for d in (2, 3, 4)]
-    return failing(
-        made == (2 * w) ** d and cells.n_cells == most > made,
-        f"eight units in the plane: the construction cuts a cell into {made} pieces, generic units into "
-        f"{cells.n_cells}; the ratio for d = 2, 3, 4 and d_ff = 4d: {', '.join(f'{r:.2f}' for r in ratios)}",
-        {"construction": made, "generic": cells.n_cells, "ratios": ratios},
-        Certificate(
-            "network_points",
-            {"network": network_record(generic), "points": points},
-            {"signatures": most, "maps": _n_maps(cells)},
-        ),
-    )
-
-
-def _n_maps(cells: hm.RegionSet) -> int:
+def n_maps(cells: hm.RegionSet) -> int:
     """How many different affine maps the cells carry; their entries are whole numbers here."""
     maps = np.concatenate([cells.linear.reshape(cells.n_cells, -1), cells.offset], axis=1)
     return len(np.unique(maps, axis=0))
-
-
-def _exponent(heads: int, d: int, *, biased: bool) -> float:
-    """log2 of V(2N) / V(N) at N = 2^40."""
-    n = 2**40
-    one, two = (hm.vertex_maximum(k * n, heads, d, biased=biased) for k in (1, 2))
-    return float(np.log2(two / one))
-
-
-def _theta_exponent(effort: Effort) -> Finding:
-    slopes = {d: _exponent(d, d, biased=False) for d in (2, 3, 4)}
-    n = 10**6
-    most = hm.vertex_maximum(n, 2, 2) * arrangement(4, 2)
-    exponents = ", ".join(f"{slope:.3f}" for slope in slopes.values())
-    return failing(
-        all(abs(slope - (d - 1)) < 1e-6 for d, slope in slopes.items()) and most < n**2,
-        f"linear scores, H = d = 2, 3, 4, one layer: exponents {exponents} instead of 2, 3, 4; at d = 2, "
-        f"N = 10^6, d_ff = 4 at most {most} cells, claimed at least {n**2}",
-        {"exponents": {str(d): slope for d, slope in slopes.items()}},
-        Certificate(
-            "cell_bound", {"n_tokens": n, "d": 2, "d_ff": 4, "depth": 1}, {"at_most": most, "claimed": n**2}
-        ),
-    )
-
-
-def _theta_exponent_affine(effort: Effort) -> Finding:
-    slopes = {(h, d): _exponent(h, d, biased=True) for d in (1, 2, 3) for h in (1, 2, 3, 5)}
-    right = all(abs(slope - min(h, d)) < 1e-6 for (h, d), slope in slopes.items())
-    counted = [_regions(1, n, 1, 2, "plain") for n in (2, 4, 8)]
-    grown = [b / a for a, b in pairwise(counted)]
-    return holding(
-        right and grown == [4.0, 4.0],
-        f"affine scores: exponent min(H, d) for {len(slopes)} pairs; d = 1, L = 2, N = 2, 4, 8: "
-        f"{', '.join(map(str, counted))} regions, N^2 times a constant",
-        {"exponents": {str(pair): slope for pair, slope in slopes.items()}, "regions": counted},
-    )
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -457,41 +410,5 @@ CLAIMS: tuple[Claim, ...] = (
         check=_v7_genuine_d_plus_3,
         expected=Verdict.HOLDS,
         proof="proofs.md#theorem-v7",
-    ),
-    Claim(
-        paper="tropical",
-        name="rem_v8",
-        place="Remark V.8",
-        statement="In the construction the ReLU layer shatters every attention cell as much as it can.",
-        hypotheses="d = 2, d_ff = 8",
-        computation="pieces of the construction and of eight generic units",
-        check=_rem_v8,
-        expected=Verdict.FAILS,
-        correction="It cuts a cell into (2w)^d pieces; generic units into R(d_ff, d), up to 2.31 times as "
-        "many at d = 2 and 9.83 times at d = 4.",
-    ),
-    Claim(
-        paper="tropical",
-        name="theta_exponent",
-        place="Corollary V.9",
-        statement="With H >= d heads the largest number of linear regions grows as N^(dL).",
-        hypotheses="linear scores, as section III-D and appendices D and E define attention",
-        computation="growth of the largest number of cells, and its value at N = 10^6",
-        check=_theta_exponent,
-        expected=Verdict.FAILS,
-        correction="N^(min(H, d-1) L) with linear scores, N^(min(H, d) L) with affine ones and free keys.",
-        proof="proofs.md#growth-in-the-number-of-tokens",
-    ),
-    Claim(
-        paper="tropical",
-        name="theta_exponent_affine",
-        place="Corollary V.9, corrected",
-        statement="With affine scores and keys chosen freely in every layer the largest number of linear "
-        "regions grows as N^(min(H, d) L).",
-        hypotheses="d, H, d_ff, L fixed, d_ff >= 2d; d <= 2 by our proof, larger d cited for the upper bound",
-        computation="growth of the largest number of cells, and regions of the construction",
-        check=_theta_exponent_affine,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#growth-in-the-number-of-tokens",
     ),
 )
