@@ -39,6 +39,7 @@ TOY = Recipe(
     (
         Option("size", 3, "a size", medium=30, paper=300, least=1),
         Option("box", 4.0, "a box"),
+        Option("scale", 1.0, "a scale", positive=True),
         Option("widths", (4, 8), "some widths", least=1),
         Option("skip", False, "whether"),
         Option("pairing", "paired", "which", choices=("paired", "unpaired")),
@@ -91,6 +92,8 @@ def test_an_option_reads_values_and_texts(name, given, value):
         ("box", "wide", "box must be a number, but was 'wide'"),
         ("box", "nan", "a number"),
         ("box", float("inf"), "a number"),
+        ("scale", "0", "scale must be a positive number, but was '0'"),
+        ("scale", -1.0, "a positive number"),
         ("widths", "", "a list, separated by commas, of: a whole number of at least 1, but was"),
         ("widths", "4,-1", "but was '-1'"),
         ("widths", 4, "a list"),
@@ -98,7 +101,7 @@ def test_an_option_reads_values_and_texts(name, given, value):
         ("skip", 1, "true or false"),
         ("pairing", "both", "pairing must be paired or unpaired, but was 'both'"),
         ("siez", 3, "did you mean size?"),
-        ("colour", 3, "options of tropical.fig9 (size, box, widths, skip, pairing)"),
+        ("colour", 3, "options of tropical.fig9 (size, box, scale, widths, skip, pairing)"),
     ],
 )
 def test_an_option_refuses_what_it_is_not_with_one_sentence(name, given, message):
@@ -207,6 +210,7 @@ def test_a_reproduction_is_a_folder_of_pictures_tables_and_comparisons(toy, tmp_
     assert numbers["settings"] == {
         "size": 7,
         "box": 4.0,
+        "scale": 1.0,
         "widths": [4, 8],
         "skip": False,
         "pairing": "paired",

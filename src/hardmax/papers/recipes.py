@@ -79,6 +79,8 @@ class Option:
         The only values there are (of each entry, for a tuple).
     least : float, optional
         The smallest value (of each entry, for a tuple).
+    positive : bool
+        Whether the value must be larger than 0.
 
     Examples
     --------
@@ -96,6 +98,7 @@ class Option:
     paper: Value | None = field(default=None, kw_only=True)
     choices: tuple[Any, ...] = field(default=(), kw_only=True)
     least: float | None = field(default=None, kw_only=True)
+    positive: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.default == ():
@@ -132,7 +135,7 @@ class Option:
         value = self._converted(given.strip() if isinstance(given, str) else given, like)
         if value is None or (self.choices and value not in self.choices):
             raise self._refusal(given)
-        if self.least is not None and not value >= self.least:
+        if (self.least is not None and not value >= self.least) or (self.positive and not value > 0):
             raise self._refusal(given)
         return value
 
@@ -170,7 +173,7 @@ class Option:
         if self.choices:
             words = " or ".join(map(str, self.choices))
         else:
-            words = _IN_WORDS[type(entry)]
+            words = _IN_WORDS[type(entry)].replace("a ", "a positive " if self.positive else "a ", 1)
         if self.least is not None:
             words += f" of at least {self.least:g}"
         return f"a list, separated by commas, of: {words}" if isinstance(self.default, tuple) else words

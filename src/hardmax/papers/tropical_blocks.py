@@ -146,7 +146,7 @@ RECIPES = (
             Option("score_bias", False, "whether random scores have biases"),
             Option("random_n_tokens", 4, "keys of the random blocks that are counted", least=1),
             Option("random_d_ff", 6, "ReLU units of the random blocks that are counted", least=1),
-            Option("box", 4.0, "the pictures show [-box, box]^2; not stated"),
+            Option("box", 4.0, "the pictures show [-box, box]^2; not stated", positive=True),
             Option("draws", 60, "random blocks that are counted", medium=500, paper=2000, least=1),
         ),
         _cook_figure_7,

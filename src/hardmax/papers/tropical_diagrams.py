@@ -37,7 +37,7 @@ def _cook_figure_3(settings: Settings) -> Outcome:
                 "keys that lose their cell from (a) to (b)",
                 "two (purple, orange)",
                 f"{int((~drawn.nonempty).sum())} of {drawn.n_keys} (the paper does not state its keys)",
-                "holds: cells can vanish",
+                "none vanishes here" if drawn.nonempty.all() else "holds: cells can vanish",
             ),
             _blamed_on_weights(example),
             Comparison(
@@ -132,7 +132,7 @@ RECIPES = (
         (
             Option("n_tokens", 7, "Gaussian keys; not stated", least=1),
             Option("decimals", 2, "digits to which the drawn keys are rounded", least=0),
-            Option("box", 3.0, "the pictures show [-box, box]^2; not stated"),
+            Option("box", 3.0, "the pictures show [-box, box]^2; not stated", positive=True),
             Option("draws", 100, "random sets of keys that are asked", medium=1000, paper=1000, least=1),
         ),
         _cook_figure_3,

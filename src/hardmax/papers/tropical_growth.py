@@ -426,7 +426,7 @@ RECIPES = (
                 paper=2_000_000,
                 least=0,
             ),
-            Option("box", 4.0, "(a) points are drawn in [-box, box]^2; not stated"),
+            Option("box", 4.0, "(a) points are drawn in [-box, box]^2; not stated", positive=True),
             Option("heads", 1, "(a) heads H; not stated", least=1),
             Option("d_ff", 8, "(a) width of the ReLU layer; not stated", least=1),
             Option("d_k", 0, "(a) rank of the scores, 0 for Gaussian scores; not stated", least=0),
