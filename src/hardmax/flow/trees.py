@@ -1,10 +1,10 @@
 r"""Trees of comparison that run (P2 Definitions 1 and 2).
 
-A tree of comparison is a full binary tree. Its leaves carry tuples of positions that depend on T only; an inner
-node carries a continuous function :math:`f_{in}` and takes over the tuple of the child at which :math:`f_{in}`
-of its tokens is larger. Trees retrieve a target if the tuples at their roots together contain its active set, almost
-everywhere. :func:`comparison_trees` builds such trees for a target, with at most :math:`D_0` of them and as few
-comparisons as are known here:
+A tree of comparison is a full binary tree. Its leaves carry tuples of positions that depend on T only; an
+inner node carries a continuous function :math:`f_{in}` and takes over the tuple of the child at which
+:math:`f_{in}` of its tokens is larger. Trees retrieve a target if the tuples at their roots together
+contain its active set, almost everywhere. :func:`comparison_trees` builds such trees for a target, with at
+most :math:`D_0` of them and as few comparisons as are known here:
 
 - one tree for each role of the target, whose leaves are subsets rather than ordered tuples, because
   :math:`f_{in}` may try the orders itself;
@@ -50,12 +50,12 @@ class ComparisonTree:
     leaves : sequence of tuples of int
         Positions from 0, left to right.
     functions : callable or sequence of callables
-        f_in: takes tokens (B, m, d), tuples of m tokens, and returns (B,). It must accept every length of tuple that
-        the leaves have.
+        f_in: takes tokens (B, m, d), tuples of m tokens, and returns (B,). It must accept every length of
+        tuple that the leaves have.
     nodes : (n_leaves - 1, 3) int, optional
-        Left child, right child and number of the function of each inner node. Children are leaves (0, 1, ...) or
-        earlier nodes (n_leaves, n_leaves + 1, ...); the last node is the root. Without them the tree is balanced
-        and uses the first function throughout.
+        Left child, right child and number of the function of each inner node. Children are leaves (0, 1,
+        ...) or earlier nodes (n_leaves, n_leaves + 1, ...); the last node is the root. Without them the
+        tree is balanced and uses the first function throughout.
 
     Examples
     --------
@@ -97,12 +97,13 @@ class ComparisonTree:
             np.sort(children, axis=None), np.arange(2 * count - 2)
         ):
             raise InvalidInputError(
-                f"nodes must be {count - 1} rows for {count} leaves in which every leaf and every node but the root "
+                f"nodes must be {count - 1} rows for {count} leaves in which every leaf and every node but "
+                "the root "
                 f"is a child once, but were {nodes.tolist()}."
             )
         if (children >= np.arange(count, 2 * count - 1)[:, None]).any():
             raise InvalidInputError("nodes must come after their children, but one names a later node.")
-        if len(nodes) and not (0 <= nodes[:, 2].min() and nodes[:, 2].max() < len(self.functions)):
+        if len(nodes) and not (nodes[:, 2].min() >= 0 and nodes[:, 2].max() < len(self.functions)):
             raise InvalidInputError(
                 f"nodes must name one of {len(self.functions)} functions in their last column."
             )
@@ -128,7 +129,8 @@ class ComparisonTree:
         return 1 + max(max(leaf) for leaf in self.leaves)
 
     def __call__(self, sequences: ArrayLike) -> Integers:
-        """The tuple at the root for each sequence: (B, T, d) gives (B, dimension); -1 fills shorter tuples."""
+        """The tuple at the root for each sequence: (B, T, d) gives (B, dimension); -1 fills shorter
+        tuples."""
         winner = self.root_leaves(sequences)
         table = np.full((self.n_leaves, self.dimension), -1, dtype=np.int64)
         for i, leaf in enumerate(self.leaves):
@@ -140,7 +142,8 @@ class ComparisonTree:
         X = np.asarray(sequences, dtype=np.float64)
         if X.ndim != 3 or X.shape[1] < self.n_tokens:
             raise DimensionMismatchError(
-                f"sequences must have shape (B, T, d) with T at least {self.n_tokens}, but had shape {X.shape}."
+                f"sequences must have shape (B, T, d) with T at least {self.n_tokens}, but had shape "
+                f"{X.shape}."
             )
         if not np.all(np.isfinite(X)):
             raise NotFiniteError("sequences must hold real numbers, but hold NaN or an infinity.")
@@ -180,7 +183,8 @@ class ComparisonTree:
             value = np.asarray(self.functions[which](flat), dtype=np.float64)
             if value.shape != (len(flat),):
                 raise DimensionMismatchError(
-                    f"f_in must return shape {(len(flat),)} for tokens {flat.shape}, but returned {value.shape}."
+                    f"f_in must return shape {(len(flat),)} for tokens {flat.shape}, but returned "
+                    f"{value.shape}."
                 )
             if np.isnan(value).any():
                 raise NotFiniteError("f_in must return numbers that can be compared, but returned NaN.")
@@ -226,8 +230,8 @@ def comparison_trees(
     n_tokens : int
         T.
     single_leaves : int, optional
-        How many trees consist of a single leaf, besides one tree for each role; as many as D_0 allows when left
-        out, and no tree that compares where these suffice.
+        How many trees consist of a single leaf, besides one tree for each role; as many as D_0 allows when
+        left out, and no tree that compares where these suffice.
 
     Examples
     --------
@@ -250,7 +254,8 @@ def comparison_trees(
         single_leaves = max(size.low - len(roles), ceil(len(fixed) / width))
     elif single_leaves < 0 or single_leaves * width < len(fixed):
         raise InvalidInputError(
-            f"single_leaves must be {ceil(len(fixed) / width)} or more for this target, but was {single_leaves}."
+            f"single_leaves must be {ceil(len(fixed) / width)} or more for this target, but was "
+            f"{single_leaves}."
         )
     held = [*fixed, *rest][: single_leaves * width]
     trees = [_leaf(held[i : i + width]) for i in range(0, len(held), width)]
@@ -272,7 +277,8 @@ def _first(tokens: Floats) -> Floats:
 
 
 def _role_tree(term: Term, arity: int, width: int, n_tokens: int, held: Sequence[int]) -> ComparisonTree:
-    """The subsets of ``arity`` positions that are not inside ``held``; single positions are packed together."""
+    """The subsets of ``arity`` positions that are not inside ``held``; single positions are packed
+    together."""
     inside = set(held)
     if arity == 1:
         open_ = [t for t in range(n_tokens) if t not in inside]

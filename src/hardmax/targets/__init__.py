@@ -1,8 +1,9 @@
 r"""The functions that P2 asks a transformer to compute: maxima and minima over tuples of tokens.
 
-A target knows its values, the positions it depends on, and what P2 asks of it: how many tokens it retrieves, and
-the dimension, order and number of its comparisons. The targets of the paper are functions of this module;
-:class:`Target` and :class:`Term` make others, and :func:`parse` reads them from a line of text.
+A target knows its values, the positions it depends on, and what P2 asks of it: how many tokens it
+retrieves, and the dimension, order and number of its comparisons. The targets of the paper are functions of
+this module; :class:`Target` and :class:`Term` make others, and :func:`parse` reads them from a line of
+text.
 
 Examples
 --------
@@ -60,7 +61,8 @@ __all__ = [
 
 
 def compile_kernels(progress: Callable[[str, float], None] | None = None) -> None:
-    """Compile the kernel of this room, or load it from the cache; ``progress`` is told the seconds it took."""
+    """Compile the kernel of this room, or load it from the cache; ``progress`` is told the seconds it
+    took."""
     start = perf_counter()
     triangle_center()([[[0.0, 0.0]]])
     if progress is not None:

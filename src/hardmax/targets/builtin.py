@@ -97,8 +97,8 @@ def pairwise(matrices: ArrayLike, *, domain: InputDomain | str = "gaussian") -> 
 
     Notes
     -----
-    That the matrices differ is not enough for what P2 says of this target (Proposition 1): for positive multiples
-    of the identity one token wins everything.
+    That the matrices differ is not enough for what P2 says of this target (Proposition 1): for positive
+    multiples of the identity one token wins everything.
 
     Examples
     --------
@@ -137,8 +137,8 @@ def triangle_center(d: int = 2, *, domain: InputDomain | str = "cube11", distinc
     d : int
         The dimension of a token.
     domain : {"cube11", "gaussian", "cube01"}
-        Where tokens lie. On [0,1]^1 the target is nine times the square of the least token, and compares single
-        tokens.
+        Where tokens lie. On [0,1]^1 the target is nine times the square of the least token, and compares
+        single tokens.
     distinct : bool
         Whether the three positions must differ; the paper allows repetition.
 
@@ -159,7 +159,8 @@ def triangle_center(d: int = 2, *, domain: InputDomain | str = "cube11", distinc
 def depth_separation(
     d: int = 3, *, domain: InputDomain | str = "cube11", shifted: bool | None = None
 ) -> Target:
-    r"""The target that one layer cannot compute: :math:`F(X) = \min_{s,t} 2 (1 + x(s)^\top x(t))` (Theorem 1).
+    r"""The target that one layer cannot compute: :math:`F(X) = \min_{s,t} 2 (1 + x(s)^\top x(t))` (Theorem
+    1).
 
     Parameters
     ----------
@@ -202,8 +203,8 @@ def kth_largest(
     >>> second = hm.targets.kth_largest(2)
     >>> second([[[0.3], [0.9], [0.5]]]), second.active_set([[[0.3], [0.9], [0.5]]])
     (array([0.5]), array([[False, False,  True]]))
-    >>> second.trees(3)[0].n_comparisons
-    2
+    >>> second.trees(8)[0].n_comparisons, second.trees(64)[0].n_comparisons
+    (23, 383)
     """
     if int(k) != k or k < 1:
         raise InvalidInputError(f"k must be a whole number, 1 or more, but was {k}.")

@@ -1,7 +1,8 @@
-"""Active sets of any function of sequences, by differences: does a function retrieve a bounded number of tokens?
+"""Active sets of any function of sequences, by differences: does a function retrieve a bounded number of
+tokens?
 
-For functions that are not written as terms. What is found holds at the sampled inputs; it bounds the number of
-retrieved tokens from below, and a number that grows with the length of the sequences is refused.
+For functions that are not written as terms. What is found holds at the sampled inputs; it bounds the number
+of retrieved tokens from below, and a number that grows with the length of the sequences is refused.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ def measure_active(
     {4: 2, 8: 2, 16: 2, 32: 2, 64: 2}
     >>> measure_active(lambda X: X.mean(axis=(1, 2)))
     Traceback (most recent call last):
-    hardmax.errors.GrowingActiveSetError: function must depend on a bounded number of tokens, but depends on 32 at
-    T = 32 and on 64 at T = 64; only functions that retrieve tokens can be analysed.
+    hardmax.errors.GrowingActiveSetError: function must depend on a bounded number of tokens, but depends on
+    32 at T = 32 and on 64 at T = 64; only functions that retrieve tokens can be analysed.
     """
     place = as_domain(domain)
     generator = np.random.default_rng(rng)
@@ -111,7 +112,8 @@ def measure_active(
         (before, small), (last, large) = list(sizes.items())[-2:]
         if large > _GROWTH * small:
             raise GrowingActiveSetError(
-                f"function must depend on a bounded number of tokens, but depends on {small} at T = {before} and on "
+                f"function must depend on a bounded number of tokens, but depends on {small} at T = "
+                f"{before} and on "
                 f"{large} at T = {last}; only functions that retrieve tokens can be analysed."
             )
     return sizes

@@ -1,8 +1,8 @@
 """Expressions of tokens, as the text form of a target writes them.
 
-An expression is a tree of small nodes. Each knows its kind (a scalar, a vector, a transposed vector, a matrix) and
-the column of the text where it stands, can be evaluated on arrays of tokens, and can say whether it is a polynomial
-of degree two, which is how bilinear forms and squared sums are recognised.
+An expression is a tree of small nodes. Each knows its kind (a scalar, a vector, a transposed vector, a
+matrix) and the column of the text where it stands, can be evaluated on arrays of tokens, and can say
+whether it is a polynomial of degree two, which is how bilinear forms and squared sums are recognised.
 """
 
 from __future__ import annotations
@@ -294,6 +294,7 @@ class Expression:
     names: tuple[Index, ...]
 
     def __call__(self, *tokens: Floats) -> Floats:
+        """The values at arrays of tokens (..., d)."""
         with np.errstate(all="ignore"):  # the caller refuses NaN in words
             value = self.node.evaluate(dict(zip(self.names, tokens, strict=True)), {})
         return np.broadcast_to(np.asarray(value, dtype=np.float64), tokens[0].shape[:-1])

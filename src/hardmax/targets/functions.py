@@ -39,7 +39,8 @@ def as_matrix(matrix: ArrayLike, name: str) -> Floats:
 class Bilinear:
     r""":math:`(ax + b)^\top A (ay + b) + c` with a matrix A and numbers a, b, c.
 
-    The affine map of the tokens carries a target from one cube to another: a = 2, b = -1 maps [0,1]^d to [-1,1]^d.
+    The affine map of the tokens carries a target from one cube to another: a = 2, b = -1 maps [0,1]^d to
+    [-1,1]^d.
     """
 
     matrix: Floats
@@ -48,6 +49,7 @@ class Bilinear:
     constant: float = 0.0
 
     def __call__(self, first: Floats, second: Floats) -> Floats:
+        """The form at two arrays of tokens (..., d)."""
         left = self.scale * first + self.offset
         right = self.scale * second + self.offset
         value: Floats = ((left @ self.matrix) * right).sum(axis=-1) + self.constant
@@ -90,6 +92,7 @@ class SquaredSum:
     offset: float = 0.0
 
     def __call__(self, *tokens: Floats) -> Floats:
+        """The squared length at r arrays of tokens (..., d)."""
         total = tokens[0]
         for token in tokens[1:]:
             total = total + token
@@ -110,6 +113,7 @@ class Coordinate:
     index: int
 
     def __call__(self, token: Floats) -> Floats:
+        """The coordinate of tokens (..., d)."""
         value: Floats = token[..., self.index]
         return value
 
@@ -121,6 +125,7 @@ class LinearForm:
     weights: tuple[float, ...]
 
     def __call__(self, token: Floats) -> Floats:
+        """The inner product with tokens (..., d)."""
         value: Floats = token @ np.array(self.weights)
         return value
 
@@ -144,8 +149,10 @@ def check_arity(
             f"{name} must return one number per tuple, shape {points[0].shape[:-1]} for tokens of shape "
             f"{points[0].shape}, but returned shape {value.shape}."
         )
-    if np.isnan(value).any():
-        raise NotFiniteError(f"{name} must return real numbers, but returned NaN on tokens of its domain.")
+    if not np.all(np.isfinite(value)):
+        raise NotFiniteError(
+            f"{name} must return real numbers, but returned NaN or an infinity on tokens of its domain."
+        )
     for j in range(arity):
         moved = list(points)
         moved[j] = np.roll(points[j], 1, axis=0)

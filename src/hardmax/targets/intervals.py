@@ -1,8 +1,9 @@
 """Whole numbers that are known between two ends, with the reasons for both.
 
 What P2 asks of a target (how many tokens it retrieves, its dimension, order and number of comparisons) is
-rarely known exactly: syntax gives upper ends, sampled inputs and theorems give lower ones. An interval keeps the
-two apart, says why each end holds, and calls itself exact only where they meet without a further assumption.
+rarely known exactly: syntax gives upper ends, sampled inputs and theorems give lower ones. An interval
+keeps the two apart, says why each end holds, and calls itself exact only where they meet without a further
+assumption.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Interval:
     reasons : tuple of str
         Why each end holds; a reason begins with "at least", "at most" or "exactly".
     assuming : tuple of str
-        What must be true besides, for instance that an outer function depends on each of its terms. Empty when
-        the reasons stand by themselves.
+        What must be true besides, for instance that an outer function depends on each of its terms. Empty
+        when the reasons stand by themselves.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """The compiled search for the shortest sum of three tokens (P2 equation (7)).
 
-All triples are tried, a block of sequences at a time: the innermost loop runs over sequences, which compilers turn
-into vector instructions without a reduction in the way. A search that sorts tokens and skips most triples needs
-fewer operations, but was seven times slower at 64 tokens.
+All triples are tried, a block of sequences at a time: the innermost loop runs over sequences, which
+compilers turn into vector instructions without a reduction in the way. A search that sorts tokens and skips
+most triples needs fewer operations, but was seven times slower at 64 tokens.
 """
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ def names_in(text: str) -> dict[str, int]:
 class Parser:
     """Reads one text.
 
-    ``given`` maps names to matrices (d, d), vectors (d,) or stacks of them. Without d the text is read as if tokens
-    were numbers and ``coordinates`` tells how many coordinates it asks for.
+    ``given`` maps names to matrices (d, d), vectors (d,) or stacks of them. Without d the text is read as
+    if tokens were numbers and ``coordinates`` tells how many coordinates it asks for.
     """
 
     def __init__(self, text: str, given: Mapping[str, Floats], d: int | None) -> None:
@@ -368,8 +368,8 @@ class Parser:
         name = self._fresh(self.running)
         if self._sees(")"):
             raise GrowingActiveSetError(
-                f"column {word.column} of {self.text!r}: a sum over all positions makes the active set grow with T; "
-                f"give it an end, as in sum({name}<4)."
+                f"column {word.column} of {self.text!r}: a sum over all positions makes the active set grow "
+                f"with T; give it an end, as in sum({name}<4)."
             )
         self._take("<", f"'<' and the number of summands after {name!r}")
         place = self._next.column

@@ -1,8 +1,9 @@
 """From text to target: which parts are terms, which of them have a form that is known, what joins them.
 
-:mod:`hardmax.targets.language` reads the text into an expression. Here its top-level summands are sorted: a maximum
-with a constant factor becomes a term (a negative factor turns it into a minimum), tokens at fixed positions become
-one fixed term, and what is left, a product or function of maxima, becomes the outer function.
+:mod:`hardmax.targets.language` reads the text into an expression. Here its top-level summands are sorted: a
+maximum with a constant factor becomes a term (a negative factor turns it into a minimum), tokens at fixed
+positions become one fixed term, and what is left, a product or function of maxima, becomes the outer
+function.
 """
 
 from __future__ import annotations
@@ -56,11 +57,13 @@ def parse(
     matrices : array or mapping of str to array, optional
         The matrices (d, d) and vectors (d,) that the text names, or stacks of them; an array alone is ``A``.
     d : int, optional
-        The dimension of a token; that of the matrices when left out, or as many coordinates as the text names, or 1.
+        The dimension of a token; that of the matrices when left out, or as many coordinates as the text
+        names, or 1.
     domain : {"cube11", "cube01", "gaussian"}
         Where tokens lie.
     rng : int or Generator, optional
-        Draw the entries of matrices that are named, with a capital, but not given: independent standard normal.
+        Draw the entries of matrices that are named, with a capital, but not given: independent standard
+        normal.
 
     Raises
     ------
@@ -79,7 +82,8 @@ def parse(
     <Interval: 2>
     >>> hm.targets.parse("max(t x[t][0]")
     Traceback (most recent call last):
-    hardmax.errors.TargetSyntaxError: column 7 of 'max(t x[t][0]': expected ')' or another index, but found 'x'.
+    hardmax.errors.TargetSyntaxError: column 7 of 'max(t x[t][0]': expected ')' or another index, but found
+    'x'.
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"text must be a string, but was a {type(text).__name__}.")
@@ -121,7 +125,8 @@ def _given(matrices: ArrayLike | Mapping[str, ArrayLike] | None) -> dict[str, Fl
             raise DimensionMismatchError(f"matrices[{name!r}] must be an array of one shape.") from error
         if array.ndim not in (1, 2, 3) or array.size == 0:
             raise DimensionMismatchError(
-                f"matrices[{name!r}] must be a vector, a matrix or a stack of matrices, but its shape was {array.shape}."
+                f"matrices[{name!r}] must be a vector, a matrix or a stack of matrices, but its shape was "
+                f"{array.shape}."
             )
         if not np.all(np.isfinite(array)):
             raise InvalidInputError(
@@ -173,13 +178,14 @@ def _assembled(node: Node, text: str, d: int, domain: InputDomain) -> Target:
     terms = [_term(one, 1.0, 0.0, d) for one in nodes]
     if fixed:
         terms.append(_fixed(fixed, 0.0))
-    outer = _Outer(tuple(nodes), tuple([*best, *joined]), constant, bool(fixed))
+    outer = _Outer(tuple(nodes), (*best, *joined), constant, bool(fixed))
     return Target(tuple(terms), outer, d, domain, text)
 
 
 @dataclass(frozen=True, eq=False)
 class _Outer:
-    """The outer function of a text: its summands in terms of the maxima, and the fixed part if there is one."""
+    """The outer function of a text: its summands in terms of the maxima, and the fixed part if there is
+    one."""
 
     nodes: tuple[Best, ...]
     summands: tuple[tuple[float, Node], ...]

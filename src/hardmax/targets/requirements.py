@@ -1,14 +1,16 @@
-r"""What a target asks for: how many tokens, and the dimension, order and number of its comparisons (P2 section 5.3).
+r"""What a target asks for: how many tokens, and the dimension, order and number of its comparisons (P2
+section 5.3).
 
 Upper ends come from the roles of the target (:mod:`hardmax.targets.roles`) and from trees that run
-(:mod:`hardmax.flow.trees`). Lower ends come from sampled inputs, at which an active set of some size is plain to
-see, and from theorems whose hypotheses are checked; docs/targets.md proves them. Three theorems matter:
+(:mod:`hardmax.flow.trees`). Lower ends come from sampled inputs, at which an active set of some size is
+plain to see, and from theorems whose hypotheses are checked; docs/targets.md proves them. Three theorems
+matter:
 
 - *no tree* is needed for :math:`T \le D_0 \beta_1`: that many single leaves hold every position;
 - *retrieval*: D maxima over single tokens need :math:`D (T - 1)` comparisons as soon as T > D (the paper's
   :math:`D (T - D)` is not sharp);
-- *ties*: if any number of disjoint r-tuples can tie for the best value, trees of tuples shorter than r fail, and
-  the r-subsets that are not leaves hold no more than s disjoint ones.
+- *ties*: if any number of disjoint r-tuples can tie for the best value, trees of tuples shorter than r
+  fail, and the r-subsets that are not leaves hold no more than s disjoint ones.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from math import ceil, comb
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import CertificateError
 from hardmax.targets.functions import Bilinear, SquaredSum
 from hardmax.targets.intervals import Interval
 from hardmax.targets.roles import Role, fixed_positions, spans_zero
@@ -122,14 +125,18 @@ def comparisons(target: Target, n_tokens: int) -> Interval:
     if low > 0 and why.startswith("all but") and beta.assuming:
         assuming += [a for a in beta.assuming if a not in assuming]
     reasons.append(f"at least {low}: {why}")
+    if low > high and not assuming:
+        raise CertificateError(
+            f"{high} comparisons suffice and {low} are needed for {target!r}; please report this."
+        )
     return Interval(min(low, high), high, tuple(reasons), tuple(assuming))
 
 
 def tree_sizes(target: Target, n_tokens: int) -> tuple[list[int], int]:
     """How many leaves the trees have that compare tuples, and how many trees there are in all.
 
-    Trees that D_0 allows beyond one for each role are single leaves; tuples inside what they cover need not be
-    leaves again.
+    Trees that D_0 allows beyond one for each role are single leaves; tuples inside what they cover need not
+    be leaves again.
     """
     roles, fixed = target.roles, fixed_positions(target)
     beta = target.dimension.high
@@ -150,9 +157,9 @@ def tree_sizes(target: Target, n_tokens: int) -> tuple[list[int], int]:
 def threshold_leaves(k: int, n: int) -> int:
     """Leaves of the tree that finds the k-th best of n single tokens.
 
-    The better half of the work is done by halves: the k-th best of A and B is the best over i of the worse of the
-    i-th best of A and the (k-i)-th best of B; dually for ranks beyond the middle. For fixed k this grows as
-    T log(T)^(k-1), so pairs are never worth it.
+    The better half of the work is done by halves: the k-th best of A and B is the best over i of the worse
+    of the i-th best of A and the (k-i)-th best of B; dually for ranks beyond the middle. For fixed k this
+    grows as T log(T)^(k-1), so pairs are never worth it.
 
     Examples
     --------
@@ -181,8 +188,9 @@ def largest_unmatched(n: int, r: int, s: int) -> int:
     r"""An upper bound on the number of r-subsets of n positions without s + 1 disjoint ones.
 
     For pairs the theorem of Erdős and Gallai, which is sharp. Otherwise Frankl's theorem
-    :math:`\binom{n}{r} - \binom{n - s}{r}` from :math:`n \ge (2s + 1) r - s` on, and before that the average over
-    partitions: a random partition into :math:`\lfloor n / r \rfloor` disjoint r-subsets holds s of the family at most.
+    :math:`\binom{n}{r} - \binom{n - s}{r}` from :math:`n \ge (2s + 1) r - s` on, and before that the
+    average over partitions: a random partition into :math:`\lfloor n / r \rfloor` disjoint r-subsets holds
+    s of the family at most.
 
     Examples
     --------
@@ -203,7 +211,8 @@ def largest_unmatched(n: int, r: int, s: int) -> int:
 
 
 def tie_reason(target: Target, role: Role) -> str:
-    """Why any number of disjoint tuples can tie for this role, strictly ahead of all others; empty if unknown."""
+    """Why any number of disjoint tuples can tie for this role, strictly ahead of all others; empty if
+    unknown."""
     form = role.term.function
     if role.arity < 2 or not (role.term.tuples in ("all", "distinct") or role.term.symmetric):
         return ""

@@ -1,12 +1,14 @@
 r"""What a target really compares: its terms after degenerate ones have been recognised.
 
-Syntax overestimates. A maximum over pairs that always sits on the diagonal compares single tokens; two terms with
-the same winner retrieve it once. Each rule here is a theorem about one form of term, with the reason in words:
+Syntax overestimates. A maximum over pairs that always sits on the diagonal compares single tokens; two
+terms with the same winner retrieve it once. Each rule here is a theorem about one form of term, with the
+reason in words:
 
 - positive semidefinite symmetric A, maximum with repetition allowed: by Cauchy and Schwarz
   :math:`x^\top A y \le \max(x^\top A x, y^\top A y)`, so one token wins;
 - the longest sum of r tokens, with repetition allowed, is r times the longest token;
-- tokens that are nonnegative numbers: products with a negative factor, and the shortest sum, take the least token;
+- tokens that are nonnegative numbers: products with a negative factor, and the shortest sum, take the least
+  token;
 - numbers of both signs times a negative factor: the winners are among the largest and the least token;
 - terms that differ by a positive factor, or by a transposition, have the same winners.
 """
@@ -149,7 +151,8 @@ def _same_winners(one: Term, other: Term, d_token: int) -> bool:
 
 def _weights(function: TokenFunction, d_token: int) -> Floats | None:
     if isinstance(function, Coordinate):
-        return np.eye(d_token)[function.index]
+        row: Floats = np.eye(d_token)[function.index]
+        return row
     return np.array(function.weights) if isinstance(function, LinearForm) else None
 
 

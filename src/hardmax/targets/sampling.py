@@ -1,11 +1,12 @@
-r"""What random inputs show of a target: sizes of active sets, walls, permutations (P2 section 5; lower ends only).
+r"""What random inputs show of a target: sizes of active sets, walls, permutations (P2 section 5; lower ends
+only).
 
-A size of an active set that is seen at a random input holds on an open set, so it bounds :math:`D_0` from below. A
-wall, where the winner of a term changes, is found by bisection along a segment between two random inputs; the
-number K of tokens on which it depends says something about the dimension of comparison. Comparing tuples of b
-tokens involves 2b of them: if K > 2b, no such comparison follows the wall, so the trees must hold all tokens that
-are active on either side of it, and with :math:`D_0` trees of b tokens this is impossible when there are more than
-:math:`D_0 b`. Where there are not, K > 2b is a hint and no proof.
+A size of an active set that is seen at a random input holds on an open set, so it bounds :math:`D_0` from
+below. A wall, where the winner of a term changes, is found by bisection along a segment between two random
+inputs; the number K of tokens on which it depends says something about the dimension of comparison.
+Comparing tuples of b tokens involves 2b of them: if K > 2b, no such comparison follows the wall, so the
+trees must hold all tokens that are active on either side of it, and with :math:`D_0` trees of b tokens this
+is impossible when there are more than :math:`D_0 b`. Where there are not, K > 2b is a hint and no proof.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ _TUPLES = 40_000  # tuples per sequence that sampling is willing to try
 
 
 def largest_active_set(target: Target, enough: int, *, n: int = 256, rng: int = 0) -> tuple[int, int]:
-    """The largest active set that random sequences and a short climb find, and the length at which it was seen.
+    """The largest active set that random sequences and a short climb find, and the length at which it was
+    seen.
 
-    The search ends as soon as ``enough`` positions are active. The climb replaces one token at a time and keeps what
-    does not make the active set smaller.
+    The search ends as soon as ``enough`` positions are active. The climb replaces one token at a time and
+    keeps what does not make the active set smaller.
     """
     generator = np.random.default_rng(rng)
     arity = sum(term.arity for term in target.terms)
@@ -90,8 +92,8 @@ def is_permutation_invariant(
 def winning_supports(target: Target, n_tokens: int, *, n: int = 2000, rng: int = 0) -> tuple[int, ...]:
     """How many different largest sets of positions win each term among random sequences.
 
-    For lengths T = 4, 5, ... the slope of these numbers in a log-log plot suggests the order of comparison: the
-    maximum over pairs gives C(T, 2), the triangle-center target C(T, 3).
+    For lengths T = 4, 5, ... the slope of these numbers in a log-log plot suggests the order of comparison:
+    the maximum over pairs gives C(T, 2), the triangle-center target C(T, 3).
 
     Examples
     --------
@@ -169,12 +171,12 @@ def switch_support(
     start, end = (target.sample(n, length, generator) for _ in range(2))
     low, high = np.zeros(n), np.full(n, 1.0)
     first = target.winners(start)
-    for step in np.linspace(0.02, 1.0, 25):  # the first of these at which some winner has changed
+    for step in np.linspace(0.05, 1.0, 10):  # the first of these at which some winner has changed
         open_ = high == 1.0
         changed = _differ(first, target.winners(_between(start, end, np.full(n, step))))
         low[open_ & ~changed] = step
         high[open_ & changed] = min(step, 1.0 - 1e-12)
-    for _ in range(48):
+    for _ in range(34):
         middle = (low + high) / 2
         changed = _differ(first, target.winners(_between(start, end, middle)))
         high, low = np.where(changed, middle, high), np.where(changed, low, middle)
@@ -242,9 +244,9 @@ def _wall_support(term: Term, walls: Floats, left: Integers, right: Integers) ->
 def retrieval_witness(target: Target, *, n: int = 4096, rng: int = 0) -> bool:
     r"""Whether tokens are found that make the theorem on D-retrieval apply.
 
-    For each of the D scores two tokens :math:`y_i`, :math:`z_i`, and one poor token p: among all :math:`y_k` and p the
-    score :math:`f_i` is largest at :math:`y_i`; replacing p by :math:`z_i` takes the maximum of :math:`f_i` away
-    from :math:`y_i` and no other one.
+    For each of the D scores two tokens :math:`y_i`, :math:`z_i`, and one poor token p: among all
+    :math:`y_k` and p the score :math:`f_i` is largest at :math:`y_i`; replacing p by :math:`z_i` takes the
+    maximum of :math:`f_i` away from :math:`y_i` and no other one.
     """
     roles = target.roles
     pool = target.domain.sample(rng, (n, target.d_token))

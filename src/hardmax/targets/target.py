@@ -1,9 +1,9 @@
 r"""Targets: functions of sequences of any length that depend on a bounded number of tokens (P2 section 5).
 
-A target is an outer function of terms, :math:`F(X) = F_0(m_1(X), \dots, m_n(X))`; a term is the best value over
-tuples of positions, or reads fixed positions (:mod:`hardmax.targets.terms`). Its active set
-:math:`I_F(X) = \{t : \partial F / \partial x(t) \ne 0\}` (equation (4)) is then the union of the winning tuples, so
-it is found by bookkeeping rather than by derivatives.
+A target is an outer function of terms, :math:`F(X) = F_0(m_1(X), \dots, m_n(X))`; a term is the best value
+over tuples of positions, or reads fixed positions (:mod:`hardmax.targets.terms`). Its active set
+:math:`I_F(X) = \{t : \partial F / \partial x(t) \ne 0\}` (equation (4)) is then the union of the winning
+tuples, so it is found by bookkeeping rather than by derivatives.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Target:
     r"""A function :math:`F(X) = F_0(m_1(X), \dots, m_n(X))` of sequences of tokens.
 
@@ -65,42 +65,56 @@ class Target:
     >>> from hardmax.targets import Term
     >>> def distance(x, y):
     ...     return ((x - y) ** 2).sum(axis=-1) ** 0.5
-    >>> diameter = hm.Target([Term(distance, 2, tuples="subsets")], d_token=2, domain="cube11", name="diameter")
+    >>> diameter = hm.Target([Term(distance, 2, tuples="subsets")], d_token=2, domain="cube11")
     >>> X = [[[0, 0], [1, 1], [0.5, -1], [-1, 0]]]
     >>> diameter(X).round(3), diameter.winners(X)
     (array([2.236]), (array([[1, 3]]),))
     >>> diameter.active_set(X)
     array([[False,  True, False,  True]])
-    >>> diameter.max_active
-    <Interval: 2>
+    >>> diameter.max_active, diameter.dimension
+    (<Interval: 2>, <Interval: 2>)
     """
 
     terms: tuple[Term | FixedTerm, ...]
-    outer: Callable[[Floats], Any] | None = None
-    d_token: int = 1
-    domain: InputDomain = InputDomain("cube01")
-    name: str = ""
+    outer: Callable[[Floats], Any] | None
+    d_token: int
+    domain: InputDomain
+    name: str
 
-    def __post_init__(self) -> None:
-        terms = tuple(self.terms) if isinstance(self.terms, Sequence) else (self.terms,)
+    def __init__(
+        self,
+        terms: Sequence[Term | FixedTerm],
+        outer: Callable[[Floats], Any] | None = None,
+        d_token: int = 1,
+        domain: InputDomain | str = "cube01",
+        name: str = "",
+    ) -> None:
+        terms = tuple(terms) if isinstance(terms, Sequence) else (terms,)
         if not terms:
             raise InvalidInputError("terms must hold at least one term, but was empty (D = 0).")
         for term in terms:
             if not isinstance(term, (Term, FixedTerm)):
                 raise InvalidInputError(
-                    f"terms must be Term or FixedTerm objects, but one was a {type(term).__name__}; wrap a function "
+                    f"terms must be Term or FixedTerm objects, but one was a {type(term).__name__}; wrap a "
+                    "function "
                     "of one token as Term(function)."
                 )
-        if int(self.d_token) != self.d_token or self.d_token < 1:
-            raise InvalidInputError(f"d_token must be a whole number, 1 or more, but was {self.d_token}.")
-        if self.outer is not None and not callable(self.outer):
-            raise InvalidInputError(f"outer must be callable, but was {self.outer!r}.")
-        object.__setattr__(self, "terms", terms)
-        object.__setattr__(self, "d_token", int(self.d_token))
-        object.__setattr__(self, "domain", as_domain(self.domain))
+        if int(d_token) != d_token or d_token < 1:
+            raise InvalidInputError(f"d_token must be a whole number, 1 or more, but was {d_token}.")
+        if outer is not None and not callable(outer):
+            raise InvalidInputError(f"outer must be callable, but was {outer!r}.")
+        values = {
+            "terms": terms,
+            "outer": outer,
+            "d_token": int(d_token),
+            "domain": as_domain(domain),
+            "name": name,
+        }
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
         for i, term in enumerate(terms):
             if isinstance(term, Term):
-                points = [self.domain.sample(j, (5, self.d_token)) for j in range(term.arity)]
+                points = [self.domain.sample(j, (64, self.d_token)) for j in range(term.arity)]
                 check_arity(term.function, term.arity, self.d_token, points, f"the function of term {i}")
 
     # Values
@@ -197,7 +211,8 @@ class Target:
     def _length(self, n_tokens: int) -> int:
         if int(n_tokens) != n_tokens or n_tokens < self.min_tokens:
             raise InvalidInputError(
-                f"n_tokens must be a whole number, {self.min_tokens} or more for this target, but was {n_tokens}."
+                f"n_tokens must be a whole number, {self.min_tokens} or more for this target, but was "
+                f"{n_tokens}."
             )
         return int(n_tokens)
 
@@ -205,7 +220,8 @@ class Target:
         X = np.asarray(sequences, dtype=np.float64)
         if X.ndim != 3 or X.shape[2] != self.d_token or X.shape[1] == 0:
             raise DimensionMismatchError(
-                f"sequences must have shape (B, T, {self.d_token}) with T at least 1, but had shape {X.shape}."
+                f"sequences must have shape (B, T, {self.d_token}) with T at least 1, but had shape "
+                f"{X.shape}."
             )
         if not np.all(np.isfinite(X)):
             raise NotFiniteError("sequences must hold real numbers, but hold NaN or an infinity.")
@@ -224,7 +240,8 @@ class Target:
         result = np.asarray(self.outer(values), dtype=np.float64)
         if result.shape != values.shape[:1]:
             raise DimensionMismatchError(
-                f"outer must map term values of shape {values.shape} to shape {values.shape[:1]}, but returned "
+                f"outer must map term values of shape {values.shape} to shape {values.shape[:1]}, but "
+                "returned "
                 f"{result.shape}."
             )
         return result

@@ -1,8 +1,8 @@
 """Terms of a target: the best tuple of positions, or fixed positions (P2 sections 5 and 6).
 
-A :class:`Term` is the maximum or minimum over tuples of a function of their tokens, or its k-th best value when
-tuples are single positions; the winning tuple is where its information comes from. A :class:`FixedTerm` reads
-positions that do not depend on the input.
+A :class:`Term` is the maximum or minimum over tuples of a function of their tokens, or its k-th best value
+when tuples are single positions; the winning tuple is where its information comes from. A
+:class:`FixedTerm` reads positions that do not depend on the input.
 
 Ties go to the lexicographically first tuple; for functions whose tokens all play the same part the tuple is
 given in ascending order.
@@ -31,7 +31,8 @@ _BLOCK = 1 << 20  # numbers that a block of tuples may hold
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    r"""The best value of a function over tuples of tokens: :math:`\max_{(t_1, \dots, t_r)} f(x(t_1), \dots, x(t_r))`.
+    r"""The best value of a function over tuples of tokens: :math:`\max_{(t_1, \dots, t_r)} f(x(t_1), \dots,
+    x(t_r))`.
 
     Parameters
     ----------
@@ -119,7 +120,8 @@ class Term:
         value = np.asarray(self.function(*tokens), dtype=np.float64)
         if value.shape != tokens[0].shape[:-1]:
             raise DimensionMismatchError(
-                f"function must return shape {tokens[0].shape[:-1]} for tokens of shape {tokens[0].shape}, but "
+                f"function must return shape {tokens[0].shape[:-1]} for tokens of shape {tokens[0].shape}, "
+                "but "
                 f"returned {value.shape}."
             )
         if np.isnan(value).any():
@@ -129,7 +131,8 @@ class Term:
     def _single(self, sequences: Floats) -> Integers:
         scores = -self.sign * self._evaluate(sequences)
         if self.rank == 1:
-            return scores.argmin(axis=1)[:, None]
+            best: Integers = scores.argmin(axis=1)[:, None]
+            return best
         order = np.argsort(scores, axis=1, kind="stable")
         return order[:, self.rank - 1, None].astype(np.int64)
 
@@ -253,7 +256,8 @@ class FixedTerm:
         length = sequences.shape[1]
         if length < self.min_tokens:
             raise InvalidInputError(
-                f"position {max(self.positions)} is unknown in a sequence of {length} tokens; positions count "
+                f"position {max(self.positions)} is unknown in a sequence of {length} tokens; positions "
+                "count "
                 "from 0."
             )
         return np.tile(np.array(self.positions, dtype=np.int64), (len(sequences), 1))
@@ -267,7 +271,8 @@ class FixedTerm:
         value = np.asarray(self.function(tokens), dtype=np.float64)
         if value.shape != (len(sequences),):
             raise DimensionMismatchError(
-                f"function of fixed positions must return shape {(len(sequences),)}, but returned {value.shape}."
+                f"function of fixed positions must return shape {(len(sequences),)}, but returned "
+                f"{value.shape}."
             )
         return value
 

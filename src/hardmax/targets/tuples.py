@@ -35,12 +35,11 @@ def repeats(kind: str) -> bool:
 
 def count_tuples(kind: str, n_tokens: int, arity: int) -> int:
     """How many tuples there are."""
-    return {
-        "all": n_tokens**arity,
-        "distinct": perm(n_tokens, arity),
-        "unordered": comb(n_tokens + arity - 1, arity),
-        "subsets": comb(n_tokens, arity),
-    }[kind]
+    if kind == "all":
+        return int(n_tokens**arity)
+    if kind == "distinct":
+        return perm(n_tokens, arity)
+    return comb(n_tokens + arity - 1, arity) if kind == "unordered" else comb(n_tokens, arity)
 
 
 def tuples_within(kind: str, n_tokens: int, arity: int) -> Iterator[tuple[int, ...]]:
