@@ -50,7 +50,15 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     >>> len(axes.patches)
     3
     """
-    from hardmax.plotting import diagrams, flows, polytopes, regions, traces, tropical
+    from hardmax.plotting import (
+        counts,
+        diagrams,
+        flows,
+        polytopes,
+        regions,
+        traces,
+        tropical,
+    )
 
     match result.kind:
         case "PowerDiagram":
@@ -75,5 +83,9 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
             if box is not None:
                 raise InvalidInputError("box belongs to pictures of the plane; a flow is drawn whole.")
             return flows.draw_flow(result, ax=ax)  # type: ignore[arg-type]
+        case "HeadBudget":
+            if box is not None:
+                raise InvalidInputError("box belongs to pictures of the plane; a budget is drawn whole.")
+            return counts.draw_budget(result, ax=ax)  # type: ignore[arg-type]
         case kind:
             raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")
