@@ -4,6 +4,7 @@ and docs/claims.md fresh.
     python docs/build.py                build and check; fails when a link is broken or such a page is stale
     python docs/build.py --write-cli    write docs/cli.md anew from the help texts of the commands
     python docs/build.py --write-claims write docs/claims.md anew: checks every claim, which takes minutes
+    python docs/build.py --write-notation    write docs/notation.md anew from the table of symbols
 
 Pages are Markdown with formulas between dollar signs; they become plain HTML with MathML, so that they can be
 read without a network.
@@ -258,8 +259,15 @@ def main() -> int:
     )
     parser.add_argument("--write-cli", action="store_true", help="write docs/cli.md anew")
     parser.add_argument("--write-claims", action="store_true", help="write docs/claims.md anew")
+    parser.add_argument("--write-notation", action="store_true", help="write docs/notation.md anew")
     options = parser.parse_args()
-    cli = PAGES / "cli.md"
+    from hardmax.papers.notation import notation_page
+
+    cli, notation = PAGES / "cli.md", PAGES / "notation.md"
+    if options.write_notation:
+        notation.write_text(notation_page())
+        print(f"wrote {notation.relative_to(ROOT)}")
+        return 0
     if options.write_cli:
         cli.write_text(cli_page())
         print(f"wrote {cli.relative_to(ROOT)}")
@@ -278,6 +286,8 @@ def main() -> int:
         problems.append("docs/cli.md is stale; run: python docs/build.py --write-cli")
     if not claims.exists() or not claims_are_fresh(claims.read_text()):
         problems.append("docs/claims.md is stale; run: python docs/build.py --write-claims")
+    if not notation.exists() or notation.read_text() != notation_page():
+        problems.append("docs/notation.md is stale; run: python docs/build.py --write-notation")
     for problem in problems:
         print(problem, file=sys.stderr)
     if not problems:

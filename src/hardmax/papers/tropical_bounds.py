@@ -9,11 +9,12 @@ is off by a factor of four.
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from hardmax.bounds import head_budget, mlp_bounds, region_bounds, vertex_maximum, zaslavsky
+from hardmax.bounds import head_budget, mlp_bounds, region_bounds, vertex_maximum
 from hardmax.bounds.large_integers import log10_of, readable
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.domains import Box, WholeSpace
@@ -206,10 +207,7 @@ def _cook_example_iii3(settings: Settings) -> Outcome:
 def _random_mlp_cells(settings: Settings, i: int) -> int:
     rng = settings.rng("networks", i)
     widths = [_D, 3, 3, 1]
-    layers = [
-        (rng.standard_normal((n, m)), rng.standard_normal(n))
-        for m, n in zip(widths[:-1], widths[1:], strict=True)
-    ]
+    layers = [(rng.standard_normal((n, m)), rng.standard_normal(n)) for m, n in pairwise(widths)]
     return int(count_cells(Network.mlp(layers), WholeSpace(_D), n_jobs=1))
 
 

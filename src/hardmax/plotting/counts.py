@@ -72,16 +72,15 @@ def _draw_series(ax: Axes, series: Series) -> None:
             ax.annotate(
                 f"{count:,}",
                 (depth, count),
-                xytext=(0, -11),
+                xytext=(7, -5),
                 textcoords="offset points",
-                ha="left" if depth == 1 else "right" if depth == len(counts) else "center",
                 va="center",
                 fontsize=8,
                 color=colour,
             )
     last = max(len(counts) for counts in series.values())
     ax.set(yscale="log", xlabel="depth $L$", title="how many", xticks=range(1, last + 1))
-    ax.set_xlim(0.8, last + 0.2)
+    ax.set_xlim(0.8, last + 0.8)  # room for the numbers
     ax.legend(fontsize=8, frameon=False, loc="upper left")
     ax.margins(y=0.15)
 
