@@ -131,7 +131,7 @@ def _with_moved_fold(network: Network) -> Network:
             b_out = b_out - w_out[:, linear].sum(axis=1)
             block = FeedForward(_exact(block.w_in), b_in, w_out, b_out, skip=block.skip)
         blocks.append(block)
-    return Network(blocks)
+    return Network(tuple(blocks))
 
 
 def _exact(array: Any) -> Any:
@@ -227,8 +227,9 @@ def _cook_example_v3(settings: Settings) -> Outcome:
     small = _small_budget(settings)
     as_printed = (n, d, heads) == (512, 512, 8)
     best = every.best
+    figure: Any = draw_budget(every).figure
     return Outcome(
-        figures={"exV3": draw_budget(every).figure},
+        figures={"exV3": figure},
         tables={
             "budget": {
                 "heads": list(every.heads),
