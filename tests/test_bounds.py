@@ -220,6 +220,16 @@ def test_example_iii3():
         assert count.cells_by_depth == (7, 34)
 
 
+def test_ranks_for_each_way_of_orienting_three_lines():
+    """One of the eight patterns of three units does not occur; which one decides how much is possible."""
+    pieces = {pattern: hm.zaslavsky(3, min(sum(pattern), 2)) for pattern in product((0, 1), repeat=3)}
+    most = {pattern: sum(pieces.values()) - pieces[pattern] for pattern in pieces}
+    assert [most[pattern] for pattern in ((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1))] == [40, 37, 34, 34]
+    found = hm.enumerate_regions(best_found_mlp().truncate(1), hm.WholeSpace(2))
+    occurring = {tuple(map(int, row[:3])) for row in np.asarray(found.relu_bits)}
+    assert set(pieces) - occurring == {(0, 0, 1)}
+
+
 def test_only_known_networks_are_stored():
     with pytest.raises(InvalidInputError, match=r"widths must be one of \[2, 3, 3\], but was \[2, 4\]"):
         best_found_mlp([2, 4])
