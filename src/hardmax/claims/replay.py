@@ -472,6 +472,261 @@ def shared_layer(heads, w_in, w_out, tokens):
 # Claims of hardmax.claims.tropical_temperature
 # ----------------------------------------------------------------------------------------------------------
 
+BITS = 256  # of the ends of intervals; they are rounded outwards
+
+
+def outwards(low, high):
+    """An interval with ends of few bits that holds the given one."""
+    return few_bits(low, 0), few_bits(high, 1)
+
+
+def few_bits(value, up):
+    """A fraction of about 256 bits at or below a value, or at or above it."""
+    if value == 0:
+        return value
+    shift = BITS - (abs(value.numerator).bit_length() - value.denominator.bit_length())
+    scaled = value.numerator * 2 ** max(shift, 0), value.denominator * 2 ** max(-shift, 0)
+    whole = -(-scaled[0] // scaled[1]) if up else scaled[0] // scaled[1]
+    return Fraction(whole * 2 ** max(-shift, 0), 2 ** max(shift, 0))
+
+
+def exponential(value):
+    """An interval around exp(value): a Taylor polynomial near zero, squared again and again."""
+    require(abs(value) < 10**6, "an exponent that is too large")
+    halvings = max(0, abs(value.numerator).bit_length() - value.denominator.bit_length() + 9)
+    x = value / 2**halvings
+    require(abs(x) <= Fraction(1, 128), "an argument that is too large")
+    term, total, j = Fraction(1), Fraction(1), 0
+    while abs(term) > Fraction(1, 2 ** (BITS + halvings)):
+        j += 1
+        term = few_bits(term * x / j, 1)
+        total += term
+    error = (j + 2) * Fraction(1, 2 ** (BITS + halvings - 1))  # the rest of the series, and each rounding
+    low, high = outwards(total - error, total + error)
+    for _ in range(halvings):
+        low, high = outwards(low * low, high * high)
+    return low, high
+
+
+def logarithm(value):
+    """An interval around log(value): powers of two are split off, the rest is 2 artanh((x - 1) / (x + 1))."""
+    require(value > 0, "the logarithm of a number that is not positive")
+    twos = value.numerator.bit_length() - value.denominator.bit_length()
+    low, high = artanh(value / Fraction(2) ** twos)
+    if twos:
+        below, above = artanh(Fraction(2))
+        low, high = (
+            (low + twos * below, high + twos * above)
+            if twos > 0
+            else (low + twos * above, high + twos * below)
+        )
+    return outwards(low, high)
+
+
+def artanh(value):
+    """An interval around log(value) for a value between 1/2 and 2, by the series of 2 artanh."""
+    z = (value - 1) / (value + 1)
+    require(abs(z) <= Fraction(1, 3), "an argument that is too large")
+    power, total, j = z, Fraction(0), 1
+    for _ in range(BITS // 3):
+        total += power / j
+        power, j = few_bits(power * z * z, 0), j + 2
+    error = abs(power) + Fraction(BITS, 2 ** (BITS - 2))
+    return 2 * (total - error), 2 * (total + error)
+
+
+def check_softmax_covariance(data):
+    """The variance of a vector u under weights, over u.u: a lower bound on the norm of diag(p) - p p^T.
+
+    For each case: the quotient, whether it exceeds max p(1 - p), and whether it exceeds m e, where the first
+    of m + 1 weights is the largest and e is the largest of the others over it.
+    """
+    cases = []
+    for case in data["cases"]:
+        weights, u = vector(case["weights"]), vector(case["vector"])
+        require(
+            min(weights) > 0 and max(weights) == weights[0] and any(u), "no weights with the largest first"
+        )
+        total = sum(weights)
+        p = [w / total for w in weights]
+        quotient = (dot(p, [x * x for x in u]) - dot(p, u) ** 2) / dot(u, u)
+        printed = (len(p) - 1) * max(weights[1:]) / weights[0]
+        cases.append(
+            {
+                "quotient": text(quotient),
+                "above_lemma": quotient > max(x * (1 - x) for x in p),
+                "above_printed": quotient > printed,
+            }
+        )
+    return cases
+
+
+def check_tangent_error(data):
+    """Two keys at temperature 1, with e = exp(-margin) before and after a step: how far the gradient and the
+    tangent plane are off, over the printed bounds e |s - s'| and e |s - s'|^2 / 2, in thousandths, rounded
+    down.
+    """
+    before, after = number(data["before"]), number(data["after"])
+    require(0 < after < before <= 1, "the step must go away from the wall")
+    low, high = logarithm(before / after)  # the margin grows by this, each score moves by half of it
+    moved = before / (1 + before) - after / (1 + after)
+    gradient = [moved / (before * x / 2) for x in (high, low)]
+    curve = logarithm((1 + after) / (1 + before))
+    share = before / (1 + before)
+    rest = [share * low + curve[0], share * high + curve[1]]
+    tangent = [rest[0] / (before * high * high / 4), rest[1] / (before * low * low / 4)]
+    return {"gradient": thousandths(gradient), "tangent": thousandths(tangent)}
+
+
+def thousandths(interval):
+    """A number in thousandths, rounded down, if the interval leaves no doubt."""
+    low, high = (int(1000 * end // 1) for end in interval)
+    require(low == high, "the interval is too wide")
+    return low
+
+
+def check_softmax_tail(data):
+    """What N - 1 rivals at a margin do at a temperature, each number truncated to six digits.
+
+    value: the log-sum-exp above the maximum; gradient: the printed bound 2 m e; hessian_printed: m e over the
+    temperature; hessian_attained: N e / (1 + m e)^2 over it; top_probability: 1 / (1 + m e).
+    """
+    n, margin, tau = natural(data["n_tokens"]), number(data["margin"]), number(data["temperature"])
+    require(n >= 2 and margin > 0 and tau > 0, "no rivals, no margin or no temperature")
+    ends = exponential(-margin / tau)
+    m = n - 1
+    value = [tau * logarithm(1 + m * e)[i] for i, e in enumerate(ends)]
+    attained = [n * ends[i] / (1 + m * ends[1 - i]) ** 2 / tau for i in (0, 1)]
+    return {
+        "value": digits(value),
+        "gradient": digits([2 * m * e for e in ends]),
+        "hessian_printed": digits([m * e / tau for e in ends]),
+        "hessian_attained": digits(attained),
+        "attained_above_printed": attained[0] > m * ends[1] / tau,
+        "top_probability": digits([1 / (1 + m * e) for e in reversed(ends)]),
+    }
+
+
+def digits(interval):
+    """A positive number truncated to six digits as "d.ddddde-x", if the interval leaves no doubt."""
+    low, high = interval
+    require(0 < low <= high, "no interval of positive numbers")
+    ten = 0
+    while low >= 10:
+        low, high, ten = low / 10, high / 10, ten + 1
+    while low < 1:
+        low, high, ten = low * 10, high * 10, ten - 1
+    shown = int(low * 10**5)
+    require(shown == int(high * 10**5), "the interval is too wide")
+    return f"{shown // 10**5}.{shown % 10**5:05d}e{ten}"
+
+
+def check_soft_output(data):
+    """The distance of a soft output from the value of its largest weight, on the line.
+
+    Weights w_j are softmax weights up to a factor; scores s_j = log(w_j) temperature have them at every
+    temperature.
+    """
+    weights, values = vector(data["weights"]), vector(data["values"])
+    require(min(weights) > 0 and weights.count(max(weights)) == 1, "no single largest weight")
+    output = dot(weights, values) / sum(weights)
+    return text(abs(output - values[weights.index(max(weights))]))
+
+
+def check_soft_signatures(data):
+    """At how many points a network has the same signature at a temperature as at zero.
+
+    Blocks are attention and ReLU layers in exact numbers. At temperature zero everything is rational; above
+    it intervals are carried along, and every routing and every ReLU bit must be decided by them.
+    """
+    tau = number(data["temperature"])
+    require(tau > 0, "no temperature")
+    kept = 0
+    for point in data["points"]:
+        x = [(c, c) for c in vector(point)]
+        kept += interval_signature(data["network"], x, None) == interval_signature(data["network"], x, tau)
+    return {"points": len(data["points"]), "kept": kept}
+
+
+def interval_signature(blocks, x, tau):
+    """Routings and bits along the forward pass; tau is None for temperature zero."""
+    seen = []
+    for block in blocks:
+        if block["block"] == "Attention":
+            y = [(Fraction(0), Fraction(0)) for _ in block["outputs"][0][0]]
+            y = x if block["skip"] else y
+            for slopes, biases, outputs in zip(
+                block["scores"], block["biases"], block["outputs"], strict=True
+            ):
+                scores = [
+                    shifted(mixed(row, x), b) for row, b in zip(matrix(slopes), vector(biases), strict=True)
+                ]
+                best = first_above(scores)
+                seen.append(best)
+                added = (
+                    [(v, v) for v in vector(outputs[best])]
+                    if tau is None
+                    else soft(scores, best, outputs, tau)
+                )
+                y = [(a + c, b + d) for (a, b), (c, d) in zip(y, added, strict=True)]
+        elif block["block"] == "FeedForward":
+            z = [
+                shifted(mixed(row, x), b)
+                for row, b in zip(matrix(block["w_in"]), vector(block["b_in"]), strict=True)
+            ]
+            require(all(a > 0 or b <= 0 for a, b in z), "a ReLU bit is not decided")
+            seen.extend(a > 0 for a, _ in z)
+            on = [(a, b) if a > 0 else (Fraction(0), Fraction(0)) for a, b in z]
+            y = [
+                shifted(mixed(row, on), b)
+                for row, b in zip(matrix(block["w_out"]), vector(block["b_out"]), strict=True)
+            ]
+            y = [(a + c, b + d) for (a, b), (c, d) in zip(y, x, strict=True)] if block["skip"] else y
+        else:
+            raise Rejected(f"unknown block {block['block']!r}")
+        x = [outwards(*interval) for interval in y]
+    return seen
+
+
+def mixed(row, x):
+    """A combination of intervals."""
+    require(len(row) == len(x), "vectors of different lengths")
+    ends = [
+        (a * low, a * high) if a >= 0 else (a * high, a * low) for a, (low, high) in zip(row, x, strict=True)
+    ]
+    return sum((low for low, _ in ends), Fraction(0)), sum((high for _, high in ends), Fraction(0))
+
+
+def shifted(interval, constant):
+    """An interval moved by a number."""
+    return interval[0] + constant, interval[1] + constant
+
+
+def first_above(scores):
+    """The score that is above all others for certain."""
+    best = max(range(len(scores)), key=lambda j: scores[j][0])
+    above = all(scores[best][0] > high for j, (_, high) in enumerate(scores) if j != best)
+    require(above, "a routing is not decided")
+    return best
+
+
+def soft(scores, best, outputs, tau):
+    """The mean of the outputs under softmax weights, as intervals."""
+    low_best, high_best = scores[best]
+    weights = [
+        (Fraction(1), Fraction(1))
+        if j == best
+        else (exponential((low - high_best) / tau)[0], exponential((high - low_best) / tau)[1])
+        for j, (low, high) in enumerate(scores)
+    ]
+    total = sum(low for low, _ in weights), sum(high for _, high in weights)
+    added = []
+    for column in zip(*matrix(outputs), strict=True):
+        offset = min(column)  # so that every term is positive, and the quotient monotone
+        low, high = mixed([v - offset for v in column], weights)
+        added.append(shifted((low / total[1], high / total[0]), offset))
+    return added
+
 
 # Claims of hardmax.claims.tropical_experiments
 # ----------------------------------------------------------------------------------------------------------
