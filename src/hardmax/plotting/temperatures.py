@@ -1,0 +1,186 @@
+"""What a temperature does to one head: its output in the plane (P1 figure 5), and what margins guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.colors import hsv_to_rgb, to_rgb
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError
+from hardmax.networks.blocks import Attention
+from hardmax.plotting.style import INK, LINES, Picture, new_figure, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from hardmax.geometry.domains import Box
+    from hardmax.geometry.power_diagrams import PowerDiagram
+    from hardmax.stability.bounds import StabilityBounds
+
+__all__ = ["draw_guarantees", "draw_temperatures", "key_colours"]
+
+Floats = NDArray[np.float64]
+
+_GROUND = "#B9C7D3"  # a white star and a hollow one differ only on a coloured ground
+
+
+def draw_temperatures(
+    diagram: PowerDiagram, temperatures: Sequence[float], *, box: Box, resolution: int = 240
+) -> Picture:
+    """Draw what a head returns when every key has a colour as its value, one panel per temperature.
+
+    Colours blend as softmax weighs them. The walls on top are those of the exact diagram; they are the same
+    in every panel, because softmax keeps the order of the scores. Keys are white stars, hollow if they have
+    no cell.
+
+    Parameters
+    ----------
+    diagram : PowerDiagram
+        Of unbiased keys in the plane.
+    temperatures : sequence of float
+        Of the panels, from left to right; zero is hardmax.
+    box : Box
+        The part of the plane that is shown.
+    resolution : int
+        Pixels along a side.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> keys = hm.attention_diagram([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0]])
+    >>> figure = draw_temperatures(keys, [1.0, 0.1], box=hm.Box.cube(2, -3, 3), resolution=20)
+    >>> [axes.get_title() for axes in figure.axes]
+    ['temperature 1', 'temperature 0.1']
+    """
+    if diagram.d != 2 or box.d != 2:
+        raise InvalidInputError(f"temperatures are drawn in dimension 2, but the diagram has {diagram.d}.")
+    keys = diagram.sites
+    head = Attention([keys], None, [key_colours(len(keys))], skip=False)
+    (left, bottom), (right, top) = box.low.floats, box.high.floats
+    x, y = (
+        low + (high - low) * (np.arange(resolution) + 0.5) / resolution
+        for low, high in ((left, right), (bottom, top))
+    )
+    pixels = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    with styled():
+        figure = new_figure(3.1 * len(temperatures), 3.9)
+        panels = figure.subplots(1, len(temperatures), squeeze=False)[0]
+        for ax, temperature in zip(panels, temperatures, strict=True):
+            colours = np.clip(head.forward(pixels, temperature), 0.0, 1.0)
+            ax.imshow(
+                colours.reshape(resolution, resolution, 3),
+                origin="lower",
+                extent=(left, right, bottom, top),
+                interpolation="nearest",
+            )
+            _draw_walls(ax, diagram, box)
+            ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal", xlabel="$q_1$")
+            ax.locator_params(nbins=5)
+            ax.set_title(f"temperature {temperature:g}")
+        panels[0].set_ylabel("$q_2$")
+        shapes = {"marker": "*", "markersize": 11, "markeredgecolor": INK, "linestyle": "none"}
+        handles = [
+            Line2D([], [], color=INK, linewidth=1.1, label="exact wall"),
+            Line2D([], [], markerfacecolor="white", label="key", **shapes),  # type: ignore[arg-type]
+        ]
+        if not diagram.nonempty.all():
+            handles.append(
+                Line2D([], [], markerfacecolor="none", label="key without a cell", **shapes)  # type: ignore[arg-type]
+            )
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=len(handles), facecolor=_GROUND, framealpha=1
+        )
+    return figure
+
+
+def _draw_walls(ax: Axes, diagram: PowerDiagram, box: Box) -> None:
+    for corners in diagram.polygons(box):
+        if len(corners) > 2:
+            closed = np.concatenate([corners, corners[:1]])
+            ax.plot(closed[:, 0], closed[:, 1], color=INK, linewidth=1.1, zorder=3)
+    for won, face in ((True, "white"), (False, "none")):
+        stars = diagram.sites[diagram.nonempty == won]
+        ax.scatter(
+            stars[:, 0],
+            stars[:, 1],
+            s=120,
+            marker="*",
+            facecolors=face,
+            edgecolors=INK,
+            linewidths=0.9,
+            zorder=4,
+        )
+
+
+def key_colours(n: int) -> Floats:
+    """A colour for each key, as red, green and blue between 0 and 1.
+
+    >>> key_colours(2).round(2)
+    array([[0.  , 0.45, 0.7 ],
+           [0.84, 0.37, 0.  ]])
+    """
+    if n <= len(LINES):
+        return np.array([to_rgb(colour) for colour in LINES[:n]])
+    return np.asarray(hsv_to_rgb(np.stack([np.arange(n) / n, np.full(n, 0.75), np.full(n, 0.9)], axis=1)))
+
+
+def draw_guarantees(bounds: Mapping[str, Sequence[StabilityBounds]], *, margin: float) -> Picture:
+    """Draw what growing margins guarantee: the top probability, and the largest norm of the Hessian.
+
+    Parameters
+    ----------
+    bounds : mapping
+        A name for each temperature, and its bounds at growing margins.
+    margin : float
+        Marked by a dotted line.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> margins = [0.5, 1.0, 2.0, 4.0]
+    >>> figure = draw_guarantees({"cold": [hm.stability_bounds(9, m, 0.1) for m in margins]}, margin=2.0)
+    >>> len(figure.axes)
+    2
+    """
+    with styled():
+        figure = new_figure(9.4, 4.6)
+        left, right = figure.subplots(1, 2)
+        for colour, row in zip(LINES, bounds.values(), strict=False):
+            margins = [one.margin for one in row]
+            left.plot(margins, [one.top_probability for one in row], color=colour)
+            right.plot(margins, [_shown(one.hessian_sharp) for one in row], color=colour)
+            right.plot(
+                margins, [_shown(one.hessian_paper) for one in row], color=colour, linestyle=(0, (4, 2))
+            )
+        for ax in (left, right):
+            ax.axvline(margin, color=INK, linewidth=0.9, linestyle=":")
+            ax.set(xscale="log", xlabel="margin")
+            ax.spines[["top", "right"]].set_visible(False)
+        left.set(title="top probability, by temperature", ylabel="at least", ylim=(-0.03, 1.03))
+        right.set(title="norm of the Hessian, by temperature", ylabel="at most", yscale="log")
+        lines = [Line2D([], [], color=c, label=name) for c, name in zip(LINES, bounds, strict=False)]
+        forms = [
+            Line2D([], [], color=INK, label="supremum"),
+            Line2D([], [], color=INK, linestyle=(0, (4, 2)), label="as printed"),
+            Line2D([], [], color=INK, linewidth=0.9, linestyle=":", label=f"margin {margin:g}"),
+        ]
+        handles = [*lines, *forms]
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _shown(value: float) -> float:
+    """A norm that is worth a place on a logarithmic axis."""
+    return value if 1e-12 < value < 1e4 else float("nan")
