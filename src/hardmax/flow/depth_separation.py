@@ -157,7 +157,7 @@ class DepthSeparation:
         return np.abs(self.transformer(tokens) - separation_target(tokens, domain=self.domain))
 
     def to_torch(self) -> Any:
-        """The transformer as a torch module (needs the extra ``torch``)."""
+        """The transformer as a torch module (needs the extra ``lab``)."""
         return self.transformer.to_torch()
 
 

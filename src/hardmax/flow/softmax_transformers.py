@@ -201,7 +201,7 @@ class SoftmaxTransformer:
         return values[:, 0] if self.output.d_out == 1 else values
 
     def to_torch(self) -> Any:
-        """The transformer as a ``torch.nn.Module`` in double precision (needs the extra ``torch``)."""
+        """The transformer as a ``torch.nn.Module`` in double precision (needs the extra ``lab``)."""
         from hardmax.flow.torch_export import transformer_module
 
         return transformer_module(self)

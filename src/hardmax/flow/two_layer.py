@@ -130,7 +130,7 @@ class TwoLayer:
         return hidden
 
     def to_torch(self) -> Any:
-        """The block as a ``torch.nn.Module`` in double precision (needs the extra ``torch``)."""
+        """The block as a ``torch.nn.Module`` in double precision (needs the extra ``lab``)."""
         from hardmax.flow.torch_export import two_layer_module
 
         return two_layer_module(self)
