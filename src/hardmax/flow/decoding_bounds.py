@@ -114,7 +114,7 @@ def alternation_width_bound(alternations: int, *, amplitude: float = 0.25) -> fl
     Examples
     --------
     >>> [round(alternation_width_bound(k), 1) for k in (2, 4, 6, 8)]
-    [1.0, 12.3, 145.0, 1708.9]
+    [1.0, 12.3, 145.0, 1708.7]
     """
     check_size(alternations, "alternations", 1)
     amplitude = positive_number(amplitude, "amplitude")
