@@ -177,6 +177,8 @@ def test_the_target_is_that_of_the_targets_room():
     brute = [min(2 * (1 + float(x @ y)) for x in each for y in each) for each in tokens]
     assert separation_target(tokens) == pytest.approx(brute)
     assert separation_target((tokens + 1) / 2, domain="cube01") == pytest.approx(brute)
+    assert hm.targets.depth_separation()(tokens) == pytest.approx(brute)
+    assert hm.targets.depth_separation(domain="cube01")((tokens + 1) / 2) == pytest.approx(brute)
 
 
 def test_all_families_stay_in_the_cube():
@@ -301,6 +303,20 @@ def test_a_colliding_pair_survives_a_file(tmp_path):
     assert (again.first == pair.first).all()
     assert again.attention_gap == pair.attention_gap
     assert "apart" in repr(again)
+
+
+def test_the_grid_of_the_proof_needs_a_tiny_epsilon():
+    with pytest.raises(InvalidInputError, match=r"2\.16e-05"):
+        separation_pair(SingleLayer.random(1, 1, 0), n_tokens=64, epsilon=1e-4)
+
+
+def test_blocks_of_sequences_give_the_same_values(monkeypatch):
+    net = separation_transformer(0.5, 8).transformer
+    tokens = np.random.default_rng(0).uniform(-1, 1, (7, 8, 3))
+    whole = net(tokens)
+    monkeypatch.setattr("hardmax.flow.softmax_transformers._SCORES", 150)
+    assert net(tokens) == pytest.approx(whole, abs=1e-13)
+    assert net(tokens[:0]).shape == (0,)
 
 
 def test_bad_arguments_of_pairs():

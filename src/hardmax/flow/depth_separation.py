@@ -70,7 +70,7 @@ def separation_target(tokens: ArrayLike, *, domain: Cube = "cube11") -> Floats:
     """
     x = np.asarray(tokens, dtype=np.float64)
     x = 2.0 * x - 1.0 if domain == "cube01" else x
-    return np.asarray(2.0 * (1.0 + (x @ np.swapaxes(x, 1, 2)).min(axis=(1, 2))))
+    return np.array([2.0 * (1.0 + (each @ each.T).min()) for each in x])
 
 
 def softmax_gap(n_tokens: int, beta: float) -> float:

@@ -110,6 +110,8 @@ def sup_error(
     >>> found.largest <= 0.5
     True
     """
+    check_size(climbers, "climbers", 1)
+    check_size(steps, "steps", 0)
     generator = np.random.default_rng(rng)
     families = separation_inputs(built.n_tokens, n_each, beta=built.transformer.beta, rng=generator)
     if built.domain == "cube01":

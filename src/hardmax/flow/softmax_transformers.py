@@ -28,6 +28,8 @@ __all__ = ["SoftmaxLayer", "SoftmaxTransformer"]
 
 Floats = NDArray[np.float64]
 
+_SCORES = 4_000_000  # scores that are held at once
+
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxLayer:
@@ -173,11 +175,7 @@ class SoftmaxTransformer:
 
     def embedded(self, tokens: ArrayLike) -> Floats:
         """The embedded tokens: (B, T, d) -> (B, T, E)."""
-        x = np.asarray(tokens, dtype=np.float64)
-        if x.ndim != 3 or x.shape[2] != self.d_token or x.shape[1] == 0:
-            raise DimensionMismatchError(
-                f"tokens must have shape (batch, T, {self.d_token}) with T at least 1, but have {x.shape}."
-            )
+        x = self._checked(tokens)
         state = np.zeros((*x.shape[:2], self.layers[0].width))
         state[:, :, : len(self.embedding)] = x @ self.embedding.T + self.embedding_bias
         return state
@@ -197,8 +195,21 @@ class SoftmaxTransformer:
 
     def __call__(self, tokens: ArrayLike) -> Floats:
         """The output of the CLS token: (B, T, d) -> (B,) for a block with one output, (B, outputs) else."""
-        values = self.output(self.states(tokens)[-1][1])
+        x = self._checked(tokens)
+        values = np.empty((len(x), self.output.d_out))
+        step = max(1, _SCORES // x.shape[1] ** 2)
+        for start in range(0, len(x), step):
+            part = slice(start, start + step)
+            values[part] = self.output(self.states(x[part])[-1][1])
         return values[:, 0] if self.output.d_out == 1 else values
+
+    def _checked(self, tokens: ArrayLike) -> Floats:
+        x = np.asarray(tokens, dtype=np.float64)
+        if x.ndim != 3 or x.shape[2] != self.d_token or x.shape[1] == 0:
+            raise DimensionMismatchError(
+                f"tokens must have shape (batch, T, {self.d_token}) with T at least 1, but have {x.shape}."
+            )
+        return x
 
     def to_torch(self) -> Any:
         """The transformer as a ``torch.nn.Module`` in double precision (needs the extra ``lab``)."""
