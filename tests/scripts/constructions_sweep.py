@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import product
 
 from hardmax.flow.depth_separation import separation_transformer
 from hardmax.flow.separation_inputs import sup_error
@@ -23,26 +24,20 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300, help="steps of hill climbing")
     options = parser.parse_args()
     broken = 0
-    print(
-        "square      domain  eps     T     beta      widths       weights  bound/eps  random/eps  adversarial/eps"
-    )
-    for square in ("plain", "richardson"):
-        for domain in ("cube11", "cube01"):
-            for epsilon in options.epsilons:
-                for n_tokens in options.tokens:
-                    built = separation_transformer(epsilon, n_tokens, square=square, domain=domain)
-                    inputs = max(20, options.inputs // max(1, n_tokens // 8))
-                    found = sup_error(built, n_each=inputs, steps=options.steps)
-                    net = built.transformer
-                    broken += (
-                        found.largest > epsilon or net.largest_weight > 1.0 or built.error_bound > epsilon
-                    )
-                    shares = [e / epsilon for e in (built.error_bound, found.random, found.adversarial)]
-                    print(
-                        f"{square:11s} {domain} {epsilon:7g} {n_tokens:4d} {net.beta:9.1f} {built.widths!s:13s}",
-                        f"{net.n_parameters:7d} {shares[0]:10.3f} {shares[1]:11.3f} {shares[2]:10.3f}",
-                        flush=True,
-                    )
+    print("square      domain     eps    T      beta widths        weights  bound/eps  random/eps  found/eps")
+    cases = product(("plain", "richardson"), ("cube11", "cube01"), options.epsilons, options.tokens)
+    for square, domain, epsilon, n_tokens in cases:
+        built = separation_transformer(epsilon, n_tokens, square=square, domain=domain)
+        inputs = max(20, options.inputs // max(1, n_tokens // 8))
+        found = sup_error(built, n_each=inputs, steps=options.steps)
+        net = built.transformer
+        broken += found.largest > epsilon or net.largest_weight > 1.0 or built.error_bound > epsilon
+        shares = [e / epsilon for e in (built.error_bound, found.random, found.adversarial)]
+        print(
+            f"{square:11s} {domain} {epsilon:7g} {n_tokens:4d} {net.beta:9.1f} {built.widths!s:13s}",
+            f"{net.n_parameters:7d} {shares[0]:10.3f} {shares[1]:11.3f} {shares[2]:10.3f}",
+            flush=True,
+        )
     return 1 if broken else 0
 
 

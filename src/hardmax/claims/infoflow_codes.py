@@ -79,7 +79,8 @@ def _t3_slope(effort: Effort) -> Finding:
 def _binary_parameters(m: int, n: int, epsilon: float) -> int:
     """The dense count of the binary code without building it."""
     bits = max(1, math.ceil(math.log2(2 * m / epsilon) - 1e-12))
-    encoder, decoder = m * (2**bits - 1), n * (2 ** -(-m * bits // n) - 1)
+    q = -(-m * bits // n)
+    encoder, decoder = m * ((1 << bits) - 1), n * ((1 << q) - 1)
     return encoder * (m + 1 + n) + n + decoder * (n + 1 + m) + m
 
 
