@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -183,3 +185,11 @@ def test_a_recipe_gives_the_same_numbers_again():
     recipe = find_recipe("infoflow.thm1")
     settings = recipe.settings(given={"epsilons": "0.4,0.2", "inputs": 20})
     assert recipe.cook(settings).comparisons == recipe.cook(settings).comparisons
+
+
+@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.proof], ids=lambda claim: claim.name)
+def test_a_linked_proof_exists(claim):
+    page, _, anchor = claim.proof.partition("#")
+    text = (Path(__file__).resolve().parent.parent / "docs" / page).read_text()
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}

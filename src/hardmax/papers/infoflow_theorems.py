@@ -193,7 +193,7 @@ def _cook_theorem_2(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
 
     k, n = settings["k"], settings["head_width"]
-    tokens = [t for t in (8, 12, 16, 20, 24, 28, 32) if t >= k]
+    tokens = [max(8, k) + 4 * i for i in range(7)]
     found = [retrieval_exponents(t, k, n) for t in tokens]
     exponents: dict[str, list[Any]] = {
         "T": tokens,
