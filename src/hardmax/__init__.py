@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from hardmax.claims.ledger import Ledger as Ledger
     from hardmax.claims.ledger import check_claims as check_claims
     from hardmax.flow.architectures import Architecture as Architecture
+    from hardmax.flow.advise import Advice as Advice
+    from hardmax.flow.advise import advise as advise
+    from hardmax.flow.estimate import CostEstimate as CostEstimate
+    from hardmax.flow.estimate import estimate_cost as estimate_cost
     from hardmax.flow.information_flow import InformationFlow as InformationFlow
     from hardmax.flow.information_sets import information_sets as information_sets
     from hardmax.flow.plans import GlobalRead as GlobalRead
@@ -153,6 +157,10 @@ _HOME_OF = {
     "Plan": "hardmax.flow.plans",
     "information_sets": "hardmax.flow.information_sets",
     "InformationFlow": "hardmax.flow.information_flow",
+    "estimate_cost": "hardmax.flow.estimate",
+    "CostEstimate": "hardmax.flow.estimate",
+    "advise": "hardmax.flow.advise",
+    "Advice": "hardmax.flow.advise",
     "BilinearScore": "hardmax.flow.scores",
     "KeyScore": "hardmax.flow.scores",
     "stability_bounds": "hardmax.stability.bounds",

@@ -50,6 +50,8 @@ _HTML_ROWS = 10
 
 # Where load finds the class of a kind that is not imported yet; a test holds the table to the classes.
 _HOME_OF_KIND = {
+    "Advice": "hardmax.flow.advise",
+    "CostEstimate": "hardmax.flow.estimate",
     "CellCount": "hardmax.regions.counts",
     "CellEstimate": "hardmax.regions.sampling",
     "CellSurvival": "hardmax.stability.depth",

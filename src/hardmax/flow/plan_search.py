@@ -199,11 +199,13 @@ def plan_for(target: Target, needs: Sequence[Need], assignment: Assignment, dept
         for step, (layer, head) in enumerate(assignment.cls[i]):
             of_cls[layer][head] = i, step
     slot_of_partner, n_slots = {}, 1  # slots of a token: itself, then its partners as they come
-    for layer, rules in enumerate(of_tokens):
-        for head in sorted(rules):
+    for layer, partners in enumerate(of_tokens):
+        for head in sorted(partners):
             slot_of_partner[layer, head] = n_slots
             n_slots += 1
-    layers, cls_slots, last_found = [], 0, {}
+    layers: list[dict[Any, Any]] = []
+    last_found: dict[int, int] = {}  # need -> slot of CLS that holds what it found last
+    cls_slots = 0
     for layer in range(depth):
         rules: list[Rule] = []
         for head in sorted(of_cls[layer]):
