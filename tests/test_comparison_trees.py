@@ -133,6 +133,12 @@ def test_a_tree_of_single_tokens_finds_the_kth_best(k, T, seed):
     assert threshold_leaves(k, T) == threshold_leaves(T + 1 - k, T)
 
 
+def test_a_long_sequence_is_no_deep_recursion():
+    (tree,) = hm.targets.kth_largest(2).trees(4000)
+    X = np.random.default_rng(0).permuted(np.arange(4000.0).reshape(1, 4000, 1), axis=1)
+    assert X[0, int(tree(X)[0, 0]), 0] == 3998.0
+
+
 def test_thresholds_grow_more_slowly_than_squares():
     for k in (2, 3, 4):
         assert threshold_leaves(k, 4096) < 4096**2 / 8
@@ -159,6 +165,7 @@ def test_bad_trees_are_refused():
         (lambda: ComparisonTree(leaves, first, [[0, 3, 0], [1, 2, 0]]), "after their children"),
         (lambda: ComparisonTree(leaves, first, [[0, 1, 0], [3, 2, 1]]), "one of 1 functions"),
         (lambda: hm.targets.position_sum([0, 1]).trees(1), "2 or more"),
+        (lambda: hm.targets.triangle_center().trees(400), "would have 10586780 leaves"),
         (lambda: comparison_trees(hm.targets.retrieval(2), 5, single_leaves=-1), "0 or more"),
     ):
         with pytest.raises(InvalidInputError, match=problem):

@@ -430,6 +430,8 @@ def test_wrong_functions_are_refused():
         hm.Target([Term(lambda x, y: x[..., 0], 2)])
     with pytest.raises(InvalidInputError, match="raised TypeError"):
         hm.Target([Term(lambda x: x[..., 0], 2)])
+    with pytest.raises(InvalidInputError, match="does not change with token 1"):
+        hm.Target([FixedTerm((0, 3), lambda tokens: tokens[:, 0, 0])])
     with pytest.raises(NotFiniteError, match="on tokens of its domain"):
         hm.targets.parse("max(t) log(x[t])", domain="cube11")
     with pytest.raises(DimensionMismatchError, match="outer must map"):

@@ -39,6 +39,7 @@ Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _BLOCK = 1 << 20  # numbers that a block of leaves may hold
+_LEAVES = 1_000_000  # no tree with more of them is built
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -240,6 +241,7 @@ def comparison_trees(
     (<ComparisonTree: the leaf (0, 1, 2)>, <ComparisonTree: the leaf (3, 4, 5)>,
      <ComparisonTree: 100 leaves of 3, 99 comparisons>)
     """
+    from hardmax.targets.requirements import tree_sizes
     from hardmax.targets.roles import fixed_positions
 
     roles, fixed = target.roles, fixed_positions(target)
@@ -250,6 +252,12 @@ def comparison_trees(
         width = beta.low
         return tuple(_leaf(held[i : i + width]) for i in range(0, len(held), width))
     width = beta.high
+    leaves = tree_sizes(target, n_tokens)[0]
+    if max(leaves, default=0) > _LEAVES:
+        raise InvalidInputError(
+            f"n_tokens must be smaller: a tree would have {max(leaves)} leaves at T = {n_tokens}; "
+            "comparisons(n_tokens) knows their number without building them."
+        )
     if single_leaves is None:
         single_leaves = max(size.low - len(roles), ceil(len(fixed) / width))
     elif single_leaves < 0 or single_leaves * width < len(fixed):
@@ -295,10 +303,10 @@ def _threshold_tree(term: Term, n_tokens: int) -> ComparisonTree:
     shape: list[Any] = []
 
     def joined(children: list[Any], which: int) -> Any:
-        node = children[0]
-        for child in children[1:]:
-            node = (node, child, which)
-        return node
+        if len(children) == 1:
+            return children[0]
+        half = len(children) // 2
+        return (joined(children[:half], which), joined(children[half:], which), which)
 
     def grow(k: int, positions: range, better: int) -> Any:
         """The k-th best, where ``better`` is the number of the function that picks the better of two."""

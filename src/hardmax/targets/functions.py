@@ -55,10 +55,10 @@ class Bilinear:
         value: Floats = ((left @ self.matrix) * right).sum(axis=-1) + self.constant
         return value
 
-    def table(self, sequences: Floats) -> Floats:
-        """Values of all pairs of positions: (B, T, d) gives (B, T, T)."""
+    def table(self, sequences: Floats, sign: float = 1.0) -> Floats:
+        """Values of all pairs of positions up to the constant, times a sign: (B, T, d) gives (B, T, T)."""
         tokens = self.scale * sequences + self.offset
-        value: Floats = (tokens @ self.matrix) @ tokens.transpose(0, 2, 1) + self.constant
+        value: Floats = (tokens @ (sign * self.matrix)) @ tokens.transpose(0, 2, 1)
         return value
 
     @property

@@ -116,6 +116,11 @@ class Target:
             if isinstance(term, Term):
                 points = [self.domain.sample(j, (64, self.d_token)) for j in range(term.arity)]
                 check_arity(term.function, term.arity, self.d_token, points, f"the function of term {i}")
+            elif term.function is not None:
+                points = [self.domain.sample(j, (64, self.d_token)) for j in range(term.arity)]
+                check_arity(
+                    _Listed(term.function), term.arity, self.d_token, points, f"the function of term {i}"
+                )
 
     # Values
     # ------------------------------------------------------------------------------------------------
@@ -266,3 +271,13 @@ class Target:
             f" and {len(self.terms) - 3} more" if len(self.terms) > 3 else ""
         )
         return f"<Target: {name}; d = {self.d_token} in {self.domain}>"
+
+
+@dataclass(frozen=True, eq=False)
+class _Listed:
+    """A function of tokens (B, p, d) as one of p arrays (B, d)."""
+
+    function: Callable[[Floats], Any]
+
+    def __call__(self, *tokens: Floats) -> Any:
+        return self.function(np.stack(tokens, axis=1))

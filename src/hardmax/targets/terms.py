@@ -144,11 +144,12 @@ class Term:
             allowed = np.triu(allowed)  # one of two equal tuples, and rounding cannot choose between them
         if not repeats(self.tuples):
             np.fill_diagonal(allowed, False)
+        masked = not allowed.all()
         step = max(1, _BLOCK // length**2)
         for start in range(0, n, step):
-            table = self.sign * form.table(sequences[start : start + step])
-            if not allowed.all():
-                table[:, ~allowed] = -np.inf
+            table = form.table(sequences[start : start + step], self.sign)
+            if masked:
+                np.copyto(table, -np.inf, where=~allowed)
             best = table.reshape(len(table), -1).argmax(axis=1)
             out[start : start + step, 0], out[start : start + step, 1] = np.divmod(best, length)
         return out
