@@ -119,7 +119,7 @@ def plans(draw):
                 return hm.GlobalRead()
             case 1:
                 chosen = draw(st.lists(st.integers(0, T - 1), max_size=2))
-                positions = draw(st.sampled_from([chosen, lambda t: [t % T][: len(chosen)]]))
+                positions = draw(st.sampled_from([chosen, lambda t: range(t % 3, min(T, 2))]))
                 return hm.Positions(positions, residual, prune=slots(token_slots))
             case _:
                 numbers = draw(st.tuples(*[st.integers(-2, 2)] * 3))
@@ -187,6 +187,32 @@ def test_any_plan_does_what_the_plain_loop_does(case):
     assert (lean.cls_words == flow.cls_words).all()
     assert (lean.sizes.tokens == flow.sizes.tokens).all()
     assert all((a[:, -1] == b[:, -1]).all() for a, b in zip(lean.routings, flow.routings, strict=True))
+
+
+def test_tokens_may_read_different_numbers_of_positions():
+    """All earlier tokens, or of these only what they found themselves first."""
+    T, X = 5, np.zeros((2, 5, 1))
+    earlier = hm.Positions(range, residual=False)
+    shape = hm.Architecture(T, 1, (1, 1, 1), 1)
+    whole = hm.information_sets(shape, hm.Plan([{"tokens": earlier}, {"tokens": earlier}, {}]), X, keep="all")
+    first = hm.Positions(range, residual=False, prune=(0,))
+    pruned = hm.information_sets(shape, hm.Plan([{"tokens": earlier}, {"tokens": first}, {}]), X, keep="all")
+    for t in range(T):
+        assert members(whole, 1, t) == set(range(t))
+        assert members(whole, 2, t) == set(range(t - 1))
+        assert members(pruned, 2, t) == ({0} if t >= 2 else set())
+
+
+def test_kept_slots_stay_in_the_order_in_which_they_are_named():
+    T = 4
+    X = np.arange(T, dtype=float).reshape(1, T, 1)
+    following = hm.Positions(lambda t: [(t + 1) % T])  # slots: itself, the next
+    swapped = hm.MaxPosition(hm.KeyScore(lambda k: k[:, :, 0, 0]), prune=(), residual=(1, 0))
+    last = hm.MaxPosition(hm.KeyScore(lambda k: k[:, :, 0, 0]), prune=(0,), key_slots=(0,))
+    plan = hm.Plan([{"tokens": following}, {"tokens": swapped}, {"cls": last}])
+    flow = hm.information_sets(hm.Architecture(T, 1, (1, 1, 1), 1), plan, X)
+    assert flow.routings[2].item() == 2  # the token before the greatest one shows it in slot 0
+    assert members(flow, 3) == {3}
 
 
 def test_many_blocks_give_what_one_input_at_a_time_gives(monkeypatch):

@@ -79,6 +79,9 @@ def information_loop(
                 elif isinstance(rule, hm.Positions):
                     for j in rule.of(t):
                         state += _kept(states[j], rule.prune)
+                    alike = [u for u in range(T + 1) if (u == T) == (t == T) and _rules(layer, u, T) is rules]
+                    missing = max(len(rule.of(u)) for u in alike) - len(rule.of(t))
+                    state += [None] * (missing * len(_kept(states[0], rule.prune)))
                     won[t].append(-1)
                 else:
                     query = [None if p is None else x[p] for p in _kept(states[t], rule.query_slots)]

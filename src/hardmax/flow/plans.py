@@ -99,7 +99,8 @@ class Positions:
     Parameters
     ----------
     positions : iterable of int, or callable
-        The positions j, counted from 0; a function of t if they depend on the reading token.
+        The positions j, counted from 0; a function of t if they depend on the reading token. A token that
+        reads fewer positions than others of its class has empty slots in their place.
     residual : bool or sequence of int
         Whether the token keeps its own slots, or which of them.
     prune : sequence of int, optional
