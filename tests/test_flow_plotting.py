@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from matplotlib.patches import Circle, FancyArrowPatch
@@ -11,17 +9,11 @@ from test_information_sets import appendix_e
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.flow.trees import ComparisonTree
 from hardmax.plotting.comparison_trees import draw_tree, draw_trees
 from hardmax.plotting.flows import COLOURS, draw_flow
 from hardmax.plotting.readings import draw_reading, draw_rules
 from hardmax.plotting.style import new_figure
-
-
-@dataclass
-class Tree:
-    leaves: tuple
-    functions: tuple
-    nodes: np.ndarray | None = None
 
 
 def words(axes):
@@ -112,7 +104,10 @@ def test_a_reading_that_is_not_there():
 def test_figure_2():
     leaves = ((0,), (1,), (2,), (3,))
     x = [[0.1], [0.3], [0.4], [0.2]]
-    trees = [Tree(leaves, (lambda k: k[:, 0, 0],)), Tree(leaves, (lambda k: -k[:, 0, 0],))]
+    trees = [
+        ComparisonTree(leaves, (lambda k: k[:, 0, 0],)),
+        ComparisonTree(leaves, (lambda k: -k[:, 0, 0],)),
+    ]
     figure = draw_trees(trees, x, ["maximum", "minimum"])
     assert [words(axes) for axes in figure.axes] == [
         ["{1}", "{2}", "{3}", "{4}", "{2}", "{3}", "{3}"],
@@ -122,23 +117,30 @@ def test_figure_2():
 
 
 def test_trees_of_any_shape():
-    uneven = Tree(((0, 1), (2,), (1, 2), (0,), (3,)), (lambda k: k.sum((1, 2)),))
+    uneven = ComparisonTree(((0, 1), (2,), (1, 2), (0,), (3,)), (lambda k: k.sum((1, 2)),))
     axes = draw_tree(uneven, [[1.0], [5.0], [2.0], [9.0]])
     assert axes.get_title() == "root {4}"
+    assert uneven([[[1.0], [5.0], [2.0], [9.0]]]).tolist() == [[3, -1]]
     nodes = np.array([[1, 0, 1], [3, 2, 0]])  # the smaller of the first two, then the larger
-    listed = Tree(((0,), (1,), (2,)), (lambda k: k[:, 0, 0], lambda k: -k[:, 0, 0]), nodes)
+    listed = ComparisonTree(((0,), (1,), (2,)), (lambda k: k[:, 0, 0], lambda k: -k[:, 0, 0]), nodes)
     assert words(draw_tree(listed, [[3.0], [4.0], [1.0]]))[3:] == ["{1}", "{1}"]
-    single = draw_tree(Tree(((1, 0),), (len,)), [[0.0], [0.0]])
+    single = draw_tree(ComparisonTree(((1, 0),), (len,)), [[0.0], [0.0]])
     assert words(single) == ["{2, 1}"]
 
 
 def test_trees_that_cannot_be_drawn():
-    wide = Tree(tuple((t,) for t in range(33)), (lambda k: k[:, 0, 0],))
+    wide = ComparisonTree(tuple((t,) for t in range(33)), (lambda k: k[:, 0, 0],))
     with pytest.raises(InvalidInputError, match="at most 32 leaves, but has 33"):
         draw_tree(wide, np.zeros((33, 1)))
     with pytest.raises(InvalidInputError, match="x must be one sequence"):
-        draw_tree(Tree(((2,),), (len,)), np.zeros((2, 1)))
+        draw_tree(ComparisonTree(((2,),), (len,)), np.zeros((2, 1)))
     with pytest.raises(InvalidInputError, match="at least one tree"):
         draw_trees([], np.zeros((2, 1)))
     with pytest.raises(InvalidInputError, match="titles must name 1 trees"):
-        draw_trees([Tree(((0,),), (len,))], np.zeros((2, 1)), [])
+        draw_trees([ComparisonTree(((0,),), (len,))], np.zeros((2, 1)), [])
+
+
+def test_the_root_that_is_drawn_is_the_one_that_the_tree_finds():
+    (tree,) = hm.targets.kth_largest(2).trees(5)
+    for x in np.random.default_rng(0).uniform(size=(5, 5, 1)):
+        assert draw_tree(tree, x).get_title() == f"root {{{tree(x[None])[0, 0] + 1}}}"

@@ -1,4 +1,4 @@
-"""Random plans against the plain loop, as many as wanted: ``python tests/scripts/flow_sweep.py 5000 [seed]``."""
+"""Random plans against the plain loop, as many as wanted: ``python tests/scripts/flow_sweep.py 5000 0``."""
 
 from __future__ import annotations
 
