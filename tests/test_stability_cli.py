@@ -78,6 +78,12 @@ def test_a_saved_report_is_shown_again():
     assert hm.load("report.npz").temperature == 1.0
 
 
+def test_a_picture_of_the_report():
+    assert run("scores.npy", "--temperature", 1, "--plot", "hard.svg").exit_code == 0
+    with open("hard.svg", encoding="utf-8") as file:
+        assert "50.0% of 2 queries are hard" in file.read()
+
+
 def test_values_give_output_errors():
     np.save("values.npy", np.eye(3))
     assert len(answer("scores.npy", "--temperature", 1, "--values", "values.npy")["output_error"]) == 2
@@ -104,6 +110,7 @@ def test_a_network():
         (("--n-tokens", 3, "--margin", 1, "--beta", 0), "beta must be"),
         (("--n-tokens", 0, "--margin", 1, "--temperature", 1), "n_tokens must be"),
         (("scores.npy", "--temperature", 1, "--tolerance", 2), "tolerance must lie between 0 and 1"),
+        (("--n-tokens", 3, "--margin", 1, "--beta", 1, "--plot", "a.svg"), "it needs SCORES"),
         (("nothing.npy", "--temperature", 1), "does not exist"),
         (("nan.npy", "--temperature", 1), "must be finite"),
         (("masked.npy", "--temperature", 1), "masked.npy: scores must leave every query a key"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from hardmax.cli.inputs import naming, read_matrix, read_result, read_scores
 from hardmax.cli.networks import read_network
-from hardmax.cli.outputs import check_targets, number, print_json, print_table, save_and_draw
+from hardmax.cli.outputs import check_targets, number, output_options, print_json, print_table, save_and_draw
 from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -40,13 +40,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--box", nargs=2, type=float, metavar="LOW HIGH", help="With --network: sample [LOW, HIGH]^d.")
 @click.option("--samples", type=int, default=20_000, show_default=True, help="With --network: points.")
 @click.option("--seed", type=int, default=0, show_default=True, help="With --network: of the points.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.npz",
-    help="Save the result; hm.load reads it back.",
-)
+@output_options
 def stability(
     scores: Path | None,
     n_tokens: int | None,
@@ -62,6 +56,7 @@ def stability(
     seed: int,
     as_json: bool,
     out: Path | None,
+    plot: Path | None,
 ) -> None:
     """How far attention at a temperature is from hardmax.
 
@@ -77,15 +72,17 @@ def stability(
     Examples:
       hardmax stability --n-tokens 512 --margin 2 --temperature 0.125
       hardmax stability --n-tokens 512 --margin 2 --d-head 64 --json
-      hardmax stability scores.npy --d-head 64 --tolerance 0.05
+      hardmax stability scores.npy --d-head 64 --tolerance 0.05 --plot hard.svg
       hardmax stability --network sawtooth:d=1,n_tokens=4,teeth=1,depth=3 --box 0 1 --temperature 0.125
     """
-    check_targets(out, None)
+    check_targets(out, plot)
     asked = [scores is not None, network is not None, n_tokens is not None or margin is not None]
     if sum(asked) != 1:
         raise InvalidInputError(
             "give one of: a file of SCORES, --network with --box, or --n-tokens with --margin."
         )
+    if plot is not None and scores is None:
+        raise InvalidInputError("--plot draws how hard queries are; it needs SCORES.")
     result: Any
     if scores is not None:
         result = read_result(scores, "StabilityReport") or _check(
@@ -98,7 +95,7 @@ def stability(
     else:
         result = _bounds(n_tokens, margin, _temperature(temperature, d_head, beta))
         report = result.to_dict()
-    save_and_draw(result, out, None)
+    save_and_draw(result, out, plot)
     if as_json:
         print_json(report)
     elif scores is not None:

@@ -33,7 +33,8 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     ----------
     result : Result
         A power diagram, a common refinement, a hypersurface or the cells of a network in the plane, a network
-        on the line or along a segment, or the vertices of a Minkowski sum in two or three dimensions.
+        on the line or along a segment, a stability report, or the vertices of a Minkowski sum in two or three
+        dimensions.
     ax : matplotlib Axes, optional
         Where to draw; a new figure otherwise. A sum in three dimensions needs axes with ``projection="3d"``.
     box : Box, optional
@@ -59,6 +60,7 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
         traces,
         tropical,
     )
+    from hardmax.plotting import diagrams, flows, polytopes, regions, temperatures, traces, tropical
 
     match result.kind:
         case "PowerDiagram":
@@ -87,5 +89,9 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
             if box is not None:
                 raise InvalidInputError("box belongs to pictures of the plane; a budget is drawn whole.")
             return counts.draw_budget(result, ax=ax)  # type: ignore[arg-type]
+        case "StabilityReport":
+            if box is not None:
+                raise InvalidInputError("box belongs to pictures of the plane; a report is drawn whole.")
+            return temperatures.draw_report(result, ax=ax)  # type: ignore[arg-type]
         case kind:
             raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from hardmax.geometry.domains import Box
     from hardmax.geometry.power_diagrams import PowerDiagram
     from hardmax.stability.bounds import StabilityBounds
+    from hardmax.stability.scores import StabilityReport
 
-__all__ = ["draw_guarantees", "draw_temperatures", "key_colours"]
+__all__ = ["draw_guarantees", "draw_report", "draw_temperatures", "key_colours"]
 
 Floats = NDArray[np.float64]
 
@@ -179,6 +180,57 @@ def draw_guarantees(bounds: Mapping[str, Sequence[StabilityBounds]], *, margin: 
         handles = [*lines, *forms]
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
+
+
+def draw_report(report: StabilityReport, *, ax: Axes | None = None) -> Axes:
+    """Draw which share of the queries is how close to one-hot, and what their margins alone guarantee.
+
+    Parameters
+    ----------
+    report : StabilityReport
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure otherwise.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> axes = draw_report(hm.check_stability([[3.0, 0.0], [9.0, 0.0]], 1.0))
+    >>> axes.get_xlabel()
+    'total variation distance to one-hot'
+    """
+    with styled():
+        if ax is None:
+            ax = new_figure(5.6, 4.2).add_subplot()
+        n = report.margin.size
+        shares = np.arange(1, n + 1) / n
+        looks = (
+            ("measured", report.total_variation, "-"),
+            ("guaranteed by the margin", report.total_variation_bound, "--"),
+        )
+        for colour, (label, distances, look) in zip(LINES, looks, strict=False):
+            sizes = np.maximum(np.sort(distances.ravel()), _LEAST)
+            ax.step([_LEAST, *sizes, 1.0], [0.0, *shares, 1.0], look, where="post", color=colour, label=label)
+        ax.axvline(
+            report.tolerance, color=INK, linewidth=0.9, linestyle=":", label=f"tolerance {report.tolerance:g}"
+        )
+        ax.set(
+            xscale="log",
+            xlim=(min(1e-3, max(_LEAST, float(report.total_variation.min()) / 2)), 1.0),
+            ylim=(-0.02, 1.02),
+            xlabel="total variation distance to one-hot",
+            ylabel="share of queries up to it",
+            title=f"{report.share_hard:.1%} of {n:,} queries are hard at temperature {report.temperature:g}",
+        )
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(loc="upper left", frameon=False)
+    return ax
+
+
+_LEAST = 1e-16  # distances below this are drawn at the left edge
 
 
 def _shown(value: float) -> float:
