@@ -50,6 +50,7 @@ MODULES = (
     "infoflow_theorems",
     "infoflow_codes",
     "infoflow_flow",
+    "infoflow_comparisons",
     "infoflow_predictions",
     "infoflow_tables",
 )

@@ -88,6 +88,7 @@ def _add_commands() -> None:
     from hardmax.cli import claims
     from hardmax.cli import compiling
     from hardmax.cli import diagrams
+    from hardmax.cli import flow
     from hardmax.cli import minkowski
     from hardmax.cli import regions
     from hardmax.cli import reproduce
@@ -102,6 +103,7 @@ def _add_commands() -> None:
         sample.sample,
         bounds.bounds,
         stability.stability,
+        flow.flow,
         reproduce.reproduce,
         claims.claims,
         compiling.compile_kernels,

@@ -23,7 +23,7 @@ import numpy as np
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.comparisons import minimal_set_size, model_comparisons
-from hardmax.flow.cost_law import cost_exponents, cost_of
+from hardmax.flow.cost_law import cost_exponents
 from hardmax.flow.information_flow import InformationFlow
 from hardmax.flow.information_sets import information_sets
 from hardmax.flow.plan_search import Need, assign, global_plan, needs_of, plan_for
@@ -86,10 +86,11 @@ class CostEstimate(Result):
         "max-position", "positions", "max-position and positions" or "global".
     plan : Plan
         The plan that was found.
-    set_size : int
-        The largest information set of the plan on the samples.
+    set_size, sampled_size : int
+        The largest information set that the plan can make whatever the input, which is what is charged, and
+        the largest one on the samples.
     layer_sizes : tuple of int
-        The same layer by layer.
+        The former layer by layer.
     share : float
         On which share of ``n_samples`` samples CLS holds the active set.
     ranks : tuple of dict
@@ -131,6 +132,7 @@ class CostEstimate(Result):
     rules: Rules
     plan: Plan
     set_size: int
+    sampled_size: int
     layer_sizes: tuple[int, ...]
     share: float
     n_samples: int
@@ -164,6 +166,7 @@ class CostEstimate(Result):
             "rules": self.rules,
             "plan": self.plan.to_dict(shape.n_tokens),
             "set_size": self.set_size,
+            "sampled_size": self.sampled_size,
             "layer_sizes": list(self.layer_sizes),
             "share": self.share,
             "n_samples": self.n_samples,
@@ -270,7 +273,12 @@ def estimate_cost(
         if share < 1.0:  # a function that is not what it seemed on short sequences
             plan, rules, share = global_plan(architecture.depth), "global", 1.0
             flow = information_sets(architecture, plan, X)
-    cost = cost_of(flow)
+    layer_sizes = _layer_sizes(flow)
+    costs = [
+        cost_exponents(size, architecture.d_token, width)
+        for size, width in zip(layer_sizes, architecture.widths, strict=True)
+    ]
+    upper = max(cost.law for cost in costs)
     D0 = target.max_active.high
     everything = cost_exponents(T, architecture.d_token, architecture.widths[-1]).law
     return CostEstimate(
@@ -287,18 +295,19 @@ def estimate_cost(
             ),
         },
         sizes=sizes,
-        upper=cost.exponent,
-        paid=cost.upper,
+        upper=upper,
+        paid=max(cost.upper for cost in costs),
         global_exponent=everything,
         rules=rules,
         plan=plan,
-        set_size=flow.largest,
-        layer_sizes=_layer_sizes(flow),
+        set_size=max(layer_sizes),
+        sampled_size=flow.largest,
+        layer_sizes=layer_sizes,
         share=share,
         n_samples=n_samples,
         ranks=tuple(score_ranks(flow).rows),
-        thresholds=_thresholds(target, needs, architecture, _layer_sizes(flow)) if thresholds else {},
-        verdict=_verdict(rules, flow.largest, sizes.exponent, cost.exponent),
+        thresholds=_thresholds(target, needs, architecture, layer_sizes) if thresholds else {},
+        verdict=_verdict(rules, max(layer_sizes), sizes.exponent, upper),
         assumptions=_assumptions(target, rules, n_samples),
     )
 
@@ -371,8 +380,10 @@ def _plan(target: Target, needs: Sequence[Need], architecture: Architecture) -> 
 
 
 def _layer_sizes(flow: InformationFlow) -> tuple[int, ...]:
-    of_tokens = [*(int(sizes.max()) for sizes in flow.sizes.tokens.swapaxes(0, 1)), 0]
-    return tuple(max(size, int(cls.max())) for size, cls in zip(of_tokens, flow.sizes.cls.T, strict=True))
+    """The most that a token or CLS can hold after each layer, whatever the input."""
+    bound = flow.growth_bound
+    of_tokens = [*bound.tokens.tolist(), 0]
+    return tuple(max(pair) for pair in zip(of_tokens, bound.cls.tolist(), strict=True))
 
 
 def _thresholds(

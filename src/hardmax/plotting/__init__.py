@@ -52,6 +52,7 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     3
     """
     from hardmax.plotting import (
+        advice,
         counts,
         diagrams,
         flows,
@@ -93,5 +94,11 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
             if box is not None:
                 raise InvalidInputError("box belongs to pictures of the plane; a report is drawn whole.")
             return temperatures.draw_report(result, ax=ax)  # type: ignore[arg-type]
+        case "CostEstimate" | "Advice":
+            if box is not None:
+                raise InvalidInputError("box belongs to pictures of the plane; this picture has bars.")
+            if result.kind == "Advice":
+                return advice.draw_advice(result, ax=ax)  # type: ignore[arg-type]
+            return advice.draw_estimate(result, ax=ax)  # type: ignore[arg-type]
         case kind:
             raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")

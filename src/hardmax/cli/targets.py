@@ -1,0 +1,134 @@
+"""Targets on the command line: a name with a number, or the text form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hardmax.cli.inputs import read_arrays
+from hardmax.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from hardmax.targets.target import Target
+
+__all__ = ["read_target", "target_options", "whole_numbers"]
+
+DOMAINS = ("cube01", "cube11", "gaussian")
+
+_NAMES = "retrieval:D, pairwise:D, triangle-center, depth-separation, kth-largest:K or position-sum:P,Q,..."
+
+
+def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say which target is meant."""
+    for option in (
+        click.option("--seed", type=int, default=0, show_default=True, help="For matrices and samples."),
+        click.option(
+            "--domain",
+            type=click.Choice(DOMAINS),
+            help="Where tokens lie: [0,1]^d, [-1,1]^d or all of R^d, normal; verdicts depend on it.",
+        ),
+        click.option(
+            "--matrices",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="The matrices that the target names (.npy, .npz or .csv); random ones otherwise.",
+        ),
+        click.option("--d", "d_token", type=int, help="The numbers per token.  [default: of the target]"),
+        click.option("--tokens", "n_tokens", type=int, required=True, help="T, the length of a sequence."),
+    ):
+        command = option(command)
+    return command
+
+
+def read_target(
+    text: str, d_token: int | None, matrices: Path | None, domain: str | None, seed: int
+) -> Target:
+    """The target that a text names; ``pairwise:4`` is a built-in, anything else the text form.
+
+    Matrices that are named but not given are standard normal, drawn from the seed.
+    """
+    import numpy as np
+
+    from hardmax import targets
+
+    name, _, rest = text.strip().partition(":")
+    place: dict[str, Any] = {} if domain is None else {"domain": domain}
+    size: dict[str, Any] = {} if d_token is None else {"d": d_token}
+    if name not in ("pairwise", *_BUILT_IN):
+        given = None if matrices is None else _given(matrices)
+        d = d_token if d_token is not None or given is not None or not targets.names_in(text) else 4
+        return targets.parse(text, matrices=given, d=d, rng=seed, **place)
+    if matrices is not None and name != "pairwise":
+        raise InvalidInputError(
+            f"--matrices belongs to pairwise and to text forms, but the target is {name}."
+        )
+    if name == "pairwise":
+        if matrices is not None:
+            stack = np.stack(list(read_arrays(matrices).values())) if not rest else None
+            if stack is None:
+                raise InvalidInputError("pairwise must have either a number or --matrices, but has both.")
+            return targets.pairwise(stack[0] if stack.ndim == 4 else stack, **place)
+        count = _one_number(name, rest)
+        d = 4 if d_token is None else d_token
+        return targets.pairwise(np.random.default_rng(seed).standard_normal((count, d, d)), **place)
+    return _BUILT_IN[name](targets, name, rest, {**size, **place})
+
+
+def _given(matrices: Path) -> Any:
+    arrays = read_arrays(matrices)
+    return next(iter(arrays.values())) if len(arrays) == 1 else arrays
+
+
+def _numbered(build: str) -> Callable[[Any, str, str, dict[str, Any]], Target]:
+    def make(targets: Any, name: str, rest: str, options: dict[str, Any]) -> Target:
+        made: Target = getattr(targets, build)(_one_number(name, rest), **options)
+        return made
+
+    return make
+
+
+def _plain(build: str) -> Callable[[Any, str, str, dict[str, Any]], Target]:
+    def make(targets: Any, name: str, rest: str, options: dict[str, Any]) -> Target:
+        if rest:
+            raise InvalidInputError(f"{name} takes no number, but was given {rest!r}.")
+        made: Target = getattr(targets, build)(**options)
+        return made
+
+    return make
+
+
+def _positions(targets: Any, name: str, rest: str, options: dict[str, Any]) -> Target:
+    made: Target = targets.position_sum(whole_numbers(rest, "the positions of position-sum"), **options)
+    return made
+
+
+_BUILT_IN = {
+    "retrieval": _numbered("retrieval"),
+    "kth-largest": _numbered("kth_largest"),
+    "triangle-center": _plain("triangle_center"),
+    "depth-separation": _plain("depth_separation"),
+    "position-sum": _positions,
+}
+
+
+def _one_number(name: str, rest: str) -> int:
+    try:
+        return int(rest)
+    except ValueError:
+        raise InvalidInputError(
+            f"{name} must be followed by a number, as in {name}:4, but was followed by {rest!r}; targets are "
+            f'{_NAMES}, or a text such as "max(s,t) x[s]\' A x[t]".'
+        ) from None
+
+
+def whole_numbers(text: str, name: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas."""
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise InvalidInputError(
+            f"{name} must be whole numbers separated by commas, such as 4,4, but were {text!r}."
+        ) from None
