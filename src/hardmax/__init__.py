@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from hardmax.bounds import zaslavsky as zaslavsky
     from hardmax.claims.ledger import Ledger as Ledger
     from hardmax.claims.ledger import check_claims as check_claims
-    from hardmax.flow.architectures import Architecture as Architecture
     from hardmax.flow.advise import Advice as Advice
     from hardmax.flow.advise import advise as advise
+    from hardmax.flow.architectures import Architecture as Architecture
     from hardmax.flow.estimate import CostEstimate as CostEstimate
     from hardmax.flow.estimate import estimate_cost as estimate_cost
     from hardmax.flow.information_flow import InformationFlow as InformationFlow

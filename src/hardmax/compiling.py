@@ -114,12 +114,13 @@ def _resolved_or_named(operation: Any, context: Any, arguments: Any, named: Any)
 @contextmanager
 def _memory_of_operations() -> Iterator[None]:
     """Inside, what an operation on given types means is asked once per process; kernels may nest."""
-    before = BaseFunction.get_call_type
-    BaseFunction.get_call_type = _resolved_or_named
+    kind: Any = BaseFunction
+    before = kind.get_call_type
+    kind.get_call_type = _resolved_or_named
     try:
         yield
     finally:
-        BaseFunction.get_call_type = before
+        kind.get_call_type = before
 
 
 class _Announcement(event.Listener):

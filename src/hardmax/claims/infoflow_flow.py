@@ -139,8 +139,7 @@ def _figure_2(effort: Effort) -> Finding:
 def _equation_5_empty(effort: Effort) -> Finding:
     shape, sizes = Architecture(4, 2, (1, 1), 4), ([2], [0, 2])
     printed, clamped = (
-        int(model_comparisons(shape, 2, version=version, sizes=sizes))
-        for version in ("printed", "clamped")
+        int(model_comparisons(shape, 2, version=version, sizes=sizes)) for version in ("printed", "clamped")
     )
     return Finding(
         Verdict.FAILS if printed < clamped else Verdict.HOLDS,

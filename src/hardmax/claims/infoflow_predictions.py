@@ -144,7 +144,7 @@ def _learns_with_d(effort: Effort) -> Finding:
         shape = Architecture(T, 4, (D, D), 6 * D)
         shares[T, D] = information_sets(shape, pairwise_plan(matrices), X).learns(target).share
         without[T, D] = [
-            information_sets(shape, pairwise_plan(matrices, **{where: 0}), X).learns(target).share  # type: ignore[arg-type]
+            information_sets(shape, pairwise_plan(matrices, **{where: 0}), X).learns(target).share
             for where in ("omit_first", "omit_last")
         ]
     good = all(share == 1.0 for share in shares.values())

@@ -84,17 +84,19 @@ def main(context: click.Context) -> None:
 
 
 def _add_commands() -> None:
-    from hardmax.cli import bounds
-    from hardmax.cli import claims
-    from hardmax.cli import compiling
-    from hardmax.cli import diagrams
-    from hardmax.cli import flow
-    from hardmax.cli import minkowski
-    from hardmax.cli import regions
-    from hardmax.cli import reproduce
-    from hardmax.cli import sample
-    from hardmax.cli import versions
-    from hardmax.cli import compiling, diagrams, minkowski, regions, reproduce, sample, stability, versions
+    from hardmax.cli import (
+        bounds,
+        claims,
+        compiling,
+        diagrams,
+        flow,
+        minkowski,
+        regions,
+        reproduce,
+        sample,
+        stability,
+        versions,
+    )
 
     for command in (
         diagrams.diagram,

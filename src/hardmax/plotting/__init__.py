@@ -58,10 +58,10 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
         flows,
         polytopes,
         regions,
+        temperatures,
         traces,
         tropical,
     )
-    from hardmax.plotting import diagrams, flows, polytopes, regions, temperatures, traces, tropical
 
     match result.kind:
         case "PowerDiagram":
