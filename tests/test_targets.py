@@ -108,6 +108,35 @@ def test_the_triangle_kernel_finds_the_first_shortest_triple(d, T, n, distinct, 
         assert tuple(winners[b]) == triples[int(np.argmin(lengths))]
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["all", "distinct", "unordered", "subsets"]),
+    st.sampled_from(["max", "min"]),
+    st.integers(2, 6),
+    st.integers(0, 10**6),
+)
+def test_ties_go_to_the_first_tuple(kind, extremum, T, seed):
+    """Small whole numbers again: compiled, multiplied and called on blocks, the first of equals wins."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-1, 2, size=(3, T, 2)).astype(float)
+    matrix = rng.integers(-1, 2, size=(2, 2)).astype(float)
+    for function in (Bilinear(as_matrix(matrix, "A")), lambda x, y: x[..., 0] - y[..., 1] * x[..., 1]):
+        winners = Term(function, 2, extremum, kind).winners(X)
+        assert [tuple(w) for w in winners] == [best_tuple(function, x, 2, extremum, kind)[1] for x in X]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(["retrieval", "pairs", "triangle", "depth", "third", "diameter"]), st.integers(0, 10**6)
+)
+def test_permuting_tokens_permutes_the_active_set(name, seed):
+    rng = np.random.default_rng(seed)
+    X = ALL[name].sample(4, 7, rng)
+    order = rng.permutation(7)
+    assert np.allclose(ALL[name](X[:, order]), ALL[name](X))
+    assert np.array_equal(ALL[name].active_set(X[:, order]), ALL[name].active_set(X)[:, order])
+
+
 def test_blocks_do_not_change_the_answer(monkeypatch):
     from hardmax.targets import terms
 

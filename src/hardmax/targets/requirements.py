@@ -267,8 +267,12 @@ def _matching(target: Target, n_tokens: int, roles: tuple[Role, ...]) -> tuple[i
     )
     if r < 2 or beta.low < beta.high or not any(needed):
         return 0, ""
-    # tokens of the other roles take slots of their own where all of them were seen to be different
-    others = size.low - r if size.low == size.high and not fixed_positions(target) else 0
+    # Tokens of the other roles take slots of their own where all of them were seen to be different; the tied
+    # copies change no maximum, but they do change which value is the k-th best.
+    apart = (
+        size.low == size.high and not fixed_positions(target) and all(role.term.rank == 1 for role in roles)
+    )
+    others = size.low - r if apart else 0
     tied = (size.high * r - others) // r + 1
     if n_tokens < tied * r + others:
         return 0, ""
