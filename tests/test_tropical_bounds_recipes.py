@@ -80,7 +80,13 @@ def test_example_v3(out):
     assert column(done, "budget", "heads")[-1] == 512
     assert column(done, "budget", "most_cells")[3] == "4.722e21"
     assert done.comparisons[2].paper == "1.1e21"
-    assert done.comparisons[2].verdict.startswith("fails")
+    assert done.comparisons[2].verdict == "fails: 4.29 times the printed number; the power itself is attained"
+    assert [row.verdict for row in done.comparisons[:2]] == ["holds", "attained"]
+    narrow = hm.reproduce("tropical.exV3", out, settings={"n_tokens": 9, "d_model": 2, "heads": 2})
+    assert [row.verdict for row in narrow.comparisons[2:4]] == [
+        "fails: the maximum is 4",
+        "fails at width 1, where a head tells two keys apart",
+    ]
     assert column(done, "counted", "counted") == column(done, "counted", "maximum") == [5, 25, 16]
     with pytest.raises(InvalidInputError, match=r"heads must divide d_model \(512\), but was 7"):
         hm.reproduce("tropical.exV3", out, settings={"heads": 7})

@@ -65,23 +65,28 @@ def draw_explosion(
 
 
 def _draw_series(ax: Axes, series: Series) -> None:
-    for (name, counts), colour, marker in zip(series.items(), LINES, _MARKERS, strict=False):
+    for number, ((name, counts), colour, marker) in enumerate(
+        zip(series.items(), LINES, _MARKERS, strict=False)
+    ):
+        # the curves rise: above the highest there is room on the left, below the others on the right
+        left = number == 0 and len(series) > 1
         depths = range(1, len(counts) + 1)
         ax.plot(depths, counts, marker=marker, color=colour, label=name, linewidth=1.4)
         for depth, count in zip(depths, counts, strict=True):
             ax.annotate(
                 f"{count:,}",
                 (depth, count),
-                xytext=(7, -5),
+                xytext=(-6, 5) if left else (7, -5),
                 textcoords="offset points",
+                ha="right" if left else "left",
                 va="center",
                 fontsize=8,
                 color=colour,
             )
     last = max(len(counts) for counts in series.values())
     ax.set(yscale="log", xlabel="depth $L$", title="how many", xticks=range(1, last + 1))
-    ax.set_xlim(0.8, last + 0.8)  # room for the numbers
-    ax.legend(fontsize=8, frameon=False, loc="upper left")
+    ax.set_xlim(0.4, last + 0.7)  # room for the numbers
+    ax.legend(fontsize=8, frameon=False, loc="lower right")
     ax.margins(y=0.15)
 
 
