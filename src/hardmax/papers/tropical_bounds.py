@@ -214,7 +214,7 @@ def _cook_example_iii3(settings: Settings) -> Outcome:
             ),
         ),
         notes=(
-            "The true maximum lies between 34 and 40. The search (tests/scripts/mlp_search.py) tried ten "
+            "The true maximum lies between 34 and 40. The search (tests/scripts/mlp_search.py) tried twenty "
             "million networks, all four ways of orienting three lines.",
         ),
     )
