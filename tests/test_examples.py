@@ -20,11 +20,12 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     demo = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(demo)
     monkeypatch.setattr(demo, "OUT", tmp_path / "demo")
+    monkeypatch.setattr(demo, "CLAIMS", ["tropical.fig4_216", "infoflow.tab.range"])  # other tests check all
     assert demo.main() == 0
     written = sorted(path.name for path in (tmp_path / "demo").iterdir())
-    pictures = ["figure3", "figure4", "regions", "regions-by-depth"]
+    pictures = ["advice", "figure3", "figure4", "regions", "regions-by-depth"]
     assert written == sorted(
-        ["counts.json", *(f"{name}.{ending}" for name in pictures for ending in ("png", "svg"))]
+        ["counts.json", "infoflow.fig5", *(f"{name}.{ending}" for name in pictures for ending in ("png", "svg"))]
     )
     counts = json.loads((tmp_path / "demo" / "counts.json").read_text())
     assert counts["figure3"] == {
@@ -40,6 +41,12 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     assert (regions["n_cells"], regions["n_regions"], regions["complete"]) == (5309, 5309, True)
     assert regions["cells_by_depth"] == [47, 1677, 2508, 3442, 3555, 5309]
     assert regions["n_signatures"] == 4970  # what two million points find
+    assert float(regions["lower_bound"]) <= float(regions["upper_bound"])
+    assert regions["n_cells"] <= float(regions["upper_bound"])
+    assert counts["advice"]["heads"] == [4, 4]
+    assert counts["advice"]["learns"] == 1 > counts["advice"]["without_a_head_of_layer_1"]
+    assert counts["appendix_e"]["I(5, 2)"] == "{1, 3}"
+    assert counts["ledger"] == {"counts": {"fails": 2}, "surprises": [], "certificates": 2}
     printed = capsys.readouterr().out
     assert "5,309 cells, all of them" in printed
     assert str(tmp_path / "demo") in printed
