@@ -307,11 +307,19 @@ def _checked(
 
 def _smallest_heads(needs: Sequence[Need], max_depth: int, max_heads: int) -> Iterator[tuple[int, ...]]:
     """Heads with which a plan of maxima exists, but not with one head less in any layer."""
+    if any(need.kind == "many" for need in needs):
+        return
     for depth in range(1, max_depth + 1):
-        for heads in product(range(1, max_heads + 1), repeat=depth):
-            if assign(needs, heads) is None:
-                continue
-            if not any(assign(needs, left) for _, left in _one_less(heads) if left):
+        for before in product(range(1, max_heads + 1), repeat=depth - 1):
+            low, high = 1, max_heads + 1  # more heads never hurt, so the last layer is found by bisection
+            while low < high:
+                middle = (low + high) // 2
+                if assign(needs, (*before, middle)) is None:
+                    low = middle + 1
+                else:
+                    high = middle
+            heads = (*before, low)
+            if low <= max_heads and not any(assign(needs, left) for _, left in _one_less(heads) if left):
                 yield heads
 
 
