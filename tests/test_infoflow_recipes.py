@@ -24,7 +24,7 @@ def test_figure_2(tmp_path):
     found = verdicts("infoflow.fig2", tmp_path)
     assert found["root of the first tree"].computed == "{3}"
     assert found["root of the second tree"].computed == "{1}"
-    assert found["comparisons"].computed == "6"
+    assert found["comparisons, exactly D(T - 1)"].computed == "6"
 
 
 def test_figure_3(tmp_path):

@@ -73,8 +73,7 @@ def _single_layer(effort: Effort) -> Finding:
     return Finding(
         Verdict.FAILS if found[0][1] < 6 else Verdict.HOLDS,
         f"D = 6: s(T - 1) >= D(T - D) is met by {', '.join(f's = {s} at T = {T}' for T, s in found)}; s >= D "
-        "follows "
-        f"exactly from T > D(D - 1) + 1 on: {rule}; with the exact N = D(T - 1) always: {exact}",
+        f"follows exactly from T > D(D - 1) + 1 on: {rule}; with the exact N = D(T - 1) always: {exact}",
         {"smallest s": {str(T): s for T, s in found}, "rule": rule, "exact": exact},
         relations((["*", 4, ["-", 16, 1]], ">=", ["*", 6, ["-", 16, 6]]),
                   (["*", 5, ["-", 31, 1]], ">=", ["*", 6, ["-", 31, 6]])),
@@ -124,7 +123,7 @@ def _first_layer_heads(effort: Effort) -> Finding:
     return Finding(
         Verdict.FAILS if by_paper[5] < 6 else Verdict.HOLDS,
         f"T = 64, h_2 = D: the count asks for h_1 >= {', '.join(map(str, by_paper))} for D = 1, ..., 6 with "
-        f"N = D(T^2 - 1), and {', '.join(map(str, unordered))} with unordered pairs; ({5}, {6}) reaches "
+        f"N = D(T^2 - 1), and {', '.join(map(str, unordered))} with unordered pairs; (5, 6) reaches "
         f"{reached}",
         {"paper": by_paper, "unordered": unordered, "(5, 6)": reached},
         relations((reached, ">=", ["*", 6, ["-", ["^", 64, 2], 1]]),
@@ -167,8 +166,7 @@ def _distinct(effort: Effort) -> Finding:
     return Finding(
         Verdict.FAILS if largest == 1 else Verdict.HOLDS,
         "A_i = i times the identity, i = 1, 2, 3: the longest token wins all three; active sets have size "
-        f"{largest} "
-        "in 2000 samples, so D0 = beta1 = 1",
+        f"{largest} in 2000 samples, so D0 = beta1 = 1",
         {"largest active set": largest},
         Certificate(
             "active_sets", {"terms": terms, "inputs": inputs}, {"active": [[int(t)] for t in longest]}
@@ -191,8 +189,7 @@ def _in_the_depth(effort: Effort) -> Finding:
         Verdict.HOLDS if valid else Verdict.FAILS,
         f"valid for all {len(exact)} combinations of T, L, H; at T = 4096, H = 1 the exact M is "
         f"{exact[4096, 2, 1]} for L = 2 and {exact[4096, 8, 1]} for L = 8: a factor {falls:.2f}, where 1/L "
-        "would "
-        f"give 4; L - 1 layers of tokens count, and 7^(1/3) = {7 ** (1 / 3):.2f}",
+        f"would give 4; L - 1 layers of tokens count, and 7^(1/3) = {7 ** (1 / 3):.2f}",
         {f"T={T}, L={L}, H={H}": M for (T, L, H), M in exact.items()},
     )
 
@@ -275,8 +272,7 @@ def _typo(effort: Effort) -> Finding:
     return Finding(
         Verdict.HOLDS if follows else Verdict.FAILS,
         "with beta1 = beta' = 3 the term H L T^beta1 alone exceeds N <= C(T,3) for every M, T, H, L: nothing "
-        "follows "
-        "about M; (55) has H L T^2",
+        "follows about M; (55) has H L T^2",
         {},
         relations(*((["*", H, L, ["^", T, 3]], ">=", ["binomial", T, 3]) for T, H, L in cases)),
     )
@@ -299,8 +295,7 @@ def _section_62(effort: Effort) -> Finding:
     return Finding(
         Verdict.HOLDS_NUMERICALLY if worst < 8 else Verdict.FAILS,
         f"M >= T^(2/3) / (6L) holds whenever T > {worst} H L, on T <= {max(lengths)}, L <= 8, H <= 16; the "
-        "sharper "
-        f"T^(2/3) / (6L)^(1/3) = 4.40 exceeds the exact M = {sharp_fails} at T = 64, L = 8, H = 1",
+        f"sharper T^(2/3) / (6L)^(1/3) = {64 ** (2 / 3) / 48 ** (1 / 3):.2f} exceeds the exact M = {sharp_fails} at T = 64, L = 8, H = 1",
         {"largest T / HL that violates it": worst, "M at T=64, L=8": sharp_fails},
     )
 
@@ -325,8 +320,7 @@ def _table_12_consistent(effort: Effort) -> Finding:
         f"the predicted exponent is 0 for all {len(exponents)} entries of Table 12, so every outcome is "
         "consistent "
         f"with it; max-position retrieval alone falls short of C(T,3) - 3 from T = {below[2, 2]} with (2, 2) "
-        "and "
-        f"{below[4, 4]} with (4, 4), but the NMSE is 0.84 at T = 16",
+        f"and {below[4, 4]} with (4, 4), but the NMSE is {float(min(NMSE_TRIANGLE[16])):.2f} at T = 16",
         {"entries": len(exponents), "first T": {str(heads): T for heads, T in below.items()}},
     )
 
@@ -364,8 +358,7 @@ CLAIMS: tuple[Claim, ...] = (
         check=_first_layer_heads,
         expected=Verdict.FAILS,
         correction="At T = 64, D = 6 the count accepts h1 = 5, and with unordered pairs about D/2. What a "
-        "search "
-        "over score functions says is on the page linked below.",
+        "search over score functions says is on the page linked below.",
         proof="advise.md#is-one-head-per-term-necessary",
     ),
     Claim(

@@ -157,8 +157,7 @@ CLAIMS: tuple[Claim, ...] = (
         check=_range,
         expected=Verdict.FAILS,
         correction="The ratios run from 0.065 to 0.779; an order of magnitude is reached in Table 1 only, "
-        "the "
-        "one configuration with h_1 >= D.",
+        "the one configuration with h_1 >= D.",
     ),
     Claim(
         paper="infoflow",
@@ -205,8 +204,7 @@ CLAIMS: tuple[Claim, ...] = (
         check=_configurations,
         expected=Verdict.FAILS,
         correction="Seven configurations, three of them with Tables 1 to 3; E_1 = ceil(36 / h_1) h_1, so n_1 "
-        "is "
-        "6, 8, 6 for h_1 = 6, 5, 7.",
+        "is 6, 8, 6 for h_1 = 6, 5, 7.",
     ),
     Claim(
         paper="infoflow",
