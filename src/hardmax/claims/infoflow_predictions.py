@@ -283,20 +283,20 @@ def _section_62(effort: Effort) -> Finding:
     lengths = (
         (64, 256, 1024, 4096) if effort == Effort.QUICK else (64, 128, 256, 512, 1024, 2048, 4096, 16384)
     )
-    worst, sharp_fails = 0, None
+    worst = 0
+    deep = minimal_set_size(paper_triangles(64), Architecture(64, 2, (1,) * 8, 1), 3)
     for T in lengths:
         for L in (1, 2, 4, 8):
             for H in (1, 2, 4, 8, 16):
                 M = minimal_set_size(paper_triangles(T), Architecture(T, 2, (H,) * L, H), 3)
                 if (6 * L * M) ** 3 < T**2:
                     worst = max(worst, T // (H * L))
-                if (T, L, H) == (64, 8, 1) and 6 * L * M**3 < T**2:
-                    sharp_fails = M
     return Finding(
         Verdict.HOLDS_NUMERICALLY if worst < 8 else Verdict.FAILS,
         f"M >= T^(2/3) / (6L) holds whenever T > {worst} H L, on T <= {max(lengths)}, L <= 8, H <= 16; the "
-        f"sharper T^(2/3) / (6L)^(1/3) = {64 ** (2 / 3) / 48 ** (1 / 3):.2f} exceeds the exact M = {sharp_fails} at T = 64, L = 8, H = 1",
-        {"largest T / HL that violates it": worst, "M at T=64, L=8": sharp_fails},
+        f"sharper T^(2/3) / (6L)^(1/3) = {64 ** (2 / 3) / 48 ** (1 / 3):.2f} against the exact M = {deep} at "
+        "T = 64, L = 8, H = 1",
+        {"largest T / HL that violates it": worst, "M at T=64, L=8": deep},
     )
 
 
