@@ -25,7 +25,11 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     written = sorted(path.name for path in (tmp_path / "demo").iterdir())
     pictures = ["advice", "figure3", "figure4", "regions", "regions-by-depth"]
     assert written == sorted(
-        ["counts.json", "infoflow.fig5", *(f"{name}.{ending}" for name in pictures for ending in ("png", "svg"))]
+        [
+            "counts.json",
+            "infoflow.fig5",
+            *(f"{name}.{ending}" for name in pictures for ending in ("png", "svg")),
+        ]
     )
     counts = json.loads((tmp_path / "demo" / "counts.json").read_text())
     assert counts["figure3"] == {

@@ -39,7 +39,7 @@ def refused(*args: object) -> str:
 
 
 def test_estimate_in_words_and_in_json(tmp_path):
-    question = ("estimate", "pairwise:2", "--tokens", 12, "--heads", "2,2", "--widths", 12, "--samples", 32)
+    question = ("estimate", "pairwise:2", "--n-tokens", 12, "--heads", "2,2", "--widths", 12, "--samples", 32)
     report = answer(*question)
     assert (report["kind"], report["rules"], report["upper"]) == ("CostEstimate", "max-position", "1/3")
     assert report["thresholds"]["heads"] == 2
@@ -58,13 +58,13 @@ def test_estimate_in_words_and_in_json(tmp_path):
 
 
 def test_advice_in_words_and_in_json():
-    report = answer("advise", "pairwise:2", "--tokens", 16, "--samples", 16)
+    report = answer("advise", "pairwise:2", "--n-tokens", 16, "--samples", 16)
     assert report["suggestions"][0]["heads"] == [2, 2]
     assert report["suggestions"][0]["without"][0]["lost"] == "term 2"
-    words = run("advise", "pairwise:2", "--tokens", 16, "--samples", 16, "--plot", "a.png").stdout
+    words = run("advise", "pairwise:2", "--n-tokens", 16, "--samples", 16, "--plot", "a.png").stdout
     assert "Without one head of layer 1 of the first (heads 1, 2): term 2 lost" in words
     assert words.splitlines()[2].split()[:5] == ["2,", "2", "12,", "16", "4233"]
-    small = run("advise", "pairwise:2", "--tokens", 16, "--samples", 16, "--budget", 5)
+    small = run("advise", "pairwise:2", "--n-tokens", 16, "--samples", 16, "--budget", 5)
     assert small.exit_code == 0
     assert "No architecture fits into the budget" in small.stdout
 
@@ -76,7 +76,7 @@ def test_the_trace_of_appendix_e():
         "min(s,t) x[s]' x[t]",
         "--d",
         2,
-        "--tokens",
+        "--n-tokens",
         4,
         "--heads",
         "1,1",
@@ -96,10 +96,10 @@ def test_the_trace_of_appendix_e():
 def test_the_trees_of_figure_2():
     np.savetxt("values.csv", [[0.1], [0.3], [0.4], [0.2]], delimiter=",")
     text = "max(t) x[t][0] + min(t) x[t][0]"
-    report = answer("trees", text, "--tokens", 4, "--input", "values.csv")
+    report = answer("trees", text, "--n-tokens", 4, "--input", "values.csv")
     assert [tree["root"] for tree in report["trees"]] == [[2], [0]]
     assert report["comparisons"]["low"] == report["comparisons"]["high"] == 6
-    words = run("trees", text, "--tokens", 4, "--input", "values.csv", "--plot", "trees.png").stdout
+    words = run("trees", text, "--n-tokens", 4, "--input", "values.csv", "--plot", "trees.png").stdout
     assert "The target depends on {x1, x3} at this input." in words
 
 
@@ -114,16 +114,16 @@ def test_the_trees_of_figure_2():
     ],
 )
 def test_targets_have_names(text, name):
-    assert answer("trees", text, "--tokens", 4)["target"] == name
+    assert answer("trees", text, "--n-tokens", 4)["target"] == name
 
 
 def test_matrices_come_from_a_file():
     matrices = np.random.default_rng(5).standard_normal((2, 3, 3))
     np.save("A.npy", matrices)
-    report = answer("trees", "pairwise", "--matrices", "A.npy", "--tokens", 5)
+    report = answer("trees", "pairwise", "--matrices", "A.npy", "--n-tokens", 5)
     X = np.array([report["input"]])
     assert report["active"] == hm.targets.pairwise(matrices).active_set(X)[0].nonzero()[0].tolist()
-    text = answer("trees", "sum(i<2) max(s,t) x[s]' A[i] x[t]", "--matrices", "A.npy", "--tokens", 5,
+    text = answer("trees", "sum(i<2) max(s,t) x[s]' A[i] x[t]", "--matrices", "A.npy", "--n-tokens", 5,
                   "--domain", "gaussian")  # fmt: skip
     assert text["active"] == report["active"]
 
@@ -131,23 +131,26 @@ def test_matrices_come_from_a_file():
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("advise", "pairwise:x", "--tokens", 4), "must be followed by a number"),
-        (("advise", "pairwise", "--tokens", 4), "must be followed by a number"),
-        (("advise", "retrieval:0", "--tokens", 4), "D was 0"),
-        (("advise", "max(t x[t][0]", "--tokens", 4), "column 7"),
-        (("advise", "sum(t) x[t][0]", "--tokens", 4), "grow with T"),
-        (("advise", "triangle-center:2", "--tokens", 4), "takes no number"),
-        (("advise", "retrieval:1", "--matrices", "A.npy", "--tokens", 4), "--matrices belongs to"),
-        (("advise", "position-sum:0,9", "--tokens", 4), "at least 10"),
-        (("advise", "retrieval:1", "--tokens", 0), "at least 1"),
-        (("estimate", "retrieval:2", "--tokens", 4, "--heads", "2,x", "--widths", 4), "separated by commas"),
-        (("estimate", "retrieval:2", "--tokens", 4, "--heads", "2,2", "--widths", "5"), "try width 6"),
+        (("advise", "pairwise:x", "--n-tokens", 4), "must be followed by a number"),
+        (("advise", "pairwise", "--n-tokens", 4), "must be followed by a number"),
+        (("advise", "retrieval:0", "--n-tokens", 4), "D was 0"),
+        (("advise", "max(t x[t][0]", "--n-tokens", 4), "column 7"),
+        (("advise", "sum(t) x[t][0]", "--n-tokens", 4), "grow with T"),
+        (("advise", "triangle-center:2", "--n-tokens", 4), "takes no number"),
+        (("advise", "retrieval:1", "--matrices", "A.npy", "--n-tokens", 4), "--matrices belongs to"),
+        (("advise", "position-sum:0,9", "--n-tokens", 4), "at least 10"),
+        (("advise", "retrieval:1", "--n-tokens", 0), "at least 1"),
         (
-            ("estimate", "retrieval:2", "--tokens", 4, "--heads", "2", "--widths", "4", "--plot", "e.pdf"),
+            ("estimate", "retrieval:2", "--n-tokens", 4, "--heads", "2,x", "--widths", 4),
+            "separated by commas",
+        ),
+        (("estimate", "retrieval:2", "--n-tokens", 4, "--heads", "2,2", "--widths", "5"), "try width 6"),
+        (
+            ("estimate", "retrieval:2", "--n-tokens", 4, "--heads", "2", "--widths", "4", "--plot", "e.pdf"),
             ".svg",
         ),
-        (("trace", "retrieval:2", "--tokens", 4, "--heads", "2", "--input", "no.csv"), "does not exist"),
-        (("trees", "retrieval:2", "--tokens", 4, "--input", "wrong.csv"), "4 tokens with 2 numbers"),
+        (("trace", "retrieval:2", "--n-tokens", 4, "--heads", "2", "--input", "no.csv"), "does not exist"),
+        (("trees", "retrieval:2", "--n-tokens", 4, "--input", "wrong.csv"), "4 tokens with 2 numbers"),
     ],
 )
 def test_bad_input_gets_one_sentence(args, words):

@@ -161,14 +161,14 @@ def _bounded(effort: Effort) -> Finding:
     last = 5 if effort is Effort.QUICK else 6
     options = {"n_dictionary": 41, "n_check": 201} if effort is Effort.QUICK else {}
     widths = [alternation_program(k, **options).width for k in range(1, last + 1)]
-    proven = [alternation_width_bound(k) for k in range(1, last + 1)]
-    above = all(w >= p for w, p in zip(widths[1:], proven[1:], strict=True))
+    bounds = [alternation_width_bound(k) for k in range(1, last + 1)]
+    above = all(w >= p for w, p in zip(widths[1:], bounds[1:], strict=True))
     return holding(
-        above and all(b / a > 3.43 for a, b in pairwise(proven)),
+        above and all(b / a > 3.43 for a, b in pairwise(bounds)),
         f"amplitude 1/4, 1 to {last} alternations: linear programs give "
         f"{', '.join(f'{w:.3g}' for w in widths)}; "
-        f"proven {', '.join(f'{p:.3g}' for p in proven)}, a factor 3.433 each",
-        {"program": widths, "proven": proven},
+        f"by analyticity {', '.join(f'{p:.3g}' for p in bounds)}, a factor 3.433 each",
+        {"program": widths, "analyticity": bounds},
     )
 
 
@@ -307,7 +307,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Theorem 6 with bounded weights",
         "with weights at most 1 every alternation of a decoder costs a factor",
         "n = 1, tanh units",
-        "linear programs, and a proven bound from analyticity",
+        "linear programs, and a bound from analyticity",
         _bounded,
         Verdict.HOLDS,
         correction="the cost law is no upper bound when weights are bounded: decoding m = 2 numbers from n "

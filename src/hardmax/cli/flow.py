@@ -34,10 +34,10 @@ def flow() -> None:
 
     \b
     Examples:
-      hardmax flow estimate pairwise:4 --tokens 64 --heads 4,4 --widths 24
-      hardmax flow advise pairwise:4 --tokens 64
-      hardmax flow trace depth-separation --tokens 6 --heads 1,1 --plot trace.svg
-      hardmax flow trees triangle-center --tokens 10
+      hardmax flow estimate pairwise:4 --n-tokens 64 --heads 4,4 --widths 24
+      hardmax flow advise pairwise:4 --n-tokens 64
+      hardmax flow trace depth-separation --n-tokens 6 --heads 1,1 --plot trace.svg
+      hardmax flow trees triangle-center --n-tokens 10
     """
 
 
@@ -66,8 +66,8 @@ def estimate(
 
     \b
     Examples:
-      hardmax flow estimate pairwise:4 --tokens 64 --heads 4,4 --widths 24
-      hardmax flow estimate triangle-center --tokens 256 --heads 2,2 --widths 24 --json
+      hardmax flow estimate pairwise:4 --n-tokens 64 --heads 4,4 --widths 24
+      hardmax flow estimate triangle-center --n-tokens 256 --heads 2,2 --widths 24 --json
     """
     import hardmax as hm
 
@@ -111,8 +111,8 @@ def advise(
 
     \b
     Examples:
-      hardmax flow advise pairwise:4 --tokens 64
-      hardmax flow advise "max(t) x[t][0] + min(s!=t) |x[s] - x[t]|^2" --d 2 --tokens 32 --budget 5000
+      hardmax flow advise pairwise:4 --n-tokens 64
+      hardmax flow advise "max(t) x[t][0] + min(s!=t) |x[s] - x[t]|^2" --d 2 --n-tokens 32 --budget 5000
     """
     import hardmax as hm
 
@@ -166,8 +166,8 @@ def trace(
 
     \b
     Examples:
-      hardmax flow trace depth-separation --tokens 6 --heads 1,1
-      hardmax flow trace pairwise:2 --tokens 8 --heads 2,2 --seed 3 --plot trace.svg
+      hardmax flow trace depth-separation --n-tokens 6 --heads 1,1
+      hardmax flow trace pairwise:2 --n-tokens 8 --heads 2,2 --seed 3 --plot trace.svg
     """
     import hardmax as hm
 
@@ -237,8 +237,8 @@ def trees(
 
     \b
     Examples:
-      hardmax flow trees retrieval:2 --tokens 4 --plot trees.svg
-      hardmax flow trees triangle-center --tokens 10 --json
+      hardmax flow trees retrieval:2 --n-tokens 4 --plot trees.svg
+      hardmax flow trees triangle-center --n-tokens 10 --json
     """
     check_targets(None, plot)
     read = read_target(target, d_token, matrices, domain, seed)

@@ -37,7 +37,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="The matrices that the target names (.npy, .npz or .csv); random ones otherwise.",
         ),
         click.option("--d", "d_token", type=int, help="The numbers per token.  [default: of the target]"),
-        click.option("--tokens", "n_tokens", type=int, required=True, help="T, the length of a sequence."),
+        click.option("--n-tokens", "n_tokens", type=int, required=True, help="T, the length of a sequence."),
     ):
         command = option(command)
     return command
