@@ -264,7 +264,7 @@ CLAIMS: tuple[Claim, ...] = (
         check=_triangle_domain,
         expected=Verdict.FAILS,
         correction="For the shifted target. On [0, 1]^1 it is nine times the square of the least token: "
-        "D0 = beta1 = 1. For d >= 2 three different tokens can win there, if rarely, so D0, dimension and order "
-        "are 3 as on [-1, 1]^d.",
+        "D0 = beta1 = 1. For d >= 2 three different tokens can win there, if rarely, so D0, dimension and "
+        "order are 3 as on [-1, 1]^d.",
     ),
 )
