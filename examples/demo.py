@@ -227,11 +227,11 @@ Regions: a random transformer, 3 layers, 3 heads, 30 tokens, 48 ReLU units each,
   {exact["n_cells"]:>5,} cells, all of them, in {seconds["cells"]:.2f} s; block by block {by_depth}
   {exact["n_regions"]:>5,} linear regions: adjacent cells compared exactly, in {seconds["regions"]:.2f} s
   {exact["n_signatures"]:>5,} cells found by {SAMPLES:,} random points, in {seconds["sampling"]:.2f} s
-  {exact["upper_bound"]:>5} is what no network of this shape exceeds; some have at least {exact["lower_bound"]}
+  {exact["upper_bound"]} is what no network of this shape exceeds; some have at least {exact["lower_bound"]}
 
 Advice: the sum of {D} maxima of bilinear forms over pairs of {TOKENS} tokens
-  heads {advised["heads"]}, widths {advised["widths"]}, {advised["parameters"]:,} parameters: what it needs arrives on \
-{advised["learns"]:.0%} of random inputs
+  heads {advised["heads"]}, widths {advised["widths"]}, {advised["parameters"]:,} parameters: what it needs \
+arrives on {advised["learns"]:.0%} of random inputs
   with one head of the first layer less: on {advised["without_a_head_of_layer_1"]:.0%}
 
 Appendix E: layer 1 reads {traced["positions read in layer 1, score negated"]}; with the score as printed \
