@@ -7,6 +7,7 @@ compilation of a process is announced through the logger ``hardmax``; loading fr
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -115,12 +116,15 @@ def _resolved_or_named(operation: Any, context: Any, arguments: Any, named: Any)
 def _memory_of_operations() -> Iterator[None]:
     """Inside, what an operation on given types means is asked once per process; kernels may nest."""
     kind: Any = BaseFunction
-    before = kind.get_call_type
+    before, collecting = kind.get_call_type, gc.isenabled()
     kind.get_call_type = _resolved_or_named
+    gc.disable()  # what a compiler builds, it keeps: looking for garbage again and again finds nothing
     try:
         yield
     finally:
         kind.get_call_type = before
+        if collecting:
+            gc.enable()
 
 
 class _Announcement(event.Listener):
