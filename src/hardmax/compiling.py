@@ -11,7 +11,6 @@ import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import numba
@@ -99,17 +98,18 @@ def _with_memory(dispatcher: Any) -> Any:
 
 
 _resolve: Any = BaseFunction.get_call_type
+_known: dict[Any, Any] = {}
 
 
-@cache
-def _resolved(operation: Any, context: Any, arguments: tuple[Any, ...]) -> Any:
-    return _resolve(operation, context, arguments, {})
-
-
-def _resolved_or_named(operation: Any, context: Any, arguments: Any, named: Any) -> Any:
-    if named:
-        return _resolve(operation, context, arguments, named)
-    return _resolved(operation, context, tuple(arguments))
+def _resolved(operation: Any, context: Any, arguments: Any, named: Any) -> Any:
+    question = (operation, context, tuple(arguments))
+    answer = None if named else _known.get(question)
+    if answer is None:
+        answer = _resolve(operation, context, arguments, named)
+        # an implementation that is itself compiled depends on the options of the kernel that asks for it
+        if not named and operation.get_impl_key(answer) is operation.typing_key:
+            _known[question] = answer
+    return answer
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def _memory_of_operations() -> Iterator[None]:
     """Inside, what an operation on given types means is asked once per process; kernels may nest."""
     kind: Any = BaseFunction
     before, collecting = kind.get_call_type, gc.isenabled()
-    kind.get_call_type = _resolved_or_named
+    kind.get_call_type = _resolved
     gc.disable()  # what a compiler builds, it keeps: looking for garbage again and again finds nothing
     try:
         yield
