@@ -74,6 +74,7 @@ _HOME_OF_KIND = {
     "SegmentTrace": "hardmax.regions.segment_trace",
     "StabilityBounds": "hardmax.stability.bounds",
     "StabilityReport": "hardmax.stability.scores",
+    "TrainingResult": "hardmax.lab.training",
     "TransitionBand": "hardmax.stability.bands",
 }
 

@@ -1,0 +1,1 @@
+"""The small transformers of P2's experiments: train them fast, keep every run."""

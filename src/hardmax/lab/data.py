@@ -1,0 +1,301 @@
+r"""Training data: sequences from a target's domain, with the target's values, the same for every number of jobs.
+
+A target is described in JSON, so that a job can be hashed, stored and sent: ``{"name": "pairwise", "D": 2,
+"d": 4, "seed": 0}`` is equation (6) with standard normal matrices, ``"max(t) x[t][0]"`` the text form.
+Sequences come in blocks, each from a generator of its own, so that blocks can be made in parallel and a
+cached file is the same as a fresh one.
+
+NMSE is the mean squared error over the variance of the values: a constant reaches 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax import storage
+from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
+from hardmax.targets import (
+    Target,
+    depth_separation,
+    kth_largest,
+    pairwise,
+    parse,
+    position_sum,
+    retrieval,
+    triangle_center,
+)
+
+__all__ = ["Description", "Examples", "canonical", "content_hash", "examples", "nmse", "outputs_of"]
+
+Floats = NDArray[np.float32]
+Description = str | Mapping[str, Any]
+
+BLOCK = 4096  # sequences that one generator makes
+_KIND = "LabExamples"
+_MAKER = 1  # grows when the same description would give other numbers
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted names and no spaces: equal values give equal text.
+
+    Examples
+    --------
+    >>> canonical({"b": 1, "a": (1, 2.0)})
+    '{"a":[1,2.0],"b":1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def content_hash(value: Any) -> str:
+    """SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+# Descriptions of targets
+# ------------------------------------------------------------------------------------------------
+
+
+def outputs_of(description: Description) -> tuple[Target, ...]:
+    """The targets that a description names, one for each output.
+
+    Parameters
+    ----------
+    description : str or mapping
+        The text form of a target, or a mapping with its ``"name"``: ``"pairwise"`` (``D``, ``d``, ``seed``, or
+        ``matrices``), ``"retrieval"`` (``D``, ``d``), ``"triangle_center"`` (``d``), ``"depth_separation"``,
+        ``"kth_largest"`` (``k``), ``"positions"`` (``positions``, ``d``: the sum of these tokens, one output
+        per coordinate), ``"text"`` (``text``, ``d``, ``seed``). Each may name its ``"domain"``, and
+        ``"inputs"`` for another law of the tokens (:func:`examples`).
+
+    Examples
+    --------
+    >>> outputs_of({"name": "pairwise", "D": 2, "d": 4, "seed": 0})[0].d_token
+    4
+    >>> len(outputs_of({"name": "positions", "positions": [0, 1, 2], "d": 2}))
+    2
+    """
+    if isinstance(description, str):
+        return (parse(description),)
+    if not isinstance(description, Mapping) or description.get("name") not in _MAKERS:
+        known = ", ".join(sorted(_MAKERS))
+        raise InvalidInputError(
+            f"target must be a text or a mapping whose name is one of {known}, but was {description!r}."
+        )
+    chosen = {key: value for key, value in description.items() if key not in ("name", "inputs")}
+    maker, allowed = _MAKERS[description["name"]]
+    unknown = sorted(set(chosen) - {*allowed, "domain"})
+    if unknown:
+        raise InvalidInputError(
+            f"the target {description['name']!r} has no setting {unknown[0]!r}; it has {', '.join(allowed)} and "
+            "domain."
+        )
+    try:
+        made = maker(chosen)
+    except KeyError as error:
+        raise InvalidInputError(
+            f"the target {description['name']!r} needs {error.args[0]!r}, which was left out."
+        ) from error
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _domain(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    return {"domain": chosen["domain"]} if "domain" in chosen else {}
+
+
+def _pairwise(chosen: Mapping[str, Any]) -> Target:
+    if "matrices" in chosen:
+        return pairwise(chosen["matrices"], **_domain(chosen))
+    d = chosen["d"]
+    drawn = np.random.default_rng(chosen.get("seed", 0)).standard_normal((chosen["D"], d, d))
+    return pairwise(drawn, **_domain(chosen))
+
+
+def _retrieval(chosen: Mapping[str, Any]) -> Target:
+    return retrieval(chosen["D"], d=chosen.get("d"), **_domain(chosen))
+
+
+def _triangle(chosen: Mapping[str, Any]) -> Target:
+    return triangle_center(chosen.get("d", 2), **_domain(chosen))
+
+
+def _depth(chosen: Mapping[str, Any]) -> Target:
+    return depth_separation(chosen.get("d", 3), **_domain(chosen))
+
+
+def _kth(chosen: Mapping[str, Any]) -> Target:
+    return kth_largest(chosen["k"], d=chosen.get("d", 1), **_domain(chosen))
+
+
+def _positions(chosen: Mapping[str, Any]) -> tuple[Target, ...]:
+    positions, d = chosen["positions"], chosen.get("d", 1)
+    place = chosen.get("domain", "gaussian")
+    if d == 1:
+        return (position_sum(positions, domain=place),)
+    texts = [" + ".join(f"x[{p}][{c}]" for p in positions) for c in range(d)]
+    return tuple(parse(text, d=d, domain=place) for text in texts)
+
+
+def _text(chosen: Mapping[str, Any]) -> Target:
+    return parse(chosen["text"], d=chosen.get("d"), rng=chosen.get("seed"), **_domain(chosen))
+
+
+_MAKERS: dict[str, tuple[Callable[[Mapping[str, Any]], Any], tuple[str, ...]]] = {
+    "pairwise": (_pairwise, ("D", "d", "seed", "matrices")),
+    "retrieval": (_retrieval, ("D", "d")),
+    "triangle_center": (_triangle, ("d",)),
+    "depth_separation": (_depth, ("d",)),
+    "kth_largest": (_kth, ("k", "d")),
+    "positions": (_positions, ("positions", "d")),
+    "text": (_text, ("text", "d", "seed")),
+}
+
+
+# Sequences and values
+# -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Sequences ``X`` (n, T, d) and what the target says of them, ``Y`` (n, outputs), both float32."""
+
+    X: Floats
+    Y: Floats
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+def examples(
+    description: Description,
+    n_tokens: int,
+    n: int,
+    *,
+    seed: int = 0,
+    stream: int = 0,
+    n_jobs: int | None = 1,
+    cache: str | Path | None = None,
+) -> Examples:
+    """``n`` random sequences with the values of the target.
+
+    Parameters
+    ----------
+    description : str or mapping
+        The target (:func:`outputs_of`). Its entry ``"inputs"``, for instance ``{"scale": 1.4, "min_norm":
+        0.2, "max_norm": 4.0}``, multiplies the tokens and then clamps their norms, as appendix C.5 does.
+    n_tokens, n : int
+        Length and number of the sequences.
+    seed, stream : int
+        Which sequences: training and validation sets are two streams of one seed.
+    n_jobs : int, optional
+        Processes that share the blocks; the result does not depend on it.
+    cache : path-like, optional
+        A folder in which sequences are kept under the hash of all of the above.
+
+    Examples
+    --------
+    >>> sample = examples({"name": "kth_largest", "k": 2}, 5, 3)
+    >>> sample.X.shape, sample.Y.shape
+    ((3, 5, 1), (3, 1))
+    """
+    if n < 1:
+        raise InvalidInputError(f"n must be a whole number, 1 or more, but was {n}.")
+    asked = {
+        "maker": _MAKER,
+        "target": description,
+        "n_tokens": n_tokens,
+        "n": n,
+        "seed": [seed, stream],
+    }
+    path = None if cache is None else Path(cache) / f"{content_hash(asked)}.npz"
+    if path is not None and path.exists():
+        kept = _cached(path, n)
+        if kept is not None:
+            return kept
+    counts = [min(BLOCK, n - start) for start in range(0, n, BLOCK)]
+    blocks = _blocks(description, n_tokens, counts, (seed, stream), n_jobs)
+    made = Examples(np.concatenate([X for X, _ in blocks]), np.concatenate([Y for _, Y in blocks]))
+    for array in (made.X, made.Y):
+        array.setflags(write=False)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        storage.write(path, storage.Stored(_KIND, {"X": made.X, "Y": made.Y}, {}), packed=False)
+    return made
+
+
+def _cached(path: Path, n: int) -> Examples | None:
+    """What the file holds; nothing when it is damaged, since it can be made again."""
+    try:
+        state = storage.read(path).state
+        found = Examples(state["X"], state["Y"])
+    except (FileFormatError, KeyError, OSError):
+        return None
+    return found if len(found) == n else None
+
+
+def _blocks(
+    description: Description, n_tokens: int, counts: Sequence[int], seed: tuple[int, int], n_jobs: int | None
+) -> list[tuple[Floats, Floats]]:
+    if n_jobs == 1 or len(counts) == 1:
+        targets = outputs_of(description)
+        return [_block(targets, description, n_tokens, n, (*seed, i)) for i, n in enumerate(counts)]
+    from joblib import Parallel, delayed
+
+    made: list[tuple[Floats, Floats]] = Parallel(n_jobs=n_jobs)(
+        delayed(_described_block)(description, n_tokens, n, (*seed, i)) for i, n in enumerate(counts)
+    )
+    return made
+
+
+def _described_block(
+    description: Description, n_tokens: int, n: int, seed: tuple[int, ...]
+) -> tuple[Floats, Floats]:
+    return _block(outputs_of(description), description, n_tokens, n, seed)
+
+
+def _block(
+    targets: tuple[Target, ...], description: Description, n_tokens: int, n: int, seed: tuple[int, ...]
+) -> tuple[Floats, Floats]:
+    X = targets[0].sample(n, n_tokens, np.random.default_rng(seed))
+    X = _reshaped(X, {} if isinstance(description, str) else description.get("inputs") or {})
+    single = X.astype(np.float32)
+    # the values belong to the rounded tokens, which are all that the transformer sees
+    Y = np.stack([target(single.astype(np.float64)) for target in targets], axis=1)
+    return single, Y.astype(np.float32)
+
+
+def _reshaped(X: NDArray[np.float64], inputs: Mapping[str, Any]) -> NDArray[np.float64]:
+    unknown = sorted(set(inputs) - {"scale", "min_norm", "max_norm"})
+    if unknown:
+        raise InvalidInputError(f"inputs has no setting {unknown[0]!r}; it has scale, min_norm and max_norm.")
+    if not inputs:
+        return X
+    X = X * float(inputs.get("scale", 1.0))
+    norms = np.linalg.norm(X, axis=2, keepdims=True)
+    clamped = np.clip(norms, float(inputs.get("min_norm", 0.0)), float(inputs.get("max_norm", math.inf)))
+    reshaped: NDArray[np.float64] = X * (clamped / np.maximum(norms, np.finfo(float).tiny))
+    return reshaped
+
+
+def nmse(predicted: NDArray[Any], wanted: NDArray[Any]) -> float:
+    """Mean squared error over variance, both summed over outputs.
+
+    Examples
+    --------
+    >>> nmse(np.array([[1.0], [1.0]]), np.array([[0.0], [2.0]]))
+    1.0
+    """
+    one, other = np.asarray(predicted, dtype=np.float64), np.asarray(wanted, dtype=np.float64)
+    if one.shape != other.shape:
+        raise DimensionMismatchError(
+            f"predicted and wanted must have the same shape, but have {one.shape} and {other.shape}."
+        )
+    return float(((one - other) ** 2).mean() / other.var(axis=0).mean())
