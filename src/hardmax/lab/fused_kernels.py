@@ -1,0 +1,771 @@
+r"""One training step as one kernel: forward pass, backward pass and AdamW for a whole batch.
+
+All states stand feature-major, one row per coordinate, so that columns fill vectors. There are two kinds of
+columns. The tokens of a few sequences stand side by side, each sequence padded to whole vectors (*block*);
+products with weight matrices treat the columns of a block alike. The CLS tokens of a larger number of
+sequences stand side by side (*group*), since everything that happens to a CLS token but reading is the same
+for all of them.
+
+CLS reads with folded matrices, :math:`q^\top W_K x(s) = (W_K^\top q)^\top x(s)` and :math:`\sum_s p(s) W_V
+x(s) = W_V \sum_s p(s) x(s)`, which is exact and touches every token twice instead of projecting all of them;
+the last layer needs nothing else. Attention weights of tokens are kept before normalisation, as :math:`e(s,
+t) = \exp(\beta (\rho(s,t) - m(t)))` with :math:`r(t) = 1 / \sum_s e(s,t)`; then :math:`\partial L /
+\partial \rho = \beta\, e\, (V^\top r\, \partial a - r\, a^\top \partial a)` needs no further sum over s.
+
+Padded columns hold numbers that no real column sees, and their derivatives are zero.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hardmax.compiling import kernel
+from hardmax.lab.lanes import (
+    LANES,
+    below,
+    larger,
+    largest,
+    load,
+    madd,
+    minus,
+    outer_tile,
+    over,
+    plus,
+    power_of_two,
+    product_tile,
+    root,
+    rough_reciprocal,
+    spread,
+    spread_at,
+    store,
+    sum_tile,
+    times,
+    total,
+)
+
+f32 = np.float32
+ZERO, KEPT, BIAS = 0, 1, 2  # what a product starts from
+NO_POSITIONS, ADDITIVE, APPENDED = 0, 1, 2
+
+LAYER = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            *("width", "heads", "hidden", "above"),
+            # where parameters begin in the vector
+            *("query", "key", "value", "output", "norm_weight", "norm_bias"),
+            *("hidden_weight", "hidden_bias", "out_weight", "out_bias"),
+            # where states of tokens begin in the work space
+            *("x", "qkv", "e", "r", "a", "y", "hat", "spread", "pre", "act"),
+            # and of CLS
+            *("c", "q", "u", "p", "z", "v", "cy", "chat", "cspread", "cpre", "cact"),
+        )
+    ]
+)
+
+
+class Plan(NamedTuple):
+    """Sizes, and where everything begins."""
+
+    depth: int
+    n_tokens: int
+    d_token: int
+    n_outputs: int
+    gelu: int
+    positions: int
+    cls_position: int
+    layer_norm: int
+    d_embedded: int
+    d_position: int
+    encoder_hidden: int
+    # parameters
+    first_weight: int
+    first_bias: int
+    encoder_weight: int
+    encoder_bias: int
+    cls: int
+    place: int
+    # columns: of one sequence, of a block, of a group; rows of attention weights
+    own: int
+    columns: int
+    group: int
+    rows: int
+    # work space
+    inputs: int
+    embedded_pre: int
+    embedded_act: int
+    output: int
+    d_output: int
+    dx: int
+    dx_above: int
+    dy: int
+    da: int
+    dqkv: int
+    dp: int
+    dh: int
+    dc: int
+    dcy: int
+    dch: int
+    dv: int
+    du: int
+    dq: int
+    dd: int
+
+
+# Elementary functions
+# -------------------------------------------------------------------------------------------
+
+
+@kernel(inlined=True)
+def exp2(x):
+    """2^x for x between -125 and 125, by a polynomial on [-1/2, 1/2]."""
+    n = below(plus(x, spread(f32(0.5))))
+    f = minus(x, n)
+    p = spread(f32(1.5403530e-4))
+    p = madd(p, f, spread(f32(1.3333558e-3)))
+    p = madd(p, f, spread(f32(9.6181291e-3)))
+    p = madd(p, f, spread(f32(5.5504109e-2)))
+    p = madd(p, f, spread(f32(2.4022651e-1)))
+    p = madd(p, f, spread(f32(6.9314718e-1)))
+    p = madd(p, f, spread(f32(1.0)))
+    return power_of_two(p, n)
+
+
+@kernel(inlined=True)
+def reciprocal(x):
+    """1 / x for positive x, by three steps of Newton; a division takes four times as long."""
+    two = spread(f32(2.0))
+    r = rough_reciprocal(x)
+    r = times(r, minus(two, times(x, r)))
+    r = times(r, minus(two, times(x, r)))
+    return times(r, minus(two, times(x, r)))
+
+
+@kernel(inlined=True)
+def smaller(a, b):
+    return minus(spread(f32(0.0)), larger(minus(spread(f32(0.0)), a), minus(spread(f32(0.0)), b)))
+
+
+@kernel(inlined=True)
+def tanh(x):
+    """1 - 2 / (e^(2x) + 1); beyond 10 it is 1 to the last bit."""
+    limit = spread(f32(10.0))
+    y = smaller(larger(x, minus(spread(f32(0.0)), limit)), limit)
+    e = exp2(times(y, spread(f32(2.8853900817779268))))
+    one = spread(f32(1.0))
+    r = reciprocal(plus(e, one))
+    return minus(one, plus(r, r))
+
+
+# Products
+# -------------------------------------------------------------------------------------------------------
+
+product_6x2, product_4x2, product_2x2, product_1x2 = (product_tile(n, 2) for n in (6, 4, 2, 1))
+product_12x1, product_8x1, product_6x1 = (product_tile(n, 1) for n in (12, 8, 6))
+product_4x1, product_2x1, product_1x1 = (product_tile(n, 1) for n in (4, 2, 1))
+outer_2x4, outer_1x4, outer_4x1, outer_1x1 = (outer_tile(*n) for n in ((2, 4), (1, 4), (4, 1), (1, 1)))
+sum_8, sum_1 = (sum_tile(n) for n in (8, 1))
+
+
+@kernel(inner=True)
+def product(W, w, by_row, by_column, ws, x, x_step, out, out_step, rows, inner, columns, start, base):
+    """out[i, :] = start + sum_j W[w + i by_row + j by_column] x[j, :].
+
+    The last tile may overlap the one before and then makes some rows twice; ``base`` is therefore never
+    ``out`` itself.
+    """
+    t = 0
+    high = 6 if rows % 6 == 0 else 4 if rows >= 4 else 2 if rows >= 2 else 1
+    while t + 2 * LANES <= columns:
+        i = 0
+        while i < rows:
+            k = min(i, rows - high)
+            r, p, o = w + k * by_row, x + t, out + k * out_step + t
+            b = base + k if start == BIAS else base + k * out_step + t
+            if high == 6:
+                product_6x2(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            elif high == 4:
+                product_4x2(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            elif high == 2:
+                product_2x2(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            else:
+                product_1x2(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            i += high
+        t += 2 * LANES
+    if t < columns:
+        high = 12 if rows % 12 == 0 else 8 if rows >= 8 else 6 if rows >= 6 else high
+        i = 0
+        while i < rows:
+            k = min(i, rows - high)
+            r, p, o = w + k * by_row, x + t, out + k * out_step + t
+            b = base + k if start == BIAS else base + k * out_step + t
+            if high == 12:
+                product_12x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            elif high == 8:
+                product_8x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            elif high == 6:
+                product_6x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            elif high == 4:
+                product_4x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            elif high == 2:
+                product_2x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            else:
+                product_1x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            i += high
+
+
+@kernel(inner=True)
+def outer(out, o, by_row, by_column, ws, y, y_step, x, x_step, rows, columns, n):
+    """out[o + i by_row + j by_column] += sum_t y[i, t] x[j, t]."""
+    j = 0
+    while j + 4 <= columns:
+        i = 0
+        at, p = o + j * by_column, x + j * x_step
+        while i + 2 <= rows:
+            outer_2x4(out, at + i * by_row, by_row, by_column, ws, y + i * y_step, y_step, p, x_step, n)
+            i += 2
+        if i < rows:
+            outer_1x4(out, at + i * by_row, by_row, by_column, ws, y + i * y_step, y_step, p, x_step, n)
+        j += 4
+    while j < columns:
+        i = 0
+        at, p = o + j * by_column, x + j * x_step
+        while i + 4 <= rows:
+            outer_4x1(out, at + i * by_row, by_row, by_column, ws, y + i * y_step, y_step, p, x_step, n)
+            i += 4
+        while i < rows:
+            outer_1x1(out, at + i * by_row, by_row, by_column, ws, y + i * y_step, y_step, p, x_step, n)
+            i += 1
+        j += 1
+
+
+@kernel(inner=True)
+def sums(out, o, ws, y, y_step, rows, n):
+    """out[o + i] += sum_t y[i, t]."""
+    i = 0
+    while i + 8 <= rows:
+        sum_8(out, o + i, ws, y + i * y_step, y_step, n)
+        i += 8
+    while i < rows:
+        sum_1(out, o + i, ws, y + i * y_step, y_step, n)
+        i += 1
+
+
+# Parts of a layer
+# -----------------------------------------------------------------------------------------------
+
+
+@kernel(inner=True)
+def activate(ws, pre, act, n, gelu):
+    """act = tanh(pre) in place of pre, or GELU with its derivative in place of pre."""
+    one, half = spread(f32(1.0)), spread(f32(0.5))
+    if gelu == 0:
+        for i in range(0, n, LANES):
+            store(ws, act + i, tanh(load(ws, pre + i)))
+        return
+    a, b, c = spread(f32(0.7978845608028654)), spread(f32(0.044715)), spread(f32(0.134145))
+    for i in range(0, n, LANES):
+        x = load(ws, pre + i)
+        xx = times(x, x)
+        t = tanh(times(times(a, x), madd(xx, b, one)))
+        hx = times(half, x)
+        store(ws, act + i, madd(hx, t, hx))
+        slope = times(times(hx, a), times(minus(one, times(t, t)), madd(xx, c, one)))
+        store(ws, pre + i, plus(madd(half, t, half), slope))
+
+
+@kernel(inner=True)
+def activate_back(ws, pre, act, d, n, gelu):
+    """d times the derivative of the activation."""
+    one = spread(f32(1.0))
+    for i in range(0, n, LANES):
+        if gelu == 0:
+            y = load(ws, act + i)
+            store(ws, d + i, times(load(ws, d + i), minus(one, times(y, y))))
+        else:
+            store(ws, d + i, times(load(ws, d + i), load(ws, pre + i)))
+
+
+@kernel(inner=True)
+def normalise(ws, y, hat, deviation, theta, weight, bias, rows, step):
+    """Layer norm of each column of y, in place; ``hat`` and ``deviation`` stay for the way back."""
+    share = spread(f32(1.0) / f32(rows))
+    for t in range(0, step, LANES):
+        mean, square = spread(f32(0.0)), spread(f32(0.0))
+        for i in range(rows):
+            mean = plus(mean, load(ws, y + i * step + t))
+        mean = times(mean, share)
+        for i in range(rows):
+            x = minus(load(ws, y + i * step + t), mean)
+            square = madd(x, x, square)
+        r = over(spread(f32(1.0)), root(madd(square, share, spread(f32(1e-5)))))
+        store(ws, deviation + t, r)
+        for i in range(rows):
+            x = times(minus(load(ws, y + i * step + t), mean), r)
+            store(ws, hat + i * step + t, x)
+            store(ws, y + i * step + t, madd(x, spread_at(theta, weight + i), spread_at(theta, bias + i)))
+
+
+@kernel(inner=True)
+def normalise_back(ws, d, hat, deviation, theta, grad, weight, bias, rows, step):
+    """d becomes the derivative before the layer norm."""
+    sums(grad, bias, ws, d, step, rows, step)
+    for i in range(rows):
+        outer_1x1(grad, weight + i, 1, 1, ws, d + i * step, step, hat + i * step, step, step)
+    share = spread(f32(1.0) / f32(rows))
+    for t in range(0, step, LANES):
+        mean, along = spread(f32(0.0)), spread(f32(0.0))
+        for i in range(rows):
+            x = times(load(ws, d + i * step + t), spread_at(theta, weight + i))
+            mean = plus(mean, x)
+            along = madd(x, load(ws, hat + i * step + t), along)
+        mean, along, r = times(mean, share), times(along, share), load(ws, deviation + t)
+        for i in range(rows):
+            x = times(load(ws, d + i * step + t), spread_at(theta, weight + i))
+            x = minus(minus(x, mean), times(load(ws, hat + i * step + t), along))
+            store(ws, d + i * step + t, times(r, x))
+
+
+@kernel(inner=True)
+def soften(ws, e, r, own, n_tokens, rows, beta):
+    """Scores e[s, t] become exp(beta (e - max_s e)), r their inverse sums; rows beyond the tokens become 0.
+
+    What is 2^-64 of the largest weight or less counts as that: it is lost in the sum, and nothing underflows.
+    """
+    b, least = spread(beta * f32(1.4426950408889634)), spread(f32(-64.0))
+    for t in range(0, own, LANES):
+        m = load(ws, e + t)
+        for s in range(1, n_tokens):
+            m = larger(m, load(ws, e + s * own + t))
+        m = times(m, b)
+        l0, l1 = spread(f32(0.0)), spread(f32(0.0))
+        s = 0
+        while s + 2 <= n_tokens:
+            at = e + s * own + t
+            x = exp2(larger(minus(times(b, load(ws, at)), m), least))
+            y = exp2(larger(minus(times(b, load(ws, at + own)), m), least))
+            store(ws, at, x)
+            store(ws, at + own, y)
+            l0, l1 = plus(l0, x), plus(l1, y)
+            s += 2
+        if s < n_tokens:
+            x = exp2(larger(minus(times(b, load(ws, e + s * own + t)), m), least))
+            store(ws, e + s * own + t, x)
+            l0 = plus(l0, x)
+        store(ws, r + t, reciprocal(plus(l0, l1)))
+        for s in range(n_tokens, rows):
+            store(ws, e + s * own + t, spread(f32(0.0)))
+
+
+@kernel(inner=True)
+def read(ws, s, n_tokens, own, beta):
+    """The softmax of one row of scores; columns beyond the tokens get weight 0."""
+    for t in range(n_tokens, own):
+        ws[s + t] = ws[s]
+    m = load(ws, s)
+    for t in range(LANES, own, LANES):
+        m = larger(m, load(ws, s + t))
+    b, least = spread(beta * f32(1.4426950408889634)), spread(f32(-64.0))
+    m = spread(largest(m))
+    for t in range(0, own, LANES):
+        store(ws, s + t, exp2(larger(times(b, minus(load(ws, s + t), m)), least)))
+    for t in range(n_tokens, own):
+        ws[s + t] = f32(0.0)
+    l = spread(f32(0.0))
+    for t in range(0, own, LANES):
+        l = plus(l, load(ws, s + t))
+    r = spread(f32(1.0) / total(l))
+    for t in range(0, own, LANES):
+        store(ws, s + t, times(r, load(ws, s + t)))
+
+
+@kernel(inner=True)
+def read_back(ws, p, d, own, beta):
+    """d becomes beta p (d - sum_t p d)."""
+    a, b = spread(f32(0.0)), spread(beta)
+    for t in range(0, own, LANES):
+        a = madd(load(ws, p + t), load(ws, d + t), a)
+    a = spread(total(a))
+    for t in range(0, own, LANES):
+        store(ws, d + t, times(times(b, load(ws, p + t)), minus(load(ws, d + t), a)))
+
+
+@kernel(inner=True)
+def fill(ws, at, n):
+    for i in range(0, n, LANES):
+        store(ws, at + i, spread(f32(0.0)))
+
+
+# CLS tokens of a group
+# ------------------------------------------------------------------------------------------
+
+
+@kernel(inner=True)
+def cls_forward(plan, layer, beta, theta, ws, out):
+    """The CLS tokens of a group through one layer; ``out`` gets what comes out of the block above."""
+    E, h, w, G, own, C = layer.width, layer.heads, layer.hidden, plan.group, plan.own, plan.columns
+    n, T, B = E // h, plan.n_tokens, plan.columns // plan.own
+    product(theta, layer.query, E, 1, ws, layer.c, G, layer.q, G, E, E, G, ZERO, 0)
+    for i in range(h):
+        key, u = layer.key + i * n * E, layer.u + i * E * G
+        product(theta, key, 1, E, ws, layer.q + i * n * G, G, u, G, E, n, G, ZERO, 0)
+    fill(ws, layer.z, h * E * G)
+    for b in range(G):
+        x = layer.x + (b // B) * E * C + (b % B) * own
+        p = layer.p + b * 2 * h * own
+        product(ws, layer.u + b, E * G, G, ws, x, C, p, own, h, E, own, ZERO, 0)
+        for i in range(h):
+            read(ws, p + i * own, T, own, beta)
+        outer(ws, layer.z + b, E * G, G, ws, p, own, x, C, h, E, own)
+    for i in range(h):
+        value = layer.value + i * n * E
+        product(theta, value, E, 1, ws, layer.z + i * E * G, G, layer.v + i * n * G, G, n, E, G, ZERO, 0)
+    product(theta, layer.output, E, 1, ws, layer.v, G, layer.cy, G, E, E, G, KEPT, layer.c)
+    if plan.layer_norm:
+        normalise(
+            ws, layer.cy, layer.chat, layer.cspread, theta, layer.norm_weight, layer.norm_bias, E, G
+        )
+    product(theta, layer.hidden_weight, E, 1, ws, layer.cy, G, layer.cpre, G, w, E, G, BIAS, layer.hidden_bias)
+    activate(ws, layer.cpre, layer.cact, w * G, plan.gelu)
+    product(theta, layer.out_weight, w, 1, ws, layer.cact, G, out, G, layer.above, w, G, BIAS, layer.out_bias)
+
+
+@kernel(inner=True)
+def cls_backward(plan, layer, beta, theta, grad, ws, d, dx):
+    """From the derivative ``d`` of what came out to that of the CLS tokens (``plan.dc``) and of the tokens
+    that they read (``dx``)."""
+    E, h, w, G, own, C = layer.width, layer.heads, layer.hidden, plan.group, plan.own, plan.columns
+    n, B = E // h, plan.columns // plan.own
+    dh, dy, dv, dz, du, dq = plan.dch, plan.dcy, plan.dv, layer.u - h * E * G, plan.du, plan.dq
+    sums(grad, layer.out_bias, ws, d, G, layer.above, G)
+    outer(grad, layer.out_weight, w, 1, ws, d, G, layer.cact, G, layer.above, w, G)
+    product(theta, layer.out_weight, 1, w, ws, d, G, dh, G, w, layer.above, G, ZERO, 0)
+    activate_back(ws, layer.cpre, layer.cact, dh, w * G, plan.gelu)
+    sums(grad, layer.hidden_bias, ws, dh, G, w, G)
+    outer(grad, layer.hidden_weight, E, 1, ws, dh, G, layer.cy, G, w, E, G)
+    product(theta, layer.hidden_weight, 1, E, ws, dh, G, dy, G, E, w, G, ZERO, 0)
+    if plan.layer_norm:
+        normalise_back(
+            ws, dy, layer.chat, layer.cspread, theta, grad, layer.norm_weight, layer.norm_bias, E, G
+        )
+    outer(grad, layer.output, E, 1, ws, dy, G, layer.v, G, E, E, G)
+    product(theta, layer.output, 1, E, ws, dy, G, dv, G, E, E, G, ZERO, 0)
+    for i in range(h):
+        value = layer.value + i * n * E
+        outer(grad, value, E, 1, ws, dv + i * n * G, G, layer.z + i * E * G, G, n, E, G)
+        product(theta, value, 1, E, ws, dv + i * n * G, G, dz + i * E * G, G, E, n, G, ZERO, 0)
+    fill(ws, du, h * E * G)
+    for b in range(G):
+        x = layer.x + (b // B) * E * C + (b % B) * own
+        p = layer.p + b * 2 * h * own
+        dp = p + h * own
+        product(ws, dz + b, E * G, G, ws, x, C, dp, own, h, E, own, ZERO, 0)
+        for i in range(h):
+            read_back(ws, p + i * own, dp + i * own, own, beta)
+        # rows of dz and u, and of p and dp, follow each other: one product for both ways to the tokens
+        to = dx + (b // B) * E * C + (b % B) * own
+        product(ws, dz + b, G, E * G, ws, p, own, to, C, E, 2 * h, own, ZERO, 0)
+        outer(ws, du + b, E * G, G, ws, dp, own, x, C, h, E, own)
+    for i in range(h):
+        key = layer.key + i * n * E
+        outer(grad, key, E, 1, ws, layer.q + i * n * G, G, du + i * E * G, G, n, E, G)
+        product(theta, key, E, 1, ws, du + i * E * G, G, dq + i * n * G, G, n, E, G, ZERO, 0)
+    outer(grad, layer.query, E, 1, ws, dq, G, layer.c, G, E, E, G)
+    product(theta, layer.query, 1, E, ws, dq, G, plan.dc, G, E, E, G, KEPT, dy)
+
+
+# Tokens of a block
+# ----------------------------------------------------------------------------------------------
+
+
+@kernel(inner=True)
+def tokens_forward(plan, layer, beta, theta, ws, block, out):
+    """The tokens of a block through one layer, ``out`` gets those of the next."""
+    E, h, w, own, C, R, T = (
+        layer.width,
+        layer.heads,
+        layer.hidden,
+        plan.own,
+        plan.columns,
+        plan.rows,
+        plan.n_tokens,
+    )
+    n, B = E // h, C // own
+    x, q = layer.x + block * E * C, layer.qkv + block * 3 * E * C
+    k, v, a, y = q + E * C, q + 2 * E * C, layer.a + block * E * C, layer.y + block * E * C
+    pre, act = layer.pre + block * w * C, layer.act + block * w * C
+    product(theta, layer.query, E, 1, ws, x, C, q, C, 3 * E, E, C, ZERO, 0)
+    for b in range(B):
+        for i in range(h):
+            o = i * n * C + b * own
+            e = layer.e + ((block * B + b) * h + i) * R * own
+            r = layer.r + ((block * B + b) * h + i) * own
+            product(ws, k + o, 1, C, ws, q + o, C, e, own, R, n, own, ZERO, 0)
+            soften(ws, e, r, own, T, R, beta)
+            product(ws, v + o, C, 1, ws, e, own, a + o, C, n, T, own, ZERO, 0)
+            for t in range(0, own, LANES):
+                factor = load(ws, r + t)
+                for m in range(n):
+                    store(ws, a + o + m * C + t, times(factor, load(ws, a + o + m * C + t)))
+    product(theta, layer.output, E, 1, ws, a, C, y, C, E, E, C, KEPT, x)
+    if plan.layer_norm:
+        hat, deviation = layer.hat + block * E * C, layer.spread + block * C
+        normalise(ws, y, hat, deviation, theta, layer.norm_weight, layer.norm_bias, E, C)
+    product(theta, layer.hidden_weight, E, 1, ws, y, C, pre, C, w, E, C, BIAS, layer.hidden_bias)
+    activate(ws, pre, act, w * C, plan.gelu)
+    product(theta, layer.out_weight, w, 1, ws, act, C, out, C, layer.above, w, C, BIAS, layer.out_bias)
+
+
+@kernel(inner=True)
+def tokens_backward(plan, layer, beta, theta, grad, ws, block, d, dx):
+    """From the derivative ``d`` of the next layer's tokens to that of this one's, which is added to ``dx``."""
+    E, h, w, own, C, R = layer.width, layer.heads, layer.hidden, plan.own, plan.columns, plan.rows
+    n, B, T, above = E // h, C // own, plan.n_tokens, layer.above
+    x, q = layer.x + block * E * C, layer.qkv + block * 3 * E * C
+    k, v, a, y = q + E * C, q + 2 * E * C, layer.a + block * E * C, layer.y + block * E * C
+    pre, act = layer.pre + block * w * C, layer.act + block * w * C
+    dh, dy, da, dq, dp = plan.dh, plan.dy, plan.da, plan.dqkv, plan.dp
+    dk, dv = dq + E * C, dq + 2 * E * C
+    sums(grad, layer.out_bias, ws, d, C, above, C)
+    outer(grad, layer.out_weight, w, 1, ws, d, C, act, C, above, w, C)
+    product(theta, layer.out_weight, 1, w, ws, d, C, dh, C, w, above, C, ZERO, 0)
+    activate_back(ws, pre, act, dh, w * C, plan.gelu)
+    sums(grad, layer.hidden_bias, ws, dh, C, w, C)
+    outer(grad, layer.hidden_weight, E, 1, ws, dh, C, y, C, w, E, C)
+    product(theta, layer.hidden_weight, 1, E, ws, dh, C, dy, C, E, w, C, ZERO, 0)
+    if plan.layer_norm:
+        hat, deviation = layer.hat + block * E * C, layer.spread + block * C
+        normalise_back(ws, dy, hat, deviation, theta, grad, layer.norm_weight, layer.norm_bias, E, C)
+    outer(grad, layer.output, E, 1, ws, dy, C, a, C, E, E, C)
+    product(theta, layer.output, 1, E, ws, dy, C, da, C, E, E, C, ZERO, 0)
+    fill(ws, dk, 2 * E * C)
+    for b in range(B):
+        for i in range(h):
+            o = i * n * C + b * own
+            e = layer.e + ((block * B + b) * h + i) * R * own
+            r = layer.r + ((block * B + b) * h + i) * own
+            for t in range(0, own, LANES):
+                factor, along = load(ws, r + t), spread(f32(0.0))
+                for m in range(n):
+                    at = o + m * C + t
+                    one = times(factor, load(ws, da + at))
+                    along = madd(one, load(ws, a + at), along)
+                    store(ws, da + at, one)
+                store(ws, plan.dd + t, along)
+            outer(ws, dv + o, C, 1, ws, da + o, C, e, own, n, R, own)
+            product(ws, v + o, 1, C, ws, da + o, C, dp, own, R, n, own, ZERO, 0)
+            b_ = spread(beta)
+            for t in range(0, own, LANES):
+                along = load(ws, plan.dd + t)
+                for s in range(R):
+                    at = s * own + t
+                    value = times(times(b_, load(ws, e + at)), minus(load(ws, dp + at), along))
+                    store(ws, dp + at, value)
+            outer(ws, dk + o, C, 1, ws, q + o, C, dp, own, n, R, own)
+            product(ws, k + o, C, 1, ws, dp, own, dq + o, C, n, T, own, ZERO, 0)
+    outer(grad, layer.query, E, 1, ws, dq, C, x, C, 3 * E, E, C)
+    for i in range(0, E * C, LANES):
+        store(ws, dy + i, plus(load(ws, dy + i), load(ws, dx + i)))
+    product(theta, layer.query, 1, E, ws, dq, C, dx, C, E, 3 * E, C, KEPT, dy)
+
+
+# A group of sequences
+# ---------------------------------------------------------------------------------------------------
+
+
+@kernel(inner=True)
+def forward(plan, layers, betas, theta, ws, data, rows, first, last):
+    """Outputs for the sequences ``rows[first:last]``, at most a group, one column each."""
+    T, d, own, C, G = plan.n_tokens, plan.d_token, plan.own, plan.columns, plan.group
+    B, E, inner = C // own, layers[0].width, plan.encoder_hidden
+    x, wide = layers[0].x, plan.d_embedded
+    for b in range(G):
+        at = rows[min(first + b, last - 1)] * T * d  # an unfinished group repeats its last sequence
+        to = plan.inputs + (b // B) * d * C + (b % B) * own
+        for t in range(T):
+            for c in range(d):
+                ws[to + c * C + t] = data[at + t * d + c]
+    for block in range(G // B):
+        come = plan.inputs + block * d * C
+        to = x + block * E * C
+        if inner > 0:
+            pre, act = plan.embedded_pre + block * inner * C, plan.embedded_act + block * inner * C
+            product(theta, plan.first_weight, d, 1, ws, come, C, pre, C, inner, d, C, BIAS, plan.first_bias)
+            activate(ws, pre, act, inner * C, plan.gelu)
+            product(
+                theta, plan.encoder_weight, inner, 1, ws, act, C, to, C, wide, inner, C, BIAS, plan.encoder_bias
+            )
+        else:
+            product(theta, plan.encoder_weight, d, 1, ws, come, C, to, C, wide, d, C, BIAS, plan.encoder_bias)
+        if plan.positions != NO_POSITIONS:
+            step, begin = T + plan.cls_position, E - plan.d_position
+            for b in range(B):
+                for e in range(plan.d_position):
+                    at, p = to + (begin + e) * C + b * own, plan.place + e * step
+                    for t in range(T):
+                        if plan.positions == ADDITIVE:
+                            ws[at + t] += theta[p + t]
+                        else:
+                            ws[at + t] = theta[p + t]
+    for e in range(E):
+        value = theta[plan.cls + e]
+        own_place = e - (E - plan.d_position)
+        if plan.cls_position and own_place >= 0:
+            value += theta[plan.place + own_place * (T + 1) + T]
+        for b in range(G):
+            ws[layers[0].c + e * G + b] = value
+    for l in range(plan.depth):
+        layer = layers[l]
+        top = l + 1 == plan.depth
+        cls_forward(plan, layer, betas[l], theta, ws, plan.output if top else layers[l + 1].c)
+        if not top:
+            for block in range(G // B):
+                to = layers[l + 1].x + block * layer.above * C
+                tokens_forward(plan, layer, betas[l], theta, ws, block, to)
+
+
+@kernel(inner=True)
+def backward(plan, layers, betas, theta, grad, ws):
+    """Add the derivative of sum_{i,b} d_output[i, b] output[i, b] to grad."""
+    T, d, own, C, G = plan.n_tokens, plan.d_token, plan.own, plan.columns, plan.group
+    B, inner = C // own, plan.encoder_hidden
+    dx, above, dc = plan.dx, plan.dx_above, plan.d_output
+    for m in range(plan.depth):
+        l = plan.depth - 1 - m
+        layer = layers[l]
+        dx, above = above, dx
+        cls_backward(plan, layer, betas[l], theta, grad, ws, dc, dx)
+        if m > 0:
+            for block in range(G // B):
+                d_next = above + block * layer.above * C
+                tokens_backward(
+                    plan, layer, betas[l], theta, grad, ws, block, d_next, dx + block * layer.width * C
+                )
+        for i in range(0, layer.width * G, LANES):
+            store(ws, plan.d_output + i, load(ws, plan.dc + i))
+        dc = plan.d_output
+    E, wide = layers[0].width, plan.d_embedded
+    sums(grad, plan.cls, ws, dc, G, E, G)
+    begin = E - plan.d_position
+    if plan.cls_position:
+        for e in range(plan.d_position):
+            sum_1(grad, plan.place + e * (T + 1) + T, ws, dc + (begin + e) * G, G, G)
+    for block in range(G // B):
+        come, at = plan.inputs + block * d * C, dx + block * E * C
+        if plan.positions != NO_POSITIONS:
+            for e in range(plan.d_position):
+                p, row = plan.place + e * (T + plan.cls_position), at + (begin + e) * C
+                for b in range(B):
+                    for t in range(T):
+                        grad[p + t] += ws[row + b * own + t]
+        if wide > 0:
+            sums(grad, plan.encoder_bias, ws, at, C, wide, C)
+        if inner > 0:
+            pre, act = plan.embedded_pre + block * inner * C, plan.embedded_act + block * inner * C
+            outer(grad, plan.encoder_weight, inner, 1, ws, at, C, act, C, wide, inner, C)
+            product(theta, plan.encoder_weight, 1, inner, ws, at, C, plan.dh, C, inner, wide, C, ZERO, 0)
+            activate_back(ws, pre, act, plan.dh, inner * C, plan.gelu)
+            sums(grad, plan.first_bias, ws, plan.dh, C, inner, C)
+            outer(grad, plan.first_weight, d, 1, ws, plan.dh, C, come, C, inner, d, C)
+        else:
+            outer(grad, plan.encoder_weight, d, 1, ws, at, C, come, C, wide, d, C)
+
+
+# Steps
+# ----------------------------------------------------------------------------------------------------------
+
+
+@kernel(inner=True)
+def add_gradients(plan, layers, betas, theta, grad, ws, data, wanted, rows, first, last):
+    """Add the gradient of the mean squared error over ``rows[first:last]`` to grad; returns the error."""
+    m, G = plan.n_outputs, plan.group
+    n = last - first
+    scale, loss = f32(2.0) / f32(n * m), 0.0
+    for begin in range(first, last, G):
+        end = min(begin + G, last)
+        forward(plan, layers, betas, theta, ws, data, rows, begin, end)
+        for i in range(m):
+            for b in range(G):
+                r = f32(0.0)
+                if begin + b < end:
+                    r = ws[plan.output + i * G + b] - wanted[rows[begin + b] * m + i]
+                loss += np.float64(r) * np.float64(r)
+                ws[plan.d_output + i * G + b] = scale * r
+        backward(plan, layers, betas, theta, grad, ws)
+    return loss / (n * m)
+
+
+@kernel(inner=True)
+def adamw(theta, grad, first, second, rate, decay, c1, c2, factor):
+    """One step of AdamW with betas 0.9 and 0.999; the gradient is left at zero."""
+    b1, b2, eps = spread(f32(0.9)), spread(f32(0.999)), spread(f32(1e-8))
+    a1, a2 = spread(f32(1.0) - f32(0.9)), spread(f32(1.0) - f32(0.999))
+    keep, s, zero = spread(f32(1.0) - rate * decay), spread(factor), spread(f32(0.0))
+    up, down = spread(-rate * c1), spread(c2)
+    for i in range(0, theta.size, LANES):
+        g = times(load(grad, i), s)
+        m = madd(b1, load(first, i), times(a1, g))
+        v = madd(b2, load(second, i), times(a2, times(g, g)))
+        store(first, i, m)
+        store(second, i, v)
+        move = over(times(up, m), plus(root(times(v, down)), eps))
+        store(theta, i, madd(keep, load(theta, i), move))
+        store(grad, i, zero)
+
+
+@kernel(inner=True)
+def norm(grad):
+    """The Euclidean norm."""
+    a = spread(f32(0.0))
+    for i in range(0, grad.size, LANES):
+        g = load(grad, i)
+        a = madd(g, g, a)
+    return np.sqrt(np.float64(total(a)))
+
+
+@kernel
+def run(
+    plan, layers, betas, theta, grad, first, second, ws, data, wanted, order, batch, step, rates, decay, clip
+):
+    """One AdamW step for each rate, on consecutive batches of ``order``; the mean error."""
+    whole = 0.0
+    for k in range(rates.size):
+        whole += add_gradients(
+            plan, layers, betas, theta, grad, ws, data, wanted, order, k * batch, (k + 1) * batch
+        )
+        length, factor = norm(grad), 1.0
+        if clip > 0.0 and length > clip:
+            factor = clip / (length + 1e-6)
+        t = step + k + 1
+        adamw(
+            theta,
+            grad,
+            first,
+            second,
+            f32(rates[k]),
+            f32(decay),
+            f32(1.0 / (1.0 - 0.9**t)),
+            f32(1.0 / (1.0 - 0.999**t)),
+            f32(factor),
+        )
+    return whole / rates.size
+
+
+@kernel
+def gradient(plan, layers, betas, theta, grad, ws, data, wanted, rows):
+    """Add the gradient over all ``rows`` to ``grad``; the mean squared error."""
+    return add_gradients(plan, layers, betas, theta, grad, ws, data, wanted, rows, 0, rows.size)
+
+
+@kernel
+def evaluate(plan, layers, betas, theta, ws, data, rows, out):
+    """The outputs for all ``rows``."""
+    m, G = plan.n_outputs, plan.group
+    for begin in range(0, rows.size, G):
+        end = min(begin + G, rows.size)
+        forward(plan, layers, betas, theta, ws, data, rows, begin, end)
+        for b in range(begin, end):
+            for i in range(m):
+                out[b * m + i] = ws[plan.output + i * G + b - begin]
