@@ -20,9 +20,8 @@ __all__ = ["FusedSteps", "gradient"]
 
 Floats = NDArray[np.float32]
 
-_BLOCK = 64  # columns that products with weights like to see at once
-_WIDE_GROUP, _GROUP = 64, 16  # CLS tokens side by side; few where the tokens of a sequence need much memory
-_WIDE = 32  # columns of a sequence up to which groups are wide
+_BLOCK = 128  # columns that products with weights like to see at once
+_GROUP = 16  # CLS tokens side by side; more would push the states of their tokens out of the cache
 _LINE = 64  # bytes of a cache line
 
 
@@ -41,7 +40,7 @@ class _Room:
 def planned(shape: TransformerShape) -> tuple[Plan, NDArray[Any], NDArray[np.float32], int]:
     """The plan, the table of layers, the inverse temperatures, and the size of the work space."""
     own = -(-shape.n_tokens // LANES) * LANES
-    group = _WIDE_GROUP if own <= _WIDE else _GROUP
+    group = _GROUP
     side_by_side = 1
     while 2 * side_by_side * own <= _BLOCK and 2 * side_by_side <= group:
         side_by_side *= 2
