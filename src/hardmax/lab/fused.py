@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.lab import fused_kernels
-from hardmax.lab.fused_kernels import ADDITIVE, APPENDED, LAYER, NO_POSITIONS, Plan
+from hardmax.lab.fused_kernels import (
+    ADDITIVE,
+    APPENDED,
+    DERIVE,
+    LAYER,
+    LEARN,
+    LOOK,
+    NO_POSITIONS,
+    Plan,
+)
 from hardmax.lab.lanes import LANES
 from hardmax.lab.layout import TransformerShape
 
@@ -23,6 +32,7 @@ Floats = NDArray[np.float32]
 _BLOCK = 128  # columns that products with weights like to see at once
 _GROUP = 16  # CLS tokens side by side; more would push the states of their tokens out of the cache
 _LINE = 64  # bytes of a cache line
+_NOTHING = np.zeros(0, dtype=np.float32)
 
 
 class _Room:
@@ -145,6 +155,13 @@ def _aligned(n: int) -> Floats:
     return memory[shift : shift + n]
 
 
+def _seen(array: NDArray[Any], kind: Any) -> NDArray[Any]:
+    """The array as a read-only row: kernels are compiled once, not again for arrays that may be written."""
+    row = np.ascontiguousarray(array, dtype=kind).reshape(-1).view()
+    row.setflags(write=False)
+    return row
+
+
 class FusedSteps:
     """AdamW steps on the mean squared error, forward, backward and update in one kernel.
 
@@ -182,33 +199,40 @@ class FusedSteps:
 
     def run(self, X: Floats, Y: Floats, order: NDArray[np.int64], rates: NDArray[np.float64]) -> float:
         """One step for each rate, on consecutive batches of ``order``; the mean loss."""
-        vectors = (self._theta, self._grad, self._first, self._second, self._ws)
-        loss = fused_kernels.run(
-            *(self._plan, self._layers, self._betas, *vectors, X.reshape(-1), Y.reshape(-1), order),
-            *(self._batch, self._step, rates, self._decay, self._clip),
-        )
+        loss = self._pass(X, Y, order, self._batch, rates, LEARN, _NOTHING)
         self._step += len(rates)
-        return float(loss)
+        return loss
 
     def predict(self, X: Floats) -> Floats:
         """(B, T, d) -> (B, outputs)."""
         out = np.empty((len(X), self._shape.n_outputs), dtype=np.float32)
-        fused_kernels.evaluate(
-            *(self._plan, self._layers, self._betas, self._theta, self._ws, X.reshape(-1)),
-            *(np.arange(len(X)), out.reshape(-1)),
-        )
+        self._pass(X, _NOTHING, np.arange(len(X)), len(X), np.zeros(1), LOOK, out.reshape(-1))
         return out
 
     def gradient(self, X: Floats, Y: Floats) -> tuple[float, Floats]:
         """The mean squared error over all sequences, and its gradient."""
-        self._grad[:] = 0.0
-        loss = fused_kernels.gradient(
-            *(self._plan, self._layers, self._betas, self._theta, self._grad, self._ws),
-            *(X.reshape(-1), Y.reshape(-1), np.arange(len(X))),
-        )
+        loss = self._pass(X, Y, np.arange(len(X)), len(X), np.zeros(1), DERIVE, _NOTHING)
         found = self._grad[: self._shape.n_parameters].copy()
         self._grad[:] = 0.0
-        return float(loss), found
+        return loss, found
+
+    def _pass(
+        self,
+        X: Floats,
+        Y: Floats,
+        order: NDArray[np.int64],
+        batch: int,
+        rates: NDArray[np.float64],
+        task: int,
+        out: Floats,
+    ) -> float:
+        given = (_seen(X, np.float32), _seen(Y, np.float32), _seen(order, np.int64))
+        vectors = (self._theta, self._grad, self._first, self._second, self._ws)
+        loss = fused_kernels.run(
+            *(self._plan, self._layers, self._betas, *vectors, *given, batch, self._step),
+            *(_seen(rates, np.float64), self._decay, self._clip, task, out),
+        )
+        return float(loss)
 
 
 def gradient(shape: TransformerShape, vector: Floats, X: Floats, Y: Floats) -> tuple[float, Floats]:

@@ -48,6 +48,7 @@ from hardmax.lab.lanes import (
 f32 = np.float32
 ZERO, KEPT, BIAS = 0, 1, 2  # what a product starts from
 NO_POSITIONS, ADDITIVE, APPENDED = 0, 1, 2
+LOOK, DERIVE, LEARN = 0, 1, 2  # how far a pass goes
 
 LAYER = np.dtype(
     [
@@ -678,26 +679,6 @@ def backward(plan, layers, betas, theta, grad, ws):
 
 
 @kernel(inner=True)
-def add_gradients(plan, layers, betas, theta, grad, ws, data, wanted, rows, first, last):
-    """Add the gradient of the mean squared error over ``rows[first:last]`` to grad; returns the error."""
-    m, G = plan.n_outputs, plan.group
-    n = last - first
-    scale, loss = f32(2.0) / f32(n * m), 0.0
-    for begin in range(first, last, G):
-        end = min(begin + G, last)
-        forward(plan, layers, betas, theta, ws, data, rows, begin, end)
-        for i in range(m):
-            for b in range(G):
-                r = f32(0.0)
-                if begin + b < end:
-                    r = ws[plan.output + i * G + b] - wanted[rows[begin + b] * m + i]
-                loss += np.float64(r) * np.float64(r)
-                ws[plan.d_output + i * G + b] = scale * r
-        backward(plan, layers, betas, theta, grad, ws)
-    return loss / (n * m)
-
-
-@kernel(inner=True)
 def adamw(theta, grad, first, second, rate, decay, c1, c2, factor):
     """One step of AdamW with betas 0.9 and 0.999; the gradient is left at zero."""
     b1, b2, eps = spread(f32(0.9)), spread(f32(0.999)), spread(f32(1e-8))
@@ -727,45 +708,56 @@ def norm(grad):
 
 @kernel
 def run(
-    plan, layers, betas, theta, grad, first, second, ws, data, wanted, order, batch, step, rates, decay, clip
+    plan,
+    layers,
+    betas,
+    theta,
+    grad,
+    first,
+    second,
+    ws,
+    data,
+    wanted,
+    order,
+    batch,
+    step,
+    rates,
+    decay,
+    clip,
+    task,
+    out,
 ):
-    """One AdamW step for each rate, on consecutive batches of ``order``; the mean error."""
-    whole = 0.0
-    for k in range(rates.size):
-        whole += add_gradients(
-            plan, layers, betas, theta, grad, ws, data, wanted, order, k * batch, (k + 1) * batch
-        )
-        length, factor = norm(grad), 1.0
-        if clip > 0.0 and length > clip:
-            factor = clip / (length + 1e-6)
-        t = step + k + 1
-        adamw(
-            theta,
-            grad,
-            first,
-            second,
-            f32(rates[k]),
-            f32(decay),
-            f32(1.0 / (1.0 - 0.9**t)),
-            f32(1.0 / (1.0 - 0.999**t)),
-            f32(factor),
-        )
-    return whole / rates.size
+    """One pass over a batch of ``order`` for each rate; the mean squared error.
 
-
-@kernel
-def gradient(plan, layers, betas, theta, grad, ws, data, wanted, rows):
-    """Add the gradient over all ``rows`` to ``grad``; the mean squared error."""
-    return add_gradients(plan, layers, betas, theta, grad, ws, data, wanted, rows, 0, rows.size)
-
-
-@kernel
-def evaluate(plan, layers, betas, theta, ws, data, rows, out):
-    """The outputs for all ``rows``."""
+    ``task`` says how far a pass goes: LOOK writes the outputs to ``out``, DERIVE adds the gradient to
+    ``grad``, LEARN makes a step of AdamW. It is one kernel because each that can be called from Python would
+    hold, and compile, all of the others.
+    """
     m, G = plan.n_outputs, plan.group
-    for begin in range(0, rows.size, G):
-        end = min(begin + G, rows.size)
-        forward(plan, layers, betas, theta, ws, data, rows, begin, end)
-        for b in range(begin, end):
+    scale, loss = f32(2.0) / f32(batch * m), 0.0
+    for k in range(rates.size):
+        last = (k + 1) * batch
+        for begin in range(k * batch, last, G):
+            end = min(begin + G, last)
+            forward(plan, layers, betas, theta, ws, data, order, begin, end)
             for i in range(m):
-                out[b * m + i] = ws[plan.output + i * G + b - begin]
+                for b in range(G):
+                    r = f32(0.0)
+                    if begin + b < end:
+                        value = ws[plan.output + i * G + b]
+                        if task == LOOK:
+                            out[(begin + b) * m + i] = value
+                        else:
+                            r = value - wanted[order[begin + b] * m + i]
+                    loss += np.float64(r) * np.float64(r)
+                    ws[plan.d_output + i * G + b] = scale * r
+            if task != LOOK:
+                backward(plan, layers, betas, theta, grad, ws)
+        if task == LEARN:
+            length, factor = norm(grad), 1.0
+            if clip > 0.0 and length > clip:
+                factor = clip / (length + 1e-6)
+            t = step + k + 1
+            c1, c2 = 1.0 / (1.0 - 0.9**t), 1.0 / (1.0 - 0.999**t)
+            adamw(theta, grad, first, second, f32(rates[k]), f32(decay), f32(c1), f32(c2), f32(factor))
+    return loss / (rates.size * batch * m)
