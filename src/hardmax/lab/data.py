@@ -1,4 +1,4 @@
-r"""Training data: sequences from a target's domain, with the target's values, the same for every number of jobs.
+"""Training data: sequences from a target's domain, with the target's values.
 
 A target is described in JSON, so that a job can be hashed, stored and sent: ``{"name": "pairwise", "D": 2,
 "d": 4, "seed": 0}`` is equation (6) with standard normal matrices, ``"max(t) x[t][0]"`` the text form.
@@ -70,11 +70,11 @@ def outputs_of(description: Description) -> tuple[Target, ...]:
     Parameters
     ----------
     description : str or mapping
-        The text form of a target, or a mapping with its ``"name"``: ``"pairwise"`` (``D``, ``d``, ``seed``, or
-        ``matrices``), ``"retrieval"`` (``D``, ``d``), ``"triangle_center"`` (``d``), ``"depth_separation"``,
-        ``"kth_largest"`` (``k``), ``"positions"`` (``positions``, ``d``: the sum of these tokens, one output
-        per coordinate), ``"text"`` (``text``, ``d``, ``seed``). Each may name its ``"domain"``, and
-        ``"inputs"`` for another law of the tokens (:func:`examples`).
+        The text form of a target, or a mapping with its ``"name"``: ``"pairwise"`` (``D``, ``d``, ``seed``,
+        or ``matrices``), ``"retrieval"`` (``D``, ``d``), ``"triangle_center"`` (``d``),
+        ``"depth_separation"`` (``d``), ``"kth_largest"`` (``k``, ``d``), ``"positions"`` (``positions``,
+        ``d``: the sum of these tokens, one output per coordinate), ``"text"`` (``text``, ``d``, ``seed``).
+        Each may name its ``"domain"``, and ``"inputs"`` for another law of the tokens (:func:`examples`).
 
     Examples
     --------
@@ -95,8 +95,8 @@ def outputs_of(description: Description) -> tuple[Target, ...]:
     unknown = sorted(set(chosen) - {*allowed, "domain"})
     if unknown:
         raise InvalidInputError(
-            f"the target {description['name']!r} has no setting {unknown[0]!r}; it has {', '.join(allowed)} and "
-            "domain."
+            f"the target {description['name']!r} has no setting {unknown[0]!r}; it has {', '.join(allowed)} "
+            "and domain."
         )
     try:
         made = maker(chosen)

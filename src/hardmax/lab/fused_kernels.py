@@ -137,15 +137,16 @@ def exp2(x):
 @kernel(inlined=True)
 def reciprocal(x):
     """1 / x for positive x, by three steps of Newton; a division takes four times as long."""
-    two = spread(f32(2.0))
+    one, y = spread(f32(1.0)), minus(spread(f32(0.0)), x)
     r = rough_reciprocal(x)
-    r = times(r, minus(two, times(x, r)))
-    r = times(r, minus(two, times(x, r)))
-    return times(r, minus(two, times(x, r)))
+    r = madd(r, madd(y, r, one), r)
+    r = madd(r, madd(y, r, one), r)
+    return madd(r, madd(y, r, one), r)
 
 
 @kernel(inlined=True)
 def smaller(a, b):
+    """The smaller of each pair."""
     return minus(spread(f32(0.0)), larger(minus(spread(f32(0.0)), a), minus(spread(f32(0.0)), b)))
 
 
@@ -395,6 +396,7 @@ def read_back(ws, p, d, own, beta):
 
 @kernel(inner=True)
 def fill(ws, at, n):
+    """n zeros."""
     for i in range(0, n, LANES):
         store(ws, at + i, spread(f32(0.0)))
 
@@ -425,10 +427,10 @@ def cls_forward(plan, layer, beta, theta, ws, out):
         product(theta, value, E, 1, ws, layer.z + i * E * G, G, layer.v + i * n * G, G, n, E, G, ZERO, 0)
     product(theta, layer.output, E, 1, ws, layer.v, G, layer.cy, G, E, E, G, KEPT, layer.c)
     if plan.layer_norm:
-        normalise(
-            ws, layer.cy, layer.chat, layer.cspread, theta, layer.norm_weight, layer.norm_bias, E, G
-        )
-    product(theta, layer.hidden_weight, E, 1, ws, layer.cy, G, layer.cpre, G, w, E, G, BIAS, layer.hidden_bias)
+        normalise(ws, layer.cy, layer.chat, layer.cspread, theta, layer.norm_weight, layer.norm_bias, E, G)
+    product(
+        theta, layer.hidden_weight, E, 1, ws, layer.cy, G, layer.cpre, G, w, E, G, BIAS, layer.hidden_bias
+    )
     activate(ws, layer.cpre, layer.cact, w * G, plan.gelu)
     product(theta, layer.out_weight, w, 1, ws, layer.cact, G, out, G, layer.above, w, G, BIAS, layer.out_bias)
 
@@ -521,7 +523,7 @@ def tokens_forward(plan, layer, beta, theta, ws, block, out):
 
 @kernel(inner=True)
 def tokens_backward(plan, layer, beta, theta, grad, ws, block, d, dx):
-    """From the derivative ``d`` of the next layer's tokens to that of this one's, which is added to ``dx``."""
+    """From the derivative ``d`` of the next layer's tokens to that of this one's, added to ``dx``."""
     E, h, w, own, C, R = layer.width, layer.heads, layer.hidden, plan.own, plan.columns, plan.rows
     n, B, T, above = E // h, C // own, plan.n_tokens, layer.above
     x, q = layer.x + block * E * C, layer.qkv + block * 3 * E * C
@@ -596,7 +598,20 @@ def forward(plan, layers, betas, theta, ws, data, rows, first, last):
             product(theta, plan.first_weight, d, 1, ws, come, C, pre, C, inner, d, C, BIAS, plan.first_bias)
             activate(ws, pre, act, inner * C, plan.gelu)
             product(
-                theta, plan.encoder_weight, inner, 1, ws, act, C, to, C, wide, inner, C, BIAS, plan.encoder_bias
+                theta,
+                plan.encoder_weight,
+                inner,
+                1,
+                ws,
+                act,
+                C,
+                to,
+                C,
+                wide,
+                inner,
+                C,
+                BIAS,
+                plan.encoder_bias,
             )
         else:
             product(theta, plan.encoder_weight, d, 1, ws, come, C, to, C, wide, d, C, BIAS, plan.encoder_bias)

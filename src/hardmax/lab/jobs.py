@@ -102,7 +102,7 @@ class TrainingSettings:
                 f"schedule must be one of {', '.join(map(repr, SCHEDULES))}, but was {self.schedule!r}."
             )
         kept = tuple(sorted(int(samples) for samples in self.checkpoints))
-        if kept and not (0 <= kept[0] and kept[-1] <= self.n_samples):
+        if kept and not (kept[0] >= 0 and kept[-1] <= self.n_samples):
             raise InvalidInputError(
                 f"checkpoints must lie between 0 and n_samples, {self.n_samples}, but were {kept}."
             )
@@ -189,8 +189,8 @@ class Job:
         object.__setattr__(self, "seed", int(self.seed))
         if (targets[0].d_token, len(targets)) != (self.shape.d_token, self.shape.n_outputs):
             raise DimensionMismatchError(
-                f"shape must have tokens of dimension {targets[0].d_token} and {len(targets)} outputs for this "
-                f"target, but has {self.shape.d_token} and {self.shape.n_outputs}."
+                f"shape must have tokens of dimension {targets[0].d_token} and {len(targets)} outputs for "
+                f"this target, but has {self.shape.d_token} and {self.shape.n_outputs}."
             )
         needed = max(target.min_tokens for target in targets)
         if self.shape.n_tokens < needed:

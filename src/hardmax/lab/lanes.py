@@ -210,9 +210,7 @@ def power_of_two(typing: Any, a: Any, n: Any) -> Any:
     """``a * 2**n`` for whole n, where no exponent leaves its range: n is added to the exponent bits."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        shifted = builder.shl(
-            builder.fptosi(arguments[1], _WHOLE), ir.Constant(_WHOLE, [23] * LANES)
-        )
+        shifted = builder.shl(builder.fptosi(arguments[1], _WHOLE), ir.Constant(_WHOLE, [23] * LANES))
         return builder.bitcast(builder.add(builder.bitcast(arguments[0], _WHOLE), shifted), _VECTOR)
 
     return VECTOR(VECTOR, VECTOR), generate

@@ -79,7 +79,7 @@ class TransformerShape:
     >>> import numpy as np
     >>> shape = TransformerShape(64, 4, widths=(12, 12), heads=(2, 2), hidden=(32, 32))
     >>> shape.n_parameters, shape.head_widths
-    (2461, (6, 6))
+    (2485, (6, 6))
     >>> [parameter.name for parameter in shape.parameters[:4]]
     ['encoder.weight', 'encoder.bias', 'cls', 'layers.0.query']
     >>> vector = shape.initial(np.random.default_rng(0))
@@ -136,7 +136,7 @@ class TransformerShape:
         values = tuple(float(b) for b in beta) if isinstance(beta, Sequence) else (float(beta),) * self.depth
         if len(values) != self.depth:
             raise DimensionMismatchError(
-                f"beta must be one number or one for each of {self.depth} layers, but there are {len(values)}."
+                f"beta must be one number or one for each of {self.depth} layers, but has {len(values)}."
             )
         if not all(math.isfinite(b) and b > 0 for b in values):
             raise InvalidInputError(f"beta must be positive, but was {beta}.")
@@ -171,7 +171,7 @@ class TransformerShape:
     @property
     def betas(self) -> tuple[float, ...]:
         """The inverse temperature of each layer."""
-        assert isinstance(self.beta, tuple)  # noqa: S101 (for the type checker: __post_init__ made it one)
+        assert isinstance(self.beta, tuple)
         return self.beta
 
     @property
@@ -228,8 +228,8 @@ class TransformerShape:
         r"""A random vector to start from.
 
         Weights and biases are uniform on :math:`\pm 1/\sqrt{\text{inputs}}`, CLS and positions standard
-        normal, CLS zero where it has a position of its own, layer norms the identity. The paper states none of
-        this.
+        normal, CLS zero where it has a position of its own, layer norms the identity. The paper states none
+        of this but the last zero.
         """
         generator = np.random.default_rng(rng)
         vector = np.zeros(self.n_parameters, dtype=np.float32)

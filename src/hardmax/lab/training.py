@@ -85,7 +85,7 @@ class TrainingResult(Result):
     ...     3200, batch=32, learning_rate=1e-2, train_size=1000, validation_size=200, evaluations=4
     ... )
     >>> result = train(Job("max(t) x[t][0]", shape, settings))
-    >>> result.samples.tolist(), result.best < result.validation_nmse[0]
+    >>> result.samples.tolist(), bool(result.best < result.validation_nmse[0])
     ([0, 800, 1600, 2400, 3200], True)
     >>> result.predict([[[0.1], [0.7], [0.2]]]).shape
     (1, 1)
