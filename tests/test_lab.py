@@ -67,13 +67,17 @@ def test_fused_gradient_is_the_slope_of_the_plain_loss(shape):
     vector, (X, Y) = shape.initial(1), batch(shape, 3)
     loss, found = gradient(shape, vector, X, Y)
     assert loss == pytest.approx(plain_transformer.loss(shape, in_double(shape, vector), X, Y), rel=1e-5)
-    for i in range(shape.n_parameters):
-        wanted = slope(shape, vector, X, Y, np.eye(1, shape.n_parameters, i)[0])
-        assert found[i] == pytest.approx(wanted, abs=1e-5 * float(np.linalg.norm(found)))
+    rng = np.random.default_rng(0)
+    for parameter in shape.parameters:  # one direction inside each array
+        direction = np.zeros(shape.n_parameters)
+        place = slice(parameter.offset, parameter.offset + parameter.size)
+        direction[place] = rng.choice([-1.0, 1.0], parameter.size)
+        wanted = slope(shape, vector, X, Y, direction)
+        assert float(found @ direction) == pytest.approx(wanted, abs=1e-5 * float(np.linalg.norm(found)))
 
 
 @st.composite
-def shapes(draw) -> TransformerShape:
+def shapes(draw, longest: int = 40) -> TransformerShape:
     depth = draw(st.integers(1, 3))
     heads = tuple(draw(st.lists(st.integers(1, 4), min_size=depth, max_size=depth)))
     widths = tuple(h * draw(st.integers(1, 7)) for h in heads)
@@ -81,7 +85,7 @@ def shapes(draw) -> TransformerShape:
     if positions == "appended" and widths[0] < 2:
         positions = "additive"
     return TransformerShape(
-        draw(st.integers(1, 40)),
+        draw(st.integers(1, longest)),
         draw(st.integers(1, 5)),
         widths,
         heads,
@@ -94,11 +98,11 @@ def shapes(draw) -> TransformerShape:
     )
 
 
-@settings(max_examples=25, deadline=None)
-@given(shapes(), st.integers(1, 20), st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+@given(shapes(longest=17), st.integers(1, 20), st.integers(0, 99))
 def test_fused_outputs_and_slopes_for_random_shapes(shape, n, seed):
     vector, (X, Y) = shape.initial(seed), batch(shape, n, seed)
-    few = min(n, 3)
+    few = min(n, 2)
     wanted = plain_transformer.output(shape, in_double(shape, vector), X[:few])
     assert predict(shape, vector, X)[:few] == pytest.approx(wanted, abs=3e-6 * (1 + np.abs(wanted).max()))
     _, found = gradient(shape, vector, X[:few], Y[:few])

@@ -283,7 +283,7 @@ class TransformerShape:
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> TransformerShape:
         """The shape that :meth:`to_json` described."""
-        known = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
+        known: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
         unknown = sorted(set(known) - set(cls.__dataclass_fields__))
         if unknown:
             raise InvalidInputError(f"a shape has no entry {unknown[0]!r}.")
