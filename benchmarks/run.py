@@ -7,6 +7,7 @@ import sys
 from timing import Comparison, print_table
 
 import bench_flow  # isort: skip (timing sets the thread counts first)
+import bench_lab  # isort: skip
 import bench_minkowski  # isort: skip
 import bench_power  # isort: skip
 import bench_regions  # isort: skip
@@ -17,6 +18,7 @@ import bench_space  # isort: skip
 def main() -> int:
     comparisons: list[Comparison] = [
         *bench_flow.run(),
+        *bench_lab.run(),
         *bench_minkowski.run(),
         *bench_power.run(),
         *bench_regions.run(),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hardmax import errors as errors
+    from hardmax import lab as lab
     from hardmax import targets as targets
     from hardmax.algebra.semirings import oplus as oplus
     from hardmax.algebra.semirings import otimes as otimes
@@ -178,7 +179,7 @@ _HOME_OF = {
     "show_versions": "hardmax.versions",
 }
 
-_ROOMS = ("errors", "targets")  # modules that are public as they are
+_ROOMS = ("errors", "lab", "targets")  # modules that are public as they are
 
 __all__ = [*_HOME_OF, *_ROOMS]  # a test holds the table to the imports above, which type checkers read
 

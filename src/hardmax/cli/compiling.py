@@ -25,7 +25,7 @@ def compile_kernels(as_json: bool) -> None:
     """
     import numpy as np
 
-    from hardmax import geometry, regions, targets
+    from hardmax import geometry, lab, regions, targets
     from hardmax.algebra.semirings import tropical_matmul
 
     seconds: dict[str, float] = {}
@@ -37,6 +37,7 @@ def compile_kernels(as_json: bool) -> None:
     geometry.compile_kernels(seconds.__setitem__)
     regions.compile_kernels(seconds.__setitem__)
     targets.compile_kernels(seconds.__setitem__)
+    lab.compile_kernels(seconds.__setitem__)
     if as_json:
         print_json({"seconds": seconds})
     else:
