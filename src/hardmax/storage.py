@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, InvalidInputError
 
-__all__ = ["SCHEMA", "Stored", "read", "write", "written_whole"]
+__all__ = ["SCHEMA", "Stored", "from_bytes", "read", "sync_folder", "to_bytes", "write", "written_whole"]
 
 SCHEMA = 1
 """Number of the file layout; it grows when an older hardmax could no longer read a file."""
@@ -93,10 +93,10 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the rename itself survive a power cut, where the system lets a folder be opened."""
     try:
         handle = os.open(folder, os.O_RDONLY)
@@ -116,6 +116,19 @@ def write(path: str | os.PathLike[str], stored: Stored, *, packed: bool = True) 
         raise InvalidInputError(
             f"a result is saved as an npz file, so path must end in .npz, but was {str(path)!r}."
         )
+    with written_whole(path) as file:
+        _write_archive(file, stored, packed)
+    return Path(path)
+
+
+def to_bytes(stored: Stored) -> bytes:
+    """The bytes of the file that :func:`write` would write."""
+    file = io.BytesIO()
+    _write_archive(file, stored, packed=True)
+    return file.getvalue()
+
+
+def _write_archive(file: IO[bytes], stored: Stored, packed: bool) -> None:
     arrays: dict[str, NDArray[Any]] = {}
     header = {
         "format": _FORMAT,
@@ -125,14 +138,13 @@ def write(path: str | os.PathLike[str], stored: Stored, *, packed: bool = True) 
         "state": {name: _encode(value, name, arrays) for name, value in stored.state.items()},
     }
     text = json.dumps(header, indent=1, allow_nan=False).encode()
-    with written_whole(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_member(HEADER), text)
         for name, array in arrays.items():
             info = _member(f"{name}.npy")
             info.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
             with archive.open(info, "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
-    return Path(path)
 
 
 def _member(name: str) -> zipfile.ZipInfo:
@@ -194,15 +206,24 @@ def read(path: str | os.PathLike[str]) -> Stored:
     if path.stat().st_size == 0:
         raise FileFormatError(f"{path} must be a saved hardmax result, but is empty (0 bytes).")
     with open(path, "rb") as file:  # a file that may not be read at all is reported as such, not as damaged
-        try:
-            with zipfile.ZipFile(file) as archive:
-                return _read_archive(archive, path)
-        except FileFormatError:
-            raise
-        except ZIP_ERRORS as error:
-            file.seek(0)
-            state = "is truncated or damaged" if file.read(2) == b"PK" else "is no npz file"
-            raise FileFormatError(f"{path} must be a saved hardmax result, but {state}.") from error
+        return _read_file(file, path)
+
+
+def from_bytes(content: bytes, name: str) -> Stored:
+    """What :func:`read` would read from a file with this content; ``name`` stands for it in messages."""
+    return _read_file(io.BytesIO(content), Path(name))
+
+
+def _read_file(file: IO[bytes], path: Path) -> Stored:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return _read_archive(archive, path)
+    except FileFormatError:
+        raise
+    except ZIP_ERRORS as error:
+        file.seek(0)
+        state = "is truncated or damaged" if file.read(2) == b"PK" else "is no npz file"
+        raise FileFormatError(f"{path} must be a saved hardmax result, but {state}.") from error
 
 
 def _read_archive(archive: zipfile.ZipFile, path: Path) -> Stored:

@@ -106,6 +106,7 @@ def _add_commands() -> None:
         bounds.bounds,
         stability.stability,
         flow.flow,
+        lab.lab,
         reproduce.reproduce,
         claims.claims,
         compiling.compile_kernels,

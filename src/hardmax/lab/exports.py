@@ -1,0 +1,151 @@
+"""The runs of a study as a table: CSV, JSON or parquet, one row per job, in the order of the study.
+
+The columns are the entries of the jobs (``job.``), the single values of their results (``result.``), and what
+the store knows. A file is written whole or not at all. Whatever is not finished is in the table too, with its
+state and without a result.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import InvalidInputError, MissingExtraError
+from hardmax.lab.store import JobRow, RunStore
+from hardmax.results import strict
+from hardmax.storage import written_whole
+
+__all__ = ["FORMATS", "export_rows", "history_rows", "job_rows", "write_table"]
+
+FORMATS = ("csv", "json", "parquet")
+
+
+def job_rows(store: RunStore) -> list[dict[str, Any]]:
+    """One dictionary per job, all with the same entries."""
+    return _filled(_row(row) for row in store.rows())
+
+
+def _row(row: JobRow) -> dict[str, Any]:
+    return {
+        "position": row.position,
+        "key": row.key,
+        "state": row.state,
+        **_flat(row.job, "job"),
+        **{f"result.{name}": value for name, value in row.values.items()},
+        "seconds": row.seconds,
+        "cpu_seconds": row.cpu_seconds,
+        "attempts": row.attempts,
+        "version": row.version,
+        "error": row.error,
+    }
+
+
+def history_rows(store: RunStore, name: str = "history") -> list[dict[str, Any]]:
+    """One dictionary per step of each finished job: the arrays of equal length under ``name`` in its result.
+
+    Raises
+    ------
+    InvalidInputError
+        When results have nothing of that name.
+    FileFormatError
+        When a result file is damaged.
+    """
+    rows: list[dict[str, Any]] = []
+    for row in store.rows("finished"):
+        state = store.result(row.key)._state()
+        if name not in state:
+            raise InvalidInputError(
+                f"history must be an entry of the results in {store.folder}, but there is no {name!r}; they "
+                f"have {', '.join(state)}."
+            )
+        columns = {key: column for key, column in _columns(state[name]).items() if column.ndim == 1}
+        job = _flat(row.job, "job")
+        for step in range(max((len(column) for column in columns.values()), default=0)):
+            values = {key: column[step].item() for key, column in columns.items() if step < len(column)}
+            rows.append({"position": row.position, "key": row.key, **job, "step": step, **values})
+    return _filled(rows)
+
+
+def _columns(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return {str(key): np.asarray(column) for key, column in value.items()}
+    array = np.asarray(value)
+    if array.ndim == 2:
+        return {str(i): array[:, i] for i in range(array.shape[1])}
+    return {"value": array}
+
+
+def _flat(value: Any, name: str) -> dict[str, Any]:
+    """The entries of nested objects under dotted names; a list is one entry, as JSON."""
+    if isinstance(value, dict):
+        return {
+            key: entry for inner in value for key, entry in _flat(value[inner], f"{name}.{inner}").items()
+        }
+    return {name: json.dumps(value) if isinstance(value, list) else value}
+
+
+def _filled(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with the same entries in the same order, absent ones as ``None``; job, result, then the rest."""
+    rows = list(rows)
+    names: dict[str, None] = {}
+    for row in rows:
+        names.update(dict.fromkeys(row))
+    first = [n for n in names if n in ("position", "key", "state")]
+    groups = [first, *([n for n in names if n.startswith(prefix)] for prefix in ("job", "result."))]
+    placed = {name for group in groups for name in group}
+    order = [*(name for group in groups for name in group), *(n for n in names if n not in placed)]
+    return [{name: row.get(name) for name in order} for row in rows]
+
+
+def export_rows(rows: list[dict[str, Any]], form: str) -> bytes:
+    """A table as the bytes of a file.
+
+    Examples
+    --------
+    >>> export_rows([{"key": "a", "job.seed": 1}, {"key": "b", "job.seed": None}], "csv")
+    b'key,job.seed\\r\\na,1\\r\\nb,\\r\\n'
+    """
+    match form:
+        case "csv":
+            text = io.StringIO(newline="")
+            table = csv.DictWriter(text, list(rows[0]) if rows else [])
+            table.writeheader()
+            table.writerows(rows)
+            return text.getvalue().encode()
+        case "json":
+            return (json.dumps(strict(rows), indent=1, allow_nan=False) + "\n").encode()
+        case "parquet":
+            return _parquet(rows)
+        case _:
+            raise InvalidInputError(
+                f"the form of a table must be one of {', '.join(FORMATS)}, but was {form!r}."
+            )
+
+
+def _parquet(rows: list[dict[str, Any]]) -> bytes:
+    try:
+        import pandas
+        import pyarrow  # noqa: F401 (pandas writes parquet with it)
+    except ImportError as error:
+        raise MissingExtraError(
+            "parquet needs pandas and pyarrow, which are not both installed; try: "
+            "pip install 'hardmax[parquet]'."
+        ) from error
+    file = io.BytesIO()
+    pandas.DataFrame(rows).to_parquet(file, index=False, engine="pyarrow")
+    return file.getvalue()
+
+
+def write_table(rows: list[dict[str, Any]], path: str | Path) -> Path:
+    """Write a table to a file whose ending says which form it has."""
+    path = Path(path)
+    content = export_rows(rows, path.suffix.lower().removeprefix("."))
+    with written_whole(path) as file:
+        file.write(content)
+    return path
