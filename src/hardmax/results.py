@@ -224,7 +224,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> hm.load(path).nonempty
     array([ True,  True,  True])
     """
-    stored = storage.read(path)
+    return restored(storage.read(path), str(path))
+
+
+def restored(stored: storage.Stored, path: str) -> Any:
+    """The result that was stored; ``path`` stands for its file in messages."""
     cls = _class_of(stored.kind)
     if cls is None:
         raise FileFormatError(

@@ -90,6 +90,7 @@ def _add_commands() -> None:
         compiling,
         diagrams,
         flow,
+        lab,
         minkowski,
         regions,
         reproduce,

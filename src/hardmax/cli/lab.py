@@ -162,7 +162,9 @@ def status(study: str, check: bool, as_json: bool) -> None:
     help="The file to write; CSV on standard output otherwise.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of CSV.")
-@click.option("--history", is_flag=True, help="One row per step of each finished job instead of one per job.")
+@click.option(
+    "--history", is_flag=True, help="One row per line of each result's own table: the history of a training."
+)
 def export(study: str, out: Path | None, as_json: bool, history: bool) -> None:
     """Take the table of a study out: one row per job, finished or not.
 
@@ -226,7 +228,7 @@ def _nearest(study: str, out: Path = Path("out")) -> str:
 
 
 def _confirm(study: Study, runner: str | None, file: str) -> None:
-    from hardmax.lab.studies import RUNNERS
+    from hardmax.lab.runners import RUNNERS
 
     if runner is not None and runner != study.runner:
         raise InvalidInputError(f"--runner must be that of {file}, {study.runner!r}, but was {runner!r}.")

@@ -21,8 +21,9 @@ from hardmax.errors import IncompleteError, InvalidInputError
 from hardmax.lab.clusters import Cluster
 from hardmax.lab.leases import LEASE, Seat
 from hardmax.lab.progress import StudyProgress, progress_of
+from hardmax.lab.runners import RUNNERS
 from hardmax.lab.store import RunStore, disk_refuses
-from hardmax.lab.studies import RUNNERS, Study
+from hardmax.lab.studies import Study, planned
 from hardmax.lab.workers import Crew, Report, Workers
 
 __all__ = ["run_study"]
@@ -105,6 +106,7 @@ def run_study(
         if retry_failed:
             store.retry_failed()
         recovered = len(store.recover())
+        _check_plan(store)
         seat = Seat(store, slots=n or 1, lease=lease)
         stack.callback(seat.leave)
         crew = Workers(store.runner, n or 1) if dask is None else Cluster(store.runner, dask, most=n)
@@ -128,8 +130,20 @@ def _check_trust(folder: str | Path, runner: str | None) -> None:
         )
     if runner is None and stated not in RUNNERS:
         raise InvalidInputError(
-            f"the study in {folder} asks to run {stated!r}, which is no part of hardmax; if you trust it, name "
-            f"it as its runner."
+            f"the study in {folder} asks to run {stated!r}, which is no part of hardmax; if you trust it, "
+            "name it as its runner."
+        )
+
+
+def _check_plan(store: RunStore) -> None:
+    """Refuse jobs that would be run today in another way than was planned."""
+    if store.runner not in RUNNERS:
+        return
+    row = next(iter(store.rows("waiting")), None)
+    if row is not None and planned(row.job, store.runner).key != row.key:
+        raise InvalidInputError(
+            f"{store.folder} waits for jobs that this version of hardmax would run with other numbers; begin "
+            "the study anew in another folder, or go on with the version that began it."
         )
 
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hardmax.errors import InvalidInputError, MissingExtraError
 from hardmax.lab.store import JobRow, RunStore
-from hardmax.results import strict
+from hardmax.results import columns_of, plain, strict
 from hardmax.storage import written_whole
 
 __all__ = ["FORMATS", "export_rows", "history_rows", "job_rows", "write_table"]
@@ -46,39 +44,22 @@ def _row(row: JobRow) -> dict[str, Any]:
     }
 
 
-def history_rows(store: RunStore, name: str = "history") -> list[dict[str, Any]]:
-    """One dictionary per step of each finished job: the arrays of equal length under ``name`` in its result.
+def history_rows(store: RunStore) -> list[dict[str, Any]]:
+    """One dictionary per line of the table of each result; of a training, that is its history.
 
     Raises
     ------
-    InvalidInputError
-        When results have nothing of that name.
     FileFormatError
         When a result file is damaged.
     """
     rows: list[dict[str, Any]] = []
     for row in store.rows("finished"):
-        state = store.result(row.key)._state()
-        if name not in state:
-            raise InvalidInputError(
-                f"history must be an entry of the results in {store.folder}, but there is no {name!r}; they "
-                f"have {', '.join(state)}."
-            )
-        columns = {key: column for key, column in _columns(state[name]).items() if column.ndim == 1}
+        columns = {name: plain(list(c)) for name, c in columns_of(store.result(row.key)._table()).items()}
         job = _flat(row.job, "job")
         for step in range(max((len(column) for column in columns.values()), default=0)):
-            values = {key: column[step].item() for key, column in columns.items() if step < len(column)}
+            values = {name: column[step] for name, column in columns.items() if step < len(column)}
             rows.append({"position": row.position, "key": row.key, **job, "step": step, **values})
     return _filled(rows)
-
-
-def _columns(value: Any) -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        return {str(key): np.asarray(column) for key, column in value.items()}
-    array = np.asarray(value)
-    if array.ndim == 2:
-        return {str(i): array[:, i] for i in range(array.shape[1])}
-    return {"value": array}
 
 
 def _flat(value: Any, name: str) -> dict[str, Any]:

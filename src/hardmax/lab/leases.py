@@ -176,9 +176,9 @@ class Seat:
                 os.replace(partial, place)
                 sync_folder(place.parent)
                 database.execute(
-                    "UPDATE jobs SET state = 'finished', driver = ?, lease = NULL, error = NULL, summary = ?, "
-                    "sha256 = ?, size = ?, seconds = ?, cpu_seconds = ?, version = ?, finished = ? "
-                    "WHERE key = ?",
+                    "UPDATE jobs SET state = 'finished', driver = ?, lease = NULL, error = NULL, "
+                    "summary = ?, sha256 = ?, size = ?, seconds = ?, cpu_seconds = ?, version = ?, "
+                    "finished = ? WHERE key = ?",
                     (
                         self.name,
                         json.dumps(answer.summary, allow_nan=False),

@@ -1,8 +1,8 @@
 """How far a study is, and how long it will take.
 
-Costs say how much work each job is compared with the others. What finished jobs took, and running ones so far,
-gives seconds per unit of cost; what is left is shared by all slots of all living drivers, and takes at least
-as long as the longest job that is under way.
+Costs say how much work each job is compared with the others. What finished jobs took, and running ones so
+far, gives seconds per unit of cost; what is left is shared by all slots of all living drivers, and takes at
+least as long as the longest job that is under way.
 """
 
 from __future__ import annotations

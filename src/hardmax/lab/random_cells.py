@@ -15,15 +15,15 @@ from hardmax.geometry.domains import Box
 from hardmax.networks.network import Network
 from hardmax.regions.counts import CellCount
 
-__all__ = ["check_job", "run_job"]
+__all__ = ["read_job", "run_job"]
 
 
-def check_job(text: str) -> dict[str, Any]:
+def read_job(text: str) -> dict[str, Any]:
     """Read a job, or refuse it.
 
     Examples
     --------
-    >>> check_job('{"widths":[2,8,1],"seed":0,"box":4}')["widths"]
+    >>> read_job('{"widths":[2,8,1],"seed":0,"box":4}')["widths"]
     [2, 8, 1]
     """
     job = json.loads(text)
@@ -55,6 +55,6 @@ def run_job(text: str) -> CellCount:
     """
     from hardmax.regions.enumeration import count_cells
 
-    job = check_job(text)
+    job = read_job(text)
     network = Network.random_mlp(job["widths"], job["seed"])
     return count_cells(network, Box.cube(job["widths"][0], -job["box"], job["box"]), n_jobs=1)

@@ -219,8 +219,8 @@ class RunStore:
         name, runner = self.database.execute("SELECT name, runner FROM study").fetchone()
         if (name, runner) != (study.name, study.runner):
             raise InvalidInputError(
-                f"{self.folder} must belong to the study {study.name!r} with the runner {study.runner!r}, but "
-                f"belongs to {name!r} with {runner!r}; name another folder."
+                f"{self.folder} must belong to the study {study.name!r} with the runner {study.runner!r}, "
+                f"but belongs to {name!r} with {runner!r}; name another folder."
             )
 
     def _add(self, study: Study) -> None:
@@ -381,8 +381,8 @@ class RunStore:
             found = self.database.execute("SELECT version FROM study").fetchone()
             made_by = f" {found[0]}" if found else ""
             raise FileFormatError(
-                f"{self.path} was written by a newer hardmax{made_by} (schema {schema}, this version reads up "
-                f"to {SCHEMA}); upgrade with: pip install --upgrade hardmax."
+                f"{self.path} was written by a newer hardmax{made_by} (schema {schema}, this version reads "
+                f"up to {SCHEMA}); upgrade with: pip install --upgrade hardmax."
             )
 
     @contextmanager

@@ -1,14 +1,12 @@
 """Studies: lists of jobs, each of which can be run alone, by anybody, with the same result.
 
 A job is a JSON value; its key is the SHA-256 of its canonical text, so that equal jobs are one job wherever
-they are written down. A runner is a function that takes the text of a job and returns its result. Some
-runners have a short name; any other is named ``module:function``, and whoever runs a study has to name it
-too, because a file alone must never decide which code is run.
+they are written down. Runners with a short name (:mod:`hardmax.lab.runners`) read their jobs first: entries
+that were left out are filled in, and the key may depend on more, such as the version of the numerics.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import itertools
 import json
@@ -16,29 +14,15 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hardmax.errors import FileFormatError, InvalidInputError
+from hardmax.errors import FileFormatError, HardmaxError, InvalidInputError
+from hardmax.lab.runners import RUNNERS, check_runner_name, imported
+from hardmax.storage import written_whole
 
-__all__ = ["RUNNERS", "Study", "StudyJob", "canonical", "find_runner", "read_study"]
+__all__ = ["Study", "StudyJob", "canonical", "read_study", "write_study"]
 
-
-@dataclass(frozen=True)
-class Runner:
-    """A runner with a short name: its function, and the function that refuses a text which is no job."""
-
-    function: str
-    check: str
-
-
-RUNNERS: Mapping[str, Runner] = {
-    "cells": Runner("hardmax.lab.random_cells:run_job", "hardmax.lab.random_cells:check_job"),
-    "train": Runner("hardmax.lab.training:run_job", "hardmax.lab.training:check_job"),
-}
-"""The runners that have a short name."""
 
 _MOST_JOBS = 1_000_000
 
@@ -70,24 +54,43 @@ class StudyJob:
     cost : float
         How much work it is, compared with the others: the most costly ones are run first, and the remaining
         time is estimated from it.
+    key : str
+        What the job is known by, 64 hexadecimal digits; SHA-256 of the text if left out.
     """
 
     text: str
     cost: float = 1.0
+    key: str = ""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.cost) and self.cost > 0):
             raise InvalidInputError(f"the cost of a job must be a positive number, but was {self.cost!r}.")
+        if not self.key:
+            object.__setattr__(self, "key", hashlib.sha256(self.text.encode()).hexdigest())
+        if not re.fullmatch("[0-9a-f]{64}", self.key):  # it becomes the name of a file
+            raise InvalidInputError(f"the key of a job must be 64 hexadecimal digits, but was {self.key!r}.")
 
-    @property
-    def key(self) -> str:
-        """SHA-256 of the text, in hexadecimal."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
 
-    @property
-    def content(self) -> Any:
-        """The job as a JSON value."""
-        return json.loads(self.text)
+def planned(job: Any, runner: str, *, cost: float | None = None) -> StudyJob:
+    """A job as its runner reads it; ``cost`` replaces the runner's estimate.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is no job of that runner.
+    """
+    text = _text(job)
+    if runner not in RUNNERS:
+        return StudyJob(text, 1.0 if cost is None else cost)
+    reads = RUNNERS[runner]
+    try:
+        read = imported(reads.read, runner)(text)
+        amount = float(imported(reads.cost, runner)(read)) if cost is None and reads.cost else cost
+    except HardmaxError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InvalidInputError(f"a job of the runner {runner!r} must be complete, but {error}.") from error
+    return StudyJob(_text(read), 1.0 if amount is None else amount, str(getattr(read, "key", "")))
 
 
 @dataclass(frozen=True)
@@ -145,19 +148,17 @@ class Study:
         cost : callable, optional
             The cost of a job, given the job.
         """
+        check_runner_name(runner)
         found: dict[str, StudyJob] = {}
-        check = _check_of(runner)
         for number, job in enumerate(jobs):
             if number >= _MOST_JOBS:
                 raise InvalidInputError(
                     f"the study {name!r} must have at most {_MOST_JOBS} jobs, but has more."
                 )
-            text = _text(job)
             try:
-                check(text)
-                made = StudyJob(text, 1.0 if cost is None else float(cost(job)))
+                made = planned(job, runner, cost=None if cost is None else float(cost(job)))
             except InvalidInputError as error:
-                raise type(error)(f"job {number} of the study {name!r}: {error}") from error
+                raise InvalidInputError(f"job {number} of the study {name!r}: {error}") from error
             found.setdefault(made.key, made)
         return cls(name, tuple(found.values()), runner)
 
@@ -168,59 +169,6 @@ def _text(job: Any) -> str:
         if isinstance(job, str):
             job = json.loads(job)
     return canonical(job)
-
-
-# Runners
-# ----------------------------------------------------------------------------------------------------------
-
-
-def check_runner_name(name: str) -> None:
-    """Refuse what cannot be the name of a runner."""
-    part = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
-    if name in RUNNERS or re.fullmatch(f"{part}:{part}", name):
-        return
-    close = difflib.get_close_matches(name, RUNNERS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    raise InvalidInputError(
-        f"runner must be {' or '.join(map(repr, RUNNERS))} or of the form module:function, but was "
-        f"{name!r}{hint}"
-    )
-
-
-def find_runner(name: str) -> Callable[..., Any]:
-    """Import the function of a runner.
-
-    Examples
-    --------
-    >>> find_runner("math:sqrt")(16)
-    4.0
-    """
-    check_runner_name(name)
-    return _imported(RUNNERS[name].function if name in RUNNERS else name, name)
-
-
-def _imported(place: str, name: str) -> Callable[..., Any]:
-    module, _, path = place.partition(":")
-    try:
-        function = reduce(getattr, path.split("."), import_module(module))
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module + ".").startswith(error.name + "."):
-            raise  # the module is there; something that it needs is not
-        raise InvalidInputError(
-            f"the runner {name!r} must be importable, but there is no module {error.name!r} on the path."
-        ) from error
-    except AttributeError as error:
-        raise InvalidInputError(f"the runner {name!r} must exist, but {error}.") from error
-    if not callable(function):
-        raise InvalidInputError(f"the runner {name!r} must be a function, but is not.")
-    return function  # type: ignore[no-any-return]
-
-
-def _check_of(runner: str) -> Callable[[str], object]:
-    check_runner_name(runner)
-    if runner in RUNNERS:
-        return _imported(RUNNERS[runner].check, runner)
-    return lambda text: None
 
 
 # Files
@@ -238,7 +186,7 @@ def read_study(path: str | Path) -> Study:
     --------
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "roots.json"
-    >>> _ = path.write_text('{"study": "roots", "runner": "my_module:root", "job": {}, "vary": {"n": [2, 3]}}')
+    >>> _ = path.write_text('{"study": "roots", "runner": "my:root", "job": {}, "vary": {"n": [2, 3]}}')
     >>> [job.text for job in read_study(path).jobs]
     ['{"n":2}', '{"n":3}']
     """
@@ -264,6 +212,23 @@ def read_study(path: str | Path) -> Study:
         raise FileFormatError(f'{path}: "vary" needs the "job" that it varies.')
     jobs = _varied(stated["job"], vary, path) if "job" in stated else []
     return Study.of(stated["study"], itertools.chain(jobs, more), runner=runner)
+
+
+def write_study(study: Study, path: str | Path) -> Path:
+    """Write a study to a JSON file that :func:`read_study` and ``hardmax lab run`` read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> study = Study.of("roots", [{"n": 2}], runner="my:root")
+    >>> read_study(write_study(study, tempfile.mkdtemp() + "/roots.json")) == study
+    True
+    """
+    jobs = [json.loads(job.text) for job in study.jobs]
+    text = json.dumps({"study": study.name, "runner": study.runner, "jobs": jobs}, indent=1)
+    with written_whole(path) as file:
+        file.write(text.encode() + b"\n")
+    return Path(path)
 
 
 def _no_constant(name: str) -> Any:

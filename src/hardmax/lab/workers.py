@@ -32,8 +32,8 @@ from hardmax.errors import (
     MissingExtraError,
 )
 from hardmax.lab.leases import Answer
-from hardmax.lab.studies import find_runner
-from hardmax.results import Result, strict
+from hardmax.lab.runners import RUNNERS, find_runner
+from hardmax.results import Result, restored, strict
 
 __all__ = ["Crew", "Report", "Workers", "perform", "serve"]
 
@@ -121,25 +121,24 @@ def perform(
                 f"a runner must return a result or the bytes of its file, but {runner} returned "
                 f"{type(made).__name__}."
             )
-        state = storage.from_bytes(made, f"what {runner} returned").state
+        summary = _summary(made, runner)
     except MissingExtraError:
         raise
     except HardmaxError as error:
         return f"{type(error).__name__}: {error}"
     except Exception:
         return traceback.format_exc()[-_LONGEST_ERROR:].strip()
-    return Answer(made, _singles(state), seconds, cpu_seconds, hardmax.__version__)
+    return Answer(made, summary, seconds, cpu_seconds, hardmax.__version__)
 
 
-def _singles(state: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The single values of a state, those of inner dictionaries under dotted names, in strict JSON."""
-    singles: dict[str, Any] = {}
-    for name, value in state.items():
-        if isinstance(value, dict):
-            singles.update(_singles(value, f"{prefix}{name}."))
-        elif value is None or isinstance(value, (bool, int, float, str)):
-            singles[prefix + name] = strict(value)
-    return singles
+def _summary(content: bytes, runner: str) -> dict[str, Any]:
+    """The single values of a result, in strict JSON; reading it makes sure that it can be read."""
+    stored = storage.from_bytes(content, f"what {runner} returned")
+    result = restored(stored, f"what {runner} returned")
+    values = {name: getattr(result, name) for name in (RUNNERS[runner].values if runner in RUNNERS else ())}
+    single = (bool, int, float, str)
+    values.update({n: v for n, v in stored.state.items() if v is None or isinstance(v, single)})
+    return dict(strict(values))
 
 
 def serve() -> None:
