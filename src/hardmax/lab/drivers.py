@@ -101,18 +101,26 @@ def run_study(
     n = _checked_jobs(jobs)
     if study is None:
         _check_trust(folder, runner)
-    with ExitStack() as stack:
-        store = stack.enter_context(RunStore(folder) if study is None else RunStore.create(folder, study))
-        if retry_failed:
-            store.retry_failed()
-        recovered = len(store.recover())
-        _check_plan(store)
-        seat = Seat(store, slots=n or 1, lease=lease)
-        stack.callback(seat.leave)
-        crew = Workers(store.runner, n or 1) if dask is None else Cluster(store.runner, dask, most=n)
-        stack.callback(crew.close)  # before the seat is left: whoever claims the jobs then has them alone
-        Driver(seat, crew, progress=progress, patience=patience, recovered=recovered).run()
-        return progress_of(store, recovered=recovered)
+    try:
+        with ExitStack() as stack:
+            store = stack.enter_context(RunStore(folder) if study is None else RunStore.create(folder, study))
+            if retry_failed:
+                store.retry_failed()
+            recovered = len(store.recover())
+            _check_plan(store)
+            seat = Seat(store, slots=n or 1, lease=lease)
+            stack.callback(seat.leave)
+            crew = Workers(store.runner, n or 1) if dask is None else Cluster(store.runner, dask, most=n)
+            stack.callback(crew.close)  # before the seat is left: whoever claims the jobs next has them alone
+            Driver(seat, crew, progress=progress, patience=patience, recovered=recovered).run()
+            return progress_of(store, recovered=recovered)
+    except OSError as error:
+        if not disk_refuses(error):
+            raise
+        raise IncompleteError(
+            f"{folder} cannot be written ({error.strerror}); everything that was finished is kept. Make "
+            f"room, then: hardmax lab resume {folder}."
+        ) from error
 
 
 def _checked_jobs(jobs: int | None) -> int | None:
@@ -244,10 +252,7 @@ class Driver:
         now = time.monotonic()
         self._refused = now if self._refused is None else self._refused
         if not self._out and now - self._refused >= self._patience:
-            raise IncompleteError(
-                f"{self.store.folder} cannot be written ({error.strerror}); everything that was finished is "
-                f"kept. Make room, then: hardmax lab resume {self.store.folder}."
-            ) from error
+            raise error
 
     def _renew(self) -> None:
         now = time.monotonic()
