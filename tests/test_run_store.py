@@ -177,6 +177,17 @@ def test_what_is_no_store(tmp_path):
         RunStore(tmp_path)
 
 
+def test_a_key_that_names_another_place(tmp_path):
+    with made(tmp_path, 1) as store:
+        store.database.execute("UPDATE jobs SET key = '../../elsewhere'")
+        seat = Seat(store)
+        (claim,) = seat.claim(1)
+        with pytest.raises(FileFormatError, match="64 hexadecimal digits"):
+            seat.finish(claim.key, answer())
+        seat.leave()
+    assert not (tmp_path / "elsewhere.npz").exists()
+
+
 def test_a_creation_that_was_killed_is_begun_anew(tmp_path):
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "store.sqlite").touch()
@@ -463,10 +474,9 @@ def test_jobs_of_other_numerics_are_refused(tmp_path):
 
 def test_remaining_time_is_told(tmp_path):
     told = []
-    study = study_of([*jobs(1, do="half"), *jobs(3, seconds=0.2)])
+    study = study_of([*jobs(2, do="half"), *jobs(3, seconds=0.2)])
     done = run_study(tmp_path / "s", study, jobs=2, progress=told.append)
-    assert done.remaining == 0.0
-    assert told[-1] == done
+    assert (done.remaining, done.drivers, told[-1].remaining, told[-1].drivers) == (0.0, 0, 0.0, 1)
     assert told[0].remaining is None  # nothing is known yet
     guesses = [state.remaining for state in told if state.remaining]
     assert guesses
@@ -499,9 +509,13 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch, point):
             monkeypatch.setattr(leases, "sync_folder", refusing(leases.sync_folder))
         case "claim":
             monkeypatch.setattr(Seat, "claim", refusing(Seat.claim))
-    done = run_study(tmp_path / "s", study_of(jobs(4, log)), jobs=2)
+    told = []
+    done = run_study(tmp_path / "s", study_of(jobs(4, log)), jobs=2, progress=told.append)
     assert done.complete
     assert len(refused) == 5
+    troubles = {state.trouble for state in told}
+    assert troubles == {"", "waiting for room on the disk (No space left on device)"}
+    assert told[-1].trouble == ""
     assert runs(log) == dict.fromkeys(range(4), 1)
 
 

@@ -44,8 +44,10 @@ def run(text: str, *, progress: Any) -> Result:
         case "nonsense":
             return "no result"
         case "half":
+            progress(0.2)
+            time.sleep(0.6)
             progress(0.5)
-            time.sleep(1.0)
+            time.sleep(0.6)
     return hm.head_budget(2 + job["n"], 4, heads=[1, 2])
 
 

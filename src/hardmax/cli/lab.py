@@ -323,6 +323,8 @@ def _in_words(state: StudyProgress) -> str:
         words.append(f"{state.recovered} with a damaged file run again")
     if state.remaining is not None:
         words.append(f"about {_duration(state.remaining)} left")
+    if state.trouble:
+        words.append(state.trouble)
     return ", ".join(words)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import time
+from importlib import import_module
 from typing import Any
 
 from hardmax.errors import HardmaxError, IncompleteError, InvalidInputError, MissingExtraError
@@ -36,7 +37,7 @@ class Cluster:
 
     def __init__(self, runner: str, address: str, *, most: int | None = None) -> None:
         try:
-            import distributed
+            distributed: Any = import_module("distributed")
         except ImportError as error:
             raise MissingExtraError(
                 "a cluster needs Dask, which is not installed; try: pip install 'hardmax[dask]'."
@@ -98,12 +99,12 @@ class Cluster:
             return Report(key, answer=made) if isinstance(made, Answer) else Report(key, error=str(made))
         if future.status != "error":
             raise self._gone()
-        error = future.exception(timeout=60)
-        if isinstance(error, self._killed):
+        raised = future.exception(timeout=60)
+        if isinstance(raised, self._killed):
             return Report(key, lost="it was killed on the cluster, again and again")
-        if isinstance(error, HardmaxError):
-            raise error
-        raise IncompleteError(f"the cluster at {self._address} cannot run jobs: {error!r}.") from error
+        if isinstance(raised, HardmaxError):
+            raise raised
+        raise IncompleteError(f"the cluster at {self._address} cannot run jobs: {raised!r}.") from raised
 
     def _gone(self) -> IncompleteError:
         return IncompleteError(f"the cluster at {self._address} is gone; what was finished is kept.")

@@ -20,7 +20,7 @@ import joblib
 from hardmax.errors import IncompleteError, InvalidInputError
 from hardmax.lab.clusters import Cluster
 from hardmax.lab.leases import LEASE, Seat
-from hardmax.lab.progress import StudyProgress, progress_of
+from hardmax.lab.progress import Pace, StudyProgress, progress_of
 from hardmax.lab.runners import RUNNERS
 from hardmax.lab.store import RunStore, disk_refuses
 from hardmax.lab.studies import Study, planned
@@ -102,17 +102,17 @@ def run_study(
     if study is None:
         _check_trust(folder, runner)
     try:
-        with ExitStack() as stack:
-            store = stack.enter_context(RunStore(folder) if study is None else RunStore.create(folder, study))
+        with RunStore(folder) if study is None else RunStore.create(folder, study) as store:
             if retry_failed:
                 store.retry_failed()
             recovered = len(store.recover())
             _check_plan(store)
-            seat = Seat(store, slots=n or 1, lease=lease)
-            stack.callback(seat.leave)
-            crew = Workers(store.runner, n or 1) if dask is None else Cluster(store.runner, dask, most=n)
-            stack.callback(crew.close)  # before the seat is left: whoever claims the jobs next has them alone
-            Driver(seat, crew, progress=progress, patience=patience, recovered=recovered).run()
+            with ExitStack() as stack:
+                seat = Seat(store, slots=n or 1, lease=lease)
+                stack.callback(seat.leave)
+                crew = Workers(store.runner, n or 1) if dask is None else Cluster(store.runner, dask, most=n)
+                stack.callback(crew.close)  # before the seat is left: whoever is next has the jobs alone
+                Driver(seat, crew, progress=progress, patience=patience, recovered=recovered).run()
             return progress_of(store, recovered=recovered)
     except OSError as error:
         if not disk_refuses(error):
@@ -169,9 +169,10 @@ class Driver:
     ) -> None:
         self.seat, self.crew, self.store = seat, crew, seat.store
         self._progress, self._patience, self._recovered = progress, patience, recovered
-        self._out: dict[str, float | None] = {}  # keys of jobs that were handed out, and their shares
+        self._out: dict[str, Pace | None] = {}  # keys of jobs that were handed out, and how fast they are
         self._unwritten: deque[Callable[[], object]] = deque()
         self._refused: float | None = None  # since when the disk refuses
+        self._trouble = ""
         self._claim_at = self._write_at = self._tell_at = float("-inf")
         self._renew_at = time.monotonic() + seat.lease / _RENEW
 
@@ -209,7 +210,7 @@ class Driver:
             self._bear(error)
             self._claim_at = time.monotonic() + _AGAIN
             return
-        self._refused = None
+        self._refused, self._trouble = None, ""
         for claim in claims:
             self._out[claim.key] = None
             self.crew.hand_out(claim.key, claim.text)
@@ -220,7 +221,7 @@ class Driver:
         key = report.key
         if report.share is not None:
             if key in self._out:
-                self._out[key] = report.share
+                self._out[key] = Pace.after(self._out[key], report.share, time.monotonic())
             return
         self._out.pop(key, None)
         answer, error, lost = report.answer, report.error, report.lost
@@ -243,7 +244,7 @@ class Driver:
                 self._write_at = time.monotonic() + _AGAIN
                 return
             self._unwritten.popleft()
-            self._refused = None
+            self._refused, self._trouble = None, ""
 
     def _bear(self, error: OSError) -> None:
         """Go on with a disk that refuses, for a while."""
@@ -251,6 +252,7 @@ class Driver:
             raise error
         now = time.monotonic()
         self._refused = now if self._refused is None else self._refused
+        self._trouble = f"waiting for room on the disk ({error.strerror})"
         if not self._out and now - self._refused >= self._patience:
             raise error
 
@@ -274,5 +276,5 @@ class Driver:
         if self._progress is None or (clock < self._tell_at and not now):
             return
         self._tell_at = clock + _TELL
-        shares = {key: share for key, share in self._out.items() if share is not None}
-        self._progress(progress_of(self.store, shares=shares, recovered=self._recovered))
+        paces = {key: pace for key, pace in self._out.items() if pace is not None}
+        self._progress(progress_of(self.store, paces=paces, recovered=self._recovered, trouble=self._trouble))

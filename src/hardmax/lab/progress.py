@@ -33,6 +33,8 @@ class StudyProgress:
         Estimated seconds; ``None`` while nothing is known, or nobody works.
     recovered : int
         Finished jobs whose file was damaged when this driver began, and which are run again.
+    trouble : str
+        Why nothing can be written at the moment, if that is so.
     """
 
     waiting: int
@@ -44,6 +46,7 @@ class StudyProgress:
     cpu_seconds: float = 0.0
     remaining: float | None = None
     recovered: int = 0
+    trouble: str = ""
 
     @property
     def total(self) -> int:
@@ -56,11 +59,43 @@ class StudyProgress:
         return self.finished == self.total
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How fast a running job is: what it says about itself, since it first did.
+
+    Attributes
+    ----------
+    share : float
+        How much of it is done, from 0 to 1.
+    gained, seconds : float
+        How much of that was done since its first word, and in which time. What came before, such as
+        compiling, does not count.
+    first_at : float
+        When that word came.
+    """
+
+    share: float
+    gained: float
+    seconds: float
+    first_at: float
+
+    @classmethod
+    def after(cls, before: Pace | None, share: float, now: float) -> Pace:
+        """The pace after one more word."""
+        if before is None:
+            return cls(share, 0.0, 0.0, now)
+        return cls(share, share - before.share + before.gained, now - before.first_at, before.first_at)
+
+
 def progress_of(
-    store: RunStore, *, shares: Mapping[str, float] | None = None, recovered: int = 0
+    store: RunStore,
+    *,
+    paces: Mapping[str, Pace] | None = None,
+    recovered: int = 0,
+    trouble: str = "",
 ) -> StudyProgress:
-    """How far the study of a store is; ``shares`` says how much of some running jobs is done."""
-    shares = shares or {}
+    """How far the study of a store is; ``paces`` says how fast some running jobs are."""
+    paces = paces or {}
     with store.translated():
         drivers = living_drivers(store)
         done_cost, done_seconds, cpu = store.database.execute(
@@ -75,7 +110,7 @@ def progress_of(
     counts = store.counts()
     slots = sum(slots for _, _, slots in drivers)
     now = time.time()
-    jobs = [(cost, max(now - since, 0.0), shares.get(key)) for key, cost, since in running]
+    jobs = [(cost, max(now - since, 0.0), paces.get(key)) for key, cost, since in running]
     remaining = _remaining(float(waiting_cost), jobs, float(done_cost), float(done_seconds), slots)
     if not counts["waiting"] and not counts["running"]:
         remaining = 0.0
@@ -86,31 +121,33 @@ def progress_of(
         cpu_seconds=float(cpu),
         remaining=remaining,
         recovered=recovered,
+        trouble=trouble,
     )
 
 
 def _remaining(
     waiting_cost: float,
-    running: list[tuple[float, float, float | None]],
+    running: list[tuple[float, float, Pace | None]],
     done_cost: float,
     done_seconds: float,
     slots: int,
 ) -> float | None:
-    """Seconds that are left; ``running`` holds cost, seconds so far and share (if known) of each job.
+    """Seconds that are left; ``running`` holds cost, seconds so far and pace (if known) of each job.
 
     Examples
     --------
-    >>> _remaining(4.0, [(2.0, 10.0, 0.5)], 0.0, 0.0, 2)  # 10 s per unit; 5 units left, shared by two
+    >>> half = Pace(share=0.5, gained=0.5, seconds=10.0, first_at=0.0)
+    >>> _remaining(4.0, [(2.0, 10.0, half)], 0.0, 0.0, 2)  # 10 s per unit; 5 units left, shared by two
     25.0
-    >>> _remaining(0.0, [(2.0, 10.0, 0.5), (9.0, 15.0, None)], 4.0, 40.0, 2)  # the longest one decides
+    >>> _remaining(0.0, [(2.0, 10.0, half), (9.0, 15.0, None)], 4.0, 40.0, 2)  # the longest one decides
     75.0
     """
     if not slots:
         return None
-    known = [(cost * share, seconds) for cost, seconds, share in running if share]
+    known = [(cost * pace.gained, pace.seconds) for cost, _, pace in running if pace and pace.gained > 0]
     cost, spent = done_cost + sum(c for c, _ in known), done_seconds + sum(s for _, s in known)
     if cost <= 0 or spent <= 0:
         return None
     rate = spent / cost
-    left = [c * (1.0 - share) if share else max(c - s / rate, 0.0) for c, s, share in running]
+    left = [c * (1.0 - pace.share) if pace else max(c - s / rate, 0.0) for c, s, pace in running]
     return max(rate * (waiting_cost + sum(left)) / slots, *(rate * c for c in [0.0, *left]))

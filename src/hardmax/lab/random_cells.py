@@ -51,7 +51,7 @@ def run_job(text: str) -> CellCount:
     Examples
     --------
     >>> run_job('{"widths":[2,8,1],"seed":0,"box":4}')
-    <CellCount: 23 cells, complete, exact>
+    <CellCount: 32 cells, complete, exact>
     """
     from hardmax.regions.enumeration import count_cells
 

@@ -97,7 +97,7 @@ def imported(place: str, name: str) -> Callable[..., Any]:
         raise InvalidInputError(f"the runner {name!r} must exist, but {error}.") from error
     if not callable(function):
         raise InvalidInputError(f"the runner {name!r} must be a function, but is not.")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def run_training(text: str, *, progress: Callable[[float], object]) -> TrainingResult:
@@ -106,7 +106,11 @@ def run_training(text: str, *, progress: Callable[[float], object]) -> TrainingR
     from hardmax.lab.training import train
 
     job = Job.from_json(text)
-    return train(job, progress=lambda samples, _: progress(samples / job.settings.n_samples))
+
+    def tell(samples: int, _: float) -> None:
+        progress(samples / job.settings.n_samples)
+
+    return train(job, progress=tell)
 
 
 def training_cost(job: Job) -> float:

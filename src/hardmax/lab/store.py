@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -267,6 +268,8 @@ class RunStore:
 
     def result_path(self, key: str) -> Path:
         """Where the result of a job is kept."""
+        if not re.fullmatch("[0-9a-f]{64}", key):  # a database of a stranger must not name other places
+            raise FileFormatError(f"{self.path} must know jobs by 64 hexadecimal digits, but has {key!r}.")
         return self.folder / "results" / f"{key}.npz"
 
     def result(self, key: str) -> Any:
