@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -624,6 +625,14 @@ def test_parquet_without_pyarrow_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"hardmax\[parquet\]"):
         exports.export_rows([{"a": 1}], "parquet")
+
+
+def test_the_store_needs_neither_torch_nor_dask():
+    code = "import sys, hardmax.lab.drivers; print(*({'torch', 'distributed', 'pandas'} & set(sys.modules)))"
+    source = str(Path(hm.__file__).resolve().parent.parent)
+    environment = {**os.environ, "PYTHONPATH": source}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
 
 
 # The command line ---------------------------------------------------------------------------------------

@@ -292,7 +292,7 @@ def _told() -> Iterator[Callable[[StudyProgress], object]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as line:
         task = line.add_task("", total=None)
 

@@ -153,13 +153,16 @@ def serve() -> None:
 
     def send(head: dict[str, Any], body: bytes = b"") -> None:
         with lock:
-            _write_message(answers, head, body)
+            try:
+                _write_message(answers, head, body)
+            except OSError:
+                os._exit(0)  # the driver is gone
 
     def listen() -> None:
         while True:
             message = _read_message(source)
             if message is None:
-                os._exit(0)  # the driver is gone: whatever runs here, nobody waits for it
+                os._exit(0)  # whatever runs here, nobody waits for it
             requests.put(message[1])
 
     runner = json.loads((_read_message(source) or (None, b'""'))[1])
