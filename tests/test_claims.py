@@ -46,6 +46,14 @@ def claim(check, name="a_claim", expected=Verdict.HOLDS, paper="tropical"):
     return Claim(paper, name, "Nowhere", "A statement.", "none", "a computation", check, expected)
 
 
+def nested(depth: int) -> list:
+    """The expression 1 in so many brackets."""
+    tree: list = ["+", 1]
+    for _ in range(depth):
+        tree = ["+", tree]
+    return tree
+
+
 @pytest.fixture
 def only(monkeypatch):
     """A ledger that knows just the given claims."""
@@ -123,6 +131,11 @@ def test_an_unknown_effort_is_refused():
 def test_a_claim_with_a_bad_name_is_refused(changes, words):
     with pytest.raises(InvalidInputError, match=words):
         claim(None, **changes)
+
+
+def test_a_selection_must_be_names():
+    with pytest.raises(InvalidInputError, match="select must be a name or several, but was 5"):
+        hm.check_claims(5)
 
 
 # Findings
@@ -364,6 +377,21 @@ def test_replay_without_files_explains_itself(folder):
         ("normalised_keys", {"tokens": [[1, 1]], "key_map": [[1, 0]], "query": [1]}),
         ("network_line", {"networks": [[]], "interval": [1, 0]}),
         ("network_points", {"network": [{"block": "Maxout"}], "points": [[1]]}),
+        ("network_points", {"network": [], "points": [["3/2"]], "box": [[0, 1]]}),  # outside the box
+        ("network_points", {"network": [], "points": [["1/2"]], "box": [[0, 1], [0, 1]]}),
+        (
+            "diagrams",  # two equal scores, each called a loser because of the other
+            {"diagrams": [{"scores": [[1, 0], [1, 0]], "winners": {}, "losers": {"0": [0, 1], "1": [1, 0]}}]},
+        ),
+        (
+            "sum_of_heads",  # likewise: the key 1 is there twice
+            {
+                "heads": [[[1], [1], [-1]]],
+                "winners": [[[2], [-1]]],
+                "losers": [[[0], [[1]], [1]], [[1], [[0]], [1]]],
+            },
+        ),
+        ("relations", {"relations": [[1, "=", nested(5000)]]}),
     ],
 )
 def test_false_data_are_rejected(kind, data):
@@ -414,6 +442,27 @@ def test_points_show_the_signatures_and_maps_of_the_library(seed):
         np.testing.assert_allclose(np.array(offset, dtype=float), b, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("name", "where", "change"),
+    [
+        ("lemma_f1", ("networks", 0, 0, "biases", 0, 1), "-1/9"),  # as many cells, but of unequal width
+        ("lemma_f2", ("networks", 0, 0, "w_out", 0, 1), -5),  # as many pieces, but not onto [0, 1]
+        ("v7_bound", ("points", 0, 0), "-1/7"),  # in a cell of its own, but not in the unit cube
+        ("v7_bias_free_fixed", ("points", 0, 2), 2),  # off the slice
+    ],
+)
+def test_certificates_hold_what_the_statement_says(name, where, change):
+    (entry,) = hm.check_claims(name)
+    record = json.loads(json.dumps(entry.certificate.record(entry.name, entry.statement)))
+    assert replay.failure(record) is None
+    place = record["data"]
+    for step in where[:-1]:
+        place = place[step]
+    assert place[where[-1]] != change
+    place[where[-1]] = change
+    assert replay.failure(record) is not None
+
+
 @given(st.integers(1, 9), st.integers(1, 6), st.integers(1, 5), st.booleans())
 def test_the_replay_knows_the_same_maximum(n, heads, d, biased):
     assert replay.vertex_maximum(n, heads, d, not biased) == hm.vertex_maximum(n, heads, d, biased=biased)
@@ -439,7 +488,7 @@ def test_the_command_lists_checks_and_replays(tmp_path):
     assert checked.exit_code == 0
     assert "[1/1] tropical.pow_512_8 (Example V.3): FAILS" in checked.stdout
     assert "1 claim: 1 fails" in checked.stdout
-    assert "wrote 1 certificates and replay.py" in checked.stderr
+    assert "wrote 1 certificate and replay.py" in checked.stderr
 
     replayed = run("claims", "replay", tmp_path / "made")
     assert replayed.exit_code == 0

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, ClassVar, Self
 
 from hardmax.claims.certificates import Certificate
@@ -232,9 +231,7 @@ def all_claims() -> tuple[Claim, ...]:
     """Every claim of every module, in the order of the ledger."""
     claims: list[Claim] = []
     for module in MODULES:
-        name = f"hardmax.claims.{module}"
-        if find_spec(name) is not None:
-            claims.extend(import_module(name).CLAIMS)
+        claims.extend(import_module(f"hardmax.claims.{module}").CLAIMS)
     return tuple(claims)
 
 
@@ -243,6 +240,8 @@ def selected(select: str | Iterable[str] | None = None) -> tuple[Claim, ...]:
     claims = all_claims()
     if select is None:
         return claims
+    if not isinstance(select, Iterable):
+        raise InvalidInputError(f"select must be a name or several, but was {select!r}.")
     patterns = [select] if isinstance(select, str) else list(select)
     chosen: set[str] = set()
     for pattern in patterns:

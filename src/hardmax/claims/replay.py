@@ -95,6 +95,7 @@ def winning_scores(diagram):
     rows = matrix(diagram["scores"])
     winners = {natural(int(j)): vector(point) for j, point in diagram["winners"].items()}
     losers = {natural(int(j)): vector(weights) for j, weights in diagram["losers"].items()}
+    require(len({tuple(row) for row in rows}) == len(rows), "two scores are the same function")
     require(not set(winners) & set(losers), "a score both wins and loses")
     require(set(winners) | set(losers) == set(range(len(rows))), "a score is not accounted for")
     for j, point in winners.items():
@@ -233,13 +234,22 @@ def block_map(block, value):
 
 
 def check_network_points(data):
-    """How many different signatures, and how many different affine maps, a network shows at points."""
+    """How many different signatures, and how many different affine maps, a network shows at points.
+
+    With ``box``, a list [low, high] per coordinate, the points must lie in it, and the value names it.
+    """
     signatures, maps = set(), set()
-    for point in data["points"]:
-        signature, linear, offset, _ = passed(data["network"], vector(point))
+    box = [vector(ends) for ends in data.get("box", [])]
+    for coordinates in data["points"]:
+        point = vector(coordinates)
+        if box:
+            inside = (low <= x <= high for x, (low, high) in zip(point, box, strict=True))
+            require(all(inside), "a point lies outside the box")
+        signature, linear, offset, _ = passed(data["network"], point)
         signatures.add(json.dumps(signature))
         maps.add(json.dumps([[text(a) for a in row] for row in [*linear, offset]]))
-    return {"signatures": len(signatures), "maps": len(maps)}
+    found = {"signatures": len(signatures), "maps": len(maps)}
+    return {**found, "box": [[text(end) for end in ends] for ends in box]} if box else found
 
 
 def check_network_values(data):
@@ -263,7 +273,8 @@ def plain_value(network, value):
 
 def check_network_line(data):
     """Every cell of networks with one input on an interval: cells, linear regions, jumps, and how many
-    signatures given points show."""
+    signatures given points show. With ``ends``, also the ends of the cells, and the values that the map of
+    each cell has at its two."""
     found = []
     for network in data["networks"]:
         low, high = vector(data["interval"])
@@ -280,8 +291,18 @@ def check_network_line(data):
         )
         seen = {json.dumps(passed(network, vector(point))[0]) for point in data.get("points", [])}
         regions = 1 + sum(1 for one, two in pairwise(maps) if one != two)
-        found.append({"cells": len(pieces), "regions": regions, "jumps": jumps, "signatures": len(seen)})
+        counts = {"cells": len(pieces), "regions": regions, "jumps": jumps, "signatures": len(seen)}
+        found.append({**counts, **ends_of(pieces)} if data.get("ends") else counts)
     return {"networks": found}
+
+
+def ends_of(pieces):
+    """Where pieces of the line end, and the values of the map of each piece at its two ends."""
+    values = [
+        [[text(a * t + b) for a, b in zip(slope, offset, strict=True)] for t in (start, end)]
+        for start, end, _, slope, offset in pieces
+    ]
+    return {"ends": [text(t) for t in (pieces[0][0], *(piece[1] for piece in pieces))], "values": values}
 
 
 def cut(block, piece):
@@ -761,6 +782,7 @@ def check_sum_of_heads(data):
         points = [key_sum(heads, other) for other in support]
         mixed = [dot(shares, column) for column in zip(*points, strict=True)]
         require(mixed == key_sum(heads, choice), "a sum is not the combination of others")
+        require(any(point != mixed for point in points), "a sum is only compared with itself")
         losers.add(tuple(choice))
     require(not winners & losers, "a tuple both wins and loses")
     require(winners | losers == everything, "a tuple is not accounted for")
@@ -1148,6 +1170,8 @@ def value_of(kind: object, data: Any) -> Any:
         raise Rejected(f"unknown kind {kind!r}")
     try:
         return check(data)
+    except RecursionError:
+        raise Rejected("the data are nested too deeply") from None
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise Rejected(f"the data do not fit together ({type(error).__name__}: {error})") from None
 

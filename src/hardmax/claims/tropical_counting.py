@@ -86,11 +86,12 @@ def _maximum(settings: Sequence[tuple[int, int, int]], *, biased: bool, effort: 
             above += hm.minkowski_vertices(keys, biases).count > maximum
             tried += 1
     counts = ", ".join(
-        f"{count} at (N,H,d) = {setting}" for setting, count in zip(settings, most, strict=True)
+        f"{each.count} of {maximum} at (N,H,d) = {setting}"
+        for setting, each, maximum in zip(settings, found, most, strict=True)
     )
     return holding(
         attained and above == 0,
-        f"attained: {counts}; exceeded by {above} of {tried} random families",
+        f"parabolic heads have {counts}; exceeded by {above} of {tried} random families",
         {"settings": list(settings), "maxima": most, "random_families": tried},
         _heads_certificate(found, [(m, m) for m in most]),
     )

@@ -42,8 +42,8 @@ def _saw_certificate(d: int, n: int, w: int, depth: int, variant: Variant = "pla
     pieces = (2 * w * n) ** depth
     return Certificate(
         "network_points",
-        {"network": network_record(network), "points": _middles(d, pieces)},
-        {"signatures": pieces**d, "maps": pieces**d},
+        {"network": network_record(network), "points": _middles(d, pieces), "box": [[0, 1]] * d},
+        {"signatures": pieces**d, "maps": pieces**d, "box": [[0, 1]] * d},
     )
 
 
@@ -110,14 +110,15 @@ def _v7_bias_free_fixed(effort: Effort) -> Finding:
         found[d, n, w, depth] = hm.count_regions(slice_, hm.Box.cube(d - 1, 0, 1)).n_regions
     bias_free = hm.sawtooth_network(3, 2, 1, 2, variant="bias_free")
     points = [[*point, 1] for point in _middles(2, 16)]
+    slice_box = [[0, 1], [0, 1], [1, 1]]
     return holding(
         all(found[d, n, w, depth] == (2 * w * n) ** ((d - 1) * depth) for d, n, w, depth in found),
         "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()),
         {"regions": {str(size): count for size, count in found.items()}},
         Certificate(
             "network_points",
-            {"network": network_record(bias_free), "points": points},
-            {"signatures": 256, "maps": 256},
+            {"network": network_record(bias_free), "points": points, "box": slice_box},
+            {"signatures": 256, "maps": 256, "box": slice_box},
         ),
     )
 
@@ -235,10 +236,26 @@ def _lemma_f1(effort: Effort) -> Finding:
         {"sizes": list(sizes)},
         Certificate(
             "network_line",
-            {"networks": [network_record(_grid_head(n)) for n in (3, 7)], "interval": [0, 1]},
-            {"networks": [{"cells": n, "regions": n, "jumps": n - 1, "signatures": 0} for n in (3, 7)]},
+            {
+                "networks": [network_record(_grid_head(n)) for n in (3, 7)],
+                "interval": [0, 1],
+                "ends": True,
+            },
+            {"networks": [_grid_line(n) for n in (3, 7)]},
         ),
     )
+
+
+def _grid_line(n: int) -> dict[str, Any]:
+    """What the head cuts: N cells of width 1/N, each moved onto the interval around 0."""
+    return {
+        "cells": n,
+        "regions": n,
+        "jumps": n - 1,
+        "signatures": 0,
+        "ends": [Fraction(j, n) for j in range(n + 1)],
+        "values": [[[Fraction(-1, 2 * n)], [Fraction(1, 2 * n)]]] * n,
+    }
 
 
 def _grid_head(n: int) -> hm.Network:
@@ -252,6 +269,18 @@ def _tooth(w: int) -> hm.Network:
     biases: list[Any] = [Fraction(-m, 2 * w) for m in range(2 * w)]
     weights = [2 * w, *(4 * w * (-1) ** m for m in range(1, 2 * w))]
     return hm.Network((hm.FeedForward([[1]] * (2 * w), biases, [weights], [0]),))
+
+
+def _tooth_line(w: int) -> dict[str, Any]:
+    """What the sawtooth does: 2w cells of equal width, each mapped onto [0, 1], up and down in turn."""
+    return {
+        "cells": 2 * w,
+        "regions": 2 * w,
+        "jumps": 0,
+        "signatures": 0,
+        "ends": [Fraction(k, 2 * w) for k in range(2 * w + 1)],
+        "values": [[[k % 2], [(k + 1) % 2]] for k in range(2 * w)],
+    }
 
 
 def _lemma_f2(effort: Effort) -> Finding:
@@ -269,8 +298,8 @@ def _lemma_f2(effort: Effort) -> Finding:
         {"sizes": list(sizes)},
         Certificate(
             "network_line",
-            {"networks": [network_record(_tooth(w)) for w in (1, 3)], "interval": [0, 1]},
-            {"networks": [{"cells": 2 * w, "regions": 2 * w, "jumps": 0, "signatures": 0} for w in (1, 3)]},
+            {"networks": [network_record(_tooth(w)) for w in (1, 3)], "interval": [0, 1], "ends": True},
+            {"networks": [_tooth_line(w) for w in (1, 3)]},
         ),
     )
 

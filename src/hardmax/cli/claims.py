@@ -95,7 +95,7 @@ def check(
     ledger = check_claims(chosen, effort, progress=shown)
     if certificates is not None:
         written = write_certificates(ledger, certificates)
-        click.echo(f"wrote {len(written)} certificates and replay.py into {certificates}", err=True)
+        click.echo(f"wrote {_certificates(len(written))} and replay.py into {certificates}", err=True)
     if as_json:
         print_json({**ledger.to_dict(), "counts": ledger.counts})
     else:
@@ -140,7 +140,7 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
     if as_json:
         print_json(results)
     else:
-        click.echo(f"{len(results)} certificates, {rejected} rejected")
+        click.echo(f"{_certificates(len(results))}, {rejected} rejected")
     return 1 if rejected else 0
 
 
@@ -155,6 +155,10 @@ def _chosen(paper: str | None, select: Sequence[str]) -> list[Claim]:
 
 def _claims(n: int) -> str:
     return "1 claim" if n == 1 else f"{n} claims"
+
+
+def _certificates(n: int) -> str:
+    return "1 certificate" if n == 1 else f"{n} certificates"
 
 
 def _described(claim: Claim) -> dict[str, Any]:
