@@ -344,15 +344,25 @@ def _constructive(
         "constructive",
         Side.LOWER,
         pieces if teeth else None,
-        "(2 w N)^(d L), w = floor(d_ff / 2d)"
-        if scores.biased
-        else "(2 w N)^((d-1) L), w = floor(d_ff / 2(d-1))",
+        _constructive_formula(by_attention, folded, n, biased=scores.biased),
         f"{needs}, keys and values free in every block; counts linear regions {where}; "
         "coordinates without a head of their own contribute 2 w",
         power=depth,
         exponent=scores.exponent * depth if teeth else None,
         printed=(form,),
     )
+
+
+def _constructive_formula(by_attention: Sequence[int], folded: int, n: int, *, biased: bool) -> str:
+    """(2 w N)^(d L) if every coordinate has a head of N winners; otherwise what the heads do stands apart."""
+    d = "d" if biased else "(d-1)"
+    w = f"w = floor(d_ff / 2{d})"
+    if len(by_attention) == folded and all(keys == n for keys in by_attention):
+        return f"(2 w N)^({d} L), {w}"
+    heads = f"min(H, {d.strip('()')})"
+    if all(keys == n for keys in by_attention):
+        return f"((2 w)^{d} N^{heads})^L, {w}"
+    return f"((2 w)^{d} prod n_h)^L, {w}, n_h keys of {heads} heads that can win"
 
 
 def _rank_aware(scores: Heads, d: int, d_ff: int, depth: int, block: int) -> Bound:
