@@ -202,7 +202,8 @@ def _print_bounds(bounds: StabilityBounds) -> None:
     notes = [f"The largest probability is at least {number(bounds.top_probability)}."]
     if false:
         notes.append(f"The paper's bound is false here, below what is attained, for: {', '.join(false)}.")
-    title = f"{bounds.n_tokens} keys, margin {bounds.margin:g}, temperature {bounds.temperature:g}"
+    keys = "key" if bounds.n_tokens == 1 else "keys"
+    title = f"{bounds.n_tokens} {keys}, margin {bounds.margin:g}, temperature {bounds.temperature:g}"
     columns = ["", "bound", "least bound", "paper", "bound as power", "", "of"]
     print_table(title, columns, lines.__getitem__, len(lines), notes)
 
@@ -250,7 +251,8 @@ def _print_report(report: StabilityReport) -> None:
         "hard",
         "vacuous",
     ]
-    title = f"{margins.size} queries at temperature {report.temperature:g}"
+    queries = "query" if margins.size == 1 else "queries"
+    title = f"{margins.size} {queries} at temperature {report.temperature:g}"
     print_table(title, columns, row, margins.size, notes)
 
 

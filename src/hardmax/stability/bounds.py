@@ -140,7 +140,8 @@ class StabilityBounds(Result):
         return cls(**{**state, "log10": Magnitudes(**state["log10"]), "vacuous": tuple(state["vacuous"])})
 
     def _summary(self) -> str:
-        of = f"{self.n_tokens} keys, margin {self.margin:g}, temperature {self.temperature:g}"
+        keys = "key" if self.n_tokens == 1 else "keys"
+        of = f"{self.n_tokens} {keys}, margin {self.margin:g}, temperature {self.temperature:g}"
         if len(self.vacuous) == len(QUANTITIES):
             return f"{of}: every bound is vacuous"
         return f"{of}: top probability at least {self.top_probability:.6g}"
