@@ -164,7 +164,7 @@ def test_bad_trees_are_refused():
         (lambda: ComparisonTree(leaves, first, [[0, 1, 0], [0, 3, 0]]), "child once"),
         (lambda: ComparisonTree(leaves, first, [[0, 3, 0], [1, 2, 0]]), "after their children"),
         (lambda: ComparisonTree(leaves, first, [[0, 1, 0], [3, 2, 1]]), "one of 1 functions"),
-        (lambda: hm.targets.position_sum([0, 1]).trees(1), "2 or more"),
+        (lambda: hm.targets.position_sum([0, 1]).trees(1), "at least 2"),
         (lambda: hm.targets.triangle_center().trees(400), "would have 10586780 leaves"),
         (lambda: comparison_trees(hm.targets.retrieval(2), 5, single_leaves=-1), "0 or more"),
     ):

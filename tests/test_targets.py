@@ -374,7 +374,7 @@ def test_duplicate_terms_count_once():
     assert len(target.roles) == 1
     assert target.max_active.high == 2
     minus = hm.Target(
-        [Term(Bilinear(as_matrix(-A, "A")), 2, "min"), Term(Bilinear(as_matrix(A, "A")), 2)], d_token=2
+        [Term(Bilinear(as_matrix(-2 * A, "A")), 2, "min"), Term(Bilinear(as_matrix(A, "A")), 2)], d_token=2
     )
     assert len(minus.roles) == 1
 
@@ -390,6 +390,35 @@ def test_a_hint_is_not_a_proof():
     assert not other.dimension.exact
     assert other.dimension.assuming
     assert hm.targets.parse("max(s<t) |x[s] - x[t]|^2", d=2).dimension.exact
+
+
+def test_terms_that_cancel_are_refused():
+    """Their sum is 0 everywhere: no token is active, and an exact number of comparisons would be a lie."""
+    with pytest.raises(InvalidInputError, match="term 0 and term 1 add up to 0"):
+        hm.targets.parse("max(t) x[t] - max(t) x[t]", d=1)
+    with pytest.raises(InvalidInputError, match="add up to 0"):
+        hm.targets.parse("max(t) x[t][0] + max(s,t) x[s]' A x[t] - max(s,t) x[s]' A x[t]", d=2, rng=0)
+    for text in ("max(t) x[t] - min(t) x[t]", "max(t) x[t] - 2 max(t) x[t]", "max(t) x[t] + min(t) x[t]"):
+        hm.targets.parse(text, d=1)
+
+
+@pytest.mark.parametrize("value", ["two", float("nan"), None, 1.5, -1])
+def test_numbers_that_are_none_get_one_sentence(value):
+    one = hm.targets.retrieval(1)
+    for call in (
+        lambda: hm.targets.kth_largest(value),
+        lambda: hm.targets.triangle_center(value),
+        lambda: hm.targets.depth_separation(value),
+        lambda: hm.targets.retrieval(value),
+        lambda: hm.targets.position_sum([value]),
+        lambda: hm.targets.position_sum(value),
+        lambda: Term(max, arity=value),
+        lambda: one.comparisons(value),
+        lambda: one.trees(value),
+        lambda: one.sample(2, value),
+    ):
+        with pytest.raises(InvalidInputError, match=r"must (be|name|hold)"):
+            call()
 
 
 # Bad input
@@ -417,14 +446,14 @@ def test_one_token_is_enough_where_positions_may_repeat():
         assert target.comparisons(1).high == 0
     with pytest.raises(InvalidInputError, match="at least 2 tokens"):
         ALL["diameter"]([[[0.0, 0.0]]])
-    with pytest.raises(InvalidInputError, match="2 or more for this target, but was 1"):
+    with pytest.raises(InvalidInputError, match=r"of this target must be .* at least 2, but was 1"):
         ALL["second"].comparisons(1)
 
 
 def test_an_unknown_position_is_named():
     with pytest.raises(InvalidInputError, match="position 2 is unknown in a sequence of 2 tokens"):
         ALL["positions"](np.zeros((1, 2, 1)))
-    with pytest.raises(InvalidInputError, match="count from 0, but -1"):
+    with pytest.raises(InvalidInputError, match="at least 0, but was -1"):
         hm.targets.position_sum([-1])
     with pytest.raises(InvalidInputError, match="each position once"):
         FixedTerm((1, 1))
@@ -484,8 +513,8 @@ def test_wrong_functions_are_refused():
         (lambda: hm.Target([abs]), "Term or FixedTerm"),
         (lambda: hm.Target([Term(abs)], d_token=0), "d_token"),
         (lambda: Interval(2, 1), "at most high"),
-        (lambda: hm.targets.retrieval(1).comparisons(0), "1 or more for this target, but was 0"),
-        (lambda: hm.targets.retrieval(1).comparisons(2.5), "whole number"),
+        (lambda: hm.targets.retrieval(1).comparisons(0), "at least 1, but was 0"),
+        (lambda: hm.targets.retrieval(1).comparisons(2.5), "must be an integer"),
     ],
 )
 def test_other_bad_input_gets_one_sentence(make, problem):

@@ -191,7 +191,7 @@ def test_bad_matrices_are_refused():
             hm.targets.parse("max(s,t) x[s]' A x[t]", matrices=matrices)
     with pytest.raises(InvalidInputError, match="text must be a string"):
         hm.targets.parse(3)
-    with pytest.raises(InvalidInputError, match="d must be a whole number"):
+    with pytest.raises(InvalidInputError, match="d must be an integer"):
         hm.targets.parse("max(t) x[t]", d=0)
 
 
@@ -255,6 +255,12 @@ def test_no_text_does_anything_but_parse_or_explain(pieces):
         column = 1
         assert target(np.random.default_rng(0).uniform(0.1, 1, (2, 5, 2))).shape == (2,)
     assert 1 <= column <= len(text) + 1
+
+
+@pytest.mark.parametrize(("text", "column"), [("max(t) 1e999 x[t]", 8), ("max(t) x[t]^1e999", 13)])
+def test_numbers_beyond_floats_are_refused(text, column):
+    with pytest.raises(TargetSyntaxError, match=f"column {column} .* too large"):
+        hm.targets.parse(text)
 
 
 def test_the_parser_reads_everything_once():

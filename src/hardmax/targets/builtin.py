@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.targets.domains import InputDomain, as_domain
 from hardmax.targets.functions import Bilinear, Coordinate, SquaredSum, as_matrix
@@ -73,6 +74,10 @@ def retrieval(
                 f"d must be at least {fs} for the first {fs} coordinates, but was {d}."
             )
         fs = [Coordinate(i) for i in range(int(fs))]
+    if not isinstance(fs, Sequence) or isinstance(fs, str):
+        raise InvalidInputError(
+            f"fs must be functions of one token, or how many coordinates, but was {fs!r}."
+        )
     functions = list(fs)
     if not functions:
         raise InvalidInputError("fs must hold at least one function, but was empty (D = 0).")
@@ -183,7 +188,7 @@ def depth_separation(
     """
     place = as_domain(domain)
     move = place.kind == "cube01" if shifted is None else shifted
-    matrix = as_matrix(2.0 * np.eye(d), "matrix")
+    matrix = as_matrix(2.0 * np.eye(positive("d", d)), "matrix")
     form = Bilinear(matrix, 2.0, -1.0, 2.0) if move else Bilinear(matrix, constant=2.0)
     return Target((Term(form, 2, "min"),), d_token=d, domain=place, name="depth separation")
 
@@ -206,12 +211,11 @@ def kth_largest(
     >>> second.trees(8)[0].n_comparisons, second.trees(64)[0].n_comparisons
     (23, 383)
     """
-    if int(k) != k or k < 1:
-        raise InvalidInputError(f"k must be a whole number, 1 or more, but was {k}.")
-    term = Term(Coordinate(0) if score is None else score, rank=int(k))
+    k = positive("k", k)
+    term = Term(Coordinate(0) if score is None else score, rank=k)
     names = {1: "largest", 2: "second largest", 3: "third largest"}
     return Target(
-        (term,), d_token=d, domain=as_domain(domain), name=f"{names.get(int(k), f'{k}-th largest')} score"
+        (term,), d_token=d, domain=as_domain(domain), name=f"{names.get(k, f'{k}-th largest')} score"
     )
 
 
@@ -227,5 +231,5 @@ def position_sum(positions: Sequence[int], *, d: int = 1, domain: InputDomain | 
     >>> target.max_active, target.dimension, target.comparisons(10)
     (<Interval: 3>, <Interval: 1>, <Interval: 0>)
     """
-    term = FixedTerm(tuple(positions))
+    term = FixedTerm(positions)  # type: ignore[arg-type]
     return Target((term,), d_token=d, domain=as_domain(domain), name=f"sum over {term}")

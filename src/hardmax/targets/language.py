@@ -32,6 +32,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,6 +180,13 @@ class Parser:
             raise self._unexpected(f"a whole number for {what}")
         return int(self._take().text)
 
+    def _number(self) -> float:
+        symbol = self._take()
+        value = float(symbol.text)
+        if not isfinite(value):
+            raise self._error(symbol.column, f"the number {symbol.text} is too large")
+        return value
+
     # Expressions
 
     def _sum(self) -> Node:
@@ -230,15 +238,14 @@ class Parser:
             negative = self._sees("-") and bool(self._take())
             if self._next.kind != "number":
                 raise self._unexpected("a number as exponent")
-            exponent = float(self._take().text)
+            exponent = self._number()
             node = Power(self._as_scalar(node), -exponent if negative else exponent, column)
         return node
 
     def _atom(self) -> Node:
         symbol = self._next
         if symbol.kind == "number":
-            self._take()
-            node: Node = Constant(float(symbol.text), "scalar", symbol.column)
+            node: Node = Constant(self._number(), "scalar", symbol.column)
         elif symbol.kind == "name":
             node = self._named()
         elif self._sees("("):

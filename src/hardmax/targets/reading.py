@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError, TargetSyntaxError
 from hardmax.targets.domains import InputDomain, as_domain
 from hardmax.targets.expressions import (
@@ -95,15 +96,14 @@ def parse(
         parser = Parser(text, given, None)
         _read(parser, text)
         width = max(parser.coordinates, 1)
-    if int(width) != width or width < 1:
-        raise InvalidInputError(f"d must be a whole number, 1 or more, but was {width}.")
+    width = positive("d", width)
     if rng is not None:
         generator = np.random.default_rng(rng)
         for name, count in names_in(text).items():
             if name not in given:
                 shape = (count, width, width) if count else (width, width)
                 given[name] = generator.standard_normal(shape)
-    return _assembled(_read(Parser(text, given, int(width)), text), text, int(width), as_domain(domain))
+    return _assembled(_read(Parser(text, given, width), text), text, width, as_domain(domain))
 
 
 def _read(parser: Parser, text: str) -> Node:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.targets.domains import InputDomain, as_domain
 from hardmax.targets.functions import check_arity
@@ -99,23 +100,24 @@ class Target:
                     "function "
                     "of one token as Term(function)."
                 )
-        if int(d_token) != d_token or d_token < 1:
-            raise InvalidInputError(f"d_token must be a whole number, 1 or more, but was {d_token}.")
         if outer is not None and not callable(outer):
             raise InvalidInputError(f"outer must be callable, but was {outer!r}.")
         values = {
             "terms": terms,
             "outer": outer,
-            "d_token": int(d_token),
+            "d_token": positive("d_token", d_token),
             "domain": as_domain(domain),
             "name": name,
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)
+        seen: dict[Any, int] = {}
         for i, term in enumerate(terms):
             if isinstance(term, Term):
                 points = [self.domain.sample(j, (64, self.d_token)) for j in range(term.arity)]
                 check_arity(term.function, term.arity, self.d_token, points, f"the function of term {i}")
+                if outer is None:
+                    _check_cancelling(term, i, points, seen)
             elif term.function is not None:
                 points = [self.domain.sample(j, (64, self.d_token)) for j in range(term.arity)]
                 check_arity(
@@ -153,7 +155,8 @@ class Target:
 
     def sample(self, n: int, n_tokens: int, rng: int | np.random.Generator = 0) -> Floats:
         """``n`` random sequences of the domain: (n, n_tokens, d)."""
-        return self.domain.sample(rng, (n, n_tokens, self.d_token))
+        shape = positive("n", n, least=0), positive("n_tokens", n_tokens), self.d_token
+        return self.domain.sample(rng, shape)
 
     @property
     def min_tokens(self) -> int:
@@ -214,12 +217,7 @@ class Target:
     # -----------------------------------------------------------------------------------------------
 
     def _length(self, n_tokens: int) -> int:
-        if int(n_tokens) != n_tokens or n_tokens < self.min_tokens:
-            raise InvalidInputError(
-                f"n_tokens must be a whole number, {self.min_tokens} or more for this target, but was "
-                f"{n_tokens}."
-            )
-        return int(n_tokens)
+        return positive("n_tokens of this target", n_tokens, least=self.min_tokens)
 
     def _checked(self, sequences: ArrayLike) -> Floats:
         X = np.asarray(sequences, dtype=np.float64)
@@ -271,6 +269,18 @@ class Target:
             f" and {len(self.terms) - 3} more" if len(self.terms) > 3 else ""
         )
         return f"<Target: {name}; d = {self.d_token} in {self.domain}>"
+
+
+def _check_cancelling(term: Term, number: int, points: list[Floats], seen: dict[Any, int]) -> None:
+    """Refuse the maximum of f beside the minimum of -f: their sum is 0, and depends on no token."""
+    values = np.asarray(term.function(*points), dtype=np.float64)
+    shape = (term.arity, term.tuples, term.rank)
+    other = seen.get((*shape, -term.sign, (0.0 - values).tobytes()))
+    if other is not None:
+        raise InvalidInputError(
+            f"terms must not cancel, but term {other} and term {number} add up to 0; leave both out."
+        )
+    seen[(*shape, term.sign, (0.0 + values).tobytes())] = number
 
 
 @dataclass(frozen=True, eq=False)

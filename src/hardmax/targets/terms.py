@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.bounds.large_integers import positive, whole_numbers
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.targets.functions import Bilinear, SquaredSum, TokenFunction
 from hardmax.targets.tuples import KINDS, blocks_of_tuples, count_tuples, repeats
@@ -70,10 +71,8 @@ class Term:
             raise InvalidInputError(
                 f"tuples must be one of {', '.join(map(repr, KINDS))}, but was {self.tuples!r}."
             )
-        if self.arity < 1 or int(self.arity) != self.arity:
-            raise InvalidInputError(f"arity must be a whole number, 1 or more, but was {self.arity}.")
-        if self.rank < 1 or int(self.rank) != self.rank:
-            raise InvalidInputError(f"rank must be a whole number, 1 or more, but was {self.rank}.")
+        object.__setattr__(self, "arity", positive("arity", self.arity))
+        object.__setattr__(self, "rank", positive("rank", self.rank))
         if self.rank > 1 and self.arity > 1:
             raise InvalidInputError(f"rank must be 1 for tuples of {self.arity} tokens, but was {self.rank}.")
 
@@ -233,11 +232,9 @@ class FixedTerm:
     function: Callable[[Floats], Any] | None = None
 
     def __post_init__(self) -> None:
-        positions = tuple(int(p) for p in self.positions)
+        positions = whole_numbers("positions", self.positions, least=0)
         if not positions:
             raise InvalidInputError("positions must name at least one position, but was empty.")
-        if min(positions) < 0:
-            raise InvalidInputError(f"positions must count from 0, but {min(positions)} is among them.")
         if len(set(positions)) != len(positions):
             raise InvalidInputError(f"positions must name each position once, but were {positions}.")
         object.__setattr__(self, "positions", positions)
