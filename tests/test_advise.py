@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def can_be_served(needs, heads) -> bool:
         if need.kind == "pair":
             return [(t, (c,)) for t in range(depth - 1) for c in range(t + 1, depth)]
         if need.kind == "rank":
-            return [(None, tuple(range(need.rank)))] if need.rank <= depth else []
+            return [(None, layers) for layers in combinations(range(depth), need.rank)]
         return [(None, (c,)) for c in range(depth)]
 
     for choice in product(*map(ways, needs)):
@@ -56,7 +56,7 @@ def can_be_served(needs, heads) -> bool:
         ),
         max_size=4,
     ),
-    st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    st.lists(st.integers(1, 3), min_size=1, max_size=4),
 )
 @settings(max_examples=150, deadline=None)
 def test_heads_are_given_wherever_they_can_be(needs, heads):
@@ -70,6 +70,7 @@ def test_heads_are_given_wherever_they_can_be(needs, heads):
         for need, place, readings in zip(needs, found.tokens, found.cls, strict=True):
             assert (place is not None) == (need.kind == "pair")
             assert place is None or place[0] < readings[0][0]
+            assert len({layer for layer, _ in readings}) == need.rank
 
 
 TARGETS = {
@@ -79,6 +80,7 @@ TARGETS = {
     "depth separation": (hm.targets.depth_separation(), (1, 1)),
     "depth separation, shifted": (hm.targets.depth_separation(domain="cube01"), (1, 1)),
     "third largest": (hm.targets.kth_largest(3), (1, 1, 1)),
+    "two second largest": (hm.targets.parse("kth(2,t) x[t][0] + kth(2,t) x[t][1]", d=2), (1, 1, 1, 1)),
     "positions": (hm.targets.position_sum([0, 4], d=2), (1,)),
     "diameter": (hm.targets.parse("max(s<t) |x[s] - x[t]|^2", d=2), (1, 1)),
     "closest pair": (hm.targets.parse("min(s!=t) |x[s] - x[t]|^2", d=2), (1, 1)),
@@ -97,6 +99,31 @@ def test_a_plan_learns_its_target(name):
     fresh = target.sample(300, 17, 2)  # other inputs, another length
     shape = hm.Architecture(17, target.d_token, heads, heads)
     assert hm.information_sets(shape, plan, fresh).learns(target)
+
+
+def test_what_was_only_seen_is_not_called_right_by_construction():
+    """A form that is almost semidefinite is won on the diagonal except at rare inputs."""
+    almost = hm.targets.pairwise([[[1.0, 0.01], [-0.01, 1.0]]])
+    estimate = hm.estimate_cost(almost, hm.Architecture(16, 2, (1,), 2), n_samples=64, thresholds=False)
+    assert "on all samples" in estimate.verdict
+    assert any("not proved of term 1" in line for line in estimate.assumptions)
+    assert "not proved of term 1" in hm.advise(almost, 16, n_samples=64).needs[-1]
+    a, b = np.array([1.0, 0.0]), np.array([1.0, -0.005])  # the pair is ahead of both tokens with themselves
+    X = np.array([[a, b, 0 * a]])
+    assert almost.active_set(X).sum() == 2
+    flow = hm.information_sets(hm.Architecture(3, 2, (1,), 2), estimate.plan, X)
+    assert not flow.learns(almost)
+    exact = hm.targets.pairwise([np.eye(2), 3 * np.eye(2)])
+    estimate = hm.estimate_cost(exact, hm.Architecture(16, 2, (1,), 2), n_samples=64, thresholds=False)
+    assert any("right by construction" in line for line in estimate.assumptions)
+    assert all("proved" not in line for line in hm.advise(exact, 16, n_samples=64).needs)
+
+
+def test_tied_tokens_are_read_again_by_the_second_best():
+    target = hm.targets.kth_largest(2)
+    plan = hm.estimate_cost(target, hm.Architecture(3, 1, (1, 1), 1), n_samples=8, thresholds=False).plan
+    flow = hm.information_sets(hm.Architecture(3, 1, (1, 1), 1), plan, np.ones((1, 3, 1)))
+    assert flow.sets(2).sum() == 1
 
 
 def test_needs_are_read_off_winners():
@@ -311,7 +338,13 @@ def test_pictures_show_what_was_found(tmp_path):
             lambda: hm.estimate_cost(hm.targets.retrieval(1), hm.Architecture(4, 1, (1,), 1), n_samples=0),
             "n_samples",
         ),
-        (lambda: hm.advise(hm.targets.position_sum([7]), 4), "n_tokens must be at least 8"),
+        (lambda: hm.advise(hm.targets.position_sum([7]), 4), "n_tokens of this target must be .* at least 8"),
+        (lambda: hm.advise(hm.targets.retrieval(1), 4.5), "n_tokens"),
+        (lambda: hm.advise(hm.targets.retrieval(1), "many"), "n_tokens"),
+        (lambda: hm.advise(hm.targets.retrieval(1), 4, max_heads=0), "max_heads"),
+        (lambda: hm.advise(hm.targets.retrieval(1), 4, max_exponent=float("nan")), "max_exponent"),
+        (lambda: hm.advise(hm.targets.retrieval(1), 4, max_exponent=float("inf")), "max_exponent"),
+        (lambda: hm.advise(hm.targets.retrieval(1), 4, d_ff=0), "d_ff"),
         (lambda: hm.advise(hm.targets.retrieval(1), 4, max_depth=0), "max_depth"),
         (lambda: hm.advise(hm.targets.retrieval(1), 4, max_exponent=-1), "max_exponent"),
         (lambda: hm.advise(hm.targets.retrieval(1), 4, budget=0), "budget"),

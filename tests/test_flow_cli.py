@@ -133,6 +133,10 @@ def test_matrices_come_from_a_file():
     [
         (("advise", "pairwise:x", "--n-tokens", 4), "must be followed by a number"),
         (("advise", "pairwise", "--n-tokens", 4), "must be followed by a number"),
+        (("advise", "triangle-centre", "--n-tokens", 4), "did you mean triangle-center?"),
+        (("advise", "foo", "--n-tokens", 4), "'foo' is no target; targets are retrieval:D"),
+        (("advise", "retrieval:1", "--n-tokens", 4, "--exponent", "nan"), "max_exponent"),
+        (("advise", "retrieval:1", "--n-tokens", 4, "--max-heads", 0), "max_heads"),
         (("advise", "retrieval:0", "--n-tokens", 4), "D was 0"),
         (("advise", "max(t x[t][0]", "--n-tokens", 4), "column 7"),
         (("advise", "sum(t) x[t][0]", "--n-tokens", 4), "grow with T"),

@@ -279,7 +279,7 @@ def trees(
         f"The target depends on {_names(active)} at this input.",
         *number.reasons,
     ]
-    title = f"{len(made)} trees for {n_tokens} tokens: {read.name or repr(read)}"
+    title = f"{_counted(len(made), 'tree')} for {_counted(n_tokens, 'token')}: {read.name or repr(read)}"
     print_table(
         title, ["tree", "leaves", "dimension", "comparisons", "root"], rows.__getitem__, len(rows), notes
     )
@@ -323,6 +323,9 @@ def _names(positions: list[int]) -> str:
 
 def _print_estimate(result: CostEstimate) -> None:
     shape, sizes = result.architecture, result.sizes
+    learns = f"learns on {_share(result.share, result.n_samples)}"
+    if result.rules == "global":
+        learns = "learns every target, by definition"
     rows = [
         ["D0, tokens it depends on", str(result.max_active), "at most, over all lengths"],
         ["dimension of comparison", str(result.dimension), "tokens per comparison"],
@@ -332,14 +335,14 @@ def _print_estimate(result: CostEstimate) -> None:
         ["", str(result.capacity["repaired"]), "equation (5), repaired"],
         ["set size by counting", str(sizes.printed), "equation (5), printed"],
         ["", str(sizes.repaired), "equation (5), repaired"],
-        ["lower exponent", str(result.lower), "by the law"],
-        ["plan", result.rules, f"learns on {_share(result.share, result.n_samples)}"],
+        ["lower exponent", str(result.lower), "by the law, counting with equation (5), repaired"],
+        ["plan", result.rules, learns],
         ["its largest set", str(result.set_size), f"layer by layer {_joined(result.layer_sizes)}"],
         ["its exponent", str(result.upper), f"by the law; the paper's construction pays {result.paid}"],
         ["reading everything", str(result.global_exponent), "exponent by the law"],
     ]
     meaning = {
-        "tokens": "first T with a positive lower exponent",
+        "tokens": "first T with a positive lower exponent, equation (5) repaired",
         "heads": "heads per layer for a plan of maxima",
         "counting_heads": "heads per layer that satisfy counting with sets of one token",
         "depth": "layers of these heads for a plan of maxima",
@@ -371,7 +374,7 @@ def _print_advice(result: Advice) -> None:
             each.rules,
             str(max(each.layer_sizes)),
             f"{each.lower} to {each.exponent}",
-            f"{each.share:.1%}",
+            "always" if each.rules == "everything" else f"{each.share:.1%}",
         ]
         for each in result.suggestions
     ]
@@ -380,16 +383,22 @@ def _print_advice(result: Advice) -> None:
         notes.append("No architecture fits into the budget; try a larger one.")
     else:
         for removal in result.suggestions[0].without:
-            left = f"heads {_joined(removal.heads)}" if removal.heads else "no heads"
+            without = f"Without one head of layer {removal.layer} of the first"
+            if not removal.heads:
+                notes.append(f"{without} nothing is read any more.")
+                continue
             notes.append(
-                f"Without one head of layer {removal.layer} of the first ({left}): {removal.lost} "
-                f"lost, "
-                f"learns on {removal.share:.1%} of the samples; reading everything instead has exponent "
+                f"{without} (heads {_joined(removal.heads)}): {removal.lost} lost, learns on "
+                f"{removal.share:.1%} of the samples; reading everything instead has exponent "
                 f"{removal.global_exponent}."
             )
     columns = ["heads", "widths", "parameters", "reads", "largest set", "exponent", "learns"]
-    title = f"{len(rows)} architectures for {result.n_tokens} tokens: {result.target}"
+    title = f"{_counted(len(rows), 'architecture')} for {_counted(result.n_tokens, 'token')}: {result.target}"
     print_table(title, columns, rows.__getitem__, len(rows), notes)
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _share(share: float, n_samples: int) -> str:

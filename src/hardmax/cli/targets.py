@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +60,13 @@ def read_target(
     place: dict[str, Any] = {} if domain is None else {"domain": domain}
     size: dict[str, Any] = {} if d_token is None else {"d": d_token}
     if name not in ("pairwise", *_BUILT_IN):
+        if re.fullmatch(r"[A-Za-z]+(-[A-Za-z]+)*", name):
+            near = get_close_matches(name, ("pairwise", *_BUILT_IN), n=1)
+            guess = f" (did you mean {near[0]}?)" if near else ""
+            raise InvalidInputError(
+                f"{text!r} is no target{guess}; targets are {_NAMES}, or a text such as "
+                '"max(s,t) x[s]\' A x[t]".'
+            )
         given = None if matrices is None else _given(matrices)
         d = d_token if d_token is not None or given is not None or not targets.names_in(text) else 4
         return targets.parse(text, matrices=given, d=d, rng=seed, **place)

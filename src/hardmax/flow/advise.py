@@ -17,12 +17,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.cost_law import cost_exponents
 from hardmax.flow.estimate import sampled_needs, set_sizes
 from hardmax.flow.information_sets import information_sets
-from hardmax.flow.plan_search import Assignment, Need, assign, plan_for
+from hardmax.flow.plan_search import Assignment, Need, assign, plan_for, unproven_terms
 from hardmax.results import Result
 from hardmax.targets.target import Target
 
@@ -225,7 +226,15 @@ def advise(
     (1, 1, 1) (4, 6, 8) maxima 1351
     (1,) (64,) everything 33537
     """
-    allowed = _checked(target, n_tokens, max_depth, max_exponent, budget, n_samples)
+    if not isinstance(target, Target):
+        raise InvalidInputError(f"target must be a Target, but was a {type(target).__name__}.")
+    n_tokens = positive("n_tokens of this target", n_tokens, least=target.min_tokens)
+    max_depth, n_samples = positive("max_depth", max_depth), positive("n_samples", n_samples)
+    max_heads = None if max_heads is None else positive("max_heads", max_heads)
+    d_ff = None if d_ff is None else positive("d_ff", d_ff)
+    budget = None if budget is None else positive("budget", budget)
+    n_suggestions = positive("n_suggestions", n_suggestions)
+    allowed = _exponent(max_exponent)
     generator = np.random.default_rng(rng)
     needs = sampled_needs(target, n_tokens, n_samples, generator)
     X = target.sample(n_samples, n_tokens, generator)
@@ -248,9 +257,16 @@ def advise(
         _suggest(target, needs, X, exponent, parameters, widths, heads, assignment, sizes)
         for exponent, parameters, widths, heads, assignment, sizes in fitted[:n_suggestions]
     )
-    words = tuple(f"{need}: {_WORDS[need.kind]}" for need in needs)
+    unproven = unproven_terms(target, needs) if n_tokens > 1 else ()
+    words = [f"{need}: {_WORDS[need.kind]}" for need in needs]
+    if unproven:
+        listed = _joined([i + 1 for i in unproven])
+        words.append(
+            f"That one token wins, or the tokens of another term do, was seen on {n_samples} samples and not "
+            f"proved of term {listed}."
+        )
     return Advice(
-        target.name or repr(target), n_tokens, target.d_token, suggestions, words, budget, n_samples
+        target.name or repr(target), n_tokens, target.d_token, suggestions, tuple(words), budget, n_samples
     )
 
 
@@ -284,24 +300,13 @@ def parameter_count(architecture: Architecture, *, d_ff: int | None = None, posi
     return total
 
 
-def _checked(
-    target: Target, n_tokens: int, max_depth: int, max_exponent: Any, budget: int | None, n_samples: int
-) -> Fraction:
-    if not isinstance(target, Target):
-        raise InvalidInputError(f"target must be a Target, but was a {type(target).__name__}.")
-    if n_tokens < target.min_tokens:
-        raise InvalidInputError(
-            f"n_tokens must be at least {target.min_tokens} for this target, but was {n_tokens}."
-        )
-    if max_depth < 1:
-        raise InvalidInputError(f"max_depth must be at least 1, but was {max_depth}.")
-    if budget is not None and budget < 1:
-        raise InvalidInputError(f"budget must be at least 1, but was {budget}.")
-    if n_samples < 1:
-        raise InvalidInputError(f"n_samples must be at least 1, but was {n_samples}.")
-    allowed = Fraction(max_exponent).limit_denominator(10**6)
+def _exponent(value: Any) -> Fraction:
+    try:
+        allowed = Fraction(value).limit_denominator(10**6)
+    except (TypeError, ValueError, OverflowError):
+        allowed = Fraction(-1)
     if allowed < 0:
-        raise InvalidInputError(f"max_exponent must be 0 or more, but was {max_exponent}.")
+        raise InvalidInputError(f"max_exponent must be a number, 0 or more, but was {value!r}.")
     return allowed
 
 

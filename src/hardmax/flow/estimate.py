@@ -26,7 +26,7 @@ from hardmax.flow.comparisons import minimal_set_size, model_comparisons
 from hardmax.flow.cost_law import cost_exponents
 from hardmax.flow.information_flow import InformationFlow
 from hardmax.flow.information_sets import information_sets
-from hardmax.flow.plan_search import Need, assign, global_plan, needs_of, plan_for
+from hardmax.flow.plan_search import Need, assign, global_plan, needs_of, plan_for, unproven_terms
 from hardmax.flow.plans import Plan
 from hardmax.flow.score_ranks import score_ranks
 from hardmax.results import Result
@@ -280,6 +280,7 @@ def estimate_cost(
     ]
     upper = max(cost.law for cost in costs)
     D0 = target.max_active.high
+    unproven = unproven_terms(target, needs) if T > 1 else ()
     everything = cost_exponents(T, architecture.d_token, architecture.widths[-1]).law
     return CostEstimate(
         target=target.name or repr(target),
@@ -307,8 +308,8 @@ def estimate_cost(
         n_samples=n_samples,
         ranks=tuple(score_ranks(flow).rows),
         thresholds=_thresholds(target, needs, architecture, layer_sizes) if thresholds else {},
-        verdict=_verdict(rules, max(layer_sizes), sizes.exponent, upper),
-        assumptions=_assumptions(target, rules, n_samples),
+        verdict=_verdict(rules, max(layer_sizes), sizes.exponent, upper, bool(unproven)),
+        assumptions=_assumptions(target, rules, n_samples, unproven),
     )
 
 
@@ -436,7 +437,7 @@ def _first(holds: Any, low: int, limit: int) -> int | None:
     return high
 
 
-def _verdict(rules: Rules, size: int, lower: Fraction, upper: Fraction) -> str:
+def _verdict(rules: Rules, size: int, lower: Fraction, upper: Fraction, only_seen: bool) -> str:
     cost = f"cost epsilon^-{_decimal(upper)} by the law"
     if rules == "global":
         if upper == 0:
@@ -444,22 +445,30 @@ def _verdict(rules: Rules, size: int, lower: Fraction, upper: Fraction) -> str:
         return f"no plan of maxima was found with these heads; reading everything, {size} tokens: {cost}"
     how = {"positions": "reading fixed positions"}.get(rules, f"{rules} retrieval")
     tail = ", and no less" if lower == upper else f", at least epsilon^-{_decimal(lower)}"
-    return f"{how} learns it with sets of up to {size} tokens: {cost}{tail}"
+    learns = "learns it on all samples" if only_seen else "learns it"
+    return f"{how} {learns} with sets of up to {size} tokens: {cost}{tail}"
 
 
 def _decimal(value: Fraction) -> str:
     return str(value) if value.denominator == 1 else f"{float(value):.4g}"
 
 
-def _assumptions(target: Target, rules: Rules, n_samples: int) -> tuple[str, ...]:
+def _assumptions(target: Target, rules: Rules, n_samples: int, unproven: tuple[int, ...]) -> tuple[str, ...]:
+    plan = f"the plan is right by construction and was run on {n_samples} samples"
+    if rules == "global":
+        plan = "reading everything learns every target"
+    elif unproven:
+        plan = (
+            f"that one token wins, or the tokens of another term do, was seen on {n_samples} samples and not "
+            f"proved of term {', '.join(str(i + 1) for i in unproven)}; the plan was run on as many"
+        )
     lines = [
         f"tokens are independent in {target.domain}; statements hold almost everywhere",
         "the cost law max(M d/E - 1, 0) is InfoFlow's, not a theorem: constants are unknown, and with "
         "bounded weights decoding costs more",
         "the lower exponent rests on counting comparisons by the repaired equation (5), a heuristic, and on "
         "the tokens that CLS must hold in the end",
-        f"the plan is right by construction and was run on {n_samples} samples; ties between tokens are "
-        "ignored",
+        f"{plan}; ties between tokens are ignored",
         "sets are pruned to what is used later; score functions are free, their ranks are listed beside",
         "what the feed-forward blocks must compute from the sets is not charged",
     ]

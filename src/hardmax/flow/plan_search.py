@@ -140,11 +140,39 @@ def _is_inside(need: Need, held: NDArray[Any], found: Sequence[tuple[Need, NDArr
     )
 
 
+def unproven_terms(target: Target, needs: Sequence[Need]) -> tuple[int, ...]:
+    """The terms, from 0, that share a head or take a single token only because samples look that way.
+
+    A form that is semidefinite, or a multiple of another one, is known to; other terms may need more heads at
+    inputs that are rare.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> for A in ([[1, 0], [0, 1]], [[1, 0.01], [-0.01, 1]]):
+    ...     target = hm.targets.pairwise([A])
+    ...     needs = needs_of(target, target.sample(100, 8))
+    ...     print([need.kind for need in needs], unproven_terms(target, needs))
+    ['single'] ()
+    ['single'] (0,)
+    """
+    own = {i: [role for role in target.roles if role.source == i] for i in range(len(target.terms))}
+    found = {i for i, roles in own.items() if roles}  # whatever is left in no need, or joined to another term
+    for need in needs:
+        first = need.terms[0]
+        simpler = need.kind == "single" and getattr(target.terms[first], "arity", 1) > 1
+        if not simpler or (len(own[first]) == 1 and own[first][0].arity == 1):
+            found.discard(first)
+    return tuple(sorted(found))
+
+
 def assign(needs: Sequence[Need], heads: Sequence[int]) -> Assignment | None:
     """Give every need its heads, or None where there are too few.
 
     Tokens look for partners as early as possible; of the readings of CLS those of pairs come first, the
-    latest partners first, then single tokens fill what is left from the first layer on.
+    latest partners first, then the k-th best tokens, largest k first, which CLS reads in k different layers,
+    then single tokens. Where k-th best tokens are wanted, each reading takes the layer with most heads to
+    spare (the earliest of these), which leaves as many different layers as can be; otherwise the earliest.
 
     Examples
     --------
@@ -159,33 +187,32 @@ def assign(needs: Sequence[Need], heads: Sequence[int]) -> Assignment | None:
     tokens: list[tuple[int, int] | None] = [None] * len(needs)
     cls: list[tuple[tuple[int, int], ...]] = [()] * len(needs)
 
-    def read(layer: int) -> tuple[int, int] | None:
-        if of_cls[layer] == heads[layer]:
-            return None
-        of_cls[layer] += 1
-        return layer, of_cls[layer] - 1
+    ranked = any(need.kind == "rank" for need in needs)
+
+    def read(start: int, times: int) -> tuple[tuple[int, int], ...]:
+        """Heads of CLS in ``times`` different layers from ``start`` on, empty where there are too few."""
+        free = [layer for layer in range(start, depth) if of_cls[layer] < heads[layer]]
+        if ranked:
+            free.sort(key=lambda layer: of_cls[layer] - heads[layer])
+        chosen = sorted(free[:times]) if len(free) >= times else []
+        for layer in chosen:
+            of_cls[layer] += 1
+        return tuple((layer, of_cls[layer] - 1) for layer in chosen)
 
     for i, need in enumerate(needs):
         if need.kind == "many":
             return None
-        if need.kind == "rank":
-            places = [read(layer) for layer in range(need.rank)] if need.rank <= depth else [None]
-            if None in places:
-                return None
-            cls[i] = tuple(place for place in places if place is not None)
         if need.kind == "pair":
             layer = next((l for l in range(depth - 1) if of_tokens[l] < heads[l]), None)
             if layer is None:
                 return None
             tokens[i] = layer, of_tokens[layer]
             of_tokens[layer] += 1
-    for i in sorted(range(len(needs)), key=lambda i: -(tokens[i] or (-1, 0))[0]):
-        if needs[i].kind != "rank":
-            start = 0 if tokens[i] is None else tokens[i][0] + 1  # type: ignore[index]
-            place = next(filter(None, (read(layer) for layer in range(start, depth))), None)
-            if place is None:
-                return None
-            cls[i] = (place,)
+    for i in sorted(range(len(needs)), key=lambda i: (-(tokens[i] or (-1, 0))[0], -needs[i].rank)):
+        place = tokens[i]
+        cls[i] = read(0 if place is None else place[0] + 1, needs[i].rank)
+        if not cls[i]:
+            return None
     return Assignment(tuple(tokens), tuple(cls))
 
 
@@ -292,6 +319,8 @@ def _below(term: Term) -> Callable[[Floats, Floats], Floats]:
         found = term.sign * np.asarray(term.function(queries[:, :, 0]), dtype=np.float64)
         values = term.sign * np.asarray(term.function(keys[:, :, 0]), dtype=np.float64)
         values = np.broadcast_to(values[:, None, :], (*found.shape, values.shape[1]))
-        return np.where(values < found[:, :, None], values, -np.inf)
+        below = values < found[:, :, None]
+        below |= ~below.any(axis=2, keepdims=True)  # all tokens tie: the best ones are read once more
+        return np.where(below, values, -np.inf)
 
     return value_below
