@@ -161,6 +161,21 @@ def test_one_token_needs_no_temperature():
     assert built.errors(np.random.default_rng(0).uniform(-1, 1, (50, 1, 3))).max() <= 0.1
 
 
+def test_errors_are_measured_where_they_are_guaranteed():
+    built = separation_transformer(0.5, 4)
+    for tokens, problem in (
+        (np.full((1, 4, 3), np.nan), "finite"),
+        (np.full((1, 4, 3), 1.5), "must lie in"),
+        (np.zeros((1, 5, 3)), "at most the n_tokens = 4"),
+    ):
+        with pytest.raises((InvalidInputError, NotFiniteError), match=problem):
+            built.errors(tokens)
+    with pytest.raises(InvalidInputError, match="must lie in"):
+        separation_transformer(0.5, 4, domain="cube01").errors(np.full((1, 2, 3), -0.5))
+    with pytest.raises(NotFiniteError, match="x must be finite"):
+        built.transformer.output([[np.inf] * 6])
+
+
 def test_a_bounded_beta_breaks_it():
     built = separation_transformer(0.05, 8)
     errors = []

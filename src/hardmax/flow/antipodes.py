@@ -74,7 +74,8 @@ def antipodal_pair(
     Raises
     ------
     IncompleteError
-        When no pair within the tolerance was found (n >= 2); one exists.
+        When no pair within the tolerance was found: for n >= 2 the search may miss it, and for an encoder
+        that jumps there may be none.
 
     Examples
     --------
@@ -103,9 +104,8 @@ def antipodal_pair(
     pair = AntipodalPair(point, 1.0 - point, float(np.abs(odd(point[None])).max()))
     if pair.code_gap > tolerance:
         raise IncompleteError(
-            f"no antipodal pair with code gap {tolerance:g} was found (the best has {pair.code_gap:.2g}); "
-            "one "
-            "exists, try more tries or a larger tolerance."
+            f"no antipodal pair with code gap {tolerance:g} was found (the best has {pair.code_gap:.2g}); one "
+            "exists if the encoder is continuous, try more tries or a larger tolerance."
         )
     return pair
 

@@ -153,8 +153,20 @@ class DepthSeparation:
         return 18.0 * (2.0 * self.softmax_error + self.product_error) + self.readout_error
 
     def errors(self, tokens: ArrayLike) -> Floats:
-        """Absolute errors at sequences (B, T, 3)."""
-        return np.abs(self.transformer(tokens) - separation_target(tokens, domain=self.domain))
+        """Absolute errors at sequences (B, T, 3) of the domain, of ``n_tokens`` tokens at most."""
+        x = np.asarray(tokens, dtype=np.float64)
+        values = self.transformer(x)
+        if x.shape[1] > self.n_tokens:
+            raise InvalidInputError(
+                f"tokens must be at most the n_tokens = {self.n_tokens} that beta was chosen for, but were "
+                f"{x.shape[1]}."
+            )
+        low = 0.0 if self.domain == "cube01" else -1.0
+        if not (low <= x.min(initial=low) and x.max(initial=low) <= 1.0):
+            raise InvalidInputError(
+                f"tokens must lie in [{low:g}, 1]^3, but reach from {x.min():g} to {x.max():g}."
+            )
+        return np.abs(values - separation_target(x, domain=self.domain))
 
     def to_torch(self) -> Any:
         """The transformer as a torch module (needs the extra ``lab``)."""
@@ -337,7 +349,10 @@ def _first(fits: Any, most: int, name: str, value: float) -> int:
     while not fits(high):
         high *= 2
         if high > most:
-            raise InvalidInputError(f"{name} must leave room for at most {most} units, but was {value:g}.")
+            raise InvalidInputError(
+                f"{name} must leave room for at most {most} equal units, but was {value:g}; try a larger "
+                "epsilon."
+            )
     low = high // 2  # does not fit, or is 0
     while high - low > 1:
         middle = (low + high) // 2

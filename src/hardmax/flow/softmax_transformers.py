@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.flow.two_layer import TwoLayer, frozen_array, positive_number
 
 __all__ = ["SoftmaxLayer", "SoftmaxTransformer"]
@@ -209,6 +209,8 @@ class SoftmaxTransformer:
             raise DimensionMismatchError(
                 f"tokens must have shape (batch, T, {self.d_token}) with T at least 1, but have {x.shape}."
             )
+        if not np.isfinite(x).all():
+            raise NotFiniteError("tokens must be finite, but hold NaN or an infinity.")
         return x
 
     def to_torch(self) -> Any:

@@ -113,6 +113,8 @@ class TwoLayer:
             raise DimensionMismatchError(
                 f"x must have {self.d_in} entries along its last axis, but has shape {points.shape}."
             )
+        if not np.isfinite(points).all():
+            raise NotFiniteError("x must be finite, but holds NaN or an infinity.")
         rows = points.reshape(-1, self.d_in)
         values = np.empty((len(rows), self.d_out))
         step = max(1, _BLOCK // max(1, self.width))
