@@ -104,8 +104,8 @@ def antipodal_pair(
     pair = AntipodalPair(point, 1.0 - point, float(np.abs(odd(point[None])).max()))
     if pair.code_gap > tolerance:
         raise IncompleteError(
-            f"no antipodal pair with code gap {tolerance:g} was found (the best has {pair.code_gap:.2g}); one "
-            "exists if the encoder is continuous, try more tries or a larger tolerance."
+            f"no antipodal pair with code gap {tolerance:g} was found (the best has {pair.code_gap:.2g}); "
+            "one exists if the encoder is continuous, try more tries or a larger tolerance."
         )
     return pair
 

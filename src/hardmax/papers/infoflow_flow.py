@@ -324,6 +324,7 @@ def _cook_proposition_2(settings: Settings) -> Outcome:
     lengths = list(settings["lengths"])
     models = [((2, 2), 24), ((4, 4), 24), ((4, 4), 48)]
     count = {"paper": paper_triangles, "safe": safe_triangles}[settings["comparisons"]]
+    formula = {"paper": "C(T,3) - 3", "safe": "C(T-3,3) - 3"}[settings["comparisons"]]
     table: dict[str, list[Any]] = {"T": lengths, "comparisons": [count(T) for T in lengths]}
     sizes, exponents, thresholds = [], [], []
     for heads, width in models:
@@ -359,7 +360,10 @@ def _cook_proposition_2(settings: Settings) -> Outcome:
     )
     first = [
         Comparison(
-            f"first T with a positive exponent, {heads}, E = {width}", "not stated", str(T), "computed"
+            f"first T with a positive exponent, {heads}, E = {width}",
+            "not stated",
+            str(T),
+            f"computed, N = {formula}, (5) as printed",
         )
         for (heads, width), T in zip(models, thresholds, strict=True)
     ]
@@ -375,7 +379,13 @@ def _cook_proposition_2(settings: Settings) -> Outcome:
         *first,
         Comparison("more heads help at T = 64, L = 2", "no", enough, "differs" if helps else "agrees"),
     )
-    return Outcome({"prop2": figure}, {"sizes": table}, comparisons)
+    notes = (
+        f"M is the least size with which equation (5), as printed, reaches N = {formula}.",
+        "The paper's C(T,3) - 3 is no lower bound: trees with C(T,3) - 21 comparisons run. C(T-3,3) - 3 is "
+        "one from T = 18 on.",
+        "The repaired equation (5) asks for smaller sets: hardmax flow estimate triangle-center.",
+    )
+    return Outcome({"prop2": figure}, {"sizes": table}, comparisons, notes)
 
 
 def _first_positive(heads: tuple[int, int], width: int, count: Any) -> int:
