@@ -154,6 +154,19 @@ def test_families_without_disjoint_members(n, r, s):
         assert largest == bound  # Erdős and Gallai
 
 
+def test_families_that_are_known_fit_under_the_bound():
+    """All r-subsets that meet s positions, and all r-subsets of r(s + 1) - 1 positions, have no s + 1 disjoint
+    members; Frankl's theorem says that the first family is the largest from some n on."""
+    for r in (2, 3, 4):
+        for s in (1, 2, 3):
+            for n in range(r, 40):
+                meeting = comb(n, r) - comb(n - s, r) if n > s else comb(n, r)
+                inside = comb(min(n, r * (s + 1) - 1), r)
+                assert max(meeting, inside) <= largest_unmatched(n, r, s) <= comb(n, r)
+                if r > 2 and n >= (2 * s + 1) * r - s:
+                    assert largest_unmatched(n, r, s) == meeting
+
+
 def test_bad_trees_are_refused():
     leaves = [(0,), (1,), (2,)]
     for make, problem in (

@@ -351,8 +351,9 @@ def test_costs_that_mean_nothing():
         cost_of(flow, version="appendix_b")
     with pytest.raises(InvalidInputError, match="charge must be"):
         cost_of(flow, charge="mean")
-    with pytest.raises(InvalidInputError, match="smoothness must be 0 or more"):
-        cost_of(flow, smoothness=-1)
+    for smoothness in (-1, float("nan"), float("inf"), "smooth"):
+        with pytest.raises(InvalidInputError, match="smoothness must be a number, 0 or more"):
+            cost_of(flow, smoothness=smoothness)
     with pytest.raises(InvalidInputError, match="epsilon must lie between 0 and 1"):
         cost_of(flow).log10_total(1.0)
     with pytest.raises(InvalidInputError, match="a flow has its own"):

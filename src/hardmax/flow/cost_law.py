@@ -229,9 +229,12 @@ def cost_of(
         raise InvalidInputError(f'version must be "law", "upper" or "printed", but was {version!r}.')
     if charge not in ("held", "bound"):
         raise InvalidInputError(f'charge must be "held" or "bound", but was {charge!r}.')
-    gamma = None if smoothness is None else Fraction(smoothness)
+    try:
+        gamma = None if smoothness is None else Fraction(smoothness)
+    except (TypeError, ValueError, OverflowError):
+        gamma = Fraction(-1)
     if gamma is not None and gamma < 0:
-        raise InvalidInputError(f"smoothness must be 0 or more, but was {smoothness}.")
+        raise InvalidInputError(f"smoothness must be a number, 0 or more, but was {smoothness!r}.")
     shape, layout = flow.architecture, flow._layout()
     T, d = shape.n_tokens, shape.d_token
     before = 1  # the largest set of a token one layer earlier
