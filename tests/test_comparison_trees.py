@@ -155,8 +155,8 @@ def test_families_without_disjoint_members(n, r, s):
 
 
 def test_families_that_are_known_fit_under_the_bound():
-    """All r-subsets that meet s positions, and all r-subsets of r(s + 1) - 1 positions, have no s + 1 disjoint
-    members; Frankl's theorem says that the first family is the largest from some n on."""
+    """The r-subsets that meet s positions, and those of r(s + 1) - 1 positions, hold no s + 1 disjoint ones;
+    Frankl's theorem says that the first family is the largest from some n on."""
     for r in (2, 3, 4):
         for s in (1, 2, 3):
             for n in range(r, 40):
