@@ -86,7 +86,11 @@ def test_a_picture_of_the_report():
 
 def test_values_give_output_errors():
     np.save("values.npy", np.eye(3))
-    assert len(answer("scores.npy", "--temperature", 1, "--values", "values.npy")["output_error"]) == 2
+    errors = answer("scores.npy", "--temperature", 1, "--values", "values.npy")["output_error"]
+    assert len(errors) == 2
+    table = run("scores.npy", "--temperature", 1, "--values", "values.npy").stdout.splitlines()
+    assert "output error" in table[1]
+    assert f"{errors[0]:.6g}" in table[2]
 
 
 def test_a_network():

@@ -216,6 +216,8 @@ def _print_report(report: StabilityReport) -> None:
     empty = (report.value_vacuous, report.gradient_vacuous, report.hessian_vacuous)
     flags = [array.ravel() for array in empty]
     words = ("value", "gradient", "Hessian")
+    outputs = [] if report.output_error is None else [report.output_error, report.output_error_bound]
+    measured = [array.ravel() for array in outputs if array is not None]
 
     def row(i: int) -> list[str]:
         return [
@@ -226,6 +228,7 @@ def _print_report(report: StabilityReport) -> None:
             number(1.0 - float(distances[i])),
             number(float(distances[i])),
             number(float(norms[i])),
+            *(number(float(array[i])) for array in measured),
             "yes" if hard[i] else "no",
             ", ".join(word for word, flag in zip(words, flags, strict=True) if flag[i]),
         ]
@@ -248,6 +251,7 @@ def _print_report(report: StabilityReport) -> None:
         "top probability",
         "distance",
         "Hessian",
+        *(["output error", "at most"] if measured else []),
         "hard",
         "vacuous",
     ]
