@@ -121,6 +121,7 @@ def _draw_keys(ax: Axes, points: NDArray[np.float64], nonempty: NDArray[np.bool_
                 fontsize=9,
                 zorder=5,
                 annotation_clip=True,
+                bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.55},
             )
 
 
