@@ -166,6 +166,23 @@ def test_scores_of_any_size_neither_overflow_nor_underflow():
     assert np.isfinite(gradient(shape, vector, X, Y)[1]).all()
 
 
+def test_what_does_not_fit_never_reaches_the_kernel():
+    X, Y = batch(C4, 4)
+    steps = FusedSteps(C4, C4.initial(0), batch=2)
+    rate = np.full(2, 1e-3)
+    for x, y, order in (
+        (X[:, :9], Y, np.arange(4)),
+        (X, Y[:3], np.arange(4)),
+        (X, Y, np.arange(3)),
+        (X, Y, np.arange(4) + 1),
+        (X, Y, np.arange(4) - 1),
+    ):
+        with pytest.raises(DimensionMismatchError):
+            steps.run(x, y, order, rate)
+    with pytest.raises(DimensionMismatchError, match=r"X must have shape \(B, 15, 4\)"):
+        predict(C4, C4.initial(0), X[:, :3])
+
+
 # Vectors and tiles
 # ----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import DimensionMismatchError
 from hardmax.lab import fused_kernels
 from hardmax.lab.fused_kernels import (
     ADDITIVE,
@@ -226,6 +227,7 @@ class FusedSteps:
         task: int,
         out: Floats,
     ) -> float:
+        self._check(X, Y, order, batch * len(rates), task)
         given = (_seen(X, np.float32), _seen(Y, np.float32), _seen(order, np.int64))
         vectors = (self._theta, self._grad, self._first, self._second, self._ws)
         loss = fused_kernels.run(
@@ -233,6 +235,22 @@ class FusedSteps:
             *(_seen(rates, np.float64), self._decay, self._clip, task, out),
         )
         return float(loss)
+
+    def _check(self, X: Floats, Y: Floats, order: NDArray[np.int64], needed: int, task: int) -> None:
+        """Kernels read what they are told to read; what does not fit is refused here."""
+        shape = self._shape
+        if X.shape[1:] != (shape.n_tokens, shape.d_token):
+            raise DimensionMismatchError(
+                f"X must have shape (B, {shape.n_tokens}, {shape.d_token}), but has shape {X.shape}."
+            )
+        if task != LOOK and Y.shape != (len(X), shape.n_outputs):
+            raise DimensionMismatchError(
+                f"Y must have shape {(len(X), shape.n_outputs)}, but has shape {Y.shape}."
+            )
+        if len(order) < needed or (len(order) and not 0 <= order.min() <= order.max() < len(X)):
+            raise DimensionMismatchError(
+                f"order must name {needed} of {len(X)} sequences, but has {len(order)} entries, or others."
+            )
 
 
 def gradient(shape: TransformerShape, vector: Floats, X: Floats, Y: Floats) -> tuple[float, Floats]:

@@ -339,8 +339,8 @@ def predict(shape: TransformerShape, vector: NDArray[Any], X: ArrayLike) -> Floa
     return FusedSteps(shape, np.array(vector, dtype=np.float32)).predict(sequences)
 
 
-def run_job(job_json: str) -> bytes:
+def run_job(job_json: str, *, cache: str | Path | None = None) -> bytes:
     """Train the job that :meth:`Job.to_json` described; the bytes of the result's npz file."""
-    result = train(Job.from_json(job_json))
+    result = train(Job.from_json(job_json), cache=cache)
     with TemporaryDirectory() as folder:
         return result.save(Path(folder) / "result.npz").read_bytes()
