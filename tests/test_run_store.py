@@ -10,8 +10,8 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -234,11 +234,9 @@ def test_no_two_drivers_claim_the_same_job(tmp_path):
                     seat.fail(claim.key, "not today")
             seat.leave()
 
-    threads = [threading.Thread(target=drive) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        for driver in [pool.submit(drive) for _ in range(4)]:
+            driver.result()
     assert len(claimed) == len(set(claimed)) == 60
     assert list((tmp_path / "study" / "drivers").iterdir()) == []
 

@@ -45,11 +45,10 @@ def environment() -> dict[str, str]:
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A driver of its own, on the command line."""
+    """A driver of its own, on the command line; what it says is in the file ``words``."""
     command = [sys.executable, "-m", "hardmax", "lab", *arguments, "--runner", tiny_runner.NAME]
-    return subprocess.Popen(
-        command, cwd=folder, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    with open(folder / "words", "ab") as words:
+        return subprocess.Popen(command, cwd=folder, env=environment(), stdout=words, stderr=words)
 
 
 def until(true, what: str) -> None:
@@ -110,7 +109,7 @@ def test_a_driver_that_is_killed(tmp_path):
         until(lambda: len(finished_jobs(tmp_path / "out" / "tiny")) == 3, "three rows are committed")
     finally:
         driver.kill()
-        driver.communicate()
+        driver.wait()
     assert driver.returncode == -signal.SIGKILL
     until(lambda: not any(alive(pid) for pid in workers(log)), "its workers have ended")
     with RunStore(tmp_path / "out" / "tiny") as store:
@@ -134,7 +133,7 @@ def test_drivers_that_are_killed_at_any_moment(tmp_path):
             until(lambda after=after: len(lines(log)) >= after, f"{after} jobs have begun")
         finally:
             driver.kill()
-            driver.communicate()
+            driver.wait()
         until(lambda: not any(alive(pid) for pid in workers(log)), "its workers have ended")
         done, before = finished_jobs(folder), runs(log)
         with RunStore(folder) as store:
@@ -157,8 +156,7 @@ def test_two_drivers_on_one_store(tmp_path):
         until(lambda: len(lines(log)) == 2, "each of them runs a job")
         gate.touch()
         for driver in both:
-            _, words = driver.communicate(timeout=PATIENCE)
-            assert driver.returncode == 0, words
+            assert driver.wait(timeout=PATIENCE) == 0, (tmp_path / "words").read_text()
     finally:
         for driver in both:
             driver.kill()
@@ -181,7 +179,7 @@ def test_one_of_two_drivers_is_killed(tmp_path):
     finally:
         for driver in both:
             driver.kill()
-            driver.communicate()
+            driver.wait()
     assert finished_jobs(folder) == set(range(6))
     assert sum(runs(log).values()) == 7
 
@@ -227,12 +225,11 @@ def test_an_interrupt_gives_jobs_back(tmp_path):
     try:
         until(lambda: len(lines(log)) == 2, "two jobs are running")
         driver.send_signal(signal.SIGINT)
-        _, words = driver.communicate(timeout=PATIENCE)
+        assert driver.wait(timeout=PATIENCE) == 130
     finally:
         driver.kill()
         driver.wait()
-    assert driver.returncode == 130
-    assert b"go on with: hardmax lab resume s" in words
+    assert "go on with: hardmax lab resume s" in (tmp_path / "words").read_text()
     assert not any(alive(pid) for pid in workers(log))
     with RunStore(folder) as store:
         assert store.counts()["waiting"] == 3
