@@ -69,12 +69,14 @@ _HOME_OF_KIND = {
     "RegionBounds": "hardmax.bounds.bound",
     "RegionCount": "hardmax.regions.counts",
     "RegionSet": "hardmax.regions.region_set",
+    "Recovery": "hardmax.lab.probes",
     "Reproduction": "hardmax.papers.recipes",
     "ScoreRanks": "hardmax.flow.score_ranks",
     "SegmentTrace": "hardmax.regions.segment_trace",
     "StabilityBounds": "hardmax.stability.bounds",
     "StabilityReport": "hardmax.stability.scores",
     "TrainingResult": "hardmax.lab.training",
+    "TrainingGeometry": "hardmax.lab.geometry",
     "TransitionBand": "hardmax.stability.bands",
 }
 

@@ -1,0 +1,229 @@
+"""P2 section 6.1 and Appendix C.4: how many heads the target (6) needs. Table 11 and figure 1(a).
+
+Two-layer transformers with (D, D), (D-1, D) and (D, D-1) heads learn D maxima of bilinear forms. By InfoFlow
+(D, D) heads suffice for max-position retrieval and fewer do not. A third recipe compares the sigmoidal
+activation of the paper with GELU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hardmax.claims.infoflow_printed_tables import NMSE_PAIRWISE
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.training_runs import (
+    NOT_RUN,
+    Group,
+    Trial,
+    deviation_notes,
+    runs_table,
+    shape_for,
+    spread,
+    stuck_note,
+    summary_table,
+    sweep,
+    told,
+    training_options,
+    trainings,
+)
+
+__all__ = ["RECIPES", "pairwise_target", "width_of"]
+
+PAPER_TOKENS = 64
+
+
+def pairwise_target(D: int, d: int, draw: int) -> dict[str, Any]:
+    """The target (6) with standard normal matrices."""
+    return {"name": "pairwise", "D": D, "d": d, "seed": draw}
+
+
+def width_of(D: int, heads: int) -> int:
+    """E = ceil(6D / h) h, as in Appendix C.4.
+
+    >>> width_of(6, 5), width_of(6, 6), width_of(6, 7)
+    (40, 36, 42)
+    """
+    return -(-6 * D // heads) * heads
+
+
+def _configurations(D: int) -> tuple[tuple[int, int], ...]:
+    return (D, D), (D - 1, D), (D, D - 1)
+
+
+def _name(D: int, heads: tuple[int, int]) -> str:
+    return f"D={D} ({heads[0]},{heads[1]})"
+
+
+def _sweeps(settings: Settings) -> dict[str, list[Trial]]:
+    sweeps = {}
+    for D in settings["maxima"]:
+        for heads in _configurations(D):
+            widths = [width_of(D, h) for h in heads]
+            shape = shape_for(settings, settings["tokens"], settings["d"], heads, widths, 16 * D)
+            target = pairwise_target(D, settings["d"], settings["draw"])
+            sweeps[_name(D, heads)] = sweep(settings, _name(D, heads), target, shape)
+    return sweeps
+
+
+def _cook_dimension(settings: Settings) -> Outcome:
+    from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
+
+    groups = trainings(settings, _sweeps(settings))
+    shown = sorted({*settings["maxima"], *NMSE_PAIRWISE})
+    labels = ("(D, D)", "(D-1, D)", "(D, D-1)")
+    series = []
+    for i, label in enumerate(labels):
+        seeds = [_group(groups, D, i).values if _group(groups, D, i) else [] for D in shown]  # type: ignore[union-attr]
+        printed = [float(NMSE_PAIRWISE[D][i]) if D in NMSE_PAIRWISE else None for D in shown]
+        series.append(Measured(label, shown, seeds, printed))
+    T = settings["tokens"]
+    panel = MeasuredPanel(f"target (6), T = {T} (the paper: {PAPER_TOKENS})", "D", tuple(series))
+    return Outcome(
+        {"fig1a": draw_measured([panel], y_label="best validation NMSE")},
+        {"summary": summary_table(groups), "runs": runs_table(groups)},
+        (*_rows(settings, groups, shown, labels), *_gaps(groups, settings["maxima"])),
+        (
+            *deviation_notes(
+                settings,
+                f"T = {T} in place of {PAPER_TOKENS}." if T != PAPER_TOKENS else "T = 64 as in the paper.",
+            ),
+            stuck_note(groups),
+            _shown_by(settings),
+        ),
+    )
+
+
+def _group(groups: dict[str, Group], D: int, i: int) -> Group | None:
+    return groups.get(_name(D, _configurations(D)[i]))
+
+
+def _rows(
+    settings: Settings, groups: dict[str, Group], shown: list[int], labels: tuple[str, ...]
+) -> list[Comparison]:
+    rows = []
+    for D in shown:
+        for i, label in enumerate(labels):
+            group = _group(groups, D, i)
+            paper = f"{float(NMSE_PAIRWISE[D][i]):.2e}" if D in NMSE_PAIRWISE else "not printed"
+            values = group.values if group else []
+            verdict = NOT_RUN
+            if values:
+                same = settings["tokens"] == PAPER_TOKENS
+                verdict = "measurement only" if same else f"measurement only: T = {settings['tokens']}"
+            rows.append(Comparison(f"best NMSE, D = {D}, {label}", paper, spread(values), verdict))
+    return rows
+
+
+def _gaps(groups: dict[str, Group], maxima: tuple[int, ...]) -> list[Comparison]:
+    """How far (D, D) heads are below the others, by medians."""
+    rows = []
+    for D in maxima:
+        medians = [_median(_group(groups, D, i)) for i in range(3)]
+        paper = NMSE_PAIRWISE.get(D)
+        printed = (
+            f"{min(float(paper[1] / paper[0]), float(paper[2] / paper[0])):.3g}" if paper else "not printed"
+        )
+        if any(m is None for m in medians):
+            rows.append(Comparison(f"D = {D}: least gap to (D, D)", printed, NOT_RUN, NOT_RUN))
+            continue
+        full, fewer_first, fewer_second = (float(m) for m in medians if m is not None)
+        gap = min(fewer_first, fewer_second) / full
+        verdict = "the others are worse" if gap > 1 else "the order is not seen"
+        rows.append(
+            Comparison(
+                f"D = {D}: least gap to (D, D)",
+                printed,
+                f"{gap:.3g} (medians)",
+                f"measurement only: {verdict}",
+            )
+        )
+    return rows
+
+
+def _median(group: Group | None) -> float | None:
+    return None if group is None else group.median
+
+
+def _shown_by(settings: Settings) -> str:
+    return {
+        "quick": "Quick shows the order of the three configurations at D = 2 on short sequences and a small "
+        "budget, "
+        "not the paper's values, and nothing for larger D.",
+        "medium": "Medium gives all configurations the same sweep and three seeds on short sequences.",
+        "paper": "Paper profile: jobs that were not found are marked; run them with hardmax lab run, or "
+        "train=yes.",
+    }[settings.profile]
+
+
+# The activation
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _cook_activation(settings: Settings) -> Outcome:
+    from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
+
+    D = settings["maxima"][0]
+    sweeps = {}
+    for kind in ("tanh", "gelu"):
+        chosen = Settings(
+            settings.profile, settings.seed, {**settings.chosen, "activation": kind, "maxima": (D,)}
+        )
+        sweeps |= {f"{name} {kind}": trials for name, trials in _sweeps(chosen).items()}
+    groups = trainings(settings, sweeps)
+    heads = [_name(D, h) for h in _configurations(D)]
+    series = tuple(
+        Measured(kind, [1, 2, 3], [groups[f"{name} {kind}"].values for name in heads])
+        for kind in ("tanh", "gelu")
+    )
+    title = f"D = {D}, T = {settings['tokens']}: " + ", ".join(
+        f"{i + 1} = {name.split()[1]}" for i, name in enumerate(heads)
+    )
+    rows = tuple(
+        Comparison(
+            f"best NMSE {name}, tanh and gelu",
+            "not stated which sigmoidal activation",
+            f"{told(groups[f'{name} tanh'].median)} and {told(groups[f'{name} gelu'].median)} (medians)",
+            "measurement only; gelu is not sigmoidal",
+        )
+        for name in heads
+    )
+    return Outcome(
+        {"activation": draw_measured([MeasuredPanel(title, "configuration", series)])},
+        {"summary": summary_table(groups), "runs": runs_table(groups)},
+        rows,
+        (*deviation_notes(settings), stuck_note(groups)),
+    )
+
+
+_COMMON = (
+    Option("d", 4, "dimension of a token", least=1),
+    Option("draw", 0, "which draw of the matrices A_i, standard normal (not stated)", least=0),
+)
+_TRAINING = training_options(
+    (4_000_000, 6_000_000, 18_000_000),
+    rates=((1e-2,), (3e-3, 1e-2), (1e-3, 3e-3, 1e-2)),
+    seeds=(2, 3, 16),
+)
+_DIMENSION = (
+    Option("maxima", (2,), "numbers D of maxima", medium=(2, 3), paper=(2, 3, 4, 5, 6), least=2),
+    Option("tokens", 15, "sequence length T", paper=PAPER_TOKENS, least=2),
+    *_COMMON,
+    *_TRAINING,
+)
+
+RECIPES = (
+    Recipe("infoflow.table11", "Heads that D maxima of bilinear forms need", _DIMENSION, _cook_dimension),
+    Recipe("infoflow.fig1a", "The same as a picture: the intrinsic dimension", _DIMENSION, _cook_dimension),
+    Recipe(
+        "infoflow.activation",
+        "tanh, which the paper assumes, against GELU",
+        (
+            Option("maxima", (2,), "D; the first entry counts", least=2),
+            Option("tokens", 15, "sequence length T", least=2),
+            *_COMMON,
+            *(replace(option, default=1) if option.name == "seeds" else option for option in _TRAINING),
+        ),
+        _cook_activation,
+    ),
+)

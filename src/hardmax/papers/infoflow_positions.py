@@ -1,0 +1,147 @@
+"""P2 section 4.2 and Appendix C.3: a head that reads fixed positions. Figure 4.
+
+One layer, one head, learned positions: the sum of the first three of ten tokens. The attention of CLS should
+be 1/3 at each of these positions, whatever the tokens are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.training_runs import (
+    NOT_RUN,
+    Group,
+    runs_table,
+    spread,
+    stuck_note,
+    summary_table,
+    sweep,
+    told,
+    training_options,
+    trainings,
+)
+
+__all__ = ["RECIPES"]
+
+_READ = (0, 1, 2)
+
+
+def _cook_positions(settings: Settings) -> Outcome:
+    from hardmax.lab.layout import TransformerShape
+    from hardmax.plotting.trainings import draw_weights
+
+    T, d, width = settings["tokens"], settings["d"], settings["d_model"]
+    shape = TransformerShape(
+        n_tokens=T,
+        d_token=d,
+        widths=(width,),
+        heads=(1,),
+        hidden=(settings["hidden"] or 2 * width,),
+        n_outputs=d,
+        activation=settings["activation"],
+        positions="additive",
+        beta=settings["beta"],
+        layer_norm=True,
+        cls_position=True,
+    )
+    target = {"name": "positions", "positions": list(_READ), "d": d}
+    trials = sweep(settings, "one layer, one head", target, shape, schedule="cosine then constant")
+    groups = trainings(settings, {"one head": trials})
+    group = groups["one head"]
+    best = group.best
+    X = settings.rng("shown").standard_normal((settings["shown"], T, d))
+    weights = None if best is None else _weights(best[1], X)
+    figures: dict[str, Any] = {}
+    table: dict[str, list[Any]] = {"position": list(range(1, T + 1))}
+    if weights is not None:
+        figures["fig4"] = draw_weights(weights, expected=1 / 3, title=f"F(X) = x(1) + x(2) + x(3), T = {T}")
+        table |= {
+            "mean": weights.mean(axis=0).tolist(),
+            "deviation": weights.std(axis=0).tolist(),
+            "least": weights.min(axis=0).tolist(),
+            "most": weights.max(axis=0).tolist(),
+        }
+    return Outcome(
+        figures,
+        {"weights": table, "summary": summary_table(groups), "runs": runs_table(groups)},
+        _rows(group, weights),
+        (
+            f"{settings['samples']:,} samples in batches of {settings['batch']}: half of them with a "
+            f"cosine, half at "
+            "1e-4, as in the paper, which has 1000 epochs of 50,000 for each.",
+            f"d_model = {width}, hidden width {shape.hidden[0]}, beta = {settings['beta']:.4g}, "
+            f"{settings['activation']} (not stated). CLS attends to the {T} inputs only.",
+            "NMSE is MSE over variance; the variance of the sum of three standard normal tokens is 3 per "
+            "coordinate.",
+            stuck_note(groups),
+        ),
+    )
+
+
+def _weights(result: Any, X: Any) -> Any:
+    from hardmax.lab.states import run_states
+
+    first = run_states(result.shape, result.best_parameters, X)[0][0]
+    return first.weights(first.cls_scores)[:, 0]
+
+
+def _rows(group: Group, weights: Any) -> tuple[Comparison, ...]:
+    if weights is None:
+        return tuple(
+            Comparison(name, paper, NOT_RUN, NOT_RUN)
+            for name, paper in (("attention at positions 1 to 3", "1/3 each"), ("attention elsewhere", "0"))
+        )
+    read, rest = weights[:, list(_READ)], np.delete(weights, _READ, axis=1)
+    near = np.abs(read.mean(axis=0) - 1 / 3).max() < 0.01
+    return (
+        Comparison(
+            "attention at positions 1 to 3, mean",
+            "1/3 each",
+            ", ".join(f"{value:.3f}" for value in read.mean(axis=0)),
+            "agrees" if near else "differs: not trained long enough, or not at all",
+        ),
+        Comparison(
+            "attention at any other position, mean",
+            "0",
+            f"at most {rest.mean(axis=0).max():.4f}",
+            "measurement only",
+        ),
+        Comparison(
+            "the same for all inputs",
+            "yes",
+            f"deviation over inputs at most {weights.std(axis=0).max():.4f}",
+            "measurement only",
+        ),
+        Comparison("validation NMSE", "near zero", spread(group.values), "measurement only"),
+        Comparison("validation MSE", "near zero", told(3 * min(group.values)), "measurement only"),
+    )
+
+
+RECIPES = (
+    Recipe(
+        "infoflow.fig4",
+        "A head that reads three fixed positions",
+        (
+            Option("tokens", 10, "sequence length T", least=4),
+            Option("d", 2, "dimension of a token", least=2),
+            Option("d_model", 32, "width E (not stated)", least=1),
+            Option(
+                "hidden", 0, "hidden width of the output block; 0 for twice the width (not stated)", least=0
+            ),
+            Option("shown", 1000, "inputs whose attention is shown", least=1),
+            *training_options(
+                (768_000, 2_560_000, 100_000_000),
+                rates=((3e-3,), (1e-3, 3e-3), (1e-3,)),
+                seeds=(1, 3, 3),
+                batch=256,
+                train_size=50_000,
+                validation_size=10_000,
+                beta=0.1767766952966369,  # 1/sqrt(32)
+            ),
+        ),
+        _cook_positions,
+    ),
+)

@@ -1,0 +1,500 @@
+"""What the recipes that train have in common: jobs, sweeps, seeds, costs, and how results are told.
+
+A recipe lists its jobs, gets the trainings (those that are kept from earlier are not repeated, those that are
+not to be run are ``None`` and stay "not run"), and reports every seed. Every configuration of an experiment
+gets the same learning rates, seeds and number of samples; the rate is chosen per configuration by the lowest
+median over the seeds, by one rule for all.
+
+What the paper does not state is an option: number of samples, batch, activation, inverse temperature, and the
+draw of matrices. The best validation value is optimistic, because it is selected on the validation set; the
+paper reports it, so the final value stands beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hardmax.errors import FileFormatError
+from hardmax.papers.recipes import Option, Settings, Value
+from hardmax.results import load
+
+if TYPE_CHECKING:
+    from hardmax.lab.layout import TransformerShape
+    from hardmax.lab.training import Job, TrainingResult
+
+__all__ = [
+    "NOT_RUN",
+    "Group",
+    "Trial",
+    "announce",
+    "cost_note",
+    "deviation_notes",
+    "kept_folder",
+    "operations",
+    "runs_table",
+    "shape_for",
+    "spread",
+    "stuck_note",
+    "summary_table",
+    "sweep",
+    "told",
+    "trainings",
+    "training_options",
+]
+
+NOT_RUN = "not run"
+CHECKPOINTS = (0.0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0)
+"""After which shares of a training its parameters are kept."""
+
+
+# Options
+# ----------------------------------------------------------------------------------------------------------
+
+
+def training_options(
+    samples: tuple[int, int, int],
+    *,
+    rates: tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]],
+    seeds: tuple[int, int, int],
+    batch: int = 128,
+    beta: float = 1.0,
+    activation: str = "gelu",
+    train_size: int = 36_000,
+    validation_size: int = 4_000,
+) -> tuple[Option, ...]:
+    """The options of a training; triples are those of the profiles quick, medium and paper."""
+
+    def option(name: str, values: tuple[Value, Value, Value], words: str, **rest: Any) -> Option:
+        return Option(name, values[0], words, medium=values[1], paper=values[2], **rest)
+
+    return (
+        option("samples", samples, "samples per training, with repetition (not stated)", least=1),
+        option("rates", rates, "learning rates, each tried for every configuration", positive=True),
+        option("seeds", seeds, "trainings per configuration and rate", least=1),
+        Option("batch", batch, "samples per step (not stated)", least=1),
+        Option("beta", beta, "inverse temperature of every softmax (not stated)", positive=True),
+        Option(
+            "activation",
+            activation,
+            "of the feed-forward blocks: sigmoidal in the paper; gelu is a deviation",
+            choices=("tanh", "gelu"),
+        ),
+        Option("train_size", train_size, "different training sequences", least=1),
+        Option("validation_size", validation_size, "validation sequences", least=2),
+        option("train", ("yes", "yes", "no"), "whether what is not kept is trained", choices=("yes", "no")),
+        Option("keep", "cache", "where trainings are kept: a folder, a run store, cache or nowhere"),
+        Option("study", "none", "a JSON file to write what is not kept to, for hardmax lab run"),
+        Option("jobs", 0, "trainings at a time; 0 for one per processor", least=0),
+    )
+
+
+# Jobs
+# ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training of a configuration: its job, and what is told of it in tables."""
+
+    label: str
+    rate: float
+    seed: int
+    job: Job
+
+
+@dataclass(frozen=True)
+class Group:
+    """All trainings of one configuration, with their results (``None`` where one was not run)."""
+
+    label: str
+    trials: tuple[Trial, ...]
+    results: tuple[TrainingResult | None, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float | None:
+        """The learning rate with the lowest median of the best validation values; all seeds must have run."""
+        medians = {}
+        for rate in dict.fromkeys(trial.rate for trial in self.trials):
+            values = [result for trial, result in self._pairs() if trial.rate == rate]
+            if all(value is not None for value in values):
+                medians[rate] = float(np.median([_best(value) for value in values]))
+        return min(medians, key=lambda rate: medians[rate]) if medians else None
+
+    @property
+    def chosen(self) -> list[tuple[Trial, TrainingResult]]:
+        """The trainings at that rate."""
+        rate = self.rate
+        return [
+            (trial, result) for trial, result in self._pairs() if result is not None and trial.rate == rate
+        ]
+
+    @property
+    def values(self) -> list[float]:
+        """Their best validation NMSE, seed by seed; infinity for one that diverged from the start."""
+        return [_best(result) for _, result in self.chosen]
+
+    @property
+    def finals(self) -> list[float]:
+        """Their NMSE at the end."""
+        return [float(result.final) for _, result in self.chosen]
+
+    @property
+    def median(self) -> float | None:
+        """The median over the seeds, if anything was run."""
+        return float(np.median(self.values)) if self.chosen else None
+
+    @property
+    def best(self) -> tuple[Trial, TrainingResult] | None:
+        """The seed with the lowest value, as the paper records it in C.1; ``None`` when nothing was run."""
+        return min(self.chosen, key=lambda pair: _best(pair[1]), default=None)
+
+    def _pairs(self) -> Iterable[tuple[Trial, Any]]:
+        return zip(self.trials, self.results, strict=True)
+
+
+def _best(result: Any) -> float:
+    value = float(result.best)
+    return value if np.isfinite(value) else float("inf")
+
+
+def shape_for(
+    settings: Settings,
+    n_tokens: int,
+    d_token: int,
+    heads: Sequence[int],
+    widths: Sequence[int],
+    hidden: int,
+    *,
+    beta: float | None = None,
+) -> TransformerShape:
+    """The shape of section 3 with the options of a recipe."""
+    from hardmax.lab.layout import TransformerShape
+
+    return TransformerShape(
+        n_tokens=n_tokens,
+        d_token=d_token,
+        widths=tuple(widths),
+        heads=tuple(heads),
+        hidden=(hidden,) * len(heads),
+        activation=settings["activation"],
+        beta=settings["beta"] if beta is None else beta,
+    )
+
+
+def sweep(
+    settings: Settings,
+    label: str,
+    target: Any,
+    shape: TransformerShape,
+    *,
+    samples: int | None = None,
+    schedule: str = "cosine",
+) -> list[Trial]:
+    """The trials of one configuration: every learning rate with every seed.
+
+    Parameters are kept at the start, for probes that compare with it, and a few times on the way.
+    """
+    from hardmax.lab.training import Job, TrainingSettings
+
+    n = settings["samples"] if samples is None else samples
+
+    return [
+        Trial(
+            label,
+            rate,
+            seed,
+            Job(
+                target,
+                shape,
+                TrainingSettings(
+                    n,
+                    batch=settings["batch"],
+                    learning_rate=rate,
+                    train_size=settings["train_size"],
+                    validation_size=settings["validation_size"],
+                    schedule=schedule,
+                    data_seed=settings.seed,
+                    checkpoints=tuple(int(share * n) for share in CHECKPOINTS),
+                ),
+                seed=1000 * settings.seed + seed,
+            ),
+        )
+        for rate in settings["rates"]
+        for seed in range(settings["seeds"])
+    ]
+
+
+def trainings(settings: Settings, sweeps: Mapping[str, Sequence[Trial]]) -> dict[str, Group]:
+    """Train, or fetch, every trial: a group for each name.
+
+    Jobs that occur several times are trained once, the longest first. In the profile ``paper`` nothing is
+    trained unless ``train=yes``: what is not found where trainings are kept stays ``None``. With ``study``
+    the missing jobs are written down for ``hardmax lab run``, whose folder can then be given as ``keep``.
+    """
+    trials = [trial for sweep in sweeps.values() for trial in sweep]
+    jobs = {trial.job.key: trial.job for trial in trials}
+    folder = kept_folder(settings["keep"])
+    found = {key: result for key, job in jobs.items() if (result := _kept(job, folder)) is not None}
+    missing = sorted(
+        (job for key, job in jobs.items() if key not in found),
+        key=lambda job: operations(job.shape) * job.settings.n_samples,
+        reverse=True,
+    )
+    if missing and settings.profile == "paper":
+        announce(cost_note(missing))
+    if missing and settings["study"] != "none":
+        _write_study(Path(settings["study"]), missing)
+    if settings["train"] == "yes":
+        at_once = settings["jobs"] or os.cpu_count() or 1
+        with ThreadPoolExecutor(max_workers=at_once) as pool:  # kernels run without the interpreter's lock
+            for job, result in zip(missing, pool.map(lambda job: _train(job, folder), missing), strict=True):
+                found[job.key] = result
+    return {
+        name: Group(name, tuple(sweep), tuple(found.get(trial.job.key) for trial in sweep))
+        for name, sweep in sweeps.items()
+    }
+
+
+def _train(job: Job, folder: Path | None) -> TrainingResult:
+    from hardmax.lab.training import train
+
+    result = train(job)
+    if folder is not None and not _is_store(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        result.save(folder / f"{job.key}.npz")
+    return result
+
+
+def kept_folder(keep: str) -> Path | None:
+    """The folder in which trainings are kept: that of the user's cache, one that was named, or none."""
+    if keep == "nowhere":
+        return None
+    if keep == "cache":
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(base) / "hardmax" / "trainings"
+    return Path(keep)
+
+
+def _is_store(folder: Path) -> bool:
+    from hardmax.lab.store import is_store
+
+    return bool(is_store(folder))
+
+
+def _kept(job: Job, folder: Path | None) -> TrainingResult | None:
+    """The result of an earlier training of the same job; a damaged file is as good as none."""
+    from hardmax.lab.training import TrainingResult
+
+    if folder is None:
+        return None
+    if folder.is_dir() and _is_store(folder):
+        return _stored(job, folder)
+    try:
+        result = load(folder / f"{job.key}.npz")
+    except (OSError, FileFormatError):
+        return None
+    return result if isinstance(result, TrainingResult) else None
+
+
+def _stored(job: Job, folder: Path) -> Any:
+    from hardmax.lab.store import RunStore
+
+    with RunStore(folder) as store:
+        done = {row.key for row in store.rows("finished")}
+        return store.result(job.key) if job.key in done else None
+
+
+def _write_study(path: Path, jobs: Sequence[Job]) -> None:
+    """Write jobs as a study for ``hardmax lab run``, the name of the file being that of the study."""
+    from hardmax.lab.studies import Study, write_study
+
+    write_study(Study.of(path.stem, jobs), path)
+
+
+# Costs
+# ----------------------------------------------------------------------------------------------------------
+
+
+def operations(shape: TransformerShape) -> float:
+    """Multiplications of a forward pass for one sequence, roughly: training takes about three times that."""
+    T = shape.n_tokens
+    columns = -(-(T + 1) // 16) * 16  # the compiled step works on 16 tokens at a time
+    total = columns * shape.d_token * shape.widths[0]
+    for layer, (E, w) in enumerate(zip(shape.widths, shape.hidden, strict=True)):
+        above = shape.widths[layer + 1] if layer + 1 < shape.depth else shape.n_outputs
+        if layer + 1 < shape.depth:
+            total += columns * (4 * E * E + 2 * T * E + shape.heads[layer] * T * 8 + w * (E + above + 8))
+        else:
+            total += columns * 2 * shape.heads[layer] * E + 4 * E * E + w * (E + above)
+    return float(total)
+
+
+def cost_note(jobs: Sequence[Job]) -> str:
+    """What trainings will cost, from the measured speed of a short one on this machine."""
+    work = sum(operations(job.shape) * job.settings.n_samples for job in jobs)
+    rate = _measured_rate()
+    hours = work / rate / 3600
+    longest = max(operations(job.shape) * job.settings.n_samples for job in jobs) / rate / 3600
+    total = sum(job.settings.n_samples for job in jobs)
+    return (
+        f"Estimated cost of {len(jobs)} trainings ({total / 1e6:,.0f} million samples): {_time(hours)} of "
+        f"one "
+        f"core, the longest {_time(longest)}; an estimate from one short training on this machine, good to a "
+        "factor of two."
+    )
+
+
+def _time(hours: float) -> str:
+    return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.0f} min"
+
+
+@cache
+def _measured_rate() -> float:
+    """Operations per second of a short training."""
+    from hardmax.lab.layout import TransformerShape
+    from hardmax.lab.training import Job, TrainingSettings, train
+
+    shape = TransformerShape(15, 4, (12, 12), (2, 2), (32, 32), beta=1.0)
+    target = {"name": "pairwise", "D": 2, "d": 4, "seed": 0}
+    seconds = 0.0
+    for n in (256, 20_000):  # the first one compiles
+        settings = TrainingSettings(n, train_size=2_000, validation_size=64, evaluations=1)
+        start = process_time()
+        train(Job(target, shape, settings))
+        seconds = process_time() - start
+    return operations(shape) * 20_000 / max(seconds, 1e-3)
+
+
+def announce(text: str) -> None:
+    """Say something before it is computed; the command line shows it on stderr."""
+    logging.getLogger("hardmax").warning(text)
+
+
+# Telling
+# ----------------------------------------------------------------------------------------------------------
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean, median and range of seeds.
+
+    >>> spread([1e-4, 3e-4]), spread([2e-2]), spread([])
+    ('mean 2.00e-04, median 2.00e-04 (1.00e-04 to 3.00e-04, 2 seeds)', '2.00e-02 (1 seed)', 'not run')
+    """
+    if not values:
+        return NOT_RUN
+    if len(values) == 1:
+        return f"{values[0]:.2e} (1 seed)"
+    return (
+        f"mean {np.mean(values):.2e}, median {np.median(values):.2e} ({min(values):.2e} to "
+        f"{max(values):.2e}, "
+        f"{len(values)} seeds)"
+    )
+
+
+def told(value: Any, spec: str = ".2e") -> str:
+    """A number, or "not run".
+
+    >>> told(None), told(0.0123)
+    ('not run', '1.23e-02')
+    """
+    return NOT_RUN if value is None else format(float(value), spec)
+
+
+def runs_table(groups: Mapping[str, Group]) -> dict[str, list[Any]]:
+    """Every training: configuration, rate, seed, values, and what went wrong."""
+    names = ("configuration", "rate", "seed", "samples", "best", "final", "state", "job")
+    table: dict[str, list[Any]] = {name: [] for name in names}
+    for group in groups.values():
+        for trial, result in zip(group.trials, group.results, strict=True):
+            row: tuple[Any, ...] = (
+                group.label,
+                trial.rate,
+                trial.job.seed,
+                trial.job.settings.n_samples,
+                None if result is None else float(result.best),
+                None if result is None else float(result.final),
+                _state(result),
+                trial.job.key,
+            )
+            for name, value in zip(names, row, strict=True):
+                table[name].append(value)
+    return table
+
+
+def _state(result: TrainingResult | None) -> str:
+    if result is None:
+        return NOT_RUN
+    return "diverged" if result.diverged else "stuck" if result.stuck else "trained"
+
+
+def summary_table(groups: Mapping[str, Group]) -> dict[str, list[Any]]:
+    """One row per configuration at its chosen rate."""
+    table: dict[str, list[Any]] = {
+        name: []
+        for name in (
+            "configuration",
+            "rate",
+            "seeds",
+            "mean",
+            "median",
+            "least",
+            "most",
+            "median_final",
+            "stuck",
+        )
+    }
+    for group in groups.values():
+        values = group.values
+        row = (
+            group.label,
+            group.rate,
+            len(values),
+            *((float(f(values)) if values else None) for f in (np.mean, np.median, min, max)),
+            float(np.median(group.finals)) if values else None,
+            sum(bool(result.stuck or result.diverged) for _, result in group.chosen),
+        )
+        for name, value in zip(table, row, strict=True):
+            table[name].append(value)
+    return table
+
+
+def stuck_note(groups: Mapping[str, Group]) -> str:
+    """Which seeds stopped learning or diverged, at any rate."""
+    bad = [
+        f"{group.label} at rate {trial.rate:g}, seed {trial.job.seed}: {_state(result)}"
+        for group in groups.values()
+        for trial, result in zip(group.trials, group.results, strict=True)
+        if result is not None and (result.diverged or result.stuck)
+    ]
+    return "Stuck or diverged seeds: " + ("; ".join(bad) + "." if bad else "none.")
+
+
+def deviation_notes(settings: Settings, *more: str) -> tuple[str, ...]:
+    """What differs from the paper, or is not stated there, in one place."""
+    rates = ", ".join(f"{rate:g}" for rate in settings["rates"])
+    chosen = (
+        f"Every configuration had the learning rates {rates}; shown is the one with the lowest median over "
+        f"seeds."
+        if len(settings["rates"]) > 1
+        else f"Learning rate {rates} for all."
+    )
+    lines = [
+        f"{settings['samples']:,} samples per training in batches of {settings['batch']}, beta = "
+        f"{settings['beta']:g}, {settings['activation']} (the paper states none of these; its rate is 1e-3). "
+        + chosen,
+        *more,
+        "The best validation value is selected on the validation set, as in the paper, and so optimistic; "
+        "final values are in the tables.",
+    ]
+    return tuple(lines)
