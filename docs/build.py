@@ -86,7 +86,8 @@ def claims_page(entries) -> str:
         return f"[`{entry.name}`](#{anchor_of(entry.name)})"
 
     meanings = {
-        Verdict.HOLDS: "finite and checked exactly, or a written proof is linked",
+        Verdict.HOLDS: "finite and checked exactly, or a proof is linked, "
+        "written out or (where the hypotheses say so) cited",
         Verdict.HOLDS_NUMERICALLY: "tested on the stated instances, no more",
         Verdict.FAILS: "there is an exact counterexample, with a certificate",
         Verdict.VACUOUS: "what it assumes never happens, or what it says is true of everything",

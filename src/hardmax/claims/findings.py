@@ -29,7 +29,7 @@ class Verdict(StrEnum):
     """What a computation says about a statement."""
 
     HOLDS = "holds"
-    """Finite and checked exactly, or a written proof is linked."""
+    """Finite and checked exactly, or a proof is linked, written out or (where it says so) cited."""
     HOLDS_NUMERICALLY = "holds numerically"
     """Tested on the stated instances, no more."""
     FAILS = "fails"

@@ -135,7 +135,8 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
         results.append({"file": str(path), "claim": claim, "accepted": why is None, "reason": why})
         if not as_json:
             outcome = "accepted" if why is None else "REJECTED"
-            click.echo(f"{outcome}  {claim or path}{f': {why}' if why else ''}")
+            what = why or f"{record['kind']} = {replay.shortened(record['expected'])}"
+            click.echo(f"{outcome}  {claim or path}: {what}")
     rejected = sum(not result["accepted"] for result in results)
     if as_json:
         print_json(results)
