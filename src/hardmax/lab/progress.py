@@ -1,8 +1,9 @@
 """How far a study is, and how long it will take.
 
-Costs say how much work each job is compared with the others. What finished jobs took, and running ones so
-far, gives seconds per unit of cost; what is left is shared by all slots of all living drivers, and takes at
-least as long as the longest job that is under way.
+Costs say how much work each job is compared with the others. Seconds per unit of cost are the median over the
+jobs that were finished last and those that tell how fast they are: the first job of a worker may compile for
+longer than it runs. What is left is shared by all slots of all living drivers, and takes at least as long as
+the longest job that is under way.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median
 
 from hardmax.lab.leases import living_drivers
 from hardmax.lab.store import RunStore
 
-__all__ = ["StudyProgress", "progress_of"]
+__all__ = ["Pace", "StudyProgress", "progress_of"]
+
+_LAST = 200  # finished jobs that tell the speed
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,11 @@ def progress_of(
     paces = paces or {}
     with store.translated():
         drivers = living_drivers(store)
-        done_cost, done_seconds, cpu = store.database.execute(
-            "SELECT total(cost), total(seconds), total(cpu_seconds) FROM jobs WHERE state = 'finished'"
-        ).fetchone()
+        done = store.database.execute(
+            "SELECT seconds / cost FROM jobs WHERE state = 'finished' ORDER BY finished DESC LIMIT ?",
+            (_LAST,),
+        ).fetchall()
+        (cpu,) = store.database.execute("SELECT total(cpu_seconds) FROM jobs").fetchone()
         (waiting_cost,) = store.database.execute(
             "SELECT total(cost) FROM jobs WHERE state = 'waiting'"
         ).fetchone()
@@ -111,7 +117,7 @@ def progress_of(
     slots = sum(slots for _, _, slots in drivers)
     now = time.time()
     jobs = [(cost, max(now - since, 0.0), paces.get(key)) for key, cost, since in running]
-    remaining = _remaining(float(waiting_cost), jobs, float(done_cost), float(done_seconds), slots)
+    remaining = _remaining(float(waiting_cost), jobs, [rate for (rate,) in done], slots)
     if not counts["waiting"] and not counts["running"]:
         remaining = 0.0
     return StudyProgress(
@@ -128,26 +134,35 @@ def progress_of(
 def _remaining(
     waiting_cost: float,
     running: list[tuple[float, float, Pace | None]],
-    done_cost: float,
-    done_seconds: float,
+    rates: list[float],
     slots: int,
 ) -> float | None:
-    """Seconds that are left; ``running`` holds cost, seconds so far and pace (if known) of each job.
+    """Seconds that are left.
+
+    ``running`` holds cost, seconds so far and pace (if known) of each job, ``rates`` the seconds per unit of
+    cost of finished ones.
 
     Examples
     --------
-    >>> half = Pace(share=0.5, gained=0.5, seconds=10.0, first_at=0.0)
-    >>> _remaining(4.0, [(2.0, 10.0, half)], 0.0, 0.0, 2)  # 10 s per unit; 5 units left, shared by two
+    >>> half = Pace(share=0.5, gained=0.4, seconds=8.0, first_at=0.0)
+    >>> _remaining(4.0, [(2.0, 30.0, half)], [], 2)  # 10 s per unit; 5 units left, shared by two
     25.0
-    >>> _remaining(0.0, [(2.0, 10.0, half), (9.0, 15.0, None)], 4.0, 40.0, 2)  # the longest one decides
+    >>> _remaining(0.0, [(2.0, 30.0, half), (9.0, 15.0, None)], [10.0, 10.0], 2)  # the longest one decides
     75.0
+    >>> _remaining(3.0, [], [50.0, 1.0, 1.0], 1)  # the first one compiled something
+    3.0
     """
-    if not slots:
+    paced = [pace.seconds / pace.gained / cost for cost, _, pace in running if pace and pace.gained > 0]
+    if not slots or not (rates or paced):
         return None
-    known = [(cost * pace.gained, pace.seconds) for cost, _, pace in running if pace and pace.gained > 0]
-    cost, spent = done_cost + sum(c for c, _ in known), done_seconds + sum(s for _, s in known)
-    if cost <= 0 or spent <= 0:
-        return None
-    rate = spent / cost
-    left = [c * (1.0 - pace.share) if pace else max(c - s / rate, 0.0) for c, s, pace in running]
-    return max(rate * (waiting_cost + sum(left)) / slots, *(rate * c for c in [0.0, *left]))
+    rate = median([*rates, *paced])
+    left = [_left(cost, seconds, pace, rate) for cost, seconds, pace in running]
+    return max((rate * waiting_cost + sum(left)) / slots, *left, 0.0)
+
+
+def _left(cost: float, seconds: float, pace: Pace | None, rate: float) -> float:
+    """Seconds that a running job still needs."""
+    if pace is None:
+        return max(rate * cost - seconds, 0.0)
+    own = pace.seconds / pace.gained if pace.gained > 0 else rate * cost
+    return own * (1.0 - pace.share)

@@ -348,7 +348,8 @@ class RunStore:
     def _let_wait(self, key: str, what: str) -> None:
         self.database.execute(
             "UPDATE jobs SET state = 'waiting', driver = NULL, lease = NULL, error = NULL, deaths = 0, "
-            "summary = NULL, sha256 = NULL, size = NULL, finished = NULL WHERE key = ?",
+            "summary = NULL, sha256 = NULL, size = NULL, seconds = NULL, cpu_seconds = NULL, version = NULL, "
+            "finished = NULL WHERE key = ?",
             (key,),
         )
         self.note(key, None, what)
