@@ -24,7 +24,7 @@ import numpy as np
 from hardmax.compiling import kernel
 from hardmax.lab.lanes import (
     LANES,
-    below,
+    ROUNDING,
     larger,
     largest,
     load,
@@ -37,6 +37,7 @@ from hardmax.lab.lanes import (
     product_tile,
     root,
     rough_reciprocal,
+    smaller,
     spread,
     spread_at,
     store,
@@ -121,17 +122,17 @@ class Plan(NamedTuple):
 
 @kernel(inlined=True)
 def exp2(x):
-    """2^x for x between -125 and 125, by a polynomial on [-1/2, 1/2]."""
-    n = below(plus(x, spread(f32(0.5))))
-    f = minus(x, n)
-    p = spread(f32(1.5403530e-4))
-    p = madd(p, f, spread(f32(1.3333558e-3)))
-    p = madd(p, f, spread(f32(9.6181291e-3)))
-    p = madd(p, f, spread(f32(5.5504109e-2)))
-    p = madd(p, f, spread(f32(2.4022651e-1)))
-    p = madd(p, f, spread(f32(6.9314718e-1)))
+    """2^x for x between -125 and 125: the nearest whole power, and a polynomial on [-1/2, 1/2]."""
+    whole = plus(x, spread(f32(ROUNDING)))
+    f = minus(x, minus(whole, spread(f32(ROUNDING))))
+    p = spread(f32(1.535335e-4))
+    p = madd(p, f, spread(f32(1.3398875e-3)))
+    p = madd(p, f, spread(f32(9.618438e-3)))
+    p = madd(p, f, spread(f32(5.5503324e-2)))
+    p = madd(p, f, spread(f32(2.4022648e-1)))
+    p = madd(p, f, spread(f32(6.931472e-1)))
     p = madd(p, f, spread(f32(1.0)))
-    return power_of_two(p, n)
+    return power_of_two(p, whole)
 
 
 @kernel(inlined=True)
@@ -142,12 +143,6 @@ def reciprocal(x):
     r = madd(r, madd(y, r, one), r)
     r = madd(r, madd(y, r, one), r)
     return madd(r, madd(y, r, one), r)
-
-
-@kernel(inlined=True)
-def smaller(a, b):
-    """The smaller of each pair."""
-    return minus(spread(f32(0.0)), larger(minus(spread(f32(0.0)), a), minus(spread(f32(0.0)), b)))
 
 
 @kernel(inlined=True)
@@ -339,21 +334,31 @@ def soften(ws, e, r, own, n_tokens, rows, beta):
     b, least = spread(beta * f32(1.4426950408889634)), spread(f32(-64.0))
     for t in range(0, own, LANES):
         m = load(ws, e + t)
-        for s in range(1, n_tokens):
+        m1, m2, m3, s = m, m, m, 1
+        while s + 4 <= n_tokens:  # four maxima at once: one alone would wait for itself
+            at = e + s * own + t
+            m = larger(m, load(ws, at))
+            m1 = larger(m1, load(ws, at + own))
+            m2 = larger(m2, load(ws, at + 2 * own))
+            m3 = larger(m3, load(ws, at + 3 * own))
+            s += 4
+        while s < n_tokens:
             m = larger(m, load(ws, e + s * own + t))
-        m = times(m, b)
+            s += 1
+        m = larger(larger(m, m1), larger(m2, m3))
+        m = minus(spread(f32(0.0)), times(m, b))
         l0, l1 = spread(f32(0.0)), spread(f32(0.0))
         s = 0
         while s + 2 <= n_tokens:
             at = e + s * own + t
-            x = exp2(larger(minus(times(b, load(ws, at)), m), least))
-            y = exp2(larger(minus(times(b, load(ws, at + own)), m), least))
+            x = exp2(larger(madd(b, load(ws, at), m), least))
+            y = exp2(larger(madd(b, load(ws, at + own), m), least))
             store(ws, at, x)
             store(ws, at + own, y)
             l0, l1 = plus(l0, x), plus(l1, y)
             s += 2
         if s < n_tokens:
-            x = exp2(larger(minus(times(b, load(ws, e + s * own + t)), m), least))
+            x = exp2(larger(madd(b, load(ws, e + s * own + t), m), least))
             store(ws, e + s * own + t, x)
             l0 = plus(l0, x)
         store(ws, r + t, reciprocal(plus(l0, l1)))

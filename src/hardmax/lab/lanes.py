@@ -22,7 +22,7 @@ from numba.extending import intrinsic, models, register_model
 
 __all__ = [
     "LANES",
-    "below",
+    "ROUNDING",
     "larger",
     "largest",
     "load",
@@ -33,8 +33,9 @@ __all__ = [
     "plus",
     "power_of_two",
     "product_tile",
-    "rough_reciprocal",
     "root",
+    "rough_reciprocal",
+    "smaller",
     "spread",
     "spread_at",
     "store",
@@ -190,12 +191,6 @@ def root(typing: Any, a: Any) -> Any:
 
 
 @intrinsic
-def below(typing: Any, a: Any) -> Any:
-    """The largest whole numbers that are not larger."""
-    return VECTOR(VECTOR), _called("floor")
-
-
-@intrinsic
 def larger(typing: Any, a: Any, b: Any) -> Any:
     """The larger of each pair; the second where the first is NaN."""
 
@@ -206,12 +201,27 @@ def larger(typing: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
-def power_of_two(typing: Any, a: Any, n: Any) -> Any:
-    """``a * 2**n`` for whole n, where no exponent leaves its range: n is added to the exponent bits."""
+def smaller(typing: Any, a: Any, b: Any) -> Any:
+    """The smaller of each pair; the second where the first is NaN."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        shifted = builder.shl(builder.fptosi(arguments[1], _WHOLE), ir.Constant(_WHOLE, [23] * LANES))
-        return builder.bitcast(builder.add(builder.bitcast(arguments[0], _WHOLE), shifted), _VECTOR)
+        return builder.select(builder.fcmp_ordered("<", *arguments), *arguments)
+
+    return VECTOR(VECTOR, VECTOR), generate
+
+
+ROUNDING = 12582912.0
+"""1.5 * 2^23: ``x + ROUNDING`` is x rounded to a whole number, which stands in its lowest bits."""
+
+
+@intrinsic
+def power_of_two(typing: Any, a: Any, shifted: Any) -> Any:
+    """``a * 2**n`` where ``shifted`` is n + ROUNDING: n is added to the exponent bits, which must have room."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bits = [builder.bitcast(argument, _WHOLE) for argument in arguments]
+        exponent = builder.shl(bits[1], ir.Constant(_WHOLE, [23] * LANES))
+        return builder.bitcast(builder.add(bits[0], exponent), _VECTOR)
 
     return VECTOR(VECTOR, VECTOR), generate
 
