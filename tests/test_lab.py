@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from oracles import plain_transformer
 
 import hardmax as hm
-from hardmax.compiling import kernel
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
 from hardmax.lab import fused_kernels
 from hardmax.lab.data import BLOCK, canonical, examples, nmse, outputs_of
@@ -183,11 +183,11 @@ def test_what_does_not_fit_never_reaches_the_kernel():
         predict(C4, C4.initial(0), X[:, :3])
 
 
-# Vectors and tiles
+# Vectors and tiles (compiled here without a cache, which would not notice edits of what is tested)
 # ----------------------------------------------------------------------------------------------
 
 
-@kernel
+@numba.njit
 def elementary(values, out, which):
     for i in range(0, values.size, LANES):
         x = load(values, i)
@@ -216,7 +216,7 @@ def test_elementary_functions(which, exact, low, high, absolute, relative):
 
 
 def tile_kernel(tile):
-    @kernel
+    @numba.njit
     def run(W, w, by_row, by_column, ws, x, x_step, inner, out, out_step, start, base):
         tile(W, w, by_row, by_column, ws, x, x_step, inner, out, out_step, start, base)
 
@@ -243,7 +243,7 @@ def test_a_product_tile_makes_its_rows_and_nothing_else():
         assert ws == pytest.approx(wanted.ravel(), abs=1e-5)
 
 
-@kernel
+@numba.njit
 def outer_and_sums(out, o, by_row, by_column, ws, y, x, step, n):
     TILE(out, o, by_row, by_column, ws, y, step, x, step, n)
     SUMS(out, 100, ws, y, step, n)

@@ -136,6 +136,27 @@ def exp2(x):
 
 
 @kernel(inlined=True)
+def exp2_of_four(x0, x1, x2, x3):
+    """Four times ``exp2``, step by step side by side: a processor looks ahead less far than one takes."""
+    r, one = spread(f32(ROUNDING)), spread(f32(1.0))
+    w0, w1, w2, w3 = plus(x0, r), plus(x1, r), plus(x2, r), plus(x3, r)
+    f0, f1, f2, f3 = minus(w0, r), minus(w1, r), minus(w2, r), minus(w3, r)
+    f0, f1, f2, f3 = minus(x0, f0), minus(x1, f1), minus(x2, f2), minus(x3, f3)
+    a, b = spread(f32(1.535335e-4)), spread(f32(1.3398875e-3))
+    p0, p1, p2, p3 = madd(a, f0, b), madd(a, f1, b), madd(a, f2, b), madd(a, f3, b)
+    b = spread(f32(9.618438e-3))
+    p0, p1, p2, p3 = madd(p0, f0, b), madd(p1, f1, b), madd(p2, f2, b), madd(p3, f3, b)
+    b = spread(f32(5.5503324e-2))
+    p0, p1, p2, p3 = madd(p0, f0, b), madd(p1, f1, b), madd(p2, f2, b), madd(p3, f3, b)
+    b = spread(f32(2.4022648e-1))
+    p0, p1, p2, p3 = madd(p0, f0, b), madd(p1, f1, b), madd(p2, f2, b), madd(p3, f3, b)
+    b = spread(f32(6.931472e-1))
+    p0, p1, p2, p3 = madd(p0, f0, b), madd(p1, f1, b), madd(p2, f2, b), madd(p3, f3, b)
+    p0, p1, p2, p3 = madd(p0, f0, one), madd(p1, f1, one), madd(p2, f2, one), madd(p3, f3, one)
+    return power_of_two(p0, w0), power_of_two(p1, w1), power_of_two(p2, w2), power_of_two(p3, w3)
+
+
+@kernel(inlined=True)
 def reciprocal(x):
     """1 / x for positive x, by three steps of Newton; a division takes four times as long."""
     one, y = spread(f32(1.0)), minus(spread(f32(0.0)), x)
@@ -349,18 +370,25 @@ def soften(ws, e, r, own, n_tokens, rows, beta):
         m = minus(spread(f32(0.0)), times(m, b))
         l0, l1 = spread(f32(0.0)), spread(f32(0.0))
         s = 0
-        while s + 2 <= n_tokens:
+        while s + 4 <= n_tokens:
             at = e + s * own + t
-            x = exp2(larger(madd(b, load(ws, at), m), least))
-            y = exp2(larger(madd(b, load(ws, at + own), m), least))
-            store(ws, at, x)
-            store(ws, at + own, y)
-            l0, l1 = plus(l0, x), plus(l1, y)
-            s += 2
-        if s < n_tokens:
+            x0, x1, x2, x3 = exp2_of_four(
+                larger(madd(b, load(ws, at), m), least),
+                larger(madd(b, load(ws, at + own), m), least),
+                larger(madd(b, load(ws, at + 2 * own), m), least),
+                larger(madd(b, load(ws, at + 3 * own), m), least),
+            )
+            store(ws, at, x0)
+            store(ws, at + own, x1)
+            store(ws, at + 2 * own, x2)
+            store(ws, at + 3 * own, x3)
+            l0, l1 = plus(plus(l0, x0), x1), plus(plus(l1, x2), x3)
+            s += 4
+        while s < n_tokens:
             x = exp2(larger(madd(b, load(ws, e + s * own + t), m), least))
             store(ws, e + s * own + t, x)
             l0 = plus(l0, x)
+            s += 1
         store(ws, r + t, reciprocal(plus(l0, l1)))
         for s in range(n_tokens, rows):
             store(ws, e + s * own + t, spread(f32(0.0)))

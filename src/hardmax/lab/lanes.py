@@ -7,7 +7,8 @@ and passed to a function that is copied into its caller. A tile is the inner loo
 for a fixed number of rows and vectors that all stay in registers.
 
 Vectors have as many lanes as the registers of the processor: 16 with AVX-512, 8 otherwise. Indices are not
-checked, and negative ones do not count from the end.
+checked, and negative ones do not count from the end. Kernels that use this file are not compiled again when
+it is edited: touch them too.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ ROUNDING = 12582912.0
 
 @intrinsic
 def power_of_two(typing: Any, a: Any, shifted: Any) -> Any:
-    """``a * 2**n`` where ``shifted`` is n + ROUNDING: n is added to the exponent bits, which must have room."""
+    """``a * 2**n`` where ``shifted`` is n + ROUNDING: n is added to the exponent bits, if they have room."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         bits = [builder.bitcast(argument, _WHOLE) for argument in arguments]
