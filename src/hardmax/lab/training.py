@@ -181,6 +181,7 @@ def train(
     progress: Progress | None = None,
     path: str = "fused",
     cache: str | Path | None = None,
+    n_jobs: int | None = 1,
 ) -> TrainingResult:
     """Train one job.
 
@@ -194,6 +195,8 @@ def train(
         The compiled step, or the plain torch loop (needs the extra ``lab``).
     cache : path-like, optional
         A folder in which training and validation sets are kept.
+    n_jobs : int, optional
+        Processes that make the data; the steps take one core, and the result does not depend on it.
 
     Returns
     -------
@@ -203,10 +206,12 @@ def train(
         raise InvalidInputError(f"path must be 'fused' or 'torch', but was {path!r}.")
     begin = time.thread_time()
     settings, shape = job.settings, job.shape
-    known, held_out = (
-        examples(job.target, shape.n_tokens, n, seed=settings.data_seed, stream=stream, cache=cache)
-        for n, stream in ((settings.train_size, _TRAINING), (settings.validation_size, _VALIDATION))
-    )
+
+    def made(n: int, stream: int) -> Examples:
+        seed = settings.data_seed
+        return examples(job.target, shape.n_tokens, n, seed=seed, stream=stream, n_jobs=n_jobs, cache=cache)
+
+    known, held_out = made(settings.train_size, _TRAINING), made(settings.validation_size, _VALIDATION)
     mean = known.Y.mean(axis=0, dtype=np.float64).astype(np.float32)
     scale = known.Y.std(axis=0, dtype=np.float64).astype(np.float32)
     scale[scale == 0] = 1.0
