@@ -36,6 +36,7 @@ def by_torch(shape, vector, X, Y):
 def test_gradients_agree_with_torch(shape, n, seed, norm):
     shape = replace(shape, layer_norm=norm)
     vector, (X, Y) = shape.initial(seed), batch(shape, n, seed)
+    Y = Y + 3  # residuals of one sign: where they cancel, a gradient is nothing but rounding
     loss, found = FusedSteps(shape, vector).gradient(X, Y)
     wanted_loss, wanted = by_torch(shape, vector, X, Y)
     assert loss == pytest.approx(wanted_loss, rel=1e-5)
