@@ -12,17 +12,12 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteE
 from hardmax.flow.depth_separation import separation_transformer
 from hardmax.flow.softmax_transformers import SoftmaxLayer, SoftmaxTransformer
 from hardmax.flow.two_layer import TwoLayer
-from hardmax.lab.geometry import (
-    cells_in_plane,
-    fixed_context,
-    follow_training,
-    head_diagram,
-    measured_hardness,
-    query_network,
-    routed_flow,
-)
+from hardmax.lab.data import outputs_of
+from hardmax.lab.geometry import cells_in_plane, fixed_context, head_diagram, query_network, routed_flow
+from hardmax.lab.hardness import follow_training, measured_hardness
 from hardmax.lab.layout import TransformerShape
 from hardmax.lab.probes import recovery, recovery_errors, token_of_rank
+from hardmax.lab.shipped import shipped_model
 from hardmax.lab.states import head_weights, run_states, states_in_blocks
 
 SHAPE = TransformerShape(5, 3, (6, 8), (2, 4), (7, 9), beta=0.8)
@@ -196,6 +191,7 @@ def test_a_model_compared_with_itself_has_ratio_one(vector, tmp_path):
     again = hm.load(found.save(tmp_path / "probe.npz"))
     np.testing.assert_array_equal(again.trained, found.trained)
     assert "second largest" in repr(found)
+    assert found.plot().get_title() == "token of rank 2"
 
 
 def test_ranks_with_ties_go_by_position():
@@ -370,3 +366,47 @@ def test_a_training_is_followed(vector, tmp_path):
     again = hm.load(found.save(tmp_path / "training.npz"))
     np.testing.assert_array_equal(again.cells, found.cells)
     assert len(again.to_frame()) == 2
+    assert len(again.plot().figure.axes) == 5
+    with pytest.raises(InvalidInputError, match="makes its own axes"):
+        again.plot(box=hm.Box.cube(2, 0, 1))
+
+
+# The shipped model
+# ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return shipped_model()
+
+
+def test_the_shipped_model_is_as_good_as_it_says(shipped):
+    (target,) = outputs_of(shipped.about["job"]["target"])
+    X = target.sample(2000, 15, 77).astype(np.float32)  # sequences that training never saw
+    wanted = target(X.astype(float))
+    assert ((shipped(X)[:, 0] - wanted) ** 2).mean() / wanted.var() < 3e-4
+    assert shipped.about["best_validation_nmse"] < 2e-4
+    slow = shipped.mean + shipped.scale * run_states(shipped.shape, shipped.vector, X)[1]
+    np.testing.assert_allclose(slow, shipped(X), rtol=1e-4, atol=1e-4)
+
+
+def test_the_shipped_model_keeps_the_largest_token_and_no_other(shipped):
+    """Appendix C.1 and C.2 on a model that has learned its target."""
+    start = shipped.shape.initial(np.random.default_rng((shipped.about["job"]["seed"], 0)))
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((1000, 15, 4)), rng.standard_normal((500, 15, 4))
+    first = recovery(shipped.shape, start, shipped.vector, X, Z).ratio
+    second = recovery(shipped.shape, start, shipped.vector, X, Z, rank=2).ratio
+    assert (first < 0.15).all()
+    assert ((second > 0.85) & (second < 1.15)).all()
+
+
+def test_the_shipped_model_routes_what_the_target_needs(shipped):
+    (target,) = outputs_of(shipped.about["job"]["target"])
+    X = target.sample(1000, 15, 78)
+    assert routed_flow(shipped.shape, shipped.vector, X).learns(target).share > 0.9
+
+
+def test_there_is_no_other_shipped_model():
+    with pytest.raises(InvalidInputError, match="name must be one of pairwise-2"):
+        shipped_model("gpt")

@@ -15,7 +15,8 @@ from hardmax.lab.training import Job, TrainingSettings
 from hardmax.papers.infoflow_dimension import width_of
 from hardmax.papers.infoflow_recovery import retrieval_target
 from hardmax.papers.recipes import find_recipe, recipes
-from hardmax.papers.training_runs import Group, Trial, kept_folder, operations, spread
+from hardmax.papers.training_reports import spread
+from hardmax.papers.training_runs import Group, Trial, kept_folder, operations
 
 TINY = {"samples": 512, "train_size": 512, "validation_size": 64, "jobs": 1}
 NAMES = [

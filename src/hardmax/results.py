@@ -76,7 +76,7 @@ _HOME_OF_KIND = {
     "StabilityBounds": "hardmax.stability.bounds",
     "StabilityReport": "hardmax.stability.scores",
     "TrainingResult": "hardmax.lab.training",
-    "TrainingGeometry": "hardmax.lab.geometry",
+    "TrainingGeometry": "hardmax.lab.hardness",
     "TransitionBand": "hardmax.stability.bands",
 }
 

@@ -12,21 +12,16 @@ from typing import Any
 
 from hardmax.claims.infoflow_printed_tables import NMSE_PAIRWISE
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.papers.training_runs import (
+from hardmax.papers.training_reports import (
     NOT_RUN,
-    Group,
-    Trial,
     deviation_notes,
     runs_table,
-    shape_for,
     spread,
     stuck_note,
     summary_table,
-    sweep,
     told,
-    training_options,
-    trainings,
 )
+from hardmax.papers.training_runs import Group, Trial, shape_for, sweep, training_options, trainings
 
 __all__ = ["RECIPES", "pairwise_target", "width_of"]
 
@@ -164,7 +159,7 @@ def _cook_activation(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
 
     D = settings["maxima"][0]
-    sweeps = {}
+    sweeps: dict[str, list[Trial]] = {}
     for kind in ("tanh", "gelu"):
         chosen = Settings(
             settings.profile, settings.seed, {**settings.chosen, "activation": kind, "maxima": (D,)}
@@ -176,9 +171,13 @@ def _cook_activation(settings: Settings) -> Outcome:
         Measured(kind, [1, 2, 3], [groups[f"{name} {kind}"].values for name in heads])
         for kind in ("tanh", "gelu")
     )
-    title = f"D = {D}, T = {settings['tokens']}: " + ", ".join(
-        f"{i + 1} = {name.split()[1]}" for i, name in enumerate(heads)
+    panel = MeasuredPanel(
+        f"target (6), D = {D}, T = {settings['tokens']}",
+        "heads",
+        series,
+        ticks=tuple(name.split()[1] for name in heads),
     )
+    both = Settings(settings.profile, settings.seed, {**settings.chosen, "activation": "tanh and gelu"})
     rows = tuple(
         Comparison(
             f"best NMSE {name}, tanh and gelu",
@@ -189,10 +188,10 @@ def _cook_activation(settings: Settings) -> Outcome:
         for name in heads
     )
     return Outcome(
-        {"activation": draw_measured([MeasuredPanel(title, "configuration", series)])},
+        {"activation": draw_measured([panel])},
         {"summary": summary_table(groups), "runs": runs_table(groups)},
         rows,
-        (*deviation_notes(settings), stuck_note(groups)),
+        (*deviation_notes(both), stuck_note(groups)),
     )
 
 

@@ -11,18 +11,8 @@ from typing import Any
 import numpy as np
 
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.papers.training_runs import (
-    NOT_RUN,
-    Group,
-    runs_table,
-    spread,
-    stuck_note,
-    summary_table,
-    sweep,
-    told,
-    training_options,
-    trainings,
-)
+from hardmax.papers.training_reports import NOT_RUN, runs_table, spread, stuck_note, summary_table, told
+from hardmax.papers.training_runs import Group, sweep, training_options, trainings
 
 __all__ = ["RECIPES"]
 

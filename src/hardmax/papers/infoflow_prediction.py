@@ -18,19 +18,15 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.estimate import CostEstimate, estimate_cost
 from hardmax.papers.infoflow_dimension import pairwise_target, width_of
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.papers.training_runs import (
+from hardmax.papers.training_reports import (
     NOT_RUN,
-    Group,
     deviation_notes,
     runs_table,
-    shape_for,
     spread,
     stuck_note,
     summary_table,
-    sweep,
-    training_options,
-    trainings,
 )
+from hardmax.papers.training_runs import Group, shape_for, sweep, training_options, trainings
 
 __all__ = ["RECIPES"]
 
@@ -113,7 +109,7 @@ def _titles(settings: Settings) -> dict[str, str]:
     }
 
 
-def _target(description: dict[str, Any]) -> Any:
+def _target(description: Any) -> Any:
     from hardmax.lab.data import outputs_of
 
     return outputs_of(description)[0]
@@ -140,7 +136,8 @@ def _prediction_table(
 
 def _sets_table(settings: Settings, groups: dict[str, Group]) -> dict[str, list[Any]]:
     """How often the sets of the best seed contain the active set, and how hard its heads are."""
-    from hardmax.lab.geometry import measured_hardness, routed_flow
+    from hardmax.lab.geometry import routed_flow
+    from hardmax.lab.hardness import measured_hardness
 
     names = ("model", "nmse", "share_learned", "mean_set", "share_hard_tokens", "share_hard_cls", "chance")
     table: dict[str, list[Any]] = {name: [] for name in names}
@@ -219,7 +216,7 @@ def _threshold_rows(
 
 
 def _cook_dynamics(settings: Settings) -> Outcome:
-    from hardmax.lab.geometry import follow_training
+    from hardmax.lab.hardness import follow_training
     from hardmax.plotting.trainings import draw_training_geometry
 
     D, d, T = settings["maxima"], settings["d"], settings["tokens"]

@@ -20,20 +20,16 @@ from hardmax.claims.infoflow_printed_tables import RECOVERY
 from hardmax.claims.infoflow_printed_tables import Recovery as Printed
 from hardmax.papers.infoflow_dimension import pairwise_target, width_of
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.papers.training_runs import (
+from hardmax.papers.training_reports import (
     NOT_RUN,
-    Group,
     deviation_notes,
     runs_table,
-    shape_for,
     spread,
     stuck_note,
     summary_table,
-    sweep,
     told,
-    training_options,
-    trainings,
 )
+from hardmax.papers.training_runs import Group, shape_for, sweep, training_options, trainings
 
 __all__ = ["RECIPES", "retrieval_target"]
 

@@ -16,20 +16,16 @@ from hardmax.flow.retrieval_bound import retrieval_exponents
 from hardmax.flow.separation_inputs import separation_inputs
 from hardmax.flow.single_layer_bound import separation_exponents
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.papers.training_runs import (
+from hardmax.papers.training_reports import (
     NOT_RUN,
-    Group,
     deviation_notes,
     runs_table,
-    shape_for,
     spread,
     stuck_note,
     summary_table,
-    sweep,
     told,
-    training_options,
-    trainings,
 )
+from hardmax.papers.training_runs import Group, shape_for, sweep, training_options, trainings
 from hardmax.targets import builtin
 
 __all__ = ["RECIPES"]

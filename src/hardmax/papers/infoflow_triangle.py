@@ -14,19 +14,15 @@ from typing import Any
 
 from hardmax.claims.infoflow_printed_tables import NMSE_TRIANGLE, TRIANGLE_MODELS
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.papers.training_runs import (
+from hardmax.papers.training_reports import (
     NOT_RUN,
-    Group,
     deviation_notes,
     runs_table,
-    shape_for,
     spread,
     stuck_note,
     summary_table,
-    sweep,
-    training_options,
-    trainings,
 )
+from hardmax.papers.training_runs import Group, shape_for, sweep, training_options, trainings
 
 __all__ = ["RECIPES", "TRIANGLE"]
 
@@ -119,7 +115,7 @@ _OPTIONS = (
     Option("hidden", 32, "hidden width of the feed-forward blocks", least=1),
     *training_options(
         (500_000, 1_000_000, 9_000_000),
-        rates=((5e-3,), (2e-3, 1e-2), (1e-3, 3e-3, 1e-2)),
+        rates=((2e-3,), (2e-3, 1e-2), (1e-3, 3e-3, 1e-2)),
         seeds=(1, 2, 2),
         train_size=90_000,
         validation_size=10_000,

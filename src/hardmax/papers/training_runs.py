@@ -1,4 +1,4 @@
-"""What the recipes that train have in common: jobs, sweeps, seeds, costs, and how results are told.
+"""What the recipes that train have in common: jobs, sweeps, seeds and costs.
 
 A recipe lists its jobs, gets the trainings (those that are kept from earlier are not repeated, those that are
 not to be run are ``None`` and stay "not run"), and reports every seed. Every configuration of an experiment
@@ -33,26 +33,18 @@ if TYPE_CHECKING:
     from hardmax.lab.training import Job, TrainingResult
 
 __all__ = [
-    "NOT_RUN",
     "Group",
     "Trial",
     "announce",
     "cost_note",
-    "deviation_notes",
     "kept_folder",
     "operations",
-    "runs_table",
     "shape_for",
-    "spread",
-    "stuck_note",
-    "summary_table",
     "sweep",
-    "told",
     "trainings",
     "training_options",
 ]
 
-NOT_RUN = "not run"
 CHECKPOINTS = (0.0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0)
 """After which shares of a training its parameters are kept."""
 
@@ -379,122 +371,3 @@ def _measured_rate() -> float:
 def announce(text: str) -> None:
     """Say something before it is computed; the command line shows it on stderr."""
     logging.getLogger("hardmax").warning(text)
-
-
-# Telling
-# ----------------------------------------------------------------------------------------------------------
-
-
-def spread(values: Sequence[float]) -> str:
-    """Mean, median and range of seeds.
-
-    >>> spread([1e-4, 3e-4]), spread([2e-2]), spread([])
-    ('mean 2.00e-04, median 2.00e-04 (1.00e-04 to 3.00e-04, 2 seeds)', '2.00e-02 (1 seed)', 'not run')
-    """
-    if not values:
-        return NOT_RUN
-    if len(values) == 1:
-        return f"{values[0]:.2e} (1 seed)"
-    return (
-        f"mean {np.mean(values):.2e}, median {np.median(values):.2e} ({min(values):.2e} to "
-        f"{max(values):.2e}, "
-        f"{len(values)} seeds)"
-    )
-
-
-def told(value: Any, spec: str = ".2e") -> str:
-    """A number, or "not run".
-
-    >>> told(None), told(0.0123)
-    ('not run', '1.23e-02')
-    """
-    return NOT_RUN if value is None else format(float(value), spec)
-
-
-def runs_table(groups: Mapping[str, Group]) -> dict[str, list[Any]]:
-    """Every training: configuration, rate, seed, values, and what went wrong."""
-    names = ("configuration", "rate", "seed", "samples", "best", "final", "state", "job")
-    table: dict[str, list[Any]] = {name: [] for name in names}
-    for group in groups.values():
-        for trial, result in zip(group.trials, group.results, strict=True):
-            row: tuple[Any, ...] = (
-                group.label,
-                trial.rate,
-                trial.job.seed,
-                trial.job.settings.n_samples,
-                None if result is None else float(result.best),
-                None if result is None else float(result.final),
-                _state(result),
-                trial.job.key,
-            )
-            for name, value in zip(names, row, strict=True):
-                table[name].append(value)
-    return table
-
-
-def _state(result: TrainingResult | None) -> str:
-    if result is None:
-        return NOT_RUN
-    return "diverged" if result.diverged else "stuck" if result.stuck else "trained"
-
-
-def summary_table(groups: Mapping[str, Group]) -> dict[str, list[Any]]:
-    """One row per configuration at its chosen rate."""
-    table: dict[str, list[Any]] = {
-        name: []
-        for name in (
-            "configuration",
-            "rate",
-            "seeds",
-            "mean",
-            "median",
-            "least",
-            "most",
-            "median_final",
-            "stuck",
-        )
-    }
-    for group in groups.values():
-        values = group.values
-        row = (
-            group.label,
-            group.rate,
-            len(values),
-            *((float(f(values)) if values else None) for f in (np.mean, np.median, min, max)),
-            float(np.median(group.finals)) if values else None,
-            sum(bool(result.stuck or result.diverged) for _, result in group.chosen),
-        )
-        for name, value in zip(table, row, strict=True):
-            table[name].append(value)
-    return table
-
-
-def stuck_note(groups: Mapping[str, Group]) -> str:
-    """Which seeds stopped learning or diverged, at any rate."""
-    bad = [
-        f"{group.label} at rate {trial.rate:g}, seed {trial.job.seed}: {_state(result)}"
-        for group in groups.values()
-        for trial, result in zip(group.trials, group.results, strict=True)
-        if result is not None and (result.diverged or result.stuck)
-    ]
-    return "Stuck or diverged seeds: " + ("; ".join(bad) + "." if bad else "none.")
-
-
-def deviation_notes(settings: Settings, *more: str) -> tuple[str, ...]:
-    """What differs from the paper, or is not stated there, in one place."""
-    rates = ", ".join(f"{rate:g}" for rate in settings["rates"])
-    chosen = (
-        f"Every configuration had the learning rates {rates}; shown is the one with the lowest median over "
-        f"seeds."
-        if len(settings["rates"]) > 1
-        else f"Learning rate {rates} for all."
-    )
-    lines = [
-        f"{settings['samples']:,} samples per training in batches of {settings['batch']}, beta = "
-        f"{settings['beta']:g}, {settings['activation']} (the paper states none of these; its rate is 1e-3). "
-        + chosen,
-        *more,
-        "The best validation value is selected on the validation set, as in the paper, and so optimistic; "
-        "final values are in the tables.",
-    ]
-    return tuple(lines)

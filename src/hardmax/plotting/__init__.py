@@ -60,6 +60,7 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
         regions,
         temperatures,
         traces,
+        trainings,
         tropical,
     )
 
@@ -100,5 +101,11 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
             if result.kind == "Advice":
                 return advice.draw_advice(result, ax=ax)  # type: ignore[arg-type]
             return advice.draw_estimate(result, ax=ax)  # type: ignore[arg-type]
+        case "Recovery" | "TrainingGeometry":
+            if ax is not None or box is not None:
+                raise InvalidInputError("this picture makes its own axes, so ax and box must be left out.")
+            if result.kind == "Recovery":
+                return trainings.draw_recovery([trainings.Probed.of(result)]).axes[0]  # type: ignore[arg-type]
+            return trainings.draw_training_geometry(result).axes[0]  # type: ignore[arg-type]
         case kind:
             raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hardmax.lab.geometry import TrainingGeometry
+    from hardmax.lab.hardness import TrainingGeometry
+    from hardmax.lab.probes import Recovery
 
 __all__ = [
     "Measured",
@@ -65,6 +66,8 @@ class MeasuredPanel:
     exponents : tuple of (x, exponent)
         The predicted cost exponent at each place, drawn against an axis of its own on the right.
     x_log : bool
+    ticks : tuple of str
+        Words for the places, in their order, instead of numbers.
     """
 
     title: str
@@ -74,6 +77,7 @@ class MeasuredPanel:
     threshold_label: str = ""
     exponents: tuple[tuple[float, float], ...] = ()
     x_log: bool = False
+    ticks: tuple[str, ...] = ()
 
 
 def draw_measured(panels: Sequence[MeasuredPanel], *, y_label: str = "validation NMSE") -> Figure:
@@ -144,7 +148,7 @@ def _draw_panel(panel: MeasuredPanel, ax: Axes) -> None:
         ax.set_xscale("log")
     ax.xaxis.set_major_locator(FixedLocator(places))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xticklabels([f"{x:g}" for x in places])
+    ax.set_xticklabels(panel.ticks or [f"{x:g}" for x in places])
     if not panel.x_log:
         ax.set_xlim(places[0] - 0.45 * apart, places[-1] + 0.45 * apart)
     if panel.threshold is not None:
@@ -181,6 +185,11 @@ class Probed:
     title: str
     initialised: Sequence[float]
     trained: Sequence[float]
+
+    @classmethod
+    def of(cls, found: Recovery) -> Probed:
+        """What a probe found."""
+        return cls(f"token of rank {found.rank}", found.initialised.tolist(), found.trained.tolist())
 
 
 def draw_recovery(probed: Sequence[Probed], *, y_label: str = "recovery error (56)") -> Figure:
@@ -240,7 +249,8 @@ def draw_weights(weights: Any, *, expected: float, title: str) -> Figure:
     mean = found.mean(axis=0)
     reach = np.stack([mean - found.min(axis=0), found.max(axis=0) - mean])
     with styled():
-        ax = new_figure(6.0, 3.6).add_subplot()
+        figure = new_figure(6.0, 3.6)
+        ax = figure.add_subplot()
         ax.bar(places, mean, 0.7, color=FILLS[0], edgecolor=INK, linewidth=0.6, label="mean")
         ax.errorbar(
             places, mean, yerr=reach, fmt="none", ecolor=INK, elinewidth=1, capsize=3, label="least and most"
@@ -252,7 +262,7 @@ def draw_weights(weights: Any, *, expected: float, title: str) -> Figure:
         ax.legend(frameon=False, fontsize=8.5)
         for side in ("top", "right"):
             ax.spines[side].set_visible(False)
-    return ax.figure
+    return figure
 
 
 def draw_training_geometry(found: TrainingGeometry) -> Figure:
