@@ -201,7 +201,7 @@ _COMMON = (
 )
 _TRAINING = training_options(
     (4_000_000, 6_000_000, 18_000_000),
-    rates=((1e-2,), (3e-3, 1e-2), (1e-3, 3e-3, 1e-2)),
+    rates=((1e-2,), (3e-3, 1e-2), (1e-3, 1e-2)),
     seeds=(2, 3, 16),
 )
 _DIMENSION = (

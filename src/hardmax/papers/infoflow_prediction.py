@@ -273,7 +273,7 @@ def _cook_dynamics(settings: Settings) -> Outcome:
 
 _TRAINING = training_options(
     (4_000_000, 6_000_000, 18_000_000),
-    rates=((1e-2,), (3e-3, 1e-2), (1e-3, 3e-3, 1e-2)),
+    rates=((1e-2,), (3e-3, 1e-2), (1e-3, 1e-2)),
     seeds=(1, 3, 8),
 )
 _COMMON = (

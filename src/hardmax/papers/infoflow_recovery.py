@@ -224,7 +224,7 @@ _OPTIONS = (
     Option("fit", "plain", "least squares, plain or with the weights of (56)", choices=("plain", "weighted")),
     *training_options(
         (4_000_000, 6_000_000, 18_000_000),
-        rates=((1e-2,), (1e-2,), (1e-3, 3e-3, 1e-2)),
+        rates=((1e-2,), (1e-2,), (1e-3, 1e-2)),
         seeds=(1, 3, 16),
     ),
 )

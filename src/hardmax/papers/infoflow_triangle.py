@@ -115,7 +115,7 @@ _OPTIONS = (
     Option("hidden", 32, "hidden width of the feed-forward blocks", least=1),
     *training_options(
         (500_000, 1_000_000, 9_000_000),
-        rates=((2e-3,), (2e-3, 1e-2), (1e-3, 3e-3, 1e-2)),
+        rates=((2e-3,), (2e-3, 1e-2), (1e-3, 1e-2)),
         seeds=(1, 2, 2),
         train_size=90_000,
         validation_size=10_000,
