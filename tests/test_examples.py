@@ -23,7 +23,7 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "CLAIMS", ["tropical.fig4_216", "infoflow.tab.range"])  # other tests check all
     assert demo.main() == 0
     written = sorted(path.name for path in (tmp_path / "demo").iterdir())
-    pictures = ["advice", "figure3", "figure4", "regions", "regions-by-depth"]
+    pictures = ["advice", "figure3", "figure4", "regions", "regions-by-depth", "trained-layer"]
     assert written == sorted(
         [
             "counts.json",
@@ -50,6 +50,9 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     assert counts["advice"]["heads"] == [4, 4]
     assert counts["advice"]["learns"] == 1 > counts["advice"]["without_a_head_of_layer_1"]
     assert counts["appendix_e"]["I(5, 2)"] == "{1, 3}"
+    assert counts["trained_model"]["nmse"] < 1e-3
+    assert counts["trained_model"]["what_it_needs_arrives"] > 0.9
+    assert counts["trained_model"]["cells_of_layer_1"] > 1
     assert counts["ledger"] == {"counts": {"fails": 2}, "surprises": [], "certificates": 2}
     printed = capsys.readouterr().out
     assert "5,309 cells, all of them" in printed
