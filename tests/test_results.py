@@ -380,7 +380,8 @@ def test_every_result_keeps_the_house_rules():
     """One-line repr, no truth value of arrays, and found by ``load`` in a fresh interpreter."""
     for module in pkgutil.walk_packages(hm.__path__, "hardmax."):
         if not module.name.endswith("__main__"):
-            import_module(module.name)
+            with suppress(MissingExtraError):  # modules that need torch say so where it is absent
+                import_module(module.name)
     found = {kind: cls for kind, cls in Result._kinds.items() if cls.__module__.startswith("hardmax.")}
     for cls in found.values():
         assert cls.kind == cls.__name__

@@ -89,11 +89,13 @@ def print_table(
     row: Callable[[int], Sequence[str]],
     n_rows: int,
     notes: Sequence[str] = (),
+    *,
+    most: int = MAX_ROWS,
 ) -> None:
     """Print a table whose line ``i`` is ``row(i)``: drawn by rich on a terminal, aligned text otherwise."""
-    shown = [row(i) for i in range(min(n_rows, MAX_ROWS))]
-    if n_rows > MAX_ROWS:
-        notes = [f"... and {n_rows - MAX_ROWS} more rows; --json prints all.", *notes]
+    shown = [row(i) for i in range(min(n_rows, most))]
+    if n_rows > most:
+        notes = [f"... and {n_rows - most} more rows; --json prints all.", *notes]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table

@@ -121,7 +121,8 @@ def _description(recipe: Recipe) -> dict[str, Any]:
 def _print_names(chosen: Sequence[Recipe]) -> None:
     rows = [[recipe.name, recipe.title] for recipe in chosen]
     notes = ["hardmax reproduce NAME --list shows the options of a recipe."]
-    print_table(f"{len(rows)} recipes", ["name", "what it shows"], rows.__getitem__, len(rows), notes)
+    columns = ["name", "what it shows"]
+    print_table(f"{len(rows)} recipes", columns, rows.__getitem__, len(rows), notes, most=len(rows))
 
 
 def _print_options(recipe: Recipe) -> None:

@@ -17,13 +17,13 @@ from hardmax.lab.fused_kernels import (
     ADDITIVE,
     APPENDED,
     DERIVE,
+    LANES,
     LAYER,
     LEARN,
     LOOK,
     NO_POSITIONS,
     Plan,
 )
-from hardmax.lab.lanes import LANES
 from hardmax.lab.layout import TransformerShape
 
 __all__ = ["FusedSteps", "gradient"]
