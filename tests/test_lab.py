@@ -18,8 +18,8 @@ from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInput
 from hardmax.lab import fused_kernels
 from hardmax.lab.data import BLOCK, canonical, examples, nmse, outputs_of
 from hardmax.lab.fused import FusedSteps, gradient
+from hardmax.lab.fused_kernels import LANES, load, outer_tile, product_tile, store, sum_tile
 from hardmax.lab.jobs import NUMERICS, Job, TrainingSettings
-from hardmax.lab.lanes import LANES, load, outer_tile, product_tile, store, sum_tile
 from hardmax.lab.layout import TransformerShape
 from hardmax.lab.tensor_files import TrainedModel, load_model
 from hardmax.lab.training import TrainingResult, predict, run_job, train
