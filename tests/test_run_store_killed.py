@@ -48,7 +48,15 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """A driver of its own, on the command line; what it says is in the file ``words``."""
     command = [sys.executable, "-m", "hardmax", "lab", *arguments, "--runner", tiny_runner.NAME]
     with open(folder / "words", "ab") as words:
-        return subprocess.Popen(command, cwd=folder, env=environment(), stdout=words, stderr=words)
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment(),
+            stdout=words,
+            stderr=words,
+            # a run of the tests in the background would hand on that interrupts are ignored
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
 
 
 def until(true, what: str) -> None:
