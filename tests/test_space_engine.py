@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from oracles.random_space import space_instance
 
 import hardmax as hm
 from hardmax.errors import HardmaxError
@@ -162,3 +163,23 @@ def test_the_two_engines_read_one_table():
 def test_domains_without_an_answer(domain, sentence):
     with pytest.raises(HardmaxError, match=sentence):
         hm.count_cells(hm.Network.random_mlp([3, 3, 1], 0), domain)
+
+
+@pytest.mark.parametrize("number", range(0, 60, 5))
+def test_stopping_anywhere_and_a_stack_that_overflows_change_nothing(number):
+    """A node that was cut leaves halves where it stood; what is left of it must be pushed, not restored."""
+    case, rng = space_instance(number), np.random.default_rng(number)
+    whole, halting = (
+        SpaceMachine(layers_of(case.network), case.domain, arithmetic="certified", store=True, sliver=1e-9)
+        for _ in range(2)
+    )
+    while not whole.done:
+        whole.advance(100_000)
+    while not halting.done:
+        ints = int(halting.control[space_kernels.C_INTS]) + int(rng.integers(1, 1500))
+        floats = int(halting.control[space_kernels.C_FLOATS]) + int(rng.integers(1, 1500))
+        halting.si, halting.sf = halting.si[:ints], halting.sf[:floats]
+        halting._make_stack(ints, floats)
+        halting.advance(int(rng.integers(1, 9)))
+    for name in ("bits", "routings", "tied", "rays", "mask", "owner", "wall", "witnesses", "margins"):
+        np.testing.assert_array_equal(getattr(whole.cells(), name), getattr(halting.cells(), name))
