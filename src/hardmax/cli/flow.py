@@ -350,7 +350,13 @@ def _print_estimate(result: CostEstimate) -> None:
         "upper_width": "width at which the exponent of the plan is 0",
     }
     for name, value in result.thresholds.items():
-        rows.append([f"threshold: {name}", "none found" if value is None else str(value), meaning[name]])
+        rows.append(
+            [
+                f"threshold: {name.replace('_', ' ')}",
+                "none found" if value is None else str(value),
+                meaning[name],
+            ]
+        )
     narrow = [row for row in result.ranks if row["enough"] is False]
     notes = [result.verdict + "."]
     if narrow:
