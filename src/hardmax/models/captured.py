@@ -1,0 +1,165 @@
+r"""One layer of attention on one sequence, as plain arrays: what a model hands over.
+
+Head h of a layer gives the query of token t the probabilities
+
+.. math:: p_{ht} = \operatorname{softmax}_s\bigl(\sigma\, q_{ht} \cdot k_{g(h)s} + B_{hts}\bigr)
+          \quad\text{over the keys } s \text{ that } t \text{ may read},
+
+and the token receives :math:`W_O^h \sum_s p_{hts} v_{g(h)s}` from it; g(h) is the group of heads that share
+keys and values. In the words of P1 this is a head at temperature :math:`1/\sigma` on raw scores. Queries and
+keys are those that really meet: after normalisation and rotation, where a model has them.
+
+Nothing here knows torch: a model of any library, or none, can be measured that hands over these arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CapturedLayer", "QueryMap", "Reading", "Source", "Visit"]
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class QueryMap:
+    """Queries as affine functions of the input: head h asks with ``matrix[h] @ x + offset[h]``.
+
+    Attributes
+    ----------
+    matrix : array (H, d_head, d_model)
+    offset : array (H, d_head)
+    position : int or None
+        The position for which the map holds, where it depends on it (rotary encodings, frozen norms).
+    frozen : tuple of str
+        What was held fixed to make it affine ("query norm", for instance); empty where nothing was.
+    """
+
+    matrix: Floats
+    offset: Floats
+    position: int | None = None
+    frozen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class CapturedLayer:
+    """Attention of one layer on one sequence.
+
+    Attributes
+    ----------
+    index : int
+        The layer, counted from 0.
+    inputs : array (Q, d_model)
+        What the query projection receives (after the norm, where one stands before it).
+    queries : array (H, Q, d_head)
+    keys : array (G, N, d_head)
+        One row per key and group; head h reads group ``h // (H // G)``.
+    values : array (G, N, d_value)
+    present : array of bool (Q, N)
+        Which keys each query may read: causal, sliding and padding masks.
+    scale : float
+        What raw scores are multiplied by; the temperature on raw scores is its inverse.
+    bias : array (H, Q, N) or None
+        What is added to scaled scores where keys are present.
+    output_weights : array (H, d_model, d_value) or None
+        W_O, head by head.
+    query_map : callable or None
+        ``query_map(t)``: how queries at position t depend on the input, or None where that is not known.
+    """
+
+    index: int
+    inputs: Floats
+    queries: Floats
+    keys: Floats
+    values: Floats
+    present: NDArray[np.bool_]
+    scale: float
+    bias: Floats | None = None
+    output_weights: Floats | None = None
+    query_map: Callable[[int], QueryMap] | None = None
+
+    @property
+    def heads(self) -> int:
+        """The number of heads."""
+        return len(self.queries)
+
+    @property
+    def n_queries(self) -> int:
+        """The number of queries."""
+        return self.queries.shape[1]
+
+    @property
+    def n_keys(self) -> int:
+        """The number of keys."""
+        return self.keys.shape[1]
+
+    def group(self, head: int) -> int:
+        """Which keys and values a head reads."""
+        return head // (self.heads // len(self.keys))
+
+    def scores(self, head: int) -> NDArray[np.float64]:
+        """Scaled scores (Q, N) of one head in double precision, -inf where a key may not be read."""
+        q = np.asarray(self.queries[head], dtype=np.float64)
+        k = np.asarray(self.keys[self.group(head)], dtype=np.float64)
+        scores = (q @ k.T) * float(self.scale)
+        if self.bias is not None:
+            scores += self.bias[head if len(self.bias) > 1 else 0]
+        scores[~self.present] = -np.inf
+        return scores
+
+    def probabilities(self, head: int) -> NDArray[np.float64]:
+        """Softmax of the scores (Q, N); a query that may read nothing gets zeros."""
+        scores = self.scores(head)
+        top = scores.max(axis=1, keepdims=True, initial=-np.inf)
+        weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+        total = weights.sum(axis=1, keepdims=True)
+        return np.asarray(np.divide(weights, total, out=weights, where=total > 0))
+
+
+Visit = Callable[[CapturedLayer], None]
+"""What is done with each layer as it passes; the layer is gone afterwards."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """One sequence that went through a model.
+
+    Attributes
+    ----------
+    tokens : tuple of str
+        How queries are named in tables and pictures.
+    key_tokens : tuple of str
+        How keys are named: the same, but for models whose last token asks and is never read.
+    score_difference, probability_difference : float
+        The largest difference between what was rebuilt from the captured arrays and what the model computes
+        itself, relative to the largest score for scores.
+    native_difference : float or None
+        The same for probabilities in the precision of the weights, where that is not float32.
+    forward_seconds : float
+        CPU time of the plain forward pass, to compare with.
+    """
+
+    tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    score_difference: float
+    probability_difference: float
+    native_difference: float | None
+    forward_seconds: float
+
+
+class Source(Protocol):
+    """Anything that can be read: a Hugging Face model, or the small one that comes with hardmax."""
+
+    name: str
+    family: str
+    n_layers: int
+    heads: tuple[int, ...]
+
+    def read(self, text: str | None, visit: Visit, *, layers: tuple[int, ...] | None = None) -> Reading:
+        """Send a text through the model and show each wanted layer to ``visit``, in order."""
+        ...
