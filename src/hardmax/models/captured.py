@@ -91,12 +91,12 @@ class CapturedLayer:
     @property
     def n_queries(self) -> int:
         """The number of queries."""
-        return self.queries.shape[1]
+        return int(self.queries.shape[1])
 
     @property
     def n_keys(self) -> int:
         """The number of keys."""
-        return self.keys.shape[1]
+        return int(self.keys.shape[1])
 
     def group(self, head: int) -> int:
         """Which keys and values a head reads."""
