@@ -47,14 +47,40 @@ def measured(n_tokens: int, activation: str) -> Comparison:
     )
 
 
+def saturated() -> Comparison:
+    """Steps of heads that have become hard against steps of fresh ones: tiny weights must cost nothing."""
+    shape = TransformerShape(
+        64, 4, widths=(12, 12), heads=(2, 2), hidden=(32, 32), beta=1.0, activation="gelu"
+    )
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 64, 4)).astype(np.float32)
+    Y = rng.standard_normal((N, 1)).astype(np.float32)
+    order, rates = rng.integers(0, N, STEPS * BATCH), np.full(STEPS, 1e-12)
+    fresh, hard = shape.initial(0), shape.initial(0)
+    for part in shape.parameters:
+        if part.name.endswith((".query", ".key")):
+            hard[part.offset : part.offset + int(np.prod(part.shape))] *= 40
+    ways = [FusedSteps(shape, vector, batch=BATCH) for vector in (hard, fresh)]
+    slow, quick = side_by_side(
+        *(lambda way=way: way.run(X, Y, order, rates) for way in ways), repeats=4, rounds=3
+    )
+    return Comparison(
+        "hard heads against fresh ones, T = 64",
+        slow,
+        quick,
+        0.8,
+        note="the reference is the same step on fresh weights",
+    )
+
+
 def run() -> list[Comparison]:
     try:
         import torch
     except ImportError:
-        print("training: not run, torch is not installed")
-        return []
+        print("training against torch: not run, torch is not installed")
+        return [saturated()]
     torch.set_num_threads(1)
-    return [measured(T, activation) for T in (15, 64) for activation in ("tanh", "gelu")]
+    return [*(measured(T, activation) for T in (15, 64) for activation in ("tanh", "gelu")), saturated()]
 
 
 if __name__ == "__main__":

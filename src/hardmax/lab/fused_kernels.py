@@ -793,9 +793,11 @@ def normalise_back(ws, d, hat, deviation, theta, grad, weight, bias, rows, step)
 def soften(ws, e, r, own, n_tokens, rows, beta):
     """Scores e[s, t] become exp(beta (e - max_s e)), r their inverse sums; rows beyond the tokens become 0.
 
-    What is 2^-64 of the largest weight or less counts as that: it is lost in the sum, and nothing underflows.
+    What is 2^-40 of the largest weight or less counts as that. It is lost in the sum; and derivatives pass
+    through the weights of two layers, whose product with a gradient must not become a denormal number: on
+    those a processor is thirty times slower, and heads that have learnt to be hard would make them all day.
     """
-    b, least = spread(beta * f32(1.4426950408889634)), spread(f32(-64.0))
+    b, least = spread(beta * f32(1.4426950408889634)), spread(f32(-40.0))
     for t in range(0, own, LANES):
         m = load(ws, e + t)
         m1, m2, m3, s = m, m, m, 1
@@ -845,7 +847,7 @@ def read(ws, s, n_tokens, own, beta):
     m = load(ws, s)
     for t in range(LANES, own, LANES):
         m = larger(m, load(ws, s + t))
-    b, least = spread(beta * f32(1.4426950408889634)), spread(f32(-64.0))
+    b, least = spread(beta * f32(1.4426950408889634)), spread(f32(-40.0))
     m = spread(largest(m))
     for t in range(0, own, LANES):
         store(ws, s + t, exp2(larger(times(b, minus(load(ws, s + t), m)), least)))

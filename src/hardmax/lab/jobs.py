@@ -21,7 +21,7 @@ from hardmax.lab.layout import TransformerShape
 
 __all__ = ["NUMERICS", "Job", "TrainingSettings"]
 
-NUMERICS = 1
+NUMERICS = 2
 """Version of the numbers that training gives; it grows when the same job would end elsewhere."""
 
 SCHEDULES = ("cosine", "constant", "cosine then constant")
