@@ -8,11 +8,14 @@ expect.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "BiasedDiagramError",
     "CertificateError",
     "DimensionMismatchError",
     "EmptyDomainError",
+    "FidelityError",
     "FileFormatError",
     "GrowingActiveSetError",
     "HardmaxError",
@@ -22,6 +25,7 @@ __all__ = [
     "NotFiniteError",
     "TargetSyntaxError",
     "UnsupportedDimensionError",
+    "UnsupportedModelError",
 ]
 
 
@@ -63,6 +67,22 @@ class TargetSyntaxError(InvalidInputError):
     def __init__(self, text: str, column: int, problem: str) -> None:
         super().__init__(f"column {column} of {text!r}: {problem}" + ("" if problem.endswith("?") else "."))
         self.column = column
+
+
+class UnsupportedModelError(InvalidInputError):
+    """A model computes attention in a way that is not understood; ``obstacles`` lists all of them."""
+
+    def __init__(self, model: str, obstacles: Sequence[str], families: Sequence[str]) -> None:
+        reasons = "; ".join(f"({i}) {reason}" for i, reason in enumerate(obstacles, 1))
+        super().__init__(
+            f"model must be one whose attention is understood, but {model} cannot be read: {reasons}; "
+            f"families that are read: {', '.join(families)}."
+        )
+        self.obstacles = tuple(obstacles)
+
+
+class FidelityError(HardmaxError, RuntimeError):
+    """What was read from a model does not give back what the model computes itself."""
 
 
 class FileFormatError(HardmaxError, ValueError):

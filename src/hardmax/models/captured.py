@@ -142,6 +142,14 @@ class Reading:
         The same for probabilities in the precision of the weights, where that is not float32.
     forward_seconds : float
         CPU time of the plain forward pass, to compare with.
+    query_difference : float or None
+        The largest difference between queries that follow from ``query_map`` and those that were captured,
+        relative to the largest query; None where maps are not known.
+    output_difference : float or None
+        The same for what W_O receives: probabilities times values against the model's own.
+    precision : str
+        The type of the model's weights; everything above but ``native_difference`` is computed with them in
+        float32.
     """
 
     tokens: tuple[str, ...]
@@ -150,6 +158,9 @@ class Reading:
     probability_difference: float
     native_difference: float | None
     forward_seconds: float
+    query_difference: float | None = None
+    output_difference: float | None = None
+    precision: str = "float32"
 
 
 class Source(Protocol):

@@ -1,0 +1,311 @@
+"""What a model's attention receives, layer by layer, through transformers' attention interface.
+
+Every model that follows the interface looks up the function that computes attention by a name in its
+configuration, and the function that builds masks by the same name. For the time of a forward pass this module
+enters a name of its own: the function under it notes queries, keys, values, mask and scale, and lets the
+model's own eager function compute; masks are built as for eager attention. So nothing is computed twice in
+two ways, and no family needs code of its own here. Name and implementation are put back whatever happens.
+
+A second pass with ``"eager"`` itself watches the model from outside: the scores that enter its softmax, the
+probabilities that leave it, and what W_O receives. Nothing of the first pass is used in it, which makes it a
+check (:mod:`hardmax.models.fidelity`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import UnsupportedModelError
+from hardmax.models.captured import CapturedLayer
+from hardmax.models.families import FAMILIES, Family, attention_modules
+from hardmax.models.query_maps import QueryWay, output_weights
+from hardmax.models.required import required
+
+__all__ = ["Captured", "Watched", "capture", "forward", "watch"]
+
+# What families may hand to the interface without changing a score: windows are in the mask already, and the
+# rest is for other implementations.
+_HARMLESS = {
+    "sliding_window", "position_ids", "deterministic", "output_attentions", "use_cache", "is_causal",
+    "cache_position", "position_embeddings", "output_hidden_states", "return_dict", "head_mask", "layer_idx",
+    "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "past_key_values", "target_dtype",
+    "token_type_ids", "encoder_hidden_states", "encoder_attention_mask", "output_router_logits",
+    "bidirectional_token_type_ids", "block_sequence_ids", "mm_token_type_ids",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """One layer as it was captured, and how its queries were made."""
+
+    layer: CapturedLayer
+    way: QueryWay
+
+    @property
+    def bytes(self) -> int:
+        """How much memory it holds; masks are shared by all layers."""
+        layer = self.layer
+        return sum(a.nbytes for a in (layer.inputs, layer.queries, layer.keys, layer.values))
+
+
+@dataclass(eq=False)
+class Watched:
+    """What one layer computed in a pass of its own."""
+
+    scores: Any = None
+    probabilities: Any = None
+    received: Any = None
+
+
+class _Enough(Exception):
+    """Ends a forward pass after the last layer that is wanted."""
+
+
+def forward(model: Any, inputs: dict[str, Any]) -> Any:
+    """One forward pass without gradients; ``model`` is the one without its head."""
+    torch = required("torch")
+    with torch.no_grad():
+        return model(**inputs)
+
+
+@dataclass(eq=False)
+class _Notes:
+    """The state of a capturing pass."""
+
+    family: Family
+    modules: dict[Any, Any]  # attention module -> the one of W_O
+    wanted: Callable[[int], bool]
+    enough: Callable[[list[Captured]], bool]
+    name: str
+    seen: int = 0
+    inputs: Any = None
+    angles: Any = None
+    found: list[Captured] = field(default_factory=list)
+    masks: dict[int, tuple[Any, NDArray[np.bool_], NDArray[np.float32] | None]] = field(default_factory=dict)
+
+    def enter(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.inputs = args[0] if args else kwargs["hidden_states"]
+        self.angles = kwargs.get("position_embeddings")
+        if self.angles is None and self.family.rotary:
+            pairs = [a for a in args[1:] if isinstance(a, tuple) and len(a) == 2]
+            self.angles = pairs[0] if pairs else None
+
+    def attend(
+        self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any
+    ) -> tuple[Any, Any]:
+        if module not in self.modules:
+            raise self._refused(f"attention is computed by a {type(module).__name__}, which is not known")
+        index, self.seen = self.seen, self.seen + 1
+        if self.wanted(index):
+            self._check(query, key, options)
+            self.found.append(self._captured(index, module, query, key, value, attention_mask, options))
+            if self.enough(self.found):
+                raise _Enough
+        eager = _eager_function(module)
+        if eager is None:
+            raise self._refused(f"{type(module).__name__} has no eager attention function beside it")
+        return eager(module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
+
+    def _check(self, query: Any, key: Any, options: dict[str, Any]) -> None:
+        strange = [
+            name
+            for name, value in options.items()
+            if value is not None and name not in _HARMLESS and name not in ("scaling", "dropout")
+        ]
+        reasons = [f"its attention takes {name!r}, which is not understood" for name in sorted(strange)]
+        if options.get("dropout"):
+            reasons.append("it applies dropout to probabilities")
+        if query.shape[0] != 1:
+            reasons.append(f"{query.shape[0]} sequences were given at once")
+        if reasons:
+            raise UnsupportedModelError(self.name, reasons, sorted(FAMILIES))
+
+    def _captured(
+        self, index: int, module: Any, query: Any, key: Any, value: Any, mask: Any, options: dict[str, Any]
+    ) -> Captured:
+        heads, n_queries, d_head = query.shape[1:]
+        scaling = options.get("scaling")
+        turned = self.family.rotary is not None and self.angles is not None
+        if self.family.rotary_if is not None:
+            turned = turned and bool(getattr(module, self.family.rotary_if))
+        cos, sin = (_rows(table) for table in self.angles) if turned else (None, None)
+        inputs = _array(self.inputs[0])
+        way = QueryWay(module, self.family, heads, d_head, inputs, cos, sin)
+        present, bias = self._mask(mask, n_queries, key.shape[2])
+        layer = CapturedLayer(
+            index=index,
+            inputs=inputs,
+            queries=_array(query[0]),
+            keys=_array(key[0]),
+            values=_array(value[0]),
+            present=present,
+            scale=float(d_head**-0.5 if scaling is None else scaling),
+            bias=bias,
+            output_weights=output_weights(self.modules[module], self.family, heads),
+            query_map=way.at,
+        )
+        return Captured(layer, way)
+
+    def _mask(self, mask: Any, n_queries: int, n_keys: int) -> tuple[NDArray[np.bool_], Any]:
+        if id(mask) not in self.masks:  # the tensor is kept beside its id, so ids stay different
+            self.masks[id(mask)] = (mask, *_present_and_bias(mask, n_queries, n_keys))
+        return self.masks[id(mask)][1:]
+
+    def _refused(self, reason: str) -> UnsupportedModelError:
+        return UnsupportedModelError(self.name, [reason], sorted(FAMILIES))
+
+
+def capture(
+    model: Any,
+    family: Family,
+    inputs: dict[str, Any],
+    *,
+    name: str,
+    wanted: Callable[[int], bool],
+    enough: Callable[[list[Captured]], bool],
+) -> list[Captured]:
+    """Note the wanted layers of one forward pass, which ends when there are enough of them.
+
+    Raises
+    ------
+    UnsupportedModelError
+        When the attention function is called in a way that is not understood.
+    """
+    modules = dict(attention_modules(model, family))
+    notes = _Notes(family, modules, wanted, enough, name)
+    key = f"hardmax_{id(notes):x}"
+    with _registered(key, notes.attend), _implementation(model, key):
+        handles = [m.register_forward_pre_hook(notes.enter, with_kwargs=True) for m in modules]
+        try:
+            forward(model, inputs)
+        except _Enough:
+            pass
+        finally:
+            for handle in handles:
+                handle.remove()
+    return notes.found
+
+
+def watch(
+    model: Any, family: Family, inputs: dict[str, Any], *, last: int, show: Callable[[int, Watched], None]
+) -> None:
+    """Run the model with its own eager attention and show what each layer computed, up to layer ``last``.
+
+    ``show(index, watched)`` is called when a layer's W_O is about to be applied; what it gets is not kept.
+    """
+    torch = required("torch")
+    state: dict[str, Any] = {"inside": None, "layer": -1, "watched": Watched()}
+    softmax = (torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax)
+
+    class Softmax(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+        """Looks at what goes into a softmax inside attention, and at what comes out."""
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            if state["inside"] is not None and func in softmax:
+                scores = args[0] if args else kwargs["input"]
+                state["watched"].scores, state["watched"].probabilities = scores, result
+            return result
+
+    def enter(module: Any, args: Any, kwargs: Any) -> None:
+        state.update(inside=module, layer=state["layer"] + 1, watched=Watched())
+
+    def leave(module: Any, args: Any) -> None:
+        if state["inside"] is None:
+            return
+        state["watched"].received = args[0]
+        state["inside"] = None
+        show(state["layer"], state["watched"])
+        state["watched"] = Watched()
+        if state["layer"] >= last:
+            raise _Enough
+
+    handles = []
+    try:
+        with _implementation(model, "eager"), Softmax():
+            for module, projection in attention_modules(model, family):
+                handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+                handles.append(projection.register_forward_pre_hook(leave))
+            forward(model, inputs)
+    except _Enough:
+        pass
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _registered(name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """An attention function and masks like those of eager attention, under a name that is gone afterwards."""
+    modeling = required("transformers.modeling_utils")
+    masking = required("transformers.masking_utils")
+    modeling.AttentionInterface.register(name, function)
+    masking.AttentionMaskInterface.register(name, masking.ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+    try:
+        yield
+    finally:
+        # transformers has a way to enter a name and none to remove it
+        modeling.AttentionInterface._global_mapping.pop(name, None)
+        masking.AttentionMaskInterface._global_mapping.pop(name, None)
+
+
+@contextmanager
+def _implementation(model: Any, name: str) -> Iterator[None]:
+    """Another attention implementation for a while."""
+    configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
+    before = [(config, config._attn_implementation_internal) for config in configs]
+    try:
+        model.set_attn_implementation(name)
+        yield
+    finally:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+
+
+def _eager_function(module: Any) -> Callable[..., Any] | None:
+    for cls in type(module).__mro__:
+        found = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+    return None
+
+
+def _present_and_bias(
+    mask: Any, n_queries: int, n_keys: int
+) -> tuple[NDArray[np.bool_], NDArray[np.float32] | None]:
+    """Which keys may be read, and what else an additive mask adds to scores."""
+    if mask is None:
+        return np.ones((n_queries, n_keys), dtype=bool), None
+    torch = required("torch")
+    mask = mask[0, :, :, :n_keys]
+    if mask.dtype == torch.bool:
+        present, bias = _array(mask), None
+    else:
+        present = _array(mask > torch.finfo(mask.dtype).min / 2)
+        added = _array(mask)
+        bias = np.where(present, added, np.float32(0.0)) if (added[present] != 0).any() else None
+    if len(present) > 1 and not (present == present[:1]).all():
+        raise UnsupportedModelError("it", ["its heads have different masks"], sorted(FAMILIES))
+    return np.broadcast_to(present[0], (n_queries, n_keys)), bias
+
+
+def _rows(table: Any) -> NDArray[Any]:
+    """A table of angles (1, Q, r) or (Q, r) as (Q, r)."""
+    return _array(table[0] if table.ndim == 3 else table)
+
+
+def _array(tensor: Any) -> NDArray[Any]:
+    """A copy in numpy; half precision becomes float32."""
+    tensor = tensor.detach().cpu()
+    if tensor.is_floating_point() and tensor.element_size() < 4:
+        tensor = tensor.float()
+    array = np.array(tensor.numpy())
+    array.setflags(write=False)
+    return array

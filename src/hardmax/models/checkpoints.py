@@ -1,0 +1,218 @@
+"""A model's folder: weights as safetensors or not at all.
+
+A ``.bin`` or ``.pt`` file is a pickle, and unpickling runs whatever program its author put into it, so such
+files are refused, never opened. safetensors files hold numbers and nothing else; their headers are read before
+anything is loaded, so that a truncated download is named as such. Code that comes with a model is never run.
+Nothing here touches the network unless a hub id was asked for with ``hub=True``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hardmax.errors import FileFormatError, InvalidInputError, NotFiniteError, UnsupportedModelError
+from hardmax.models.families import FAMILIES, family_of
+from hardmax.models.required import required
+
+__all__ = ["check_finite", "check_folder", "downloaded", "loaded"]
+
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_SAFE_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
+# Heads and poolers stand behind all attention: without their weights nothing that is read here changes.
+_UNREAD = ("pooler", "lm_head", "cls.", "classifier", "score", "qa_outputs", "mask_token")
+
+
+def downloaded(name: str) -> Path:
+    """The folder of a hub id in the local cache, brought there from the hub."""
+    hub = required("huggingface_hub")
+    try:
+        return Path(hub.snapshot_download(name, allow_patterns=_SAFE_FILES))
+    except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
+        raise InvalidInputError(
+            f"model must be the id of a model on the hub that can be reached, but {name!r} could not be "
+            f"brought here ({_first_line(error)})."
+        ) from error
+
+
+def check_folder(model: str | os.PathLike[str]) -> Path:
+    """The folder of a model, once its files are known to be complete and safe.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is no such folder.
+    FileFormatError
+        When weights are missing, truncated, damaged or pickled.
+    """
+    folder = Path(model)
+    if folder.is_file():
+        if any(folder.match(pattern) for pattern in _PICKLES):
+            raise _pickled(folder.name)
+        raise InvalidInputError(
+            f"model must be a folder with config.json and model.safetensors, but {folder} is a file; give the "
+            "folder that it is in."
+        )
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"model must be the folder of a model, but there is none at {folder}; for an id on the hub, ask for "
+            "the network with hub=True (--hub)."
+        )
+    if not (folder / "config.json").is_file():
+        raise FileFormatError(f"{folder} must hold the config.json of a model, but does not.")
+    for path in _weight_files(folder):
+        _check_tensors(path)
+    if (folder / "adapter_config.json").exists():
+        raise UnsupportedModelError(
+            str(folder), ["it is an adapter of another model; merge the two first"], sorted(FAMILIES)
+        )
+    return folder
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        try:
+            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise FileFormatError(f"{index} must say which tensor is in which file, but does not.") from error
+        missing = [name for name in names if not (folder / str(name)).is_file()]
+        if missing:
+            raise FileFormatError(f"{folder} must hold all files of its index, but {missing[0]} is missing.")
+        return [folder / str(name) for name in names]
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
+    if pickles:
+        raise _pickled(pickles[0])
+    raise FileFormatError(f"{folder} must hold weights as model.safetensors, but has no weights file.")
+
+
+def _pickled(name: str) -> FileFormatError:
+    return FileFormatError(
+        f"weights must be a safetensors file, but {name} is a pickle, which may run any program when it is "
+        "opened; convert it with the tool that made it: model.save_pretrained(folder)."
+    )
+
+
+def _check_tensors(path: Path) -> None:
+    safetensors = required("safetensors")
+    try:
+        with safetensors.safe_open(str(path), framework="np") as file:
+            file.keys()
+    except (safetensors.SafetensorError, OSError) as error:
+        raise FileFormatError(
+            f"{path} must be a complete safetensors file, but it is truncated or damaged "
+            f"({_first_line(error)})."
+        ) from error
+
+
+def loaded(folder: Path) -> Any:
+    """The model of a checked folder, without its head, in the precision of its weights.
+
+    Raises
+    ------
+    UnsupportedModelError
+        When its architecture is unknown, or its own code would be needed.
+    FileFormatError
+        When its weights do not belong to its configuration.
+    """
+    transformers = required("transformers")
+    try:
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except (ValueError, KeyError, OSError, TypeError, AttributeError) as error:
+        raise UnsupportedModelError(str(folder), [_unknown(folder, error)], sorted(FAMILIES)) from error
+    if config.model_type not in FAMILIES:  # refused before gigabytes are loaded
+        family_of(_Unloaded(config, str(folder)))
+    try:
+        with _quiet():
+            model, report = transformers.AutoModel.from_pretrained(
+                folder,
+                config=config,
+                dtype="auto",
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+    except (ValueError, KeyError, OSError, RuntimeError) as error:
+        raise FileFormatError(
+            f"{folder} must hold the weights that its config.json describes, but they could not be loaded "
+            f"({_first_line(error)})."
+        ) from error
+    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in _UNREAD))
+    if missing:
+        raise FileFormatError(
+            f"{folder} must hold all weights that its config.json describes, but {len(missing)} are missing, "
+            f"{missing[0]} among them; they would be random numbers."
+        )
+    return model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars and no remarks of transformers, which are for people who train; put back afterwards."""
+    logging = required("transformers").utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+class _Unloaded:
+    """A configuration in the place of its model, for the list of obstacles."""
+
+    def __init__(self, config: Any, name: str) -> None:
+        self.config = config
+        self.config.name_or_path = name
+
+    def modules(self) -> list[Any]:
+        """None are there yet."""
+        return []
+
+
+def check_finite(model: Any) -> None:
+    """Refuse weights that are not numbers.
+
+    Raises
+    ------
+    NotFiniteError
+        Naming the first such tensor.
+    """
+    for name, tensor in model.named_parameters():
+        if tensor.is_meta:
+            raise InvalidInputError(
+                f"model must have its weights in memory, but {name} is on the meta device; load it without "
+                "offloading."
+            )
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise NotFiniteError(
+                f"the weights of a model must be finite, but {name} holds NaN or an infinity."
+            )
+
+
+def _unknown(folder: Path, error: Exception) -> str:
+    try:
+        words = json.loads((folder / "config.json").read_text())
+        kind = words.get("model_type")
+    except (ValueError, OSError, AttributeError):
+        return "its config.json cannot be read"
+    if "auto_map" in words:
+        return f"its architecture {kind!r} comes as code of its own, which is never run"
+    return f"its architecture {kind!r} is not known to transformers ({_first_line(error)})"
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return text[0].rstrip(".") if text else type(error).__name__

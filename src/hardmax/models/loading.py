@@ -1,0 +1,406 @@
+"""Open a model of Hugging Face and read a text with it: the front door of this room.
+
+A folder, an id on the hub (only with ``hub=True``) or a module with its tokenizer becomes an
+:class:`OpenModel`, which shows its layers one by one as plain arrays (:mod:`hardmax.models.captured`). Nothing
+is shown that was not compared with the model's own attention first (:mod:`hardmax.models.fidelity`).
+
+Every text goes through the model three times: once as it is, for the time this takes; once to capture; once to
+compare. Layers are captured in groups that fit into a gigabyte, so long texts and deep models cost passes
+instead of memory. Half-precision models run in float32, one module at a time
+(:mod:`hardmax.models.precision`), and once more as they are.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.models.capture import Captured, Watched, capture, forward, watch
+from hardmax.models.captured import Reading, Visit
+from hardmax.models.checkpoints import check_finite, check_folder, downloaded, loaded
+from hardmax.models.families import Family, family_of, longest_text
+from hardmax.models.fidelity import Differences, differences, native_difference, within_limit
+from hardmax.models.precision import as_it_is, in_float32, weight_precision
+from hardmax.models.required import required
+
+__all__ = ["OpenModel", "open_model"]
+
+_GROUP_BYTES = 1 << 30
+_PROBE_TOKENS = 8
+
+
+def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenModel:
+    """Open a model so that its attention can be read.
+
+    Parameters
+    ----------
+    model : path-like or nn.Module
+        A folder with config.json, model.safetensors and a tokenizer; with ``hub=True`` an id on the hub; or a
+        module of transformers in evaluation mode.
+    tokenizer : object, optional
+        What turns text into numbers; that of the folder where none is given.
+    hub : bool
+        Whether the network may be used to bring ``model`` here. Without it nothing leaves the machine.
+
+    Returns
+    -------
+    OpenModel
+        Compared with its own attention on a few tokens already.
+
+    Raises
+    ------
+    FileNotFoundError, FileFormatError
+        When a folder is not there, has no weights, or has weights that are truncated or pickled.
+    UnsupportedModelError
+        With the complete list of what is not understood.
+    FidelityError
+        When what is read differs from what the model computes.
+    NotFiniteError
+        When weights are NaN or infinite.
+    MissingExtraError
+        When torch or transformers is not installed.
+    """
+    torch = required("torch")
+    required("transformers")
+    if isinstance(model, (str, os.PathLike)):
+        folder = downloaded(str(model)) if hub and not Path(model).exists() else check_folder(model)
+        folder = check_folder(folder)
+        module = loaded(folder).eval()
+        name = str(model) if hub else _folder_name(folder)
+        tokenizer = tokenizer if tokenizer is not None else _tokenizer(folder)
+    elif isinstance(model, torch.nn.Module):
+        module, name = model, type(model).__name__
+        if not hasattr(module, "config") or not hasattr(module, "set_attn_implementation"):
+            raise InvalidInputError(
+                f"model must be a folder or a model of transformers, but is a {type(model).__name__}; other "
+                "modules have no attention interface to read."
+            )
+        if any(part.training for part in module.modules()):
+            raise InvalidInputError(
+                "model must be in evaluation mode, but is in training mode, where dropout makes attention "
+                "random; call model.eval() first."
+            )
+    else:
+        raise InvalidInputError(
+            f"model must be a folder, a hub id or a module of transformers, but is a {type(model).__name__}."
+        )
+    family = family_of(module)
+    check_finite(module)
+    opened = OpenModel(
+        module=module,
+        tokenizer=tokenizer,
+        name=name,
+        family=str(module.config.model_type),
+        n_layers=int(module.config.num_hidden_layers),
+        heads=(int(module.config.num_attention_heads),) * int(module.config.num_hidden_layers),
+        precision=weight_precision(module),
+        limit=longest_text(module, family),
+        places=family,
+    )
+    opened.probe()
+    return opened
+
+
+@dataclass(frozen=True, eq=False)
+class OpenModel:
+    """A model of Hugging Face that can be read; a :class:`~hardmax.models.captured.Source`.
+
+    Attributes
+    ----------
+    module : nn.Module
+        The model as it was given or loaded, in evaluation mode.
+    tokenizer : object or None
+    name, family : str
+    n_layers : int
+    heads : tuple of int
+        The number of heads of each layer.
+    precision : str
+        The type of its weights.
+    limit : int or None
+        The largest number of tokens that it takes.
+    places : Family
+        Where the parts of its attention are.
+    """
+
+    module: Any
+    tokenizer: Any
+    name: str
+    family: str
+    n_layers: int
+    heads: tuple[int, ...]
+    precision: str
+    limit: int | None
+    places: Family
+
+    def __repr__(self) -> str:
+        return (
+            f"OpenModel({self.name!r}, {self.family}, {self.n_layers} layers of "
+            f"{'/'.join(str(h) for h in sorted(set(self.heads)))} heads, {self.precision})"
+        )
+
+    # Texts
+    # ----------------------------------------------------------------------------------------------
+
+    def encode(self, text: str, *, length: int | None = None) -> dict[str, Any]:
+        """A text as tensors of one sequence, ready for :meth:`run`; with ``length``, padded to it.
+
+        Raises
+        ------
+        InvalidInputError
+            When the text is empty, there is no tokenizer, or the text is longer than the model takes.
+        """
+        if not isinstance(text, str):
+            raise InvalidInputError(f"text must be a string, but is a {type(text).__name__}.")
+        if not text.strip():
+            raise InvalidInputError("text must hold at least one word, but is empty.")
+        if self.tokenizer is None:
+            raise InvalidInputError(
+                f"a text needs a tokenizer, but {self.name} was opened without one; give tokenizer=, or "
+                "encoded inputs instead of a text."
+            )
+        padding = {} if length is None else {"padding": "max_length", "max_length": length}
+        encoded = self.tokenizer(text, return_tensors="pt", truncation=False, **padding)
+        return self._checked(dict(encoded))
+
+    def tokens(self, text: str | Mapping[str, Any]) -> tuple[str, ...]:
+        """How the tokens of a text are named in tables and pictures."""
+        inputs = self.encode(text) if isinstance(text, str) else self._checked(dict(text))
+        return self._names(inputs, _length(inputs))
+
+    def run(
+        self,
+        *,
+        input_ids: Any = None,
+        inputs_embeds: Any = None,
+        attention_mask: Any = None,
+        token_type_ids: Any = None,
+        position_ids: Any = None,
+        pixel_values: Any = None,
+    ) -> Any:
+        """The states (1, T, d_model) of all tokens after the last layer, in float32; gradients are kept."""
+        given = {
+            "input_ids": input_ids,
+            "inputs_embeds": inputs_embeds,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "position_ids": position_ids,
+            "pixel_values": pixel_values,
+        }
+        with self._in_float32():
+            output = self._body(**self._accepted({k: v for k, v in given.items() if v is not None}))
+        return output.last_hidden_state
+
+    def embed(self, input_ids: Any) -> Any:
+        """What :meth:`run` takes as ``inputs_embeds`` for these tokens, in float32."""
+        with self._in_float32():
+            return self._body.get_input_embeddings()(input_ids)
+
+    # Reading
+    # ----------------------------------------------------------------------------------------------
+
+    def read(
+        self, text: str | Mapping[str, Any] | None, visit: Visit, *, layers: tuple[int, ...] | None = None
+    ) -> Reading:
+        """Send a text through the model and show each wanted layer to ``visit``, in order.
+
+        Parameters
+        ----------
+        text : str or mapping
+            A text, or encoded inputs of one sequence (``input_ids``, ``attention_mask``, ``inputs_embeds``,
+            ``pixel_values``, ...).
+        visit : callable
+            Gets one :class:`~hardmax.models.captured.CapturedLayer` after the other; none is kept.
+        layers : tuple of int, optional
+            Which layers; all of them by default.
+
+        Raises
+        ------
+        FidelityError
+            When a layer differs from the model's own attention by more than 1e-4; it is not shown then.
+        """
+        if text is None:
+            raise InvalidInputError(f"a text must be given to read {self.name}.")
+        inputs = self.encode(text) if isinstance(text, str) else self._checked(dict(text))
+        wanted = self._wanted(layers)
+        inputs = self._accepted(inputs)
+        seconds = time.process_time()
+        with as_it_is(self.precision):
+            forward(self._body, inputs)
+        seconds = time.process_time() - seconds
+        worst, native, n_keys = Differences(), None, 0
+        while wanted:
+            group = self._group(inputs, wanted)
+            found, rough = self._compared(inputs, group)
+            worst = worst.with_largest(found)
+            native = rough if native is None or rough is None else max(native, rough)
+            within_limit(worst, model=self.name)
+            wanted = wanted[len(group) :]
+            n_keys = group[0].layer.n_keys
+            while group:
+                visit(group.pop(0).layer)
+        names = self._names(inputs, n_keys)
+        return Reading(
+            tokens=names,
+            key_tokens=names,
+            score_difference=worst.scores,
+            probability_difference=worst.probabilities,
+            native_difference=native,
+            forward_seconds=seconds,
+            query_difference=worst.queries,
+            output_difference=worst.outputs,
+            precision=self.precision,
+        )
+
+    def probe(self) -> Reading:
+        """Read a few tokens spread over the vocabulary, to know whether the model can be read at all."""
+        torch = required("torch")
+        if self.places.images:
+            config = self.module.config
+            size = (
+                config.image_size if isinstance(config.image_size, (tuple, list)) else [config.image_size] * 2
+            )
+            pixels = torch.linspace(-1.0, 1.0, int(config.num_channels * size[0] * size[1])).sin()
+            return self.read({"pixel_values": pixels.reshape(1, config.num_channels, *size)}, _ignore)
+        n = min(_PROBE_TOKENS, self.limit or _PROBE_TOKENS)
+        words = self._body.get_input_embeddings().num_embeddings
+        ids = torch.arange(1, n + 1) * 7919 % words
+        pad = getattr(self.module.config, "pad_token_id", None)
+        ids[ids == (-1 if pad is None else pad)] = words - 1 if pad != words - 1 else 0
+        return self.read({"input_ids": ids[None], "attention_mask": torch.ones_like(ids)[None]}, _ignore)
+
+    # Inside
+    # ----------------------------------------------------------------------------------------------
+
+    @property
+    def _body(self) -> Any:
+        """The model without its head, which stands behind all attention."""
+        return self.module.base_model
+
+    @contextmanager
+    def _in_float32(self) -> Iterator[None]:
+        with in_float32(self._body) if "float16" in self.precision else nullcontext():
+            yield
+
+    def _group(self, inputs: dict[str, Any], wanted: tuple[int, ...]) -> list[Captured]:
+        """The next layers that fit into memory together."""
+        with self._in_float32():
+            found = capture(
+                self._body,
+                self.places,
+                inputs,
+                name=self.name,
+                wanted=lambda index: index in wanted,
+                enough=lambda found: (
+                    len(found) == len(wanted) or sum(c.bytes for c in found) + found[-1].bytes > _GROUP_BYTES
+                ),
+            )
+        if not found:
+            raise DimensionMismatchError(
+                f"layers must be among the {self.n_layers} of {self.name}, but {wanted} never ran."
+            )
+        return found
+
+    def _compared(self, inputs: dict[str, Any], group: list[Captured]) -> tuple[Differences, float | None]:
+        worst, rough = Differences(), 0.0
+        by_index = {captured.layer.index: captured for captured in group}
+        last = max(by_index)
+
+        def compare(index: int, watched: Watched) -> None:
+            nonlocal worst
+            if index in by_index:
+                worst = worst.with_largest(differences(by_index[index], watched))
+
+        def compare_natively(index: int, watched: Watched) -> None:
+            nonlocal rough
+            if index in by_index:
+                rough = max(rough, native_difference(by_index[index], watched))
+
+        with self._in_float32():
+            watch(self._body, self.places, inputs, last=last, show=compare)
+        if "float16" not in self.precision:
+            return worst, None
+        with as_it_is(self.precision):
+            watch(self._body, self.places, inputs, last=last, show=compare_natively)
+        return worst, rough
+
+    def _wanted(self, layers: tuple[int, ...] | None) -> tuple[int, ...]:
+        if layers is None:
+            return tuple(range(self.n_layers))
+        beyond = [index for index in layers if not 0 <= index < self.n_layers]
+        if beyond or not layers:
+            raise InvalidInputError(
+                f"layers must be numbers from 0 to {self.n_layers - 1}, but "
+                + (f"{beyond[0]} is not." if beyond else "there is none.")
+            )
+        return tuple(sorted(set(layers)))
+
+    def _checked(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        length = _length(inputs)
+        if length == 0:
+            raise InvalidInputError("text must hold at least one token, but has none after tokenization.")
+        if self.limit is not None and length > self.limit:
+            raise InvalidInputError(
+                f"text must have at most {self.limit} tokens for {self.name}, but has {length}; shorten it."
+            )
+        return inputs
+
+    def _accepted(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs that this model knows, on its device; no cache is built."""
+        known = inspect.signature(self._body.forward).parameters
+        device = next(self._body.parameters()).device
+        accepted = {name: t.to(device) for name, t in inputs.items() if name in known}
+        return {**accepted, "use_cache": False} if "use_cache" in known else accepted
+
+    def _names(self, inputs: Mapping[str, Any], n: int) -> tuple[str, ...]:
+        ids = inputs.get("input_ids")
+        if ids is not None and self.tokenizer is not None:
+            words = self.tokenizer.convert_ids_to_tokens(ids[0].tolist())
+            return tuple(_readable(str(word)) for word in words)
+        if self.places.images:
+            return ("CLS", *(f"patch {i}" for i in range(1, n)))
+        return tuple(str(i) for i in range(n))
+
+
+def _folder_name(folder: Path) -> str:
+    """A name to print; many folders are called "model", which says nothing without what they are in."""
+    folder = folder.resolve()
+    return f"{folder.parent.name}/{folder.name}" if folder.name == "model" else folder.name
+
+
+def _tokenizer(folder: Path) -> Any:
+    """The tokenizer of a folder, or None where it has none."""
+    transformers = required("transformers")
+    try:
+        return transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except Exception:  # transformers raises whatever the missing file leads to; reading a text says so
+        return None
+
+
+def _length(inputs: Mapping[str, Any]) -> int:
+    """The number of tokens of encoded inputs; images are measured by the model."""
+    for name in ("input_ids", "inputs_embeds"):
+        if inputs.get(name) is not None:
+            return int(inputs[name].shape[1])
+    if inputs.get("pixel_values") is not None:
+        return -1
+    raise InvalidInputError(
+        f"encoded inputs must hold input_ids, inputs_embeds or pixel_values, but hold {sorted(inputs)}."
+    )
+
+
+def _readable(word: str) -> str:
+    """A piece of a word; byte-level vocabularies write spaces and line ends as letters."""
+    return word.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "⏎")
+
+
+def _ignore(layer: Any) -> None:
+    """Nothing is done with it."""
