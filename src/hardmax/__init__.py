@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from hardmax.geometry.refinements import common_refinement as common_refinement
     from hardmax.geometry.tropical_layers import log_lifted_head as log_lifted_head
     from hardmax.geometry.tropical_layers import relu_layer as relu_layer
+    from hardmax.models.atlas import HeadAtlas as HeadAtlas
+    from hardmax.models.atlas import head_atlas as head_atlas
     from hardmax.networks.blocks import Affine as Affine
     from hardmax.networks.blocks import Attention as Attention
     from hardmax.networks.blocks import FeedForward as FeedForward
@@ -175,6 +177,8 @@ _HOME_OF = {
     "output_error_bound": "hardmax.stability.outputs",
     "surviving_cells": "hardmax.stability.depth",
     "CellSurvival": "hardmax.stability.depth",
+    "head_atlas": "hardmax.models.atlas",
+    "HeadAtlas": "hardmax.models.atlas",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

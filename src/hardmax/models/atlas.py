@@ -1,0 +1,622 @@
+r"""The head atlas: what P1 says about every head of a real model on one text, measured.
+
+One row per head (:class:`HeadRecord`): margins in units of temperature, distance to hardmax and what margins
+guarantee for it, keys that can win and keys that do, sinks, distances to walls; one exact picture per layer
+(:class:`~hardmax.models.layer_cells.LayerSlice`). Layers pass one at a time and nothing of them is kept but
+these numbers, so memory does not grow with depth.
+
+What kind of number each is, is part of its meaning: counts of keys and cells are exact for the captured
+numbers and certified; margins, probabilities and distances are measured in double precision; guarantees and
+reach are bounds. ``docs/atlas.md`` lists them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError
+from hardmax.models.captured import CapturedLayer, Reading, Source
+from hardmax.models.head_measures import QueryMeasures, key_usage, measure_queries, readable, reading_position
+from hardmax.models.layer_cells import LayerSlice, Plane, layer_slice, plane_through, principal_plane
+from hardmax.models.reachable_keys import KeysThatCanWin, keys_that_can_win, read_keys
+from hardmax.networks.arguments import many
+from hardmax.results import Result, strict
+from hardmax.storage import written_whole
+
+if TYPE_CHECKING:
+    from hardmax.geometry.power_diagrams import PowerDiagram
+
+__all__ = ["HeadAtlas", "HeadRecord", "PositionRecord", "head_atlas"]
+
+Floats = NDArray[np.float64]
+
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class HeadRecord:
+    """One head on one text. Statistics are over the queries that have a choice; NaN where none has.
+
+    Attributes
+    ----------
+    layer, head : int
+        Counted from 0.
+    n_queries, n_keys : int
+        Queries with a choice, and keys of the sequence.
+    margin_median, margin_low, margin_high : float
+        Median, lower and upper decile of the winner's lead, in units of temperature.
+    top_probability, tv_to_hardmax, output_distance : float
+        Medians: probability of the winner, total variation distance to hardmax, and the distance of the
+        outputs of softmax and hardmax over the norm of the former.
+    share_hard_1, share_hard_10 : float
+        The share of queries whose margin guarantees a distance to hardmax of at most 1 % or 10 %.
+    share_measured_1, share_measured_10 : float
+        The share whose measured distance is at most that.
+    share_vacuous : float
+        The share for which the bound says nothing: it allows more than one half.
+    keys_can_win, keys_can_win_of : int
+        Keys whose cell has interior among the keys that the query at ``position`` may read.
+    certified : bool
+        Whether that was decided with proof for every key.
+    position : int
+        The query whose keys those are; -1 where all queries have the same.
+    query_norm, query_norm_median : float
+        The largest and the median norm of the queries.
+    largest_reach_margin, largest_reach_margin_bound : float
+        The largest margin that any key can get at the largest query norm: attained, and never exceeded.
+    median_reach_margin : float
+        The attained one at the median norm; NaN with biases.
+    largest_reach_probability, largest_reach_probability_bound : float
+        The largest probability that any key can get at the largest query norm: attained, and never exceeded.
+    keys_do_win : int
+        Different keys that win some query.
+    usage_entropy, usage_entropy_relative : float
+        Entropy of the wins in bits, and over the largest possible.
+    sink : int
+        The greatest sink, -1 without one.
+    sink_share, sink_mass : float
+        The share of its readers that it wins, and its mean probability for them.
+    n_sinks : int
+    wall_distance_median, wall_distance_relative : float
+        Median distance of a query to the boundary of its cell, and over the norm of the query.
+    wall_distance_rounding : float
+        How far rounding may have moved any of these distances, proven.
+    """
+
+    layer: int
+    head: int
+    n_queries: int
+    n_keys: int
+    margin_median: float
+    margin_low: float
+    margin_high: float
+    top_probability: float
+    tv_to_hardmax: float
+    output_distance: float
+    share_hard_1: float
+    share_hard_10: float
+    share_measured_1: float
+    share_measured_10: float
+    share_vacuous: float
+    keys_can_win: int
+    keys_can_win_of: int
+    certified: bool
+    position: int
+    query_norm: float
+    query_norm_median: float
+    largest_reach_margin: float
+    largest_reach_margin_bound: float
+    median_reach_margin: float
+    largest_reach_probability: float
+    largest_reach_probability_bound: float
+    keys_do_win: int
+    usage_entropy: float
+    usage_entropy_relative: float
+    sink: int
+    sink_share: float
+    sink_mass: float
+    n_sinks: int
+    wall_distance_median: float
+    wall_distance_relative: float
+    wall_distance_rounding: float
+
+
+@dataclass(frozen=True)
+class PositionRecord:
+    """Keys that can win at one of the positions that were asked for; fields as in :class:`HeadRecord`."""
+
+    layer: int
+    head: int
+    position: int
+    keys_can_win: int
+    keys_can_win_of: int
+    largest_reach_margin: float
+    largest_reach_margin_bound: float
+    largest_reach_probability: float
+    largest_reach_probability_bound: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeadAtlas(Result):
+    """Every head of a model on one text.
+
+    Attributes
+    ----------
+    model, family : str
+    text_tokens, key_tokens : tuple of str
+        How queries and keys are called.
+    heads : tuple of HeadRecord
+        In order of layers, then heads.
+    positions : tuple of PositionRecord
+        Keys that can win, for every position that was asked for.
+    slices : tuple of LayerSlice
+        One exact picture per layer, where the layer says how queries depend on inputs.
+    notes : tuple of str
+        What was left out, and why.
+    reading : Reading
+        What the model said about itself: fidelity and the time of its own forward pass.
+    settings : dict
+        What was asked for.
+    winners : array of int (rows, Q)
+        The winning key of every query, -1 where nothing may be read; rows as in ``heads``.
+    margins, top_probabilities, wall_distances : arrays (rows, Q)
+        Query by query; NaN where there is no choice.
+    can_win : array of bool (rows, N)
+        Which keys can win, at the position of the record.
+    seconds, cpu_seconds : float
+        How long all of it took, reading the text included.
+    """
+
+    kind: ClassVar[str] = "HeadAtlas"
+
+    model: str
+    family: str
+    text_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    heads: tuple[HeadRecord, ...]
+    positions: tuple[PositionRecord, ...]
+    slices: tuple[LayerSlice, ...]
+    notes: tuple[str, ...]
+    reading: Reading
+    settings: dict[str, Any]
+    winners: NDArray[np.int64]
+    margins: Floats
+    top_probabilities: Floats
+    wall_distances: Floats
+    can_win: NDArray[np.bool_]
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layers that were measured."""
+        return tuple(sorted({record.layer for record in self.heads}))
+
+    @property
+    def ratio(self) -> float:
+        """CPU time of the atlas over that of the model's plain forward pass."""
+        forward = self.reading.forward_seconds
+        return self.cpu_seconds / forward if forward > 0.0 else float("nan")
+
+    def of_layer(self, layer: int) -> tuple[HeadRecord, ...]:
+        """The records of one layer."""
+        return tuple(record for record in self.heads if record.layer == layer)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything that is not query by query or cell by cell, in plain values."""
+        return {
+            "kind": self.kind,
+            "model": self.model,
+            "family": self.family,
+            "text_tokens": list(self.text_tokens),
+            "key_tokens": list(self.key_tokens),
+            "heads": [asdict(record) for record in self.heads],
+            "positions": [asdict(record) for record in self.positions],
+            "slices": [piece.summary() for piece in self.slices],
+            "notes": list(self.notes),
+            "reading": _facts(self.reading),
+            "settings": self.settings,
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "ratio_to_forward_pass": self.ratio,
+            "provenance": self.provenance,
+        }
+
+    def to_json(self, path: str | os.PathLike[str]) -> Path:
+        """Write :meth:`summary` as strict JSON, whole or not at all."""
+        text = json.dumps(strict(self.summary()), indent=1, allow_nan=False, ensure_ascii=False)
+        with written_whole(path) as file:
+            file.write((text + "\n").encode())
+        return Path(path)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> Path:
+        """Write the table of heads, one line each; what is not a number there is empty."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        names = [field.name for field in fields(HeadRecord)]
+        writer.writerow(names)
+        for record in self.heads:
+            values = [getattr(record, name) for name in names]
+            writer.writerow(["" if isinstance(v, float) and np.isnan(v) else v for v in values])
+        with written_whole(path) as file:
+            file.write(text.getvalue().encode())
+        return Path(path)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            **{field.name: getattr(self, field.name) for field in fields(self)},
+            "text_tokens": list(self.text_tokens),
+            "key_tokens": list(self.key_tokens),
+            "heads": _columns(HeadRecord, self.heads),
+            "positions": _columns(PositionRecord, self.positions),
+            "slices": [piece._state() for piece in self.slices],
+            "notes": list(self.notes),
+            "reading": _facts(self.reading),
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        tokens, key_tokens = tuple(state["text_tokens"]), tuple(state["key_tokens"])
+        return cls(
+            **{
+                **state,
+                "text_tokens": tokens,
+                "key_tokens": key_tokens,
+                "heads": _rows(HeadRecord, state["heads"]),
+                "positions": _rows(PositionRecord, state["positions"]),
+                "slices": tuple(LayerSlice._from_state(piece) for piece in state["slices"]),
+                "notes": tuple(state["notes"]),
+                "reading": Reading(tokens=tokens, key_tokens=key_tokens, **state["reading"]),
+            }
+        )
+
+    def _summary(self) -> str:
+        layers, cells = len(self.layers), sum(piece.n_cells for piece in self.slices)
+        return (
+            f"{self.model}, {many(len(self.heads), 'head')} of {many(layers, 'layer')} on "
+            f"{many(len(self.text_tokens), 'token')}, {many(cells, 'cell')} in "
+            f"{many(len(self.slices), 'slice')}"
+        )
+
+    def _table(self) -> dict[str, Any]:
+        return _columns(HeadRecord, self.heads)
+
+
+def _columns(kind: type[Any], rows: Sequence[Any]) -> dict[str, Any]:
+    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(kind)}
+
+
+def _rows(kind: type[Any], columns: dict[str, Any]) -> tuple[Any, ...]:
+    names = [field.name for field in fields(kind)]
+    return tuple(kind(*values) for values in zip(*(columns[name] for name in names), strict=True))
+
+
+def _facts(reading: Reading) -> dict[str, Any]:
+    """A reading without the tokens, which the atlas has already."""
+    return {name: value for name, value in vars(reading).items() if not name.endswith("tokens")}
+
+
+# Making one
+# ----------------------------------------------------------------------------------------------------------
+
+
+def head_atlas(
+    model: Any,
+    text: str | None = None,
+    *,
+    tokenizer: Any = None,
+    hub: bool = False,
+    layers: Iterable[int] | None = None,
+    heads: Iterable[int] | None = None,
+    positions: Iterable[int] | None = None,
+    plane: str | Sequence[int] | None = "principal",
+    time_limit: float | None = 60.0,
+    sink_factor: float = 4.0,
+    progress: Progress | None = None,
+) -> HeadAtlas:
+    """What every head of a model does on one text.
+
+    Parameters
+    ----------
+    model : path, hub id, torch module or Source
+        A local folder, a name on the hub (only with ``hub=True``), a module with its ``tokenizer``, or
+        anything that hands over its layers (:class:`hardmax.models.captured.Source`).
+    text : str, optional
+        What the model reads; a Source may have a text of its own.
+    tokenizer : optional
+        For a module.
+    hub : bool
+        Whether a name may be fetched from the hub; without it nothing leaves the machine.
+    layers, heads : iterables of int, optional
+        Which, counted from 0; all by default.
+    positions : iterable of int, optional
+        For masks, biases and rotations that depend on the query: whose keys can win is asked at these
+        positions, and slices are those of the last of them. By default the last query that reads anything.
+    plane : {"principal", None} or three tokens
+        What spans the slices: principal directions of the layer's inputs, or the inputs of three tokens;
+        ``None`` leaves slices out.
+    time_limit : float, optional
+        Seconds per slice; a slice that needs more says ``complete=False``.
+    sink_factor : float
+        A sink wins at least this many times its even share (and a quarter of its readers).
+    progress : callable, optional
+        Called with the number of layers done and their total.
+
+    Returns
+    -------
+    HeadAtlas
+
+    Examples
+    --------
+    A layer as plain arrays; a model is read the same way.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x, W = rng.standard_normal((6, 4)), rng.standard_normal((2, 3, 4))
+    >>> keys = rng.standard_normal((2, 6, 3))
+    >>> from hardmax.models.captured import QueryMap
+    >>> layer = CapturedLayer(
+    ...     0, x, np.einsum("hij,tj->hti", W, x), keys, keys, np.ones((6, 6), dtype=bool), 3**-0.5,
+    ...     query_map=lambda t: QueryMap(W, np.zeros((2, 3))))
+    >>> class OneLayer:
+    ...     name, family, n_layers, heads = "one layer", "arrays", 1, (2,)
+    ...     def read(self, text, visit, *, layers=None):
+    ...         visit(layer)
+    ...         return Reading(tuple("abcdef"), tuple("abcdef"), 0.0, 0.0, None, 1.0)
+    >>> atlas = head_atlas(OneLayer())
+    >>> atlas
+    <HeadAtlas: one layer, 2 heads of 1 layer on 6 tokens, 13 cells in 1 slice>
+    >>> [(record.keys_can_win, record.keys_do_win) for record in atlas.heads]
+    [(6, 4), (6, 3)]
+    """
+    started, started_cpu = time.perf_counter(), time.process_time()
+    source = _source(model, tokenizer, hub)
+    maker = _Maker(
+        layers=_wanted(layers, source.n_layers, "layers"),
+        heads=_wanted_heads(heads, source),
+        positions=None if positions is None else _integers(positions, "positions"),
+        plane=_checked_plane(plane),
+        time_limit=time_limit,
+        sink_factor=sink_factor,
+        progress=progress,
+    )
+    if maker.heads is not None:
+        maker.layers = tuple(
+            number for number in maker.layers if any(h < source.heads[number] for h in maker.heads)
+        )
+    reading = source.read(text, maker.visit, layers=maker.layers)
+    return HeadAtlas(
+        model=source.name,
+        family=source.family,
+        text_tokens=tuple(reading.tokens),
+        key_tokens=tuple(reading.key_tokens),
+        heads=tuple(maker.records),
+        positions=tuple(maker.position_records),
+        slices=tuple(maker.slices),
+        notes=tuple(maker.notes),
+        reading=reading,
+        settings={
+            "layers": list(maker.layers),
+            "heads": None if maker.heads is None else list(maker.heads),
+            "positions": None if maker.positions is None else list(maker.positions),
+            "plane": maker.plane if maker.plane is None or isinstance(maker.plane, str) else list(maker.plane),
+            "time_limit": time_limit,
+            "sink_factor": sink_factor,
+        },
+        winners=np.array([found.winner for found in maker.measures], dtype=np.int64),
+        margins=np.array([found.margin for found in maker.measures]),
+        top_probabilities=np.array([found.top_probability for found in maker.measures]),
+        wall_distances=np.array([found.wall_distance for found in maker.measures]),
+        can_win=np.array(maker.can_win, dtype=np.bool_),
+        seconds=time.perf_counter() - started,
+        cpu_seconds=time.process_time() - started_cpu,
+    )
+
+
+def _source(model: Any, tokenizer: Any, hub: bool) -> Source:
+    if hasattr(model, "read") and hasattr(model, "n_layers"):
+        return cast("Source", model)
+    from hardmax.models.loading import open_model
+
+    return cast("Source", open_model(model, tokenizer=tokenizer, hub=hub))
+
+
+def _integers(values: Iterable[int], name: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(value) for value in values)
+    except (TypeError, ValueError):
+        numbers = ()
+    if not numbers:
+        raise InvalidInputError(f"{name} must be a list of numbers counted from 0, but was {values!r}.")
+    return numbers
+
+
+def _wanted(values: Iterable[int] | None, n: int, name: str) -> tuple[int, ...]:
+    if values is None:
+        return tuple(range(n))
+    numbers = tuple(sorted(set(_integers(values, name))))
+    wrong = [number for number in numbers if not 0 <= number < n]
+    if wrong:
+        raise InvalidInputError(
+            f"{name} must be between 0 and {n - 1}, but held {', '.join(map(str, wrong))}."
+        )
+    return numbers
+
+
+def _wanted_heads(heads: Iterable[int] | None, source: Source) -> tuple[int, ...] | None:
+    return None if heads is None else _wanted(heads, max(source.heads), "heads")
+
+
+def _checked_plane(plane: str | Sequence[int] | None) -> str | tuple[int, ...] | None:
+    if plane is None or plane == "principal":
+        return plane
+    if isinstance(plane, str):
+        raise InvalidInputError(f'plane must be "principal", three tokens or None, but was {plane!r}.')
+    return _integers(plane, "plane")
+
+
+class _Maker:
+    """What happens to each layer as it passes."""
+
+    def __init__(
+        self,
+        *,
+        layers: tuple[int, ...],
+        heads: tuple[int, ...] | None,
+        positions: tuple[int, ...] | None,
+        plane: str | tuple[int, ...] | None,
+        time_limit: float | None,
+        sink_factor: float,
+        progress: Progress | None,
+    ) -> None:
+        self.layers, self.heads, self.positions = layers, heads, positions
+        self.plane, self.time_limit, self.sink_factor, self.progress = plane, time_limit, sink_factor, progress
+        self.records: list[HeadRecord] = []
+        self.position_records: list[PositionRecord] = []
+        self.slices: list[LayerSlice] = []
+        self.notes: list[str] = []
+        self.measures: list[QueryMeasures] = []
+        self.can_win: list[NDArray[np.bool_]] = []
+        self.n_done = 0
+
+    def visit(self, layer: CapturedLayer) -> None:
+        """Measure one layer."""
+        chosen = [h for h in range(layer.heads) if self.heads is None or h in self.heads]
+        places = [reading_position(layer, t) for t in (self.positions or (None,))]
+        diagrams: dict[tuple[int, int], PowerDiagram] = {}
+        for h in chosen:
+            found = measure_queries(layer, h)
+            reached = [self._reached(layer, h, t, found, diagrams) for t in places]
+            self.measures.append(found)
+            self.can_win.append(reached[-1].can_win)
+            self.records.append(self._record(layer, h, found, reached[-1]))
+            self.position_records += [
+                _position_record(layer.index, h, t, one) for t, one in zip(places, reached, strict=True)
+            ]
+        if self.plane is not None and chosen:
+            self._slice(layer, chosen, places[-1])
+        self.n_done += 1
+        if self.progress is not None:
+            self.progress(self.n_done, len(self.layers))
+
+    def _reached(
+        self,
+        layer: CapturedLayer,
+        head: int,
+        position: int,
+        found: QueryMeasures,
+        diagrams: dict[tuple[int, int], PowerDiagram],
+    ) -> KeysThatCanWin:
+        read = read_keys(layer, head, position)
+        scale, name = float(layer.scale), (layer.group(head), position)
+        if layer.bias is not None:
+            return keys_that_can_win(read, scale, found.norm[found.choice])
+        if name not in diagrams:
+            diagrams[name] = read.diagram(scale)
+        return keys_that_can_win(read, scale, found.norm[found.choice], diagrams[name])
+
+    def _record(
+        self, layer: CapturedLayer, head: int, found: QueryMeasures, reached: KeysThatCanWin
+    ) -> HeadRecord:
+        usage = key_usage(found, readable(layer, head)[0], factor=self.sink_factor)
+        some = found.choice
+        bound, measured = found.total_variation_bound[some], found.total_variation[some]
+        norm = found.norm[some]
+        walls = found.wall_distance[some]
+        relative = np.divide(walls, norm, out=np.zeros(len(walls)), where=norm > 0.0)
+        return HeadRecord(
+            layer=layer.index,
+            head=head,
+            n_queries=int(some.sum()),
+            n_keys=layer.n_keys,
+            margin_median=_median(found.margin[some]),
+            margin_low=_quantile(found.margin[some], 0.1),
+            margin_high=_quantile(found.margin[some], 0.9),
+            top_probability=_median(found.top_probability[some]),
+            tv_to_hardmax=_median(measured),
+            output_distance=_median(found.output_distance[some]),
+            share_hard_1=_share(bound <= 0.01),
+            share_hard_10=_share(bound <= 0.1),
+            share_measured_1=_share(measured <= 0.01),
+            share_measured_10=_share(measured <= 0.1),
+            share_vacuous=_share(bound >= 0.5),
+            keys_can_win=reached.n_can_win,
+            keys_can_win_of=reached.n_present,
+            certified=True,
+            position=-1 if reached.position is None else reached.position,
+            query_norm=reached.query_norm,
+            query_norm_median=reached.median_norm,
+            largest_reach_margin=reached.margin,
+            largest_reach_margin_bound=reached.margin_bound,
+            median_reach_margin=reached.margin_at_median,
+            largest_reach_probability=reached.probability,
+            largest_reach_probability_bound=reached.probability_bound,
+            keys_do_win=int((usage.wins > 0).sum()),
+            usage_entropy=usage.entropy if some.any() else float("nan"),
+            usage_entropy_relative=usage.relative_entropy if some.any() else float("nan"),
+            sink=usage.sinks[0] if usage.sinks else -1,
+            sink_share=usage.sink_share,
+            sink_mass=usage.sink_mass,
+            n_sinks=len(usage.sinks),
+            wall_distance_median=_median(walls),
+            wall_distance_relative=_median(relative),
+            wall_distance_rounding=float(found.wall_rounding[some].max(initial=0.0)),
+        )
+
+    def _slice(self, layer: CapturedLayer, heads: list[int], position: int) -> None:
+        if layer.query_map is None:
+            self.notes.append(
+                f"layer {layer.index} has no slice: the model does not say how its queries depend on inputs."
+            )
+            return
+        inputs = np.asarray(layer.inputs, dtype=np.float64)
+        if inputs.shape[1] < 2:
+            self.notes.append(f"layer {layer.index} has no slice: its inputs have one dimension.")
+            return
+        try:
+            spanned: Plane = (
+                principal_plane(inputs)
+                if isinstance(self.plane, str) or self.plane is None
+                else plane_through(inputs, self.plane)
+            )
+        except InvalidInputError as error:
+            raise InvalidInputError(f"layer {layer.index}: {error}") from error
+        self.slices.append(
+            layer_slice(layer, spanned, position=position, heads=heads, time_limit=self.time_limit)
+        )
+
+
+def _position_record(layer: int, head: int, position: int, found: KeysThatCanWin) -> PositionRecord:
+    return PositionRecord(
+        layer,
+        head,
+        position,
+        found.n_can_win,
+        found.n_present,
+        found.margin,
+        found.margin_bound,
+        found.probability,
+        found.probability_bound,
+    )
+
+
+def _median(values: Floats) -> float:
+    return float(np.median(values)) if values.size else float("nan")
+
+
+def _quantile(values: Floats, q: float) -> float:
+    return float(np.quantile(values, q)) if values.size else float("nan")
+
+
+def _share(flags: NDArray[np.bool_]) -> float:
+    return float(flags.mean()) if flags.size else float("nan")
