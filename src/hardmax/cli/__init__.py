@@ -85,6 +85,7 @@ def main(context: click.Context) -> None:
 
 def _add_commands() -> None:
     from hardmax.cli import (
+        atlas,
         bounds,
         claims,
         compiling,
@@ -108,6 +109,7 @@ def _add_commands() -> None:
         stability.stability,
         flow.flow,
         lab.lab,
+        atlas.atlas,
         reproduce.reproduce,
         claims.claims,
         compiling.compile_kernels,

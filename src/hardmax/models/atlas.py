@@ -409,7 +409,9 @@ def head_atlas(
             "layers": list(maker.layers),
             "heads": None if maker.heads is None else list(maker.heads),
             "positions": None if maker.positions is None else list(maker.positions),
-            "plane": maker.plane if maker.plane is None or isinstance(maker.plane, str) else list(maker.plane),
+            "plane": maker.plane
+            if maker.plane is None or isinstance(maker.plane, str)
+            else list(maker.plane),
             "time_limit": time_limit,
             "sink_factor": sink_factor,
         },
@@ -480,7 +482,12 @@ class _Maker:
         progress: Progress | None,
     ) -> None:
         self.layers, self.heads, self.positions = layers, heads, positions
-        self.plane, self.time_limit, self.sink_factor, self.progress = plane, time_limit, sink_factor, progress
+        self.plane, self.time_limit, self.sink_factor, self.progress = (
+            plane,
+            time_limit,
+            sink_factor,
+            progress,
+        )
         self.records: list[HeadRecord] = []
         self.position_records: list[PositionRecord] = []
         self.slices: list[LayerSlice] = []

@@ -41,7 +41,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _UNIT = 2.0**-53
-_FIT = 1e-3  # how well W x + b must give the captured query, relative to its norm
+_FIT = 1e-4  # how well W x + b must give the captured query, relative to |W||x| + |b|
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +182,7 @@ class LayerSlice(Result):
         rounding of a wall. A contradiction raises CertificateError.
     query_difference : float
         The difference between the captured query at ``position`` and what the affine map gives for its input,
-        over the query's norm; the largest over heads.
+        over the norm of :math:`|W||x| + |b|`; the largest over heads.
     complete : bool
         Whether every cell was found in the time allowed.
     """
@@ -461,11 +461,12 @@ class _Floats:
         for number, h in enumerate(self.heads):
             matrix, offset, _ = self._head(number)
             query = np.asarray(self.layer.queries[h][self.position], dtype=np.float64)
-            size = max(float(np.linalg.norm(query)), 1e-30)
+            # what rounding is measured by: sums of absolute values, which cancel in the query itself
+            size = max(float(np.linalg.norm(np.abs(matrix) @ np.abs(x) + np.abs(offset))), 1e-300)
             worst = max(worst, float(np.linalg.norm(matrix @ x + offset - query)) / size)
         if worst > _FIT:
             raise CertificateError(
                 f"the query map of layer {self.layer.index} must give the captured query at position "
-                f"{self.position}, but is off by {worst:.2g} of its norm."
+                f"{self.position}, but is off by {worst:.2g} of its size."
             )
         return worst

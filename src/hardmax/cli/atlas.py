@@ -1,0 +1,224 @@
+"""``hardmax atlas``: every head of a real model on one text (P1)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hardmax.cli.outputs import number, print_json, print_table
+from hardmax.errors import FileFormatError, InvalidInputError
+
+if TYPE_CHECKING:
+    from hardmax.models.atlas import HeadAtlas, HeadRecord
+
+__all__ = ["atlas", "number_list", "text_of"]
+
+_MOST_HEADS = 400
+
+
+@click.command()
+@click.argument("model")
+@click.option("--text", help="What the model reads.")
+@click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the text from a file.")
+@click.option("--layers", metavar="LIST", help="Which layers, counted from 0: 0,3-5. All by default.")
+@click.option("--heads", metavar="LIST", help="Which heads of each layer.")
+@click.option(
+    "--positions",
+    metavar="LIST",
+    help="At which queries keys that can win are asked for; slices are those of the last. "
+    "By default the last query.",
+)
+@click.option(
+    "--plane",
+    default="principal",
+    show_default=True,
+    metavar="principal|T,T,T|none",
+    help="What spans the slices: principal directions of the inputs, or three tokens.",
+)
+@click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per slice.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write atlas.npz, atlas.json and heads.csv into this folder.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--hub", is_flag=True, help="MODEL may be a name on the hub; without this, nothing is fetched.")
+def atlas(
+    model: str,
+    text: str | None,
+    file: Path | None,
+    layers: str | None,
+    heads: str | None,
+    positions: str | None,
+    plane: str,
+    time_limit: float,
+    out: Path | None,
+    as_json: bool,
+    hub: bool,
+) -> None:
+    """What every head of a trained model does on one text.
+
+    MODEL is a folder with a Hugging Face model (safetensors), or with --hub a name on the hub. Per head:
+    margins in units of temperature, distance to hardmax and what margins guarantee for it, keys that can win
+    (certified) and keys that do, sinks, distances to walls. Per layer: the exact routing cells of all heads
+    together on a plane of inputs.
+
+    \b
+    Examples:
+      hardmax atlas ./all-MiniLM-L6-v2 --text "The cat sat on the mat."
+      hardmax atlas ./gpt2 --file page.txt --layers 0,3-5 --heads 0-3 --json
+      hardmax atlas ./gpt2 --file page.txt --positions 7,31 --plane 3,9,12 --out atlas
+    """
+    import hardmax as hm
+
+    words = text_of(text, file)
+    chosen_plane: Any = None if plane == "none" else plane
+    if plane not in ("none", "principal"):
+        chosen_plane = number_list(plane, "--plane")
+    if out is not None and not out.resolve().parent.is_dir():
+        raise FileNotFoundError(f"cannot write {out}: its folder does not exist.")
+    found = hm.head_atlas(
+        model,
+        words,
+        hub=hub,
+        layers=None if layers is None else number_list(layers, "--layers"),
+        heads=None if heads is None else number_list(heads, "--heads"),
+        positions=None if positions is None else number_list(positions, "--positions"),
+        plane=chosen_plane,
+        time_limit=time_limit,
+    )
+    if out is not None:
+        out.mkdir(exist_ok=True)
+        for path in (
+            found.save(out / "atlas.npz"),
+            found.to_json(out / "atlas.json"),
+            found.to_csv(out / "heads.csv"),
+        ):
+            click.echo(f"saved {path}", err=True)
+    if as_json:
+        print_json(found.summary())
+        return
+    _print_heads(found)
+    if found.slices:
+        click.echo()
+        _print_slices(found)
+
+
+def text_of(text: str | None, file: Path | None) -> str:
+    """The text of ``--text`` or ``--file``; one of them must be given."""
+    if (text is None) == (file is None):
+        raise InvalidInputError("give one of --text and --file.")
+    if file is None:
+        return str(text)
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} must be a text file, but does not exist or is a folder.")
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{file} must be a text file in UTF-8, but is not.") from error
+
+
+def number_list(text: str, name: str) -> tuple[int, ...]:
+    """Numbers such as ``0,3-5``, in the order given.
+
+    >>> number_list("0,3-5", "--layers")
+    (0, 3, 4, 5)
+    """
+    numbers: list[int] = []
+    for part in text.split(","):
+        ends = [end.strip() for end in part.split("-")]
+        if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
+            raise InvalidInputError(f"{name} must be numbers and ranges such as 0,3-5, but was {text!r}.")
+        low, high = int(ends[0]), int(ends[-1])
+        if not low <= high < 100_000:
+            raise InvalidInputError(f"{name} must have ranges that go up, such as 3-5, but was {text!r}.")
+        numbers += range(low, high + 1)
+    return tuple(numbers)
+
+
+def _short(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.3g}"
+
+
+def _percent(value: float) -> str:
+    return "" if math.isnan(value) else f"{100 * value:.0f}"
+
+
+def _print_heads(found: HeadAtlas) -> None:
+    names = found.key_tokens
+
+    def row(i: int) -> list[str]:
+        record: HeadRecord = found.heads[i]
+        at = "" if record.position < 0 else f" at {record.position}"
+        sink = f"{names[record.sink]} ({_percent(record.sink_share)} %)" if record.sink >= 0 else ""
+        return [
+            str(record.layer),
+            str(record.head),
+            _short(record.margin_median),
+            f"{_short(record.margin_low)}..{_short(record.margin_high)}",
+            _short(record.top_probability),
+            _short(record.tv_to_hardmax),
+            _short(record.output_distance),
+            f"{_percent(record.share_hard_1)}/{_percent(record.share_measured_1)}",
+            f"{_percent(record.share_hard_10)}/{_percent(record.share_measured_10)}",
+            f"{record.keys_can_win}/{record.keys_can_win_of}{at}",
+            _short(record.largest_reach_margin),
+            _short(record.largest_reach_probability_bound),
+            str(record.keys_do_win),
+            _short(record.usage_entropy),
+            _short(record.wall_distance_median),
+            sink,
+        ]
+
+    reading = found.reading
+    notes = [
+        "margin: lead of the winner in units of temperature (median, then 10 % to 90 %); TV: total variation "
+        "distance to hardmax; out: distance of the outputs of softmax and hardmax, relative.",
+        "1 %, 10 %: queries in per cent within that of hardmax, guaranteed by their margin / measured; reach: "
+        "largest margin possible at the query norms that occur; p at most: largest probability possible.",
+        "can: keys whose cell has interior, certified, of those that may be read; do: keys that win; entropy "
+        "of wins in bits; wall: median distance of queries to the boundary of their cell.",
+        f"Fidelity: scores within {number(reading.score_difference)}, probabilities within "
+        f"{number(reading.probability_difference)} of the model's own.",
+        f"{found.seconds:.1f} s, {found.cpu_seconds:.1f} s of processor time: {found.ratio:.0f} times the "
+        "model's plain forward pass.",
+        *found.notes,
+    ]
+    columns = [
+        "layer", "head", "margin", "10..90 %", "top p", "TV", "out", "1 %", "10 %", "can", "reach",
+        "p at most", "do", "entropy", "wall", "sink",
+    ]  # fmt: skip
+    title = f"{found.model} ({found.family}) on {len(found.text_tokens)} tokens"
+    print_table(title, columns, row, len(found.heads), notes, most=_MOST_HEADS)
+
+
+def _print_slices(found: HeadAtlas) -> None:
+    def row(i: int) -> list[str]:
+        piece = found.slices[i]
+        return [
+            str(piece.layer),
+            str(piece.n_cells) + ("" if piece.complete else "+"),
+            " ".join(str(n) for n in piece.n_cells_per_head),
+            str(piece.n_cells_plane) + ("" if piece.complete else "+"),
+            str(piece.refinement_bound),
+            "any" if piece.any_position else str(piece.position),
+            _percent(float(piece.token_agreement.mean())),
+            f"{piece.n_checked}/{piece.n_cells}",
+        ]
+
+    spanned = found.slices[0].spanned_by
+    frozen = sorted({word for piece in found.slices for word in piece.frozen})
+    notes = [
+        "cells: routings of all heads together around the tokens, exactly; per head: of each alone; plane: on "
+        "the whole plane; at most: of heads with as many keys.",
+        "agree: heads in per cent whose winner at a token's place in the plane is its real one; checked: cells "
+        "whose routing plain floats confirmed.",
+        *([f"Held fixed to make queries affine: {', '.join(frozen)}."] if frozen else []),
+        *(["+: the time was up, there are more."] if not all(p.complete for p in found.slices) else []),
+    ]
+    columns = ["layer", "cells", "per head", "plane", "at most", "position", "agree", "checked"]
+    print_table(f"Cells on the plane of {spanned}", columns, row, len(found.slices), notes)
