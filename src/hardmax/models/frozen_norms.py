@@ -1,0 +1,399 @@
+r"""What freezing a norm changes: routing on a slice of the residual stream, with the norm as it is and frozen.
+
+P1 leaves normalisation out; pictures of a real layer freeze it at the token in the middle. A norm sends x to
+:math:`w \odot (x - \mu(x)) / \sigma(x) + b` (RMS norms have :math:`\mu = 0`). Frozen at :math:`x_t`,
+
+.. math:: x \mapsto w \odot (x - \mu(x_t)) / \sigma(x_t) + b
+
+is affine, scores are affine on a slice and walls are straight. With the true norm the score of key s at
+:math:`x_t + \alpha u + \beta v` is
+
+.. math:: \frac{c_{s0} + \alpha c_{s1} + \beta c_{s2}}{\sigma(x_t + \alpha u + \beta v)} + e_s,
+
+:math:`\sigma^2` being quadratic in :math:`(\alpha, \beta)`: walls bend. Both are evaluated in closed form at
+the points of a spiral that covers a disk evenly, and the share of points on which some head reads another
+key is what is reported, radius by radius. It is a measurement on that many points, not a proven area.
+
+**What is sliced.** The space in front of the norm whose output the queries are computed from. In a pre-norm
+model that is the residual stream that enters the layer. In a post-norm model (BERT) the layer's input is a
+norm's output already: in the input space itself nothing has to be frozen and slices are exact
+(:mod:`hardmax.models.layer_cells`); sliced here is the sum that enters the last norm of the layer before
+(for layer 0 the sum of the embeddings). Keys and values are held fixed in both, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.models.captured import CapturedLayer
+from hardmax.models.routing_flow import as_source
+from hardmax.results import Result
+
+__all__ = ["Norm", "NormComparison", "compare_norms", "differing_shares", "disk_points"]
+
+Floats = NDArray[np.float64]
+
+RADII = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """A layer norm or RMS norm.
+
+    Attributes
+    ----------
+    centred : bool
+        Whether the mean is taken off: layer norms do, RMS norms do not.
+    weight, bias : array (d,)
+    epsilon : float
+        Added to the variance.
+    """
+
+    centred: bool
+    weight: Floats
+    bias: Floats
+    epsilon: float
+
+    def parts(self, x: Floats) -> tuple[Floats, Floats]:
+        """What is divided (..., d) and what it is divided by (...,)."""
+        middle = x - x.mean(axis=-1, keepdims=True) if self.centred else x
+        return middle, np.sqrt((middle**2).mean(axis=-1) + self.epsilon)
+
+    def __call__(self, x: Floats) -> Floats:
+        """The norm of each row."""
+        middle, scale = self.parts(np.asarray(x, dtype=np.float64))
+        return np.asarray(self.weight * middle / scale[..., None] + self.bias)
+
+    def frozen(self, x: Floats, at: Floats) -> Floats:
+        """The same with mean and scale of ``at``, whatever x is.
+
+        Examples
+        --------
+        >>> norm = Norm(True, np.ones(2), np.zeros(2), 0.0)
+        >>> norm(np.array([[0.0, 2.0], [0.0, 4.0]]))
+        array([[-1.,  1.],
+               [-1.,  1.]])
+        >>> norm.frozen(np.array([0.0, 4.0]), at=np.array([0.0, 2.0]))
+        array([-1.,  3.])
+        """
+        middle, scale = self.parts(np.asarray(at, dtype=np.float64))
+        mean = np.asarray(at) - middle
+        return np.asarray(self.weight * (np.asarray(x, dtype=np.float64) - mean) / scale + self.bias)
+
+
+def disk_points(n: int) -> Floats:
+    """n points that cover the unit disk evenly: a spiral of golden angles.
+
+    >>> bool((np.hypot(*disk_points(50).T) < 1.0).all())
+    True
+    """
+    i = np.arange(n)
+    radius, angle = np.sqrt((i + 0.5) / n), i * np.pi * (3.0 - np.sqrt(5.0))
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+
+
+def differing_shares(
+    layer: CapturedLayer,
+    norm: Norm,
+    residual: Floats,
+    position: int,
+    directions: Floats,
+    radii: Sequence[float],
+    *,
+    n_points: int = 512,
+) -> Floats:
+    """The share of a disk on which each head, and any head, reads another key than with the norm frozen.
+
+    Parameters
+    ----------
+    layer : CapturedLayer
+        With its ``query_map``.
+    norm : Norm
+        Whose output the layer's queries are computed from.
+    residual : array (Q, d_model)
+        What enters the norm.
+    position : int
+        The token in the middle of the disk.
+    directions : array (2, d_model)
+        Orthonormal.
+    radii : sequence of float
+        In the units of the residual stream.
+    n_points : int
+
+    Returns
+    -------
+    array (len(radii), H + 1)
+        Head by head; in the last column any head.
+    """
+    if layer.query_map is None:
+        raise InvalidInputError(
+            f"layer {layer.index} must say how queries depend on its input, but has no query_map."
+        )
+    if np.shape(residual) != np.shape(layer.inputs) or np.shape(directions) != (2, layer.inputs.shape[1]):
+        raise DimensionMismatchError(
+            f"residual must have the shape {np.shape(layer.inputs)} of the inputs and directions two such rows, "
+            f"but the shapes were {np.shape(residual)} and {np.shape(directions)}."
+        )
+    queries = layer.query_map(position)
+    frame = np.vstack([residual[position], directions]).astype(np.float64)  # middle, u, v
+    if norm.centred:
+        centred = frame - frame.mean(axis=1, keepdims=True)
+    else:
+        centred = frame
+    # scores are linear forms of these three, over the scale, plus what the norm's bias contributes
+    matrix = np.asarray(queries.matrix, dtype=np.float64)
+    asked = np.einsum("hed,cd->hce", matrix, norm.weight * centred)
+    constant = np.einsum("hed,d->he", matrix, norm.bias) + queries.offset
+    present = layer.present[position]
+    if not present.any():
+        raise InvalidInputError(f"position {position} must be able to read a key, but its mask is empty.")
+    keys = np.stack([np.asarray(layer.keys[layer.group(h)], dtype=np.float64)[present] for h in range(layer.heads)])
+    forms = np.einsum("hce,hne->hcn", asked, keys) * layer.scale
+    fixed = np.einsum("he,hne->hn", constant, keys) * layer.scale
+    if layer.bias is not None:
+        fixed = fixed + np.broadcast_to(layer.bias[:, position][:, present], fixed.shape)
+    gram = centred @ centred.T / centred.shape[1]
+    own_scale = np.sqrt(gram[0, 0] + norm.epsilon)
+    shares = np.zeros((len(radii), layer.heads + 1))
+    disk = disk_points(n_points)
+    for i, radius in enumerate(radii):
+        at = np.column_stack([np.ones(n_points), radius * disk])
+        scale = np.sqrt(np.einsum("pi,ij,pj->p", at, gram, at) + norm.epsilon)
+        differs = np.empty((layer.heads, n_points), dtype=bool)
+        for h in range(layer.heads):
+            linear = at @ forms[h]
+            true = (linear / scale[:, None] + fixed[h]).argmax(axis=1)
+            differs[h] = true != (linear / own_scale + fixed[h]).argmax(axis=1)
+        shares[i, :-1] = differs.mean(axis=1)
+        shares[i, -1] = differs.any(axis=0).mean()
+    return shares
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NormComparison(Result):
+    """Where frozen norms route otherwise than true ones.
+
+    Attributes
+    ----------
+    model : str
+    sliced : str
+        Which space is sliced, in words.
+    plane : str
+        ``"principal"``: along the two main directions of the tokens; ``"random"``.
+    layers, positions : tuple of int
+        Layers that were compared, and the tokens in the middle of a disk.
+    radii : array (R,)
+        In units of the median distance of the token from the other tokens.
+    shares : array (layers, positions, R, H + 1)
+        Of the disk, head by head; in the last column where any head differs.
+    units : array (layers, positions)
+        The median distance of the token from the other tokens, in the residual stream.
+    lengths : array (layers, positions)
+        The length of the token itself there (its mean taken off where the norm does so).
+    n_points : int
+        On which shares were measured.
+    also_frozen : tuple of str
+        What else the query map holds fixed.
+
+    Examples
+    --------
+    >>> comparison = NormComparison("toy", "the residual stream", "principal", (0,), (3,), [0.5, 1.0],
+    ...     [[[[0.0, 0.1, 0.1], [0.2, 0.3, 0.4]]]], [[2.0]], [[4.0]], 512, ())
+    >>> comparison
+    <NormComparison: toy, 1 layer, 1 token: some head differs on 10% of a disk of radius 0.5, 40% of radius 1>
+    """
+
+    kind: ClassVar[str] = "NormComparison"
+
+    model: str
+    sliced: str
+    plane: str
+    layers: tuple[int, ...]
+    positions: tuple[int, ...]
+    radii: Floats
+    shares: Floats
+    units: Floats
+    lengths: Floats
+    n_points: int
+    also_frozen: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("radii", "shares", "units", "lengths"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
+        self._freeze()
+
+    @property
+    def any_head(self) -> Floats:
+        """The share of the disk on which any head differs (layers, positions, R)."""
+        return self.shares[..., -1]
+
+    @property
+    def one_head(self) -> Floats:
+        """The same for a single head, mean over heads."""
+        return np.asarray(self.shares[..., :-1].mean(axis=-1))
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "sliced": self.sliced,
+            "plane": self.plane,
+            "layers": list(self.layers),
+            "positions": list(self.positions),
+            "radii": self.radii,
+            "shares": self.shares,
+            "units": self.units,
+            "lengths": self.lengths,
+            "n_points": self.n_points,
+            "also_frozen": list(self.also_frozen),
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        names = ("layers", "positions", "also_frozen")
+        return cls(**{**state, **{name: tuple(state[name]) for name in names}})
+
+    def _summary(self) -> str:
+        medians = np.median(self.any_head, axis=(0, 1))
+        found = ", ".join(
+            f"{share:.0%} of{' a disk of' if i == 0 else ''} radius {radius:g}"
+            for i, (radius, share) in enumerate(zip(self.radii, medians, strict=True))
+        )
+        layers = "1 layer" if len(self.layers) == 1 else f"{len(self.layers)} layers"
+        tokens = "1 token" if len(self.positions) == 1 else f"{len(self.positions)} tokens"
+        return f"{self.model}, {layers}, {tokens}: some head differs on {found}"
+
+    def _table(self) -> dict[str, Any]:
+        layer, position, radius = (place.ravel() for place in np.indices(self.any_head.shape))
+        return {
+            "layer": np.array(self.layers)[layer],
+            "position": np.array(self.positions)[position],
+            "radius": self.radii[radius],
+            "any_head": self.any_head.ravel(),
+            "one_head": self.one_head.ravel(),
+            "unit": self.units[layer, position],
+            "length": self.lengths[layer, position],
+        }
+
+
+def compare_norms(
+    model: Any,
+    text: str,
+    *,
+    layers: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
+    radii: Sequence[float] = RADII,
+    plane: Literal["principal", "random"] = "principal",
+    n_points: int = 512,
+    tokenizer: Any = None,
+    hub: bool = False,
+    rng: int = 0,
+) -> NormComparison:
+    """How routing on slices changes when the norm in front of a layer is frozen at a token.
+
+    Parameters
+    ----------
+    model : OpenModel, path, hub id or torch module
+    text : str
+    layers : sequence of int, optional
+        All if not given.
+    positions : sequence of int, optional
+        Tokens in the middle of a disk; all if not given.
+    radii : sequence of float
+        In units of the token's median distance from the other tokens of the text.
+    plane : {"principal", "random"}
+        Along the two main directions of the tokens in the sliced space, or a seeded random plane.
+    n_points : int
+        Points per disk.
+    tokenizer, hub
+        As in :func:`hardmax.head_atlas`.
+    rng : int
+        For random planes.
+
+    Returns
+    -------
+    NormComparison
+
+    Examples
+    --------
+    >>> hm.compare_norms("path/to/MiniLM", "The cat sat on the mat.")              # doctest: +SKIP
+    <NormComparison: MiniLM, 6 layers, 9 tokens: some head differs on ...>
+    """
+    if plane not in ("principal", "random"):
+        raise InvalidInputError(f"plane must be 'principal' or 'random', but was {plane!r}.")
+    if n_points < 1 or not len(radii) or not all(radius > 0 for radius in radii):
+        raise InvalidInputError(
+            f"radii must be positive and n_points at least 1, but were {tuple(radii)} and {n_points}."
+        )
+    from hardmax.models.norm_inputs import NormInputs
+
+    source: Any = as_source(model, tokenizer=tokenizer, hub=hub)
+    norms = NormInputs(source, text)
+    generator = np.random.default_rng(rng)
+    found: dict[int, tuple[Floats, Floats, Floats]] = {}
+    chosen: list[int] = []
+    frozen: set[str] = set()
+
+    def visit(layer: CapturedLayer) -> None:
+        norm, residual = norms.of(layer)
+        if not chosen:
+            chosen.extend(_checked_positions(positions, len(residual)))
+        directions = _plane(residual, plane, generator)
+        rows, units, lengths = [], [], []
+        for t in chosen:
+            unit = _unit(residual, t, norm)
+            units.append(unit)
+            lengths.append(float(np.linalg.norm(norm.parts(residual[t])[0])))
+            scaled = [unit * radius for radius in radii]
+            rows.append(differing_shares(layer, norm, residual, t, directions, scaled, n_points=n_points))
+            if layer.query_map is not None:
+                frozen.update(layer.query_map(t).frozen)
+        found[layer.index] = (np.stack(rows), np.array(units), np.array(lengths))
+
+    wanted = None if layers is None else tuple(sorted({int(layer) for layer in layers}))
+    source.read(text, visit, layers=wanted)
+    return NormComparison(
+        model=source.name,
+        sliced=norms.sliced,
+        plane=plane,
+        layers=tuple(found),
+        positions=tuple(chosen),
+        radii=np.array(radii, dtype=np.float64),
+        shares=np.stack([shares for shares, _, _ in found.values()]),
+        units=np.stack([units for _, units, _ in found.values()]),
+        lengths=np.stack([lengths for _, _, lengths in found.values()]),
+        n_points=n_points,
+        also_frozen=tuple(sorted(frozen)),
+    )
+
+
+def _checked_positions(positions: Sequence[int] | None, n: int) -> list[int]:
+    if positions is None:
+        return list(range(n))
+    wrong = [t for t in positions if not -n <= t < n]
+    if wrong or not len(positions):
+        raise InvalidInputError(f"positions must be from 0 to {n - 1}, but were {tuple(positions)}.")
+    return [int(t) % n for t in positions]
+
+
+def _plane(residual: Floats, plane: str, generator: np.random.Generator) -> Floats:
+    """Two orthonormal directions; random ones fill up where the tokens span less than a plane."""
+    d = residual.shape[1]
+    spanning = generator.standard_normal((2, d))
+    if plane == "principal":
+        _, values, rows = np.linalg.svd(residual - residual.mean(axis=0), full_matrices=False)
+        kept = rows[:2][values[:2] > 1e-9 * max(values[0], 1e-300)]
+        spanning = np.vstack([kept, spanning])[:2]
+    return np.asarray(np.linalg.qr(spanning.T)[0].T)
+
+
+def _unit(residual: Floats, position: int, norm: Norm) -> float:
+    """The median distance from the other tokens; for a text of one token the token's own length."""
+    others = np.delete(residual, position, axis=0)
+    distance = float(np.median(np.linalg.norm(others - residual[position], axis=1))) if len(others) else 0.0
+    return distance or float(np.linalg.norm(norm.parts(residual[position])[0]))

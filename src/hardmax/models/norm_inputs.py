@@ -1,0 +1,101 @@
+"""Which norm stands in front of a layer's queries, and what enters it, found by watching the model run.
+
+No table of families is needed: among all norms that ran, the one whose output is the layer's input is the one
+that is meant. What was found is rebuilt in double precision and compared, so that an unknown kind of norm is
+refused instead of being taken for another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError
+from hardmax.models.captured import CapturedLayer
+from hardmax.models.frozen_norms import Norm
+
+__all__ = ["NormInputs"]
+
+Floats = NDArray[np.float64]
+
+_TOLERANCE = 1e-3  # relative; half precision leaves this much
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    name: str
+    module: Any
+    entered: Floats
+    left: Floats
+
+
+class NormInputs:
+    """What went into and out of every norm of a model on one text.
+
+    Attributes
+    ----------
+    sliced : str
+        What the inputs of the norms found so far are, in words.
+    """
+
+    def __init__(self, opened: Any, text: str) -> None:
+        import torch
+
+        self._seen: list[_Seen] = []
+        self.sliced = "what enters the norm in front of each layer's queries"
+        handles = []
+        for name, module in opened.module.named_modules():
+            if type(module).__name__.lower().endswith("norm") and hasattr(module, "weight"):
+                handles.append(module.register_forward_hook(self._hook(name, module)))
+        try:
+            with torch.no_grad():
+                opened.module(**opened.encode(text))
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _hook(self, name: str, module: Any) -> Any:
+        def hook(_: Any, args: tuple[Any, ...], output: Any) -> None:
+            if args and args[0].dim() == 3:
+                entered, left = (np.asarray(x[0].detach().double().cpu().numpy()) for x in (args[0], output))
+                self._seen.append(_Seen(name, module, entered, left))
+
+        return hook
+
+    def of(self, layer: CapturedLayer) -> tuple[Norm, Floats]:
+        """The norm in front of a layer's queries, and what enters it (Q, d_model)."""
+        inputs = np.asarray(layer.inputs, dtype=np.float64)
+        size = max(float(np.abs(inputs).max(initial=0.0)), 1e-300)
+        fits = [
+            (float(np.abs(seen.left - inputs).max()) / size, seen)
+            for seen in self._seen
+            if seen.left.shape == inputs.shape
+        ]
+        error, best = min(fits, key=lambda fit: fit[0], default=(np.inf, None))
+        if best is None or error > _TOLERANCE:
+            raise InvalidInputError(
+                f"layer {layer.index} must have a norm in front of its queries to freeze, but no norm of the model "
+                "puts out what the layer's queries are computed from."
+            )
+        norm = _rebuilt(best, size)
+        return norm, best.entered
+
+
+def _rebuilt(seen: _Seen, size: float) -> Norm:
+    """The norm as formulas; a weight may be stored as its difference from one."""
+    weight = np.asarray(seen.module.weight.detach().double().cpu().numpy())
+    stored = getattr(seen.module, "bias", None)
+    bias = np.zeros_like(weight) if stored is None else np.asarray(stored.detach().double().cpu().numpy())
+    epsilon = float(getattr(seen.module, "eps", getattr(seen.module, "variance_epsilon", 0.0)) or 0.0)
+    tries = [Norm(centred, scale, bias, epsilon) for scale in (weight, 1.0 + weight) for centred in (True, False)]
+    errors = [float(np.abs(norm(seen.entered) - seen.left).max()) / size for norm in tries]
+    best = int(np.argmin(errors))
+    if errors[best] > _TOLERANCE:
+        raise InvalidInputError(
+            f"the norm {seen.name} must be a layer norm or an RMS norm, but {type(seen.module).__name__} computes "
+            f"something else (relative difference {errors[best]:.2g})."
+        )
+    return tries[best]
