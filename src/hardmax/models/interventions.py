@@ -17,6 +17,7 @@ model adds that later. Nothing is trained and nothing is changed in the model.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,7 +104,8 @@ class Interventions:
         self._module = module
         encoded = dict(opened.encode(text))
         ids = encoded.pop("input_ids")
-        self._rest = {name: value for name, value in encoded.items() if value is not None}
+        known = inspect.signature(module.forward).parameters
+        self._rest = {name: value for name, value in encoded.items() if name in known}
         with torch.no_grad():
             self._embedded = table(ids)[0].detach()
         self._table = table

@@ -52,7 +52,7 @@ class NormInputs:
                 handles.append(module.register_forward_hook(self._hook(name, module)))
         try:
             with torch.no_grad():
-                opened.module(**opened.encode(text))
+                opened.run(**opened.encode(text))
         finally:
             for handle in handles:
                 handle.remove()

@@ -33,7 +33,7 @@ from hardmax.flow.bitsets import Words
 from hardmax.models.captured import CapturedLayer, Reading, Source
 from hardmax.results import Result
 
-__all__ = ["FlowRecorder", "RoutingRule", "TokenFlow", "read_keys", "token_flow"]
+__all__ = ["FlowRecorder", "RoutingRule", "TokenFlow", "fetched_keys", "token_flow"]
 
 _RULE = re.compile(r"(?:(argmax)|(readable)|top[- ]?(\d+)|mass[- ]?(\d*\.?\d+(?:e-?\d+)?))")
 
@@ -92,7 +92,7 @@ class RoutingRule:
         return "readable" if self.top is None else "argmax" if self.top == 1 else f"top-{self.top}"
 
 
-def read_keys(
+def fetched_keys(
     layer: CapturedLayer, rules: Sequence[RoutingRule]
 ) -> tuple[list[NDArray[np.bool_]], NDArray[np.int64]]:
     """Which keys the heads of a layer read together, per rule (Q, N), and how many winners tie, per head."""
@@ -155,7 +155,7 @@ class FlowRecorder:
                 f"layers must pass in order from layer 0 on, but layer {layer.index} came at place "
                 f"{len(self._heads)}; information sets need every layer."
             )
-        reads, ties = read_keys(layer, self.rules)
+        reads, ties = fetched_keys(layer, self.rules)
         for known, many, read in zip(self._known, self._read, reads, strict=True):
             if not known:
                 known.append(np.eye(layer.n_queries, layer.n_keys, dtype=bool))
