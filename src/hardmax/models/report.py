@@ -1,0 +1,244 @@
+"""The report: what both papers say about one trained model on one text, measured, in one HTML file.
+
+:func:`report` reads the text once and puts together the head atlas (P1), the information sets of the model's
+own routing (P2) and, where torch is at hand and the text is short, the influence of tokens. The result writes
+a folder: the page, its numbers as JSON and CSV, and each drawing as a file. Everything is made before
+anything is written, and every file appears whole or none does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from hardmax.errors import InvalidInputError
+from hardmax.models.atlas import HeadAtlas, head_atlas
+from hardmax.models.captured import CapturedLayer, Reading, Source, Visit
+from hardmax.models.influence import InfluenceReport, measure_influence
+from hardmax.models.report_page import figures_of, page
+from hardmax.models.report_table import heads_csv
+from hardmax.models.routing_flow import FlowRecorder, TokenFlow, as_source
+from hardmax.models.shipped_source import shipped_source
+from hardmax.results import Result, strict
+from hardmax.storage import written_whole
+
+__all__ = ["Report", "report"]
+
+RULES = ("argmax", "top-3", "mass 0.9")
+"""What heads are taken to read, if nothing else is said."""
+
+INFLUENCE_TOKENS = 64
+"""Texts up to this length have the influence of their tokens measured, where torch is at hand."""
+
+_CLASSIFICATION = ("[CLS]", "CLS", "<cls>")
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Result):
+    """What :func:`report` found; :meth:`write` makes the page.
+
+    Attributes
+    ----------
+    atlas : HeadAtlas
+    flows : tuple of TokenFlow
+        One per rule.
+    influence : InfluenceReport or None
+    read_out : int
+        The position whose knowledge is shown.
+    """
+
+    kind: ClassVar[str] = "Report"
+
+    atlas: HeadAtlas
+    flows: tuple[TokenFlow, ...]
+    influence: InfluenceReport | None
+    read_out: int
+
+    def html(self) -> str:
+        """The page as text."""
+        return page(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain Python: the atlas, the flows, and the recall of influence."""
+        return {
+            "kind": self.kind,
+            "schema": _SCHEMA,
+            "model": self.atlas.model,
+            "read_out": self.read_out,
+            "atlas": self.atlas.to_dict(),
+            "flows": [
+                {
+                    "rule": flow.rule,
+                    "sizes": flow.sizes.tolist(),
+                    "read_out_knows": list(flow.known_by(self.read_out)),
+                }
+                for flow in self.flows
+            ],
+            "influence": None if self.influence is None else self.influence.to_dict(),
+            "provenance": dict(self.provenance),
+        }
+
+    def write(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Write the page, its numbers and its drawings into a folder, which is made if it does not exist.
+
+        Returns
+        -------
+        tuple of Path
+            ``report.html``, ``report.json``, ``heads.csv`` and ``figures/*.svg``.
+
+        Notes
+        -----
+        Every file is written under a temporary name first; they get their names together at the end, the page
+        last. A failure before that leaves an older report as it was.
+        """
+        target = Path(folder)
+        if target.exists() and not target.is_dir():
+            raise NotADirectoryError(f"cannot write the report into {target}: it is a file.")
+        contents = {
+            "report.html": self.html(),
+            "report.json": json.dumps(strict(self.to_dict()), indent=1, allow_nan=False) + "\n",
+            "heads.csv": heads_csv(self.atlas),
+            **{f"figures/{name}.svg": figure.standalone() for name, figure in figures_of(self).items()},
+        }
+        (target / "figures").mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:  # leaves in reverse: the page is renamed last
+            for name, content in contents.items():
+                file = stack.enter_context(written_whole(target / name))
+                file.write(content.encode("utf-8", errors="replace"))
+        return tuple(target / name for name in contents)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "atlas": self.atlas._state(),
+            "flows": [flow._state() for flow in self.flows],
+            "influence": None if self.influence is None else self.influence._state(),
+            "read_out": self.read_out,
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        influence = state["influence"]
+        return cls(
+            atlas=HeadAtlas._from_state(state["atlas"]),
+            flows=tuple(TokenFlow._from_state(flow) for flow in state["flows"]),
+            influence=None if influence is None else InfluenceReport._from_state(influence),
+            read_out=int(state["read_out"]),
+        )
+
+    def _summary(self) -> str:
+        parts = [f"{len(self.atlas.heads)} heads on {len(self.atlas.text_tokens)} tokens"]
+        if self.flows:
+            flow = self.flows[0]
+            known = len(flow.known_by(self.read_out))
+            parts.append(
+                f"{flow.tokens[self.read_out]!r} can know {known} of {len(flow.key_tokens)} positions ({flow.rule})"
+            )
+        return f"{self.atlas.model}, {', '.join(parts)}"
+
+    def _table(self) -> Any:
+        return self.atlas._table()
+
+
+def report(
+    model: Any = None,
+    text: str | None = None,
+    *,
+    tokenizer: Any = None,
+    hub: bool = False,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    rules: Sequence[str] = RULES,
+    read_out: int | None = None,
+    influence: bool | None = None,
+    rng: int | np.random.Generator = 0,
+) -> Report:
+    """What both papers say about a model on a text, ready to be written as a page.
+
+    Parameters
+    ----------
+    model : path, hub id, torch module or Source, optional
+        Without one the small trained model that comes with hardmax, which needs no torch.
+    text : str, optional
+        What is read. The shipped model reads a sequence of vectors instead, drawn with ``rng``.
+    tokenizer, hub, layers, heads
+        As in :func:`hardmax.head_atlas`.
+    rules : sequence of str
+        Which keys a head is taken to read, for information sets: ``argmax``, ``top-K``, ``mass M``.
+    read_out : int, optional
+        The position whose knowledge is shown; the classification token where there is one, else the last.
+    influence : bool, optional
+        Whether the influence of tokens is measured too (one forward pass per token and more; needs a torch
+        model). By default for texts of at most 64 tokens.
+    rng : int or numpy Generator
+        Draws the sequence of the shipped model.
+
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> found = report()
+    >>> found
+    <Report: pairwise-2, 4 heads on 16 tokens, 'CLS' can know ... of 15 positions (argmax)>
+    >>> [path.name for path in found.write(tempfile.mkdtemp())][:3]
+    ['report.html', 'report.json', 'heads.csv']
+    """
+    source = shipped_source(rng=rng) if model is None else as_source(model, tokenizer=tokenizer, hub=hub)
+    recorder = FlowRecorder(rules) if rules else None
+    watched = _Watched(source, recorder)
+    atlas = head_atlas(watched, text, layers=layers, heads=heads)
+    flows = () if recorder is None or watched.reading is None else recorder.flows(watched.reading)
+    position = _read_out(read_out, atlas.text_tokens)
+    can = hasattr(source, "module")
+    if influence and not can:
+        raise InvalidInputError(
+            "influence must be left out for a model without torch, because it disturbs tokens in forward passes."
+        )
+    measured = None
+    if can and text is not None and influence is not False and rules:
+        if influence or len(atlas.text_tokens) <= INFLUENCE_TOKENS:
+            measured = measure_influence(source, text, rules=rules)
+    return Report(atlas=atlas, flows=flows, influence=measured, read_out=position)
+
+
+def _read_out(position: int | None, tokens: Sequence[str]) -> int:
+    if position is None:
+        return next((t for t, token in enumerate(tokens) if token in _CLASSIFICATION), len(tokens) - 1)
+    if not -len(tokens) <= position < len(tokens):
+        raise InvalidInputError(
+            f"read_out must be from 0 to {len(tokens) - 1} (or count from the end), but was {position}."
+        )
+    return position % len(tokens)
+
+
+class _Watched:
+    """A source whose layers a second pair of eyes sees too, so that the text goes through the model once."""
+
+    def __init__(self, source: Source, watcher: Visit | None) -> None:
+        self.source, self.watcher = source, watcher
+        self.name, self.family = source.name, source.family
+        self.n_layers, self.heads = source.n_layers, source.heads
+        self.reading: Reading | None = None
+
+    def read(self, text: str | None, visit: Visit, *, layers: tuple[int, ...] | None = None) -> Reading:
+        if self.watcher is None or self.reading is not None:
+            return self.source.read(text, visit, layers=layers)
+        watcher, wanted = self.watcher, None if layers is None else set(layers)
+
+        def both(layer: CapturedLayer) -> None:
+            watcher(layer)
+            if wanted is None or layer.index in wanted:
+                visit(layer)
+
+        self.reading = self.source.read(text, both)  # information sets need every layer
+        return self.reading
