@@ -435,6 +435,9 @@ def test_a_key_names_the_job():
         ({"schedule": "linear"}, "schedule must be one of"),
         ({"checkpoints": (20_000,)}, "checkpoints must lie between 0 and n_samples"),
         ({"batch": 0}, "batch must be a whole number"),
+        ({"n_samples": math.inf}, "n_samples must be a whole number, 1 or more, but was inf"),
+        ({"train_size": None}, "train_size must be a whole number"),
+        ({"data_seed": -1}, "data_seed must be a whole number, 0 or more"),
     ],
 )
 def test_settings_that_cannot_be(change, message):
@@ -445,6 +448,22 @@ def test_settings_that_cannot_be(change, message):
 def test_negative_epochs_are_refused():
     with pytest.raises(InvalidInputError, match="epochs must be positive, but was -3"):
         TrainingSettings.of_epochs(-3)
+    with pytest.raises(InvalidInputError, match="epochs must be positive, but was -3"):
+        TrainingSettings.from_json({"epochs": -3})
+
+
+def test_jobs_may_speak_of_epochs():
+    assert TrainingSettings.from_json({"epochs": 2, "train_size": 500}) == TrainingSettings(
+        1000, train_size=500
+    )
+    for plain, message in (
+        ({"epochs": 2, "n_samples": 1000}, "n_samples or epochs, but have both"),
+        ({}, "n_samples or epochs, but have neither"),
+        ({"epochs": "many"}, "epochs must be positive, but was many"),
+        ({"epoch": 2}, "no setting 'epoch'; it has n_samples"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            TrainingSettings.from_json(plain)
 
 
 def test_jobs_that_do_not_fit_together():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import errno
 import hashlib
+import io
 import json
+import math
 import os
 import sqlite3
 import subprocess
@@ -621,6 +623,21 @@ def test_parquet(finished, tmp_path):
     assert table["result.n_tokens"][:2].tolist() == [5, 6]
 
 
+def test_parquet_with_columns_of_several_kinds():
+    """A seed that diverged has an infinite error, which is a word in JSON."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow", reason="pandas writes parquet with pyarrow")
+    rows = [
+        {"final": 0.5, "target": "max(t) x[t]"},
+        {"final": "inf", "target": 3},
+        {"final": None, "target": None},
+    ]
+    table = pandas.read_parquet(io.BytesIO(exports.export_rows(rows, "parquet")))
+    assert table["final"][:2].tolist() == [0.5, math.inf]
+    assert table["final"].isna().tolist() == [False, False, True]
+    assert table["target"][:2].tolist() == ['"max(t) x[t]"', "3"]
+
+
 def test_parquet_without_pyarrow_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"hardmax\[parquet\]"):
@@ -672,6 +689,7 @@ def test_a_study_on_the_command_line(tmp_path, monkeypatch):
     assert cells == [hm.count_cells(hm.Network.random_mlp([2, 4, 1], s), square).n_cells for s in (0, 1, 2)]
     assert CliRunner().invoke(main, ["lab", "run", "c.json"]).exit_code == 0
     assert CliRunner().invoke(main, ["lab", "run", "out/c"]).exit_code == 0
+    assert CliRunner().invoke(main, ["lab", "run", "c"]).exit_code == 0  # as status and resume say it
 
 
 def test_a_foreign_runner_has_to_be_confirmed(tmp_path, monkeypatch):

@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from oracles import tiny_runner
 from oracles.tiny_runner import jobs, lines, runs, workers
 
 import hardmax as hm
+from hardmax.cli import main
 from hardmax.lab import drivers
 from hardmax.lab.drivers import run_study
 from hardmax.lab.store import RunStore
@@ -122,6 +124,9 @@ def test_a_driver_that_is_killed(tmp_path):
     until(lambda: not any(alive(pid) for pid in workers(log)), "its workers have ended")
     with RunStore(tmp_path / "out" / "tiny") as store:
         assert store.counts() == {"waiting": 1, "running": 2, "finished": 3, "failed": 0}
+    told = CliRunner().invoke(main, ["lab", "status", str(tmp_path / "out" / "tiny")]).output
+    assert "nobody is at work" in told
+    assert "hardmax lab resume runs them again" in told
     gate.touch()
     begin = time.monotonic()
     done = run_study(tmp_path / "out" / "tiny", runner=tiny_runner.NAME, jobs=2)
@@ -194,6 +199,7 @@ def test_one_of_two_drivers_is_killed(tmp_path):
 
 STOPPED = """
 import sys
+from click.testing import CliRunner
 from oracles import tiny_runner
 from hardmax.lab.drivers import run_study
 sys.exit(not run_study(sys.argv[1], runner=tiny_runner.NAME, lease=1.0).complete)
@@ -247,6 +253,7 @@ def test_an_interrupt_gives_jobs_back(tmp_path):
 FULL = """
 import json, os, sys
 from pathlib import Path
+from click.testing import CliRunner
 from oracles import tiny_runner
 from hardmax.errors import IncompleteError
 from hardmax.lab.drivers import run_study
@@ -313,6 +320,7 @@ def test_a_disk_that_is_really_full(tmp_path):
 
 LIMITED = """
 import resource, sys
+from click.testing import CliRunner
 from oracles import tiny_runner
 from hardmax.errors import IncompleteError
 from hardmax.lab.drivers import run_study

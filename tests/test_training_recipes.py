@@ -45,6 +45,8 @@ def test_every_experiment_has_its_recipe():
         assert options["train"].value_in("quick") == "yes"
         assert options["train"].value_in("paper") == "no"
         assert len(options["rates"].value_in("quick")) == 1  # fixed learning rates
+        assert len(options["rates"].value_in("medium")) >= 2  # a sweep, the same for every configuration
+        assert options["seeds"].value_in("medium") >= 3
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_every_experiment_has_its_recipe():
             "infoflow.thresholds",
             {"heads": "1,2", "depths": "1,2", "lengths": "5", "inputs": 50},
             "thresholds",
-            {"predictions", "information_sets", "summary", "runs"},
+            {"predictions", "advice", "information_sets", "summary", "runs"},
         ),
         ("infoflow.dynamics", {"inputs": 40, "sequences": 1}, "dynamics", {"geometry", "summary", "runs"}),
     ],
@@ -80,6 +82,8 @@ def test_a_recipe_makes_numbers_and_a_picture(name, settings, figure, tables, ke
     assert set(runs["state"]) <= {"trained", "stuck", "diverged"}
     assert all(best <= final for best, final in zip(runs["best"], runs["final"], strict=True))
     assert any("samples" in note for note in done.notes)  # the settings are told
+    assert any("gelu" in note and "sigmoidal" in note for note in done.notes)  # a deviation
+    assert any(note.startswith("Quick profile:") and "does not show" in note for note in done.notes)
     assert any(note.startswith("Stuck or diverged seeds:") for note in done.notes)
 
 
@@ -142,7 +146,42 @@ def test_the_paper_profile_tells_its_cost_first_and_runs_nothing(tmp_path, caplo
     assert all("not run" in row.computed for row in done.comparisons)
     assert len(done.comparisons) == 3 * len(NMSE_TRIANGLE) + 3
     assert not (tmp_path / "none").exists()
-    assert done.tables["summary"]["mean"] == [None] * 36
+    assert done.tables["summary"]["mean"] == ["not run"] * 36
+    assert done.tables["summary"]["stuck"] == ["not run"] * 36
+    assert "Stuck or diverged seeds: not run." in done.notes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_not_run_says_so_everywhere(name):
+    """No verdict, no table and no note speaks of a training that there is not."""
+    done = cooked(name, "nowhere", train="no", **({"epsilons": "0.4"} if "constructed" in name else {}))
+    predicted = {"one layer: exponent of the lower bound, H = 1"}  # needs no training
+    rows = [row for row in done.comparisons if row.quantity not in predicted]
+    assert {row.verdict for row in rows} == {"not run"}
+    assert all("not run" in row.computed for row in rows)
+    assert set(done.tables["runs"]["best"]) == set(done.tables["runs"]["final"]) == {"not run"}
+    assert set(done.tables["summary"]["median"]) == set(done.tables["summary"]["stuck"]) == {"not run"}
+    for table, column in (("weights", "mean"), ("predictions", "median_nmse"), ("information_sets", "nmse")):
+        if table in done.tables:
+            assert set(done.tables[table][column]) == {"not run"}
+    if "recovery" in done.tables:
+        ours = [i for i, model in enumerate(done.tables["recovery"]["model"]) if model != "the paper"]
+        assert {done.tables["recovery"]["ratio"][i] for i in ours} == {"not run"}
+    if "models" in done.tables:
+        trained = [i for i, model in enumerate(done.tables["models"]["model"]) if model != "constructed"]
+        assert {done.tables["models"]["nmse"][i] for i in trained} == {"not run"}
+    assert "Stuck or diverged seeds: not run." in done.notes
+
+
+def test_advice_stands_beside_what_was_trained(kept):
+    done = cooked("infoflow.thresholds", kept, heads="1,2", depths="1,2", lengths="5", inputs=50)
+    rows = {row.quantity: row for row in done.comparisons}
+    longer, shorter = rows["smallest architecture, T = 15"], rows["smallest architecture, T = 5"]
+    assert longer.paper.startswith("advised: heads (2, 2), maxima")
+    assert "of 3 trained" in longer.computed  # (1, 1), (2, 2) and one layer of two heads
+    assert shorter.paper.startswith("advised: heads (1), everything")
+    assert shorter.verdict == "measurement only: the advised heads were not among them"
+    assert done.tables["advice"]["heads"] == ["(2, 2)", "(1)"]
 
 
 def test_missing_jobs_go_to_a_study_and_come_back(tmp_path):

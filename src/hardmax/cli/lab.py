@@ -91,10 +91,9 @@ def run(
       hardmax lab run heads.json --jobs 2
       hardmax lab run heads.json --dask tcp://10.0.0.1:8786
     """
-    from hardmax.lab.store import is_store
-
-    if is_store(study):
-        folder, made = Path(study), None
+    begun = None if Path(study).is_file() else _begun(study, out)
+    if begun is not None:
+        folder, made = begun, None
     else:
         made = _read(study, out)
         folder = out / made.name
@@ -197,12 +196,18 @@ def export(study: str, out: Path | None, as_json: bool, history: bool) -> None:
 
 def _folder(study: str) -> Path:
     """The folder of a study that was begun; ``out/`` need not be said."""
+    folder = _begun(study)
+    if folder is None:
+        raise InvalidInputError(
+            f"STUDY must be the folder of a study, but {study!r} is none{_nearest(study)}"
+        )
+    return folder
+
+
+def _begun(study: str, out: Path = Path("out")) -> Path | None:
     from hardmax.lab.store import is_store
 
-    for folder in (Path(study), Path("out") / study):
-        if is_store(folder):
-            return folder
-    raise InvalidInputError(f"STUDY must be the folder of a study, but {study!r} is none{_nearest(study)}")
+    return next((folder for folder in (Path(study), out / study) if is_store(folder)), None)
 
 
 def _read(study: str, out: Path) -> Study:
@@ -358,6 +363,8 @@ def _print(report: dict[str, Any]) -> None:
     notes = []
     if report["recovered"]:
         notes.append(f"{report['recovered']} result files were damaged; their jobs were run again.")
+    if report["running"] and not report["drivers"]:
+        notes.append("Whoever ran the jobs that were running is gone; hardmax lab resume runs them again.")
     if "damaged" in report:
         notes.append(f"damaged result files: {len(report['damaged'])}")
     for failure in report["failures"][:5]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -119,8 +120,28 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
             "pip install 'hardmax[parquet]'."
         ) from error
     file = io.BytesIO()
-    pandas.DataFrame(rows).to_parquet(file, index=False, engine="pyarrow")
+    columns = {name: _one_kind([row[name] for row in rows]) for name in (rows[0] if rows else {})}
+    pandas.DataFrame(columns).to_parquet(file, index=False, engine="pyarrow")
     return file.getvalue()
+
+
+def _one_kind(column: list[Any]) -> list[Any]:
+    """A column as parquet wants it, with values of one kind: numbers, where infinities are words in JSON, or
+    else the JSON of each.
+
+    Examples
+    --------
+    >>> _one_kind([1, 0.5, "inf", None]), _one_kind([2, "x"])
+    ([1.0, 0.5, inf, None], ['2', '"x"'])
+    """
+    infinite = {"inf": math.inf, "-inf": -math.inf}
+    kinds = {type(value) for value in column if value is not None}
+    if len(kinds) < 2:
+        return column
+    numbers = [infinite.get(value, value) if isinstance(value, str) else value for value in column]
+    if all(value is None or type(value) in (int, float) for value in numbers):
+        return [None if value is None else float(value) for value in numbers]
+    return [None if value is None else json.dumps(value) for value in column]
 
 
 def write_table(rows: list[dict[str, Any]], path: str | Path) -> Path:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.lab.data import Description, canonical, content_hash, outputs_of
-from hardmax.lab.layout import TransformerShape
+from hardmax.lab.layout import TransformerShape, whole
 
 __all__ = ["NUMERICS", "Job", "TrainingSettings"]
 
@@ -80,10 +80,8 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name in ("n_samples", "batch", "train_size", "validation_size", "evaluations"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or int(value) != value or value < 1:
-                raise InvalidInputError(f"{name} must be a whole number, 1 or more, but was {value}.")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, whole(getattr(self, name), name))
+        object.__setattr__(self, "data_seed", whole(self.data_seed, "data_seed", least=0))
         if self.n_samples < self.batch:
             raise InvalidInputError(
                 f"n_samples must be at least one batch of {self.batch}, but was {self.n_samples}."
@@ -112,9 +110,10 @@ class TrainingSettings:
     def of_epochs(cls, epochs: float, *, train_size: int = 36_000, **settings: Any) -> TrainingSettings:
         """Settings whose ``n_samples`` is so many passes over the training set; ``settings`` are the other
         fields."""
-        if not epochs > 0:
+        if isinstance(epochs, bool) or not isinstance(epochs, int | float) or not 0 < epochs < math.inf:
             raise InvalidInputError(f"epochs must be positive, but was {epochs}.")
-        return cls(n_samples=round(epochs * train_size), train_size=train_size, **settings)
+        size = whole(train_size, "train_size")
+        return cls(n_samples=round(epochs * size), train_size=size, **settings)
 
     @property
     def n_steps(self) -> int:
@@ -144,11 +143,16 @@ class TrainingSettings:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> TrainingSettings:
-        """The settings that :meth:`to_json` described."""
-        unknown = sorted(set(plain) - set(cls.__dataclass_fields__))
+        """The settings that :meth:`to_json` described, or with ``"epochs"`` in place of ``"n_samples"``."""
+        unknown = sorted(set(plain) - set(cls.__dataclass_fields__) - {"epochs"})
         if unknown:
-            raise InvalidInputError(f"training has no setting {unknown[0]!r}.")
-        return cls(**{**plain, "checkpoints": tuple(plain.get("checkpoints", ()))})
+            known = ", ".join(cls.__dataclass_fields__)
+            raise InvalidInputError(f"training has no setting {unknown[0]!r}; it has {known}.")
+        if ("epochs" in plain) == ("n_samples" in plain):
+            found = "both" if "epochs" in plain else "neither"
+            raise InvalidInputError(f"settings must have n_samples or epochs, but have {found}.")
+        stated = {**plain, "checkpoints": tuple(plain.get("checkpoints", ()))}
+        return cls.of_epochs(**stated) if "epochs" in plain else cls(**stated)
 
 
 @dataclass(frozen=True)
@@ -181,12 +185,10 @@ class Job:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or int(self.seed) != self.seed or self.seed < 0:
-            raise InvalidInputError(f"seed must be a whole number, 0 or more, but was {self.seed}.")
+        object.__setattr__(self, "seed", whole(self.seed, "seed", least=0))
         targets = outputs_of(self.target)
         # a plain copy: later changes of the caller's mapping, or tuples in it, must not change the key
         object.__setattr__(self, "target", json.loads(canonical(self.target)))
-        object.__setattr__(self, "seed", int(self.seed))
         if (targets[0].d_token, len(targets)) != (self.shape.d_token, self.shape.n_outputs):
             raise DimensionMismatchError(
                 f"shape must have tokens of dimension {targets[0].d_token} and {len(targets)} outputs for "

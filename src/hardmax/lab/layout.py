@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 
-__all__ = ["Parameter", "TransformerShape"]
+__all__ = ["Parameter", "TransformerShape", "whole"]
 
 Floats = NDArray[np.float32]
 
@@ -103,8 +103,8 @@ class TransformerShape:
 
     def __post_init__(self) -> None:
         for name in ("n_tokens", "d_token", "n_outputs"):
-            object.__setattr__(self, name, _whole(getattr(self, name), name))
-        object.__setattr__(self, "encoder_hidden", _whole(self.encoder_hidden, "encoder_hidden", least=0))
+            object.__setattr__(self, name, whole(getattr(self, name), name))
+        object.__setattr__(self, "encoder_hidden", whole(self.encoder_hidden, "encoder_hidden", least=0))
         for name in ("widths", "heads", "hidden"):
             object.__setattr__(self, name, _whole_numbers(getattr(self, name), name))
         if not len(self.widths) == len(self.heads) == len(self.hidden):
@@ -147,7 +147,7 @@ class TransformerShape:
             return None
         if self.positions == "additive":
             return self.widths[0]
-        wide = self.widths[0] // 2 if self.d_position is None else _whole(self.d_position, "d_position")
+        wide = self.widths[0] // 2 if self.d_position is None else whole(self.d_position, "d_position")
         if not 0 < wide < self.widths[0]:
             raise InvalidInputError(
                 f"d_position must be between 1 and {self.widths[0] - 1}, one less than the first width, but "
@@ -290,13 +290,24 @@ class TransformerShape:
         return cls(**known)
 
 
-def _whole(value: Any, name: str, least: int = 1) -> int:
-    if isinstance(value, bool) or int(value) != value or value < least:
+def whole(value: Any, name: str, least: int = 1) -> int:
+    """A whole number that is large enough, whatever type it came in.
+
+    Examples
+    --------
+    >>> whole(4.0, "batch")
+    4
+    """
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):  # None, a word, infinity
+        number = least - 1
+    if isinstance(value, bool) or number != value or number < least:
         raise InvalidInputError(f"{name} must be a whole number, {least} or more, but was {value}.")
-    return int(value)
+    return number
 
 
 def _whole_numbers(values: Any, name: str) -> tuple[int, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
         raise InvalidInputError(f"{name} must be one whole number per layer, but was {values!r}.")
-    return tuple(_whole(value, name) for value in values)
+    return tuple(whole(value, name) for value in values)

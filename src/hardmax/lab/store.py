@@ -259,6 +259,12 @@ class RunStore:
             found = dict(self.database.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
         return {state: int(found.get(state, 0)) for state in STATES}
 
+    def state_of(self, key: str) -> str | None:
+        """The state of one job, or ``None`` if there is no such job."""
+        with self.translated():
+            found = self.database.execute("SELECT state FROM jobs WHERE key = ?", (key,)).fetchone()
+        return None if found is None else str(found[0])
+
     def history(self, key: str) -> list[tuple[float, str | None, str, str]]:
         """What happened to a job: time, driver, what, and details."""
         with self.translated():

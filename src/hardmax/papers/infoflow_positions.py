@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.papers.training_reports import NOT_RUN, runs_table, spread, stuck_note, summary_table, told
+from hardmax.papers.training_reports import (
+    NOT_RUN,
+    quick_note,
+    runs_table,
+    spread,
+    stuck_note,
+    summary_table,
+    told,
+)
 from hardmax.papers.training_runs import Group, sweep, training_options, trainings
 
 __all__ = ["RECIPES"]
@@ -45,7 +53,8 @@ def _cook_positions(settings: Settings) -> Outcome:
     X = settings.rng("shown").standard_normal((settings["shown"], T, d))
     weights = None if best is None else _weights(best[1], X)
     figures: dict[str, Any] = {}
-    table: dict[str, list[Any]] = {"position": list(range(1, T + 1))}
+    columns = ("mean", "deviation", "least", "most")
+    table: dict[str, list[Any]] = {"position": list(range(1, T + 1)), **{c: [NOT_RUN] * T for c in columns}}
     if weights is not None:
         figures["fig4"] = draw_weights(weights, expected=1 / 3, title=f"F(X) = x(1) + x(2) + x(3), T = {T}")
         table |= {
@@ -59,16 +68,23 @@ def _cook_positions(settings: Settings) -> Outcome:
         {"weights": table, "summary": summary_table(groups), "runs": runs_table(groups)},
         _rows(group, weights),
         (
-            f"{settings['samples']:,} samples in batches of {settings['batch']}: half of them with a "
-            f"cosine, half at "
-            "1e-4, as in the paper, which has 1000 epochs of 50,000 for each.",
+            f"{settings['samples']:,} samples in batches of {settings['batch']}: half of them with a cosine, "
+            f"half at 1e-4, as in the paper, which has 1000 epochs of 50,000 for each. {_rates(settings)}",
             f"d_model = {width}, hidden width {shape.hidden[0]}, beta = {settings['beta']:.4g}, "
-            f"{settings['activation']} (not stated). CLS attends to the {T} inputs only.",
+            f"{settings['activation']} (not stated; the theory asks for a sigmoidal one). CLS attends to the "
+            f"{T} inputs only.",
             "NMSE is MSE over variance; the variance of the sum of three standard normal tokens is 3 per "
             "coordinate.",
             stuck_note(groups),
+            *((quick_note(settings),) if settings.profile == "quick" else ()),
         ),
     )
+
+
+def _rates(settings: Settings) -> str:
+    tried = ", ".join(f"{rate:g}" for rate in settings["rates"])
+    same = "as in the paper" if settings["rates"] == (1e-3,) else "the paper has 0.001"
+    return f"The cosine starts at the rate {tried}: {same}."
 
 
 def _weights(result: Any, X: Any) -> Any:

@@ -2,7 +2,8 @@
 
 ``infoflow.thresholds`` puts the predicted cost exponent and the thresholds of
 :func:`~hardmax.flow.estimate.estimate_cost` beside measured NMSE for the number of heads, the depth and the
-length of sequences, and says how often the arg-max routing of the trained models brings CLS all that the
+length of sequences, with the smallest architecture of :func:`~hardmax.flow.advise.advise` named beside
+them, and says how often the arg-max routing of the trained models brings CLS all that the
 target depends on. ``infoflow.dynamics`` follows one training: cells, margins in units of temperature, and the
 share of hard queries, which P1 names as an open question.
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.flow.advise import Suggestion, advise
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.estimate import CostEstimate, estimate_cost
 from hardmax.papers.infoflow_dimension import pairwise_target, width_of
@@ -63,6 +65,10 @@ def _cook_thresholds(settings: Settings) -> Outcome:
         for varied, listed in models.items()
         for x, (T, heads, widths) in listed.items()
     }
+    advice = {
+        T: advise(_target(target), T, n_suggestions=1, rng=settings.seed).suggestions[0]
+        for T in dict.fromkeys(T for listed in models.values() for T, _, _ in listed.values())
+    }
     panels = []
     for varied, listed in models.items():
         xs = list(listed)
@@ -71,7 +77,7 @@ def _cook_thresholds(settings: Settings) -> Outcome:
         inside = threshold is not None and min(xs) <= threshold <= max(xs)
         panels.append(
             MeasuredPanel(
-                _titles(settings)[varied],
+                f"{_titles(settings)[varied]}\n{_advised(advice, [T for T, _, _ in listed.values()])}",
                 varied,
                 (found,),
                 threshold=threshold if inside else None,
@@ -84,11 +90,12 @@ def _cook_thresholds(settings: Settings) -> Outcome:
         {"thresholds": draw_measured(panels)},
         {
             "predictions": _prediction_table(models, costs, groups),
+            "advice": _advice_table(advice),
             "information_sets": sets,
             "summary": summary_table(groups),
             "runs": runs_table(groups),
         },
-        _threshold_rows(models, costs, groups, sets),
+        (*_threshold_rows(models, costs, groups, sets), *_advice_rows(advice, models, groups)),
         (
             *deviation_notes(settings),
             stuck_note(groups),
@@ -98,6 +105,57 @@ def _cook_thresholds(settings: Settings) -> Outcome:
             "Information sets follow the arg-max of every head; where few queries are hard they say little.",
         ),
     )
+
+
+def _advised(advice: dict[int, Suggestion], lengths: Sequence[int]) -> str:
+    """The advice at the longest of the lengths, as it stands above a panel."""
+    first = advice[max(lengths)]
+    return f"advised: heads {_listed(first.heads)} at T = {max(lengths)}"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return f"({', '.join(map(str, numbers))})"
+
+
+def _advice_table(advice: dict[int, Suggestion]) -> dict[str, list[Any]]:
+    first = advice.values()
+    return {
+        "T": list(advice),
+        "heads": [_listed(each.heads) for each in first],
+        "widths": [_listed(each.widths) for each in first],
+        "reads": [each.rules for each in first],
+        "exponent": [float(each.exponent) for each in first],
+        "parameters": [each.parameters for each in first],
+        "share": [each.share for each in first],
+    }
+
+
+def _advice_rows(
+    advice: dict[int, Suggestion], models: dict[str, _Models], groups: dict[str, Group]
+) -> list[Comparison]:
+    """Whether the heads that are advised are, among those that were trained at that length, the best ones."""
+    rows = []
+    for T, first in advice.items():
+        medians = {
+            heads: groups[f"{varied} = {x}"].median
+            for varied, listed in models.items()
+            for x, (length, heads, _) in listed.items()
+            if length == T
+        }
+        run = {heads: value for heads, value in medians.items() if value is not None}
+        words = f"advised: heads {_listed(first.heads)}, {first.rules}, exponent {float(first.exponent):.3g}"
+        if not run:
+            found, verdict = NOT_RUN, NOT_RUN
+        else:
+            best = min(run, key=lambda heads: run[heads])
+            found = f"least median NMSE of {len(run)} trained: {run[best]:.2e} with heads {_listed(best)}"
+            verdict = "measurement only"
+            if first.heads in run and best != first.heads:
+                found += f"; {run[first.heads]:.2e} with the advised ones"
+            elif first.heads not in run:
+                verdict = f"{verdict}: the advised heads were not among them"
+        rows.append(Comparison(f"smallest architecture, T = {T}", words, found, verdict))
+    return rows
 
 
 def _titles(settings: Settings) -> dict[str, str]:
@@ -129,7 +187,8 @@ def _prediction_table(
         for x in listed:
             cost = costs[f"{varied} = {x}"]
             row = (varied, x, cost.rules, float(cost.lower), float(cost.upper), cost.set_size)
-            for name, value in zip(names, (*row, groups[f"{varied} = {x}"].median), strict=True):
+            median = groups[f"{varied} = {x}"].median
+            for name, value in zip(names, (*row, NOT_RUN if median is None else median), strict=True):
                 table[name].append(value)
     return table
 
@@ -143,7 +202,7 @@ def _sets_table(settings: Settings, groups: dict[str, Group]) -> dict[str, list[
     table: dict[str, list[Any]] = {name: [] for name in names}
     for name, group in groups.items():
         best = group.best
-        row: list[Any] = [name, None, None, None, None, None, None]
+        row: list[Any] = [name, *(NOT_RUN,) * (len(names) - 1)]
         if best is not None:
             result = best[1]
             target = _target(result.job.target)
@@ -182,7 +241,7 @@ def _threshold_rows(
             cost, group = costs[name], groups[name]
             held = sets["share_learned"][sets["model"].index(name)]
             words = spread(group.values)
-            if held is not None:
+            if held != NOT_RUN:
                 words += f"; sets hold the active set on {held:.1%} of inputs"
             rows.append(
                 Comparison(
@@ -205,7 +264,7 @@ def _threshold_rows(
                 "least NMSE with too few heads over largest with enough",
                 "larger than 1",
                 f"{gap:.3g}",
-                "the predicted threshold is seen" if gap > 1 else "the predicted threshold is not seen",
+                "the order is as predicted" if gap > 1 else "the order is not as predicted",
             )
         )
     return tuple(rows)

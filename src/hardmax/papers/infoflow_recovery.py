@@ -159,7 +159,7 @@ def _compared(
             f"{words}: NMSE of the models",
             "not printed",
             spread(group.values),
-            verdict and "measurement only",
+            NOT_RUN if best is None else "measurement only",
         ),
         Comparison(
             f"{words}: initialised error, mean over heads",
@@ -207,7 +207,7 @@ def _recovery_table(
             for head, numbers in enumerate(rows, start=1):
                 add(READINGS[reading], trial.job.seed, values[id(trial)], head, *(float(v) for v in numbers))
         if not probes[reading]:
-            add(READINGS[reading], None, None, None, None, None, None)
+            add(READINGS[reading], *(NOT_RUN,) * (len(names) - 1))
     return table
 
 
@@ -224,7 +224,7 @@ _OPTIONS = (
     Option("fit", "plain", "least squares, plain or with the weights of (56)", choices=("plain", "weighted")),
     *training_options(
         (4_000_000, 6_000_000, 18_000_000),
-        rates=((1e-2,), (1e-2,), (1e-3, 1e-2)),
+        rates=((1e-2,), (3e-3, 1e-2), (1e-3, 1e-2)),
         seeds=(1, 3, 16),
     ),
 )

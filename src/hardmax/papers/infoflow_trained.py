@@ -64,7 +64,7 @@ def _cook_depth(settings: Settings) -> Outcome:
     for name, group in groups.items():
         best = group.best
         if best is None:
-            _add(rows, name, None, (sweeps[name][0].job.shape.n_parameters, None, None), variance)
+            _add(rows, name, None, (sweeps[name][0].job.shape.n_parameters, NOT_RUN, NOT_RUN), variance)
             continue
         result = best[1]
         errors = {key: np.abs(result.predict(X)[:, 0] - values[key]) for key, X in inputs.items()}
@@ -107,7 +107,7 @@ def _add(
     rows: dict[str, list[Any]], name: str, epsilon: Any, found: tuple[Any, ...], variance: float
 ) -> None:
     parameters, rms, largest = found
-    nmse = None if rms is None else rms**2 / variance
+    nmse = NOT_RUN if rms == NOT_RUN else rms**2 / variance
     for key, value in zip(rows, (name, epsilon, parameters, nmse, rms, largest), strict=True):
         rows[key].append(value)
 

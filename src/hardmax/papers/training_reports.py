@@ -13,7 +13,16 @@ from hardmax.papers.training_runs import Group
 if TYPE_CHECKING:
     from hardmax.lab.training import TrainingResult
 
-__all__ = ["NOT_RUN", "deviation_notes", "runs_table", "spread", "stuck_note", "summary_table", "told"]
+__all__ = [
+    "NOT_RUN",
+    "deviation_notes",
+    "quick_note",
+    "runs_table",
+    "spread",
+    "stuck_note",
+    "summary_table",
+    "told",
+]
 
 NOT_RUN = "not run"
 
@@ -45,7 +54,7 @@ def told(value: Any, spec: str = ".2e") -> str:
 
 
 def runs_table(groups: Mapping[str, Group]) -> dict[str, list[Any]]:
-    """Every training: configuration, rate, seed, values, and what went wrong."""
+    """Every training: configuration, rate, seed, values, and what went wrong or was not run."""
     names = ("configuration", "rate", "seed", "samples", "best", "final", "state", "job")
     table: dict[str, list[Any]] = {name: [] for name in names}
     for group in groups.values():
@@ -55,8 +64,8 @@ def runs_table(groups: Mapping[str, Group]) -> dict[str, list[Any]]:
                 trial.rate,
                 trial.job.seed,
                 trial.job.settings.n_samples,
-                None if result is None else float(result.best),
-                None if result is None else float(result.final),
+                NOT_RUN if result is None else float(result.best),
+                NOT_RUN if result is None else float(result.final),
                 _state(result),
                 trial.job.key,
             )
@@ -91,11 +100,11 @@ def summary_table(groups: Mapping[str, Group]) -> dict[str, list[Any]]:
         values = group.values
         row = (
             group.label,
-            group.rate,
+            group.rate if values else NOT_RUN,
             len(values),
-            *((float(f(values)) if values else None) for f in (np.mean, np.median, min, max)),
-            float(np.median(group.finals)) if values else None,
-            sum(bool(result.stuck or result.diverged) for _, result in group.chosen),
+            *((float(f(values)) if values else NOT_RUN) for f in (np.mean, np.median, min, max)),
+            float(np.median(group.finals)) if values else NOT_RUN,
+            sum(bool(result.stuck or result.diverged) for _, result in group.chosen) if values else NOT_RUN,
         )
         for name, value in zip(table, row, strict=True):
             table[name].append(value)
@@ -110,24 +119,45 @@ def stuck_note(groups: Mapping[str, Group]) -> str:
         for trial, result in zip(group.trials, group.results, strict=True)
         if result is not None and (result.diverged or result.stuck)
     ]
-    return "Stuck or diverged seeds: " + ("; ".join(bad) + "." if bad else "none.")
+    run = [result is not None for group in groups.values() for result in group.results]
+    none = "none." if all(run) else f"none of the {sum(run)} trainings of {len(run)} that were run."
+    if not any(run):
+        none = f"{NOT_RUN}."
+    return "Stuck or diverged seeds: " + ("; ".join(bad) + "." if bad else none)
+
+
+_SIGMOIDAL = {
+    "tanh": "tanh",
+    "gelu": "gelu, a deviation: the paper's theory asks for a sigmoidal activation",
+}
 
 
 def deviation_notes(settings: Settings, *more: str) -> tuple[str, ...]:
-    """What differs from the paper, or is not stated there, in one place."""
+    """What differs from the paper, or is not stated there, in one place; and what a profile cannot show."""
     rates = ", ".join(f"{rate:g}" for rate in settings["rates"])
     chosen = (
-        f"Every configuration had the learning rates {rates}; shown is the one with the lowest median over "
+        f"Every configuration gets the learning rates {rates}; shown is the one with the lowest median over "
         f"seeds."
         if len(settings["rates"]) > 1
         else f"Learning rate {rates} for all."
     )
     lines = [
         f"{settings['samples']:,} samples per training in batches of {settings['batch']}, beta = "
-        f"{settings['beta']:g}, {settings['activation']} (the paper states none of these; its rate is 1e-3). "
-        + chosen,
+        f"{settings['beta']:g}, {_SIGMOIDAL.get(settings['activation'], settings['activation'])} (the paper "
+        f"states none of these numbers; its rate is 1e-3). {chosen}",
         *more,
         "The best validation value is selected on the validation set, as in the paper, and so optimistic; "
         "final values are in the tables.",
     ]
+    if settings.profile == "quick":
+        lines.append(quick_note(settings))
     return tuple(lines)
+
+
+def quick_note(settings: Settings) -> str:
+    """What the quick profile does not show."""
+    n = settings["seeds"]
+    return (
+        f"Quick profile: {n} seed{'s' * (n > 1)}, no sweep of learning rates, few samples and small models. "
+        "It does not show the paper's values or how much they vary; a bad value may be a bad rate or seed."
+    )

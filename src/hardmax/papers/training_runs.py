@@ -303,8 +303,7 @@ def _stored(job: Job, folder: Path) -> Any:
     from hardmax.lab.store import RunStore
 
     with RunStore(folder) as store:
-        done = {row.key for row in store.rows("finished")}
-        return store.result(job.key) if job.key in done else None
+        return store.result(job.key) if store.state_of(job.key) == "finished" else None
 
 
 def _write_study(path: Path, jobs: Sequence[Job]) -> None:
