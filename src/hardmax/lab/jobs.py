@@ -24,6 +24,8 @@ __all__ = ["NUMERICS", "Job", "TrainingSettings"]
 NUMERICS = 2
 """Version of the numbers that training gives; it grows when the same job would end elsewhere."""
 
+_START = 0  # the stream of the seed that draws the first parameters; training draws from others
+
 SCHEDULES = ("cosine", "constant", "cosine then constant")
 
 
@@ -204,6 +206,10 @@ class Job:
     def key(self) -> str:
         """SHA-256 of the job and of the version of the numerics."""
         return content_hash({"numerics": NUMERICS, **json.loads(self.to_json())})
+
+    def initial(self) -> NDArray[np.float32]:
+        """The parameters with which it begins."""
+        return self.shape.initial(np.random.default_rng((self.seed, _START)))
 
     def to_json(self) -> str:
         """The job as one line of canonical JSON."""

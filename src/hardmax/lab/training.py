@@ -35,7 +35,7 @@ Floats = NDArray[np.float32]
 Progress = Callable[[int, float], None]
 
 _TRAINING, _VALIDATION = 0, 1  # streams of data_seed
-_START, _ORDER, _FRESH = 0, 1, 2  # streams of the job's seed
+_ORDER, _FRESH = 1, 2  # streams of the job's seed; the first draws the parameters
 _STEPS = 512  # at most, between two looks at the clock
 _EXPLODED = 1e4  # an NMSE beyond which a run counts as diverged
 
@@ -215,8 +215,7 @@ def train(
     mean = known.Y.mean(axis=0, dtype=np.float64).astype(np.float32)
     scale = known.Y.std(axis=0, dtype=np.float64).astype(np.float32)
     scale[scale == 0] = 1.0
-    initial = shape.initial(np.random.default_rng((job.seed, _START)))
-    steps = _PATHS[path](shape, initial, settings)
+    steps = _PATHS[path](shape, job.initial(), settings)
     journal = _Journal(steps, held_out, mean, scale, settings)
     journal.look(0, math.nan)
     done, losses, n_losses = 0, 0.0, 0

@@ -1,0 +1,55 @@
+"""What a trained model knows and how hard its heads are, from the result of a finished training.
+
+    hardmax lab run docs/results/pairwise-2-64-tokens.json
+    python examples/look_into_a_training.py out/pairwise-2-64-tokens/results/*.npz
+
+Prints the validation error, which tokens a linear map can still read from the states after attention (P2
+appendices C.1 and C.2), how often the model's own routing brings CLS everything that the target depends on,
+and how many queries are within one per cent of hardmax.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+import hardmax as hm
+from hardmax.lab.data import examples, outputs_of
+from hardmax.lab.geometry import routed_flow
+from hardmax.lab.hardness import measured_hardness
+from hardmax.lab.probes import recovery
+from hardmax.lab.training import TrainingResult
+
+
+def sequences(result: TrainingResult, n: int, seed: int) -> np.ndarray:
+    """Fresh inputs of the target."""
+    job = result.job
+    return examples(job.target, job.shape.n_tokens, n, seed=seed, stream=7).X
+
+
+def tell(path: str) -> None:
+    """Print what one result shows."""
+    result = hm.load(path)
+    if not isinstance(result, TrainingResult):
+        raise SystemExit(f"{path} is a {type(result).__name__}, not the result of a training.")
+    shape, vector = result.shape, result.best_parameters
+    print(f"{path}: best validation NMSE {result.best:.3g}, {result.cpu_seconds:.0f} CPU s")
+    fit, test, asked = (sequences(result, n, seed) for n, seed in ((1000, 5), (500, 6), (200, 9)))
+    for rank, name in ((1, "largest"), (2, "second largest")):
+        ratios = recovery(shape, result.job.initial(), vector, fit, test, rank=rank).ratio
+        print(f"  {name} token, error trained over initialised: {', '.join(f'{r:.3f}' for r in ratios)}")
+    (target,) = outputs_of(result.job.target)
+    print(f"  information sets hold the active set on {routed_flow(shape, vector, asked).learns(target)!r}")
+    for row in measured_hardness(shape, vector, asked[:50]):
+        print(
+            f"  layer {row.layer}, head {row.head}, {row.who}: {row.share_hard:.0%} hard, median margin "
+            f"{row.margin:.1f} temperatures"
+        )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        raise SystemExit("name the results of finished trainings, as in the first lines of this file.")
+    for name in sys.argv[1:]:
+        tell(name)
