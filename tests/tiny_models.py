@@ -1,7 +1,7 @@
 """Tiny random models of every family, and a tokenizer for them.
 
-Weights have standard deviation 0.5, so attention is far from uniform and a wrong score cannot hide. Nothing is
-downloaded: configurations are written here and numbers are drawn.
+Weights have standard deviation 0.5, so attention is far from uniform and a wrong score cannot hide. Nothing
+is downloaded: configurations are written here and numbers are drawn.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-VOCABULARY = (
+_WORDS = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] the a cat dog bird sat ran flew on over under mat log river and but then "
     "who what saw knew little old red blue . , ? !"
-).split()
+)
+VOCABULARY = _WORDS.split()
 TEXT = "the little cat sat on the old mat , but a red bird flew over the river and the dog saw who ran ."
 
 _SHARED: dict[str, Any] = {
@@ -59,6 +60,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "qwen2": {**_GROUPED, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
     "qwen2_moe": {**_GROUPED, **_EXPERTS, "shared_expert_intermediate_size": 24},
     "gemma": {**_GROUPED, **_HEAD},
+    "gemma2": {**_GROUPED, **_HEAD, "sliding_window": 5, "attn_logit_softcapping": None},
     "granite": {**_GROUPED, "attention_multiplier": 0.21},
     "starcoder2": {**_GROUPED},
     "stablelm": {**_GROUPED, "partial_rotary_factor": 0.5},
@@ -90,7 +92,7 @@ def config(family: str, **changes: Any) -> Any:
     from transformers import AutoConfig
 
     images = "image_size" in SETTINGS.get(family, {})
-    shared = {k: v for k, v in _SHARED.items() if not images or "token" not in k and "vocab" not in k}
+    shared = {k: v for k, v in _SHARED.items() if not (images and ("token" in k or "vocab" in k))}
     if images:
         shared.pop("max_position_embeddings")
     return AutoConfig.for_model(family, **{**shared, **SETTINGS.get(family, {}), **changes})

@@ -282,7 +282,7 @@ def _present_and_bias(
 ) -> tuple[NDArray[np.bool_], NDArray[np.float32] | None]:
     """Which keys may be read, and what else an additive mask adds to scores."""
     if mask is None:
-        return np.ones((n_queries, n_keys), dtype=bool), None
+        return np.broadcast_to(np.True_, (n_queries, n_keys)), None
     torch = required("torch")
     mask = mask[0, :, :, :n_keys]
     if mask.dtype == torch.bool:

@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CapturedLayer", "QueryMap", "Reading", "Source", "Visit"]
+__all__ = ["CapturedLayer", "QueryMap", "Reading", "Source", "Visit", "softmax"]
 
 Floats = NDArray[np.floating]
 
@@ -102,23 +102,37 @@ class CapturedLayer:
         """Which keys and values a head reads."""
         return head // (self.heads // len(self.keys))
 
-    def scores(self, head: int) -> NDArray[np.float64]:
-        """Scaled scores (Q, N) of one head in double precision, -inf where a key may not be read."""
-        q = np.asarray(self.queries[head], dtype=np.float64)
+    def scores(self, head: int, rows: slice = slice(None)) -> NDArray[np.float64]:
+        """Scaled scores (Q, N) of one head in double precision, -inf where a key may not be read.
+
+        ``rows`` picks queries, for texts whose whole matrix would be large.
+        """
+        q = np.asarray(self.queries[head, rows], dtype=np.float64)
         k = np.asarray(self.keys[self.group(head)], dtype=np.float64)
         scores = (q @ k.T) * float(self.scale)
         if self.bias is not None:
-            scores += self.bias[head if len(self.bias) > 1 else 0]
-        scores[~self.present] = -np.inf
+            scores += self.bias[head if len(self.bias) > 1 else 0, rows]
+        np.copyto(scores, -np.inf, where=~self.present[rows])
         return scores
 
-    def probabilities(self, head: int) -> NDArray[np.float64]:
+    def probabilities(self, head: int, rows: slice = slice(None)) -> NDArray[np.float64]:
         """Softmax of the scores (Q, N); a query that may read nothing gets zeros."""
-        scores = self.scores(head)
-        top = scores.max(axis=1, keepdims=True, initial=-np.inf)
-        weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
-        total = weights.sum(axis=1, keepdims=True)
-        return np.asarray(np.divide(weights, total, out=weights, where=total > 0))
+        return softmax(self.scores(head, rows))
+
+
+def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Softmax of each row; a row that is -inf throughout becomes zeros.
+
+    Examples
+    --------
+    >>> softmax(np.array([[0.0, -np.inf], [-np.inf, -np.inf]]))
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    top = scores.max(axis=1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+    total = weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(weights, total, out=weights, where=total > 0))
 
 
 Visit = Callable[[CapturedLayer], None]
@@ -141,7 +155,7 @@ class Reading:
     native_difference : float or None
         The same for probabilities in the precision of the weights, where that is not float32.
     forward_seconds : float
-        CPU time of the plain forward pass, to compare with.
+        CPU time of one forward pass in float32, to compare with.
     query_difference : float or None
         The largest difference between queries that follow from ``query_map`` and those that were captured,
         relative to the largest query; None where maps are not known.

@@ -1,9 +1,9 @@
 """A model's folder: weights as safetensors or not at all.
 
 A ``.bin`` or ``.pt`` file is a pickle, and unpickling runs whatever program its author put into it, so such
-files are refused, never opened. safetensors files hold numbers and nothing else; their headers are read before
-anything is loaded, so that a truncated download is named as such. Code that comes with a model is never run.
-Nothing here touches the network unless a hub id was asked for with ``hub=True``.
+files are refused, never opened. safetensors files hold numbers and nothing else; their headers are read
+before anything is loaded, so that a truncated download is named as such. Code that comes with a model is
+never run. Nothing here touches the network unless a hub id was asked for with ``hub=True``.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def check_folder(model: str | os.PathLike[str]) -> Path:
         if any(folder.match(pattern) for pattern in _PICKLES):
             raise _pickled(folder.name)
         raise InvalidInputError(
-            f"model must be a folder with config.json and model.safetensors, but {folder} is a file; give the "
-            "folder that it is in."
+            f"model must be a folder with config.json and model.safetensors, but {folder} is a file; give "
+            "the folder that it is in."
         )
     if not folder.is_dir():
         raise FileNotFoundError(
-            f"model must be the folder of a model, but there is none at {folder}; for an id on the hub, ask for "
-            "the network with hub=True (--hub)."
+            f"model must be the folder of a model, but there is none at {folder}; for an id on the hub, ask "
+            "for the network with hub=True (--hub)."
         )
     if not (folder / "config.json").is_file():
         raise FileFormatError(f"{folder} must hold the config.json of a model, but does not.")
@@ -127,7 +127,7 @@ def loaded(folder: Path) -> Any:
             folder, local_files_only=True, trust_remote_code=False
         )
     except (ValueError, KeyError, OSError, TypeError, AttributeError) as error:
-        raise UnsupportedModelError(str(folder), [_unknown(folder, error)], sorted(FAMILIES)) from error
+        raise UnsupportedModelError(str(folder), [_unknown(folder)], sorted(FAMILIES)) from error
     if config.model_type not in FAMILIES:  # refused before gigabytes are loaded
         family_of(_Unloaded(config, str(folder)))
     try:
@@ -157,7 +157,7 @@ def loaded(folder: Path) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bars and no remarks of transformers, which are for people who train; put back afterwards."""
+    """No progress bars and no remarks of transformers, which are for people who train, for a while."""
     logging = required("transformers").utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -202,7 +202,7 @@ def check_finite(model: Any) -> None:
             )
 
 
-def _unknown(folder: Path, error: Exception) -> str:
+def _unknown(folder: Path) -> str:
     try:
         words = json.loads((folder / "config.json").read_text())
         kind = words.get("model_type")
@@ -210,9 +210,10 @@ def _unknown(folder: Path, error: Exception) -> str:
         return "its config.json cannot be read"
     if "auto_map" in words:
         return f"its architecture {kind!r} comes as code of its own, which is never run"
-    return f"its architecture {kind!r} is not known to transformers ({_first_line(error)})"
+    return f"its architecture {kind!r} is not known to transformers {required('transformers').__version__}"
 
 
 def _first_line(error: Exception) -> str:
+    """The beginning of a foreign message, as a part of a sentence of ours."""
     text = str(error).strip().splitlines()
-    return text[0].rstrip(".") if text else type(error).__name__
+    return text[0].split(". ")[0].rstrip(".:") if text else type(error).__name__

@@ -2,8 +2,8 @@
 
 transformers hands queries, keys, values, masks and scales of every family to one attention interface
 (:mod:`hardmax.models.capture`), so a family only says what stands before it and after it: the projection
-:math:`W_Q, b_Q`, a norm of queries, a rotation, and :math:`W_O`. What it says is checked on every reading: the
-queries that follow from it must be those that were captured (:mod:`hardmax.models.fidelity`).
+:math:`W_Q, b_Q`, a norm of queries, a rotation, and :math:`W_O`. What it says is checked on every reading:
+the queries that follow from it must be those that were captured (:mod:`hardmax.models.fidelity`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Family:
     query : str
         The attribute with W_Q and b_Q.
     packing : {"alone", "stacked", "by head", "transposed"}
-        What that attribute holds: queries alone; queries, then keys, then values; the three of the first head,
-        then of the next; or stacked as columns (inputs times matrix).
+        What that attribute holds: queries alone; queries, then keys, then values; the three of the first
+        head, then of the next; or stacked as columns (inputs times matrix).
     output : str
         The attribute with W_O; ``..output.dense`` is one of the module that holds the attention module.
     rotary : {None, "halves", "pairs", "pairs from halves"}
@@ -44,8 +44,8 @@ class Family:
         Over which coordinates it is taken.
     factor : str or None
         The attribute by which queries are multiplied before they are handed over.
-    first_position : int
-        How many positions the model's table of positions keeps for itself.
+    after_padding : bool
+        Whether positions are counted from the number of the padding token, which costs that many of them.
     images : bool
         Whether the model reads images instead of text.
     """
@@ -59,12 +59,12 @@ class Family:
     norm_kind: Literal["rms", "rms plus one", "centred"] = "rms"
     norm_over: Literal["head", "all heads"] = "head"
     factor: str | None = None
-    first_position: int = 0
+    after_padding: bool = False
     images: bool = False
 
 
 _BERT = Family(query="query", output="..output.dense")
-_ROBERTA = replace(_BERT, first_position=2)
+_ROBERTA = replace(_BERT, after_padding=True)
 _LLAMA = Family(query="q_proj", rotary="halves")
 _VIT = Family(query="q_proj", images=True)
 
@@ -94,6 +94,7 @@ FAMILIES: dict[str, Family] = {
     "qwen2": _LLAMA,
     "qwen2_moe": _LLAMA,
     "gemma": _LLAMA,
+    "gemma2": _LLAMA,
     "granite": _LLAMA,
     "starcoder2": _LLAMA,
     "stablelm": _LLAMA,
@@ -145,7 +146,7 @@ _KNOWN_STRANGERS = {
     "jamba": "has state-space layers beside attention",
     "bamba": "has state-space layers beside attention",
     "zamba": "has state-space layers beside attention",
-    "gpt_oss": "has attention sinks: a score per head that no key owns",
+    "gpt_oss": "is not among those that are read",
     "diffllama": "takes the difference of two softmax functions",
 }
 
@@ -181,7 +182,7 @@ def obstacles(model: Any) -> list[str]:
     found.extend(_of_config(config))
     if any(getattr(module, "sinks", None) is not None for module in model.modules()):
         found.append("it has attention sinks: a score per head that no key owns")
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _of_config(config: Any) -> Iterator[str]:
@@ -216,7 +217,9 @@ def attention_modules(model: Any, family: Family) -> Iterator[tuple[Any, Any]]:
 def longest_text(model: Any, family: Family) -> int | None:
     """The largest number of tokens that the model takes, or None where it says nothing."""
     length = getattr(model.config, "max_position_embeddings", None)
-    return None if length is None or family.images else int(length) - family.first_position
+    if length is None or family.images:
+        return None
+    return int(length) - (int(model.config.pad_token_id or 0) + 1 if family.after_padding else 0)
 
 
 def _name(model: Any) -> str:

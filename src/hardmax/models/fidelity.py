@@ -13,6 +13,7 @@ no key at all (padding before a causal text) has no probabilities and is left ou
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +21,14 @@ import numpy as np
 
 from hardmax.errors import FidelityError
 from hardmax.models.capture import Captured, Watched
+from hardmax.models.captured import softmax
 
 __all__ = ["LIMIT", "Differences", "differences", "native_difference", "within_limit"]
 
 LIMIT = 1e-4
 """Differences above this are not rounding; the model is refused."""
+
+_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -66,38 +70,41 @@ def differences(captured: Captured, watched: Watched) -> Differences:
             f"layer {layer.index} must have one score per head, query and key, {shape}, but the model's own "
             f"softmax runs over {'nothing' if seen is None else seen}; it cannot be read."
         )
-    alive = layer.present.any(axis=1)
     received = _by_head(watched.received, layer.heads)
-    worst = {"scores": 0.0, "probabilities": 0.0, "outputs": 0.0}
-    largest = {"scores": 0.0, "outputs": float(np.abs(received).max(initial=0.0))}
+    scores = probabilities = outputs = largest = 0.0
     for h in range(layer.heads):
-        own = watched.scores[0, h].detach().cpu().double().numpy()
-        scores = layer.scores(h)
-        own_present = own[layer.present]
-        worst["scores"] = max(worst["scores"], _largest(scores[layer.present] - own_present))
-        largest["scores"] = max(largest["scores"], _largest(own_present))
-        p = layer.probabilities(h)
-        own = watched.probabilities[0, h].detach().cpu().double().numpy()
-        worst["probabilities"] = max(worst["probabilities"], _largest((p - own)[alive]))
-        output = p @ np.asarray(layer.values[layer.group(h)], dtype=np.float64)
-        worst["outputs"] = max(worst["outputs"], _largest((output - received[h])[alive]))
-    way = captured.way.queries()
+        values = np.asarray(layer.values[layer.group(h)], dtype=np.float64)
+        for rows in _blocks(layer.n_queries):
+            present = layer.present[rows]
+            alive = present.any(axis=1)
+            found, own = layer.scores(h, rows), _double(watched.scores[0, h, rows])
+            p, own_p = softmax(found), _double(watched.probabilities[0, h, rows])
+            for array in (found, own):
+                np.copyto(array, 0.0, where=~present)
+            scores, largest = max(scores, _largest(found - own)), max(largest, _largest(own))
+            if not alive.all():
+                p, own_p, mixed = p[alive], own_p[alive], received[h, rows][alive]
+            else:
+                mixed = received[h, rows]
+            probabilities = max(probabilities, _largest(p - own_p))
+            outputs = max(outputs, _largest(p @ values - mixed))
     return Differences(
-        scores=_relative(worst["scores"], largest["scores"]),
-        probabilities=worst["probabilities"],
-        queries=_relative(_largest(way - layer.queries), _largest(layer.queries)),
-        outputs=_relative(worst["outputs"], largest["outputs"]),
+        scores=_relative(scores, largest),
+        probabilities=probabilities,
+        queries=_relative(_largest(captured.way.queries() - layer.queries), _largest(layer.queries)),
+        outputs=_relative(outputs, _largest(received)),
     )
 
 
 def native_difference(captured: Captured, watched: Watched) -> float:
     """The largest difference of probabilities to a pass in the precision of the weights."""
     layer = captured.layer
-    alive = layer.present.any(axis=1)
     worst = 0.0
     for h in range(layer.heads):
-        own = watched.probabilities[0, h].detach().cpu().double().numpy()
-        worst = max(worst, _largest((layer.probabilities(h) - own)[alive]))
+        for rows in _blocks(layer.n_queries):
+            alive = layer.present[rows].any(axis=1)
+            own = _double(watched.probabilities[0, h, rows])
+            worst = max(worst, _largest((layer.probabilities(h, rows) - own)[alive]))
     return worst
 
 
@@ -131,16 +138,27 @@ def within_limit(found: Differences, *, model: str, limit: float = LIMIT) -> Non
         )
 
 
+def _blocks(n: int) -> Iterator[slice]:
+    """Queries in blocks whose scores fit into a processor's cache."""
+    return (slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
+
+
+def _double(tensor: Any) -> Any:
+    return tensor.detach().cpu().double().numpy()
+
+
 def _by_head(received: Any, heads: int) -> Any:
     """What W_O receives, (H, Q, d_value)."""
-    array = received.detach().cpu().double().numpy()
+    array = _double(received)
     array = array[0] if array.ndim == 3 else array
     return array.reshape(len(array), heads, -1).transpose(1, 0, 2)
 
 
 def _largest(array: Any) -> float:
     """The largest absolute value; infinite where something is not a number."""
-    worst = float(np.abs(array).max(initial=0.0))
+    if array.size == 0:
+        return 0.0
+    worst = float(max(array.max(), -array.min()))  # without a copy of the array
     return float("inf") if np.isnan(worst) else worst
 
 

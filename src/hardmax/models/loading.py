@@ -1,13 +1,13 @@
 """Open a model of Hugging Face and read a text with it: the front door of this room.
 
 A folder, an id on the hub (only with ``hub=True``) or a module with its tokenizer becomes an
-:class:`OpenModel`, which shows its layers one by one as plain arrays (:mod:`hardmax.models.captured`). Nothing
-is shown that was not compared with the model's own attention first (:mod:`hardmax.models.fidelity`).
+:class:`OpenModel`, which shows its layers one by one as plain arrays (:mod:`hardmax.models.captured`).
+Nothing is shown that was not compared with the model's own attention first (:mod:`hardmax.models.fidelity`).
 
-Every text goes through the model three times: once as it is, for the time this takes; once to capture; once to
-compare. Layers are captured in groups that fit into a gigabyte, so long texts and deep models cost passes
-instead of memory. Half-precision models run in float32, one module at a time
-(:mod:`hardmax.models.precision`), and once more as they are.
+Every text goes through the model three times: once to capture, once to compare, once for the time it takes.
+Layers are captured in groups that fit into a gigabyte, so long texts and deep models cost passes instead of
+memory. Half-precision models run in float32, one module at a time (:mod:`hardmax.models.precision`), and once
+more as they are.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ __all__ = ["OpenModel", "open_model"]
 
 _GROUP_BYTES = 1 << 30
 _PROBE_TOKENS = 8
+_VOCABULARIES = {"tokenizer.json", "vocab.txt", "vocab.json"}
 
 
 def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenModel:
@@ -230,10 +231,6 @@ class OpenModel:
         inputs = self.encode(text) if isinstance(text, str) else self._checked(dict(text))
         wanted = self._wanted(layers)
         inputs = self._accepted(inputs)
-        seconds = time.process_time()
-        with as_it_is(self.precision):
-            forward(self._body, inputs)
-        seconds = time.process_time() - seconds
         worst, native, n_keys = Differences(), None, 0
         while wanted:
             group = self._group(inputs, wanted)
@@ -245,6 +242,7 @@ class OpenModel:
             n_keys = group[0].layer.n_keys
             while group:
                 visit(group.pop(0).layer)
+        seconds = self._seconds(inputs)
         names = self._names(inputs, n_keys)
         return Reading(
             tokens=names,
@@ -283,10 +281,22 @@ class OpenModel:
         """The model without its head, which stands behind all attention."""
         return self.module.base_model
 
+    @property
+    def _half(self) -> bool:
+        """Whether any weights have half precision; bfloat16 is a float16, too."""
+        return "float16" in self.precision
+
     @contextmanager
     def _in_float32(self) -> Iterator[None]:
-        with in_float32(self._body) if "float16" in self.precision else nullcontext():
+        with in_float32(self._body) if self._half else nullcontext():
             yield
+
+    def _seconds(self, inputs: dict[str, Any]) -> float:
+        """CPU time of a forward pass in float32 that nobody looks at."""
+        start = time.process_time()
+        with self._in_float32():
+            forward(self._body, inputs)
+        return time.process_time() - start
 
     def _group(self, inputs: dict[str, Any], wanted: tuple[int, ...]) -> list[Captured]:
         """The next layers that fit into memory together."""
@@ -324,7 +334,7 @@ class OpenModel:
 
         with self._in_float32():
             watch(self._body, self.places, inputs, last=last, show=compare)
-        if "float16" not in self.precision:
+        if not self._half:
             return worst, None
         with as_it_is(self.precision):
             watch(self._body, self.places, inputs, last=last, show=compare_natively)
@@ -343,6 +353,14 @@ class OpenModel:
 
     def _checked(self, inputs: dict[str, Any]) -> dict[str, Any]:
         length = _length(inputs)
+        if self.limit is not None and inputs.get("input_ids") is not None and length:
+            words = int(self._body.get_input_embeddings().num_embeddings)
+            largest = int(inputs["input_ids"].max())
+            if largest >= words:
+                raise InvalidInputError(
+                    f"tokenizer must belong to {self.name}, which knows {words} tokens, but it gives number "
+                    f"{largest}."
+                )
         if length == 0:
             raise InvalidInputError("text must hold at least one token, but has none after tokenization.")
         if self.limit is not None and length > self.limit:
@@ -377,6 +395,8 @@ def _folder_name(folder: Path) -> str:
 def _tokenizer(folder: Path) -> Any:
     """The tokenizer of a folder, or None where it has none."""
     transformers = required("transformers")
+    if not any(path.name in _VOCABULARIES or path.suffix == ".model" for path in folder.iterdir()):
+        return None  # transformers would make one that knows no word
     try:
         return transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False

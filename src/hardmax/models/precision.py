@@ -26,7 +26,7 @@ def weight_precision(model: Any) -> str:
 
 @contextmanager
 def in_float32(model: Any) -> Iterator[None]:
-    """Run ``model`` in float32 while its weights stay as they are; the originals are back whatever happens."""
+    """Run ``model`` in float32 for a while; its own weights are back afterwards, whatever happens."""
     torch = required("torch")
     half = (torch.float16, torch.bfloat16)
     kept: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}

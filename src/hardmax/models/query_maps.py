@@ -1,11 +1,11 @@
 r"""Queries as affine functions of what a layer receives, position by position.
 
-A query that is captured has come a way: :math:`q = R_t\, n(W_Q x + b_Q)`, with a norm n in some families and the
-rotation :math:`R_t` of position t in others. Without a norm this is affine in x, with a matrix that depends on
-the position where there is a rotation. A norm :math:`n(y) = g \odot y / r(y) + s` (after centring y in some
-families) is not affine: its r(y) is held at the value that the token really had, which is said in
-:attr:`QueryMap.frozen`. The map then gives the true query of that token, and for other inputs the query of the
-frozen layer.
+A query that is captured has come a way: :math:`q = R_t\, n(W_Q x + b_Q)`, with a norm n in some families and
+the rotation :math:`R_t` of position t in others. Without a norm this is affine in x, with a matrix that
+depends on the position where there is a rotation. A norm :math:`n(y) = g \odot y / r(y) + s` (after centring
+y in some families) is not affine: its r(y) is held at the value that the token really had, which is said in
+:attr:`QueryMap.frozen`. The map then gives the true query of that token, and for other inputs the query of
+the frozen layer.
 """
 
 from __future__ import annotations
@@ -163,11 +163,13 @@ def output_weights(projection: Any, family: Family, heads: int) -> Floats:
     """W_O head by head (H, d_model, d_value), from the module that applies it."""
     weight = _array(projection.weight, np.float32)
     matrix = weight.T if family.packing == "transposed" else weight
-    return np.ascontiguousarray(matrix.reshape(len(matrix), heads, -1).transpose(1, 0, 2))
+    by_head = matrix.reshape(len(matrix), heads, -1).transpose(1, 0, 2).view()
+    by_head.setflags(write=False)  # for float32 this is the model's own memory
+    return by_head
 
 
 def _array(tensor: Any, dtype: Any = np.float64) -> NDArray[Any]:
-    """A tensor of any precision as an array; half precision has no type in numpy, so it goes through float32."""
+    """A tensor of any precision as an array; bfloat16, which numpy does not know, goes through float32."""
     tensor = tensor.detach().cpu()
     return np.asarray((tensor if tensor.element_size() >= 4 else tensor.float()).numpy(), dtype=dtype)
 
