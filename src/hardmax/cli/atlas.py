@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from hardmax.cli.outputs import number, print_json, print_table
 from hardmax.errors import FileFormatError, InvalidInputError
@@ -28,8 +29,8 @@ _MOST_HEADS = 400
 @click.option(
     "--positions",
     metavar="LIST",
-    help="At which queries keys that can win are asked for; slices are those of the last. "
-    "By default the last query.",
+    help="Queries at which keys that can win and slices are asked for, where they depend on it; the last "
+    "query by default.",
 )
 @click.option(
     "--plane",
@@ -176,12 +177,13 @@ def _print_heads(found: HeadAtlas) -> None:
 
     reading = found.reading
     notes = [
-        "margin: lead of the winner in units of temperature (median, then 10 % to 90 %); TV: total variation "
-        "distance to hardmax; out: distance of the outputs of softmax and hardmax, relative.",
-        "1 %, 10 %: queries in per cent within that of hardmax, guaranteed by their margin / measured; reach: "
-        "largest margin possible at the query norms that occur; p at most: largest probability possible.",
-        "can: keys whose cell has interior, certified, of those that may be read; do: keys that win; entropy "
-        "of wins in bits; wall: median distance of queries to the boundary of their cell.",
+        "margin: lead of the winner in units of temperature (median, then 10 % to 90 %).",
+        "TV: total variation distance to hardmax; out: distance of the outputs of softmax and hardmax, over "
+        "the norm of the former (medians).",
+        "1 %, 10 %: queries in per cent that are so close to hardmax: guaranteed by their margin / measured.",
+        "can: keys whose cell has interior, certified, of those that may be read; do: keys that win.",
+        "reach, p at most: the largest margin and probability possible at the query norms that occur.",
+        "entropy: of wins, in bits; wall: median distance of queries to the boundary of their cell.",
         f"Fidelity: scores within {number(reading.score_difference)}, probabilities within "
         f"{number(reading.probability_difference)} of the model's own.",
         f"{found.seconds:.1f} s, {found.cpu_seconds:.1f} s of processor time: {found.ratio:.0f} times the "
@@ -206,17 +208,17 @@ def _print_slices(found: HeadAtlas) -> None:
             str(piece.n_cells_plane) + ("" if piece.complete else "+"),
             str(piece.refinement_bound),
             "any" if piece.any_position else str(piece.position),
-            _percent(float(piece.token_agreement.mean())),
+            _percent(float(np.nanmean(piece.token_agreement))),
             f"{piece.n_checked}/{piece.n_cells}",
         ]
 
     spanned = found.slices[0].spanned_by
     frozen = sorted({word for piece in found.slices for word in piece.frozen})
     notes = [
-        "cells: routings of all heads together around the tokens, exactly; per head: of each alone; plane: on "
-        "the whole plane; at most: of heads with as many keys.",
-        "agree: heads in per cent whose winner at a token's place in the plane is its real one; checked: cells "
-        "whose routing plain floats confirmed.",
+        "cells: routings of all heads together around the tokens, exactly; per head: of each alone.",
+        "plane: on the whole plane; at most: of heads with as many keys.",
+        "agree: heads in per cent whose winner at a token's place in the plane is its real one.",
+        "checked: cells whose routing plain floats confirmed.",
         *([f"Held fixed to make queries affine: {', '.join(frozen)}."] if frozen else []),
         *(["+: the time was up, there are more."] if not all(p.complete for p in found.slices) else []),
     ]

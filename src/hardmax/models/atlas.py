@@ -161,7 +161,8 @@ class HeadAtlas(Result):
     positions : tuple of PositionRecord
         Keys that can win, for every position that was asked for.
     slices : tuple of LayerSlice
-        One exact picture per layer, where the layer says how queries depend on inputs.
+        One exact picture per layer, where the layer says how queries depend on inputs; one per position that
+        was asked for, where it depends on it.
     notes : tuple of str
         What was left out, and why.
     reading : Reading
@@ -341,8 +342,8 @@ def head_atlas(
     layers, heads : iterables of int, optional
         Which, counted from 0; all by default.
     positions : iterable of int, optional
-        For masks, biases and rotations that depend on the query: whose keys can win is asked at these
-        positions, and slices are those of the last of them. By default the last query that reads anything.
+        For masks, biases and rotations that depend on the query: keys that can win and slices are asked for
+        at each of these; ``heads`` tells the last of them. By default the last query that reads anything.
     plane : {"principal", None} or three tokens
         What spans the slices: principal directions of the layer's inputs, or the inputs of three tokens;
         ``None`` leaves slices out.
@@ -511,7 +512,7 @@ class _Maker:
                 _position_record(layer.index, h, t, one) for t, one in zip(places, reached, strict=True)
             ]
         if self.plane is not None and chosen:
-            self._slice(layer, chosen, places[-1])
+            self._slice(layer, chosen, places)
         self.n_done += 1
         if self.progress is not None:
             self.progress(self.n_done, len(self.layers))
@@ -580,7 +581,8 @@ class _Maker:
             wall_distance_rounding=float(found.wall_rounding[some].max(initial=0.0)),
         )
 
-    def _slice(self, layer: CapturedLayer, heads: list[int], position: int) -> None:
+    def _slice(self, layer: CapturedLayer, heads: list[int], places: list[int]) -> None:
+        """One slice per position, or one for all of them where they do not differ."""
         if layer.query_map is None:
             self.notes.append(
                 f"layer {layer.index} has no slice: the model does not say how its queries depend on inputs."
@@ -592,15 +594,17 @@ class _Maker:
             return
         try:
             spanned: Plane = (
-                principal_plane(inputs)
-                if isinstance(self.plane, str) or self.plane is None
-                else plane_through(inputs, self.plane)
+                plane_through(inputs, self.plane)
+                if isinstance(self.plane, tuple)
+                else principal_plane(inputs)
             )
         except InvalidInputError as error:
             raise InvalidInputError(f"layer {layer.index}: {error}") from error
-        self.slices.append(
-            layer_slice(layer, spanned, position=position, heads=heads, time_limit=self.time_limit)
-        )
+        for t in places:
+            piece = layer_slice(layer, spanned, position=t, heads=heads, time_limit=self.time_limit)
+            self.slices.append(piece)
+            if piece.any_position:
+                return
 
 
 def _position_record(layer: int, head: int, position: int, found: KeysThatCanWin) -> PositionRecord:

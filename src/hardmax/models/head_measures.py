@@ -97,7 +97,7 @@ def readable(layer: CapturedLayer, head: int) -> tuple[NDArray[np.bool_], Floats
 
 def reading_position(layer: CapturedLayer, position: int | None = None) -> int:
     """A query that may read something: the one that was asked for, or the last."""
-    reads = layer.present.any(axis=1)
+    reads = np.asarray(layer.present.any(axis=1))
     if position is None:
         if not reads.any():
             raise InvalidInputError(

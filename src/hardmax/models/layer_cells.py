@@ -70,7 +70,7 @@ class Plane:
 def principal_plane(inputs: Floats) -> Plane:
     """The plane through the mean of the inputs along their two principal directions.
 
-    Where the inputs do not span a plane, coordinate axes fill up. The first large coordinate of a direction is
+    Where the inputs do not span a plane, coordinate axes fill up. The largest coordinate of a direction is
     positive, so that the picture does not depend on the machine.
 
     Examples

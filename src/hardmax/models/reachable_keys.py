@@ -31,6 +31,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.algebra.exact_arithmetic import fractions_of
+from hardmax.algebra.rationals import ExactArray
 from hardmax.geometry.power_diagrams import PowerDiagram, attention_diagram
 from hardmax.models.captured import CapturedLayer
 from hardmax.models.head_measures import readable, reading_position
@@ -71,8 +73,8 @@ class ReadKeys:
         """The power diagram in the space of queries; biases are divided by the scale in fractions."""
         if self.biases is None:
             return attention_diagram(self.keys)
-        exact = Fraction(scale)
-        return attention_diagram(self.keys, [Fraction(float(b)) / exact for b in self.biases])
+        exact = fractions_of(ExactArray(self.biases)) / Fraction(scale)
+        return attention_diagram(self.keys, exact)
 
 
 def read_keys(layer: CapturedLayer, head: int, position: int | None = None) -> ReadKeys:
