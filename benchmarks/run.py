@@ -9,6 +9,7 @@ from timing import Comparison, print_table
 import bench_flow  # isort: skip (timing sets the thread counts first)
 import bench_lab  # isort: skip
 import bench_minkowski  # isort: skip
+import bench_models  # isort: skip
 import bench_power  # isort: skip
 import bench_regions  # isort: skip
 import bench_segment  # isort: skip
@@ -20,6 +21,7 @@ def main() -> int:
         *bench_flow.run(),
         *bench_lab.run(),
         *bench_minkowski.run(),
+        *bench_models.run(),
         *bench_power.run(),
         *bench_regions.run(),
         *bench_segment.run(),

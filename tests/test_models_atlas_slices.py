@@ -101,10 +101,13 @@ def test_cells_against_plain_evaluation_and_a_second_engine(layer: CapturedLayer
         if layer.bias is not None:
             scores = scores + layer.bias[h][t]
         scores = np.where(layer.present[t], scores, -np.inf)
-        top = scores.max(axis=1, keepdims=True)
-        routed.append((scores >= top - 1e-9).argmax(axis=1))  # copies: the lowest index
-        near = (scores >= top - 1e-6) & (scores < top - 1e-12)
-        clear &= ~near.any(axis=1)
+        best = scores.argmax(axis=1)
+        rows = layer.keys[layer.group(h)]
+        rows = rows if layer.bias is None else np.column_stack([rows, layer.bias[h][t]])
+        copies = (rows[best][:, None] == rows[None]).all(axis=2) & layer.present[t]
+        routed.append(copies.argmax(axis=1))
+        near = (scores > scores.max(axis=1, keepdims=True) - 1e-6) & ~copies
+        clear &= ~near.any(axis=1)  # floats cannot tell, which is what exact arithmetic is for
     known = {tuple(row) for row in found.routings}
     assert {tuple(row) for row in np.stack(routed, axis=1)[clear]} <= known
 
