@@ -65,6 +65,14 @@ if TYPE_CHECKING:
     from hardmax.geometry.tropical_layers import relu_layer as relu_layer
     from hardmax.models.atlas import HeadAtlas as HeadAtlas
     from hardmax.models.atlas import head_atlas as head_atlas
+    from hardmax.models.frozen_norms import NormComparison as NormComparison
+    from hardmax.models.frozen_norms import compare_norms as compare_norms
+    from hardmax.models.influence import InfluenceReport as InfluenceReport
+    from hardmax.models.influence import measure_influence as measure_influence
+    from hardmax.models.premises import PremiseReport as PremiseReport
+    from hardmax.models.premises import check_premises as check_premises
+    from hardmax.models.routing_flow import TokenFlow as TokenFlow
+    from hardmax.models.routing_flow import token_flow as token_flow
     from hardmax.networks.blocks import Affine as Affine
     from hardmax.networks.blocks import Attention as Attention
     from hardmax.networks.blocks import FeedForward as FeedForward
@@ -179,6 +187,14 @@ _HOME_OF = {
     "CellSurvival": "hardmax.stability.depth",
     "head_atlas": "hardmax.models.atlas",
     "HeadAtlas": "hardmax.models.atlas",
+    "token_flow": "hardmax.models.routing_flow",
+    "TokenFlow": "hardmax.models.routing_flow",
+    "measure_influence": "hardmax.models.influence",
+    "InfluenceReport": "hardmax.models.influence",
+    "compare_norms": "hardmax.models.frozen_norms",
+    "NormComparison": "hardmax.models.frozen_norms",
+    "check_premises": "hardmax.models.premises",
+    "PremiseReport": "hardmax.models.premises",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

@@ -153,7 +153,9 @@ def differing_shares(
     present = layer.present[position]
     if not present.any():
         raise InvalidInputError(f"position {position} must be able to read a key, but its mask is empty.")
-    keys = np.stack([np.asarray(layer.keys[layer.group(h)], dtype=np.float64)[present] for h in range(layer.heads)])
+    keys = np.stack(
+        [np.asarray(layer.keys[layer.group(h)], dtype=np.float64)[present] for h in range(layer.heads)]
+    )
     forms = np.einsum("hce,hne->hcn", asked, keys) * layer.scale
     fixed = np.einsum("he,hne->hn", constant, keys) * layer.scale
     if layer.bias is not None:

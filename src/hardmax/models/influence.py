@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.models.captured import CapturedLayer
-from hardmax.models.interventions import BASELINES, GradientInfluence, Interventions
+from hardmax.models.captured import CapturedLayer, Reading
+from hardmax.models.interventions import BASELINES, Disturbed, GradientInfluence, disturb
 from hardmax.models.recall import COLUMNS, Spread, recall_columns, spread
 from hardmax.models.rollout import RolloutRecorder
 from hardmax.models.routing_flow import FlowRecorder, TokenFlow, as_source
@@ -141,13 +141,19 @@ class InfluenceReport(Result):
 
     Examples
     --------
-    >>> from hardmax.models.influence import example_report
-    >>> report = example_report()                    # a synthetic one; measure_influence makes real ones
+    Three tokens that look at the one before them, and influences that were measured elsewhere:
+
+    >>> recorder, eye = FlowRecorder(["argmax", "readable"]), np.eye(3)
+    >>> recorder(CapturedLayer(0, eye, 9 * eye[None], np.roll(eye, 1, axis=1)[None], eye[None],
+    ...                        np.ones((3, 3), dtype=bool), 1.0))
+    >>> flows = recorder.flows(Reading(tuple("abc"), tuple("abc"), 0.0, 0.0, None, 0.0))
+    >>> influence = np.array([[[5.0, 1.0, 3.0], [3.0, 5.0, 1.0], [1.0, 3.0, 5.0]]])
+    >>> text = TextInfluence("abc", flows, {"ablation mean": influence}, np.ones((1, 3, 3)), 0, 8, 0.0)
+    >>> report = report_of("toy", [text])
     >>> report
-    <InfluenceReport: example, 1 text, 6 tokens, argmax by ablation mean: recall ... at random ...>
-    >>> summary = report.summary(rule="argmax", measure="ablation mean")
-    >>> summary.random.median <= summary.best.median
-    True
+    <InfluenceReport: toy, 1 text, 3 tokens, argmax by ablation mean: recall 0.75, at random 0.5, ...>
+    >>> report.summary(rule="argmax").gain.median
+    1.0
     """
 
     kind: ClassVar[str] = "InfluenceReport"
@@ -195,7 +201,10 @@ class InfluenceReport(Result):
         own, expected = of["own_share"], of["random_expected"]
         room = of["best"] - expected
         with np.errstate(divide="ignore", invalid="ignore"):
-            gains = {name: np.where(room > 1e-12, (of[name] - expected) / room, np.nan) for name in ("recall", "rollout")}
+            gains = {
+                name: np.where(room > 1e-12, (of[name] - expected) / room, np.nan)
+                for name in ("recall", "rollout")
+            }
             relative = of["size"] / of["candidates"]
 
         def over(values: Floats) -> Spread:
@@ -241,7 +250,9 @@ class InfluenceReport(Result):
             "model": self.model,
             "rules": list(self.rules),
             "measures": list(self.measures),
-            "baselines": {name: words for name, words in BASELINES.items() if f"ablation {name}" in self.measures},
+            "baselines": {
+                name: words for name, words in BASELINES.items() if f"ablation {name}" in self.measures
+            },
             "texts": [
                 {
                     "name": text.name,
@@ -320,7 +331,7 @@ def _one_of(what: str, name: str | None, known: tuple[str, ...]) -> str:
 
 def measure_influence(
     model: Any,
-    texts: str | Sequence[str] | dict[str, str],
+    texts: str | Sequence[str] | dict[str, str] | None = None,
     *,
     rules: Sequence[str] = ("argmax", "top-3", "mass 0.5"),
     baselines: Sequence[str] | None = None,
@@ -337,6 +348,7 @@ def measure_influence(
     ----------
     model : OpenModel, path, hub id or torch module
     texts : str, sequence of str, or dict from names to texts
+        None for a source that has a sequence of its own.
     rules : sequence of str
         Under which the sets are made: ``argmax``, ``top-K``, ``mass M``.
     baselines : sequence of {"mean", "mask", "zero"}, optional
@@ -363,9 +375,13 @@ def measure_influence(
     >>> hm.measure_influence("path/to/MiniLM", "The cat sat.", probes=0)              # doctest: +SKIP
     <InfluenceReport: ..., 1 text, 6 tokens, argmax by ablation mean: recall ...>
     """
-    named = {"text": texts} if isinstance(texts, str) else texts
-    if not isinstance(named, dict):
-        named = {f"text {i}": text for i, text in enumerate(named, start=1)}
+    named: dict[str, Any]
+    if texts is None or isinstance(texts, str):
+        named = {"text": texts}
+    elif isinstance(texts, dict):
+        named = texts
+    else:
+        named = {f"text {i}": text for i, text in enumerate(texts, start=1)}
     if not named:
         raise InvalidInputError("texts must hold at least one text, but was empty.")
     source = as_source(model, tokenizer=tokenizer, hub=hub)
@@ -378,13 +394,13 @@ def measure_influence(
 def _measure_text(
     source: Any,
     name: str,
-    text: str,
+    text: str | None,
     rules: Sequence[str],
     baselines: Sequence[str] | None,
     probes: int | None,
     seed: int,
 ) -> TextInfluence:
-    disturbed = Interventions(source, text)
+    disturbed = disturb(source, text)
     flow, rollout = FlowRecorder([*rules, "readable"]), RolloutRecorder()
 
     def visit(layer: CapturedLayer) -> None:
@@ -400,7 +416,9 @@ def _measure_text(
     if gradient is not None:
         influence["gradient"] = gradient.norms
     if not influence:
-        raise InvalidInputError("baselines must name at least one where probes is 0, but was empty; try ['mean'].")
+        raise InvalidInputError(
+            "baselines must name at least one where probes is 0, but was empty; try ['mean']."
+        )
     return TextInfluence(
         name=name,
         flows=flow.flows(reading),
@@ -412,7 +430,7 @@ def _measure_text(
     )
 
 
-def _gradient(disturbed: Interventions, probes: int | None, seed: int) -> GradientInfluence:
+def _gradient(disturbed: Disturbed, probes: int | None, seed: int) -> GradientInfluence:
     if probes is not None:
         return disturbed.gradient(probes=probes, rng=seed)
     if disturbed.n_tokens * disturbed.d <= _EXACT_PASSES:

@@ -21,14 +21,14 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, MissingExtraError
 
-__all__ = ["BASELINES", "GradientInfluence", "Interventions"]
+__all__ = ["BASELINES", "Disturbed", "GradientInfluence", "Interventions", "disturb"]
 
 Floats = NDArray[np.float64]
 
@@ -38,6 +38,7 @@ BASELINES = {
     "zero": "the zero vector",
 }
 
+_SAME = 1e-4
 _TOKENS_AT_ONCE = 2048  # rows of a batch times tokens: bounds the memory, not the result
 
 
@@ -67,14 +68,47 @@ class GradientInfluence:
         return self.probes == self.d
 
 
+class Disturbed(Protocol):
+    """One text in one model, ready to be disturbed."""
+
+    n_tokens: int
+    d: int
+
+    def baselines(self) -> tuple[str, ...]:
+        """The names of what can be put in the place of a token."""
+        ...
+
+    def ablation(self, baseline: str) -> Floats:
+        """How far each state moves when one input token is replaced: (L, Q, N), exact."""
+        ...
+
+    def gradient(self, *, probes: int | None = None, rng: int = 0) -> GradientInfluence:
+        """Norms of the Jacobian blocks of all states."""
+        ...
+
+
+def disturb(source: Any, text: str | None) -> Disturbed:
+    """A text in a model, ready to be disturbed: as the source does it itself, or by torch."""
+    own = getattr(source, "disturb", None)
+    if own is not None:
+        disturbed: Disturbed = own(text)
+        return disturbed
+    return Interventions(source, text)
+
+
 class Interventions:
-    """One text in one model, ready to be disturbed.
+    """One text in one torch model, ready to be disturbed.
 
     Parameters
     ----------
     opened : OpenModel
         With ``module``, ``encode(text)`` and, for the mask token, ``tokenizer``.
     text : str
+
+    Raises
+    ------
+    InvalidInputError
+        When the model takes no embedded input, or computes something else from it than from the text.
     """
 
     def __init__(self, opened: Any, text: str | None) -> None:
@@ -110,6 +144,19 @@ class Interventions:
             self._embedded = table(ids)[0].detach()
         self._table = table
         self.n_tokens, self.d = (int(n) for n in self._embedded.shape)
+        self._check(ids)
+
+    def _check(self, ids: Any) -> None:
+        """The embedded text must give the states that the text gives."""
+        with self._torch.no_grad():
+            found = self._run(self._embedded[None])[-1]
+            wanted = self._module(input_ids=ids, **self._rest, output_hidden_states=True).hidden_states[-1]
+        difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30))
+        if not difference <= _SAME:
+            raise InvalidInputError(
+                f"model must compute the same from embedded tokens as from the text, but {type(self._module).__name__} "
+                f"differs by {difference:.2g} relative to its largest entry."
+            )
 
     # What is put in the place of a token
     # ----------------------------------------------------------------------------------------------------
@@ -178,7 +225,9 @@ class Interventions:
         """
         m = self.d if probes is None else int(probes)
         if not 1 <= m <= self.d:
-            raise InvalidInputError(f"probes must be from 1 to {self.d}, the width of the model, but was {probes}.")
+            raise InvalidInputError(
+                f"probes must be from 1 to {self.d}, the width of the model, but was {probes}."
+            )
         if m == self.d:
             directions = np.eye(self.d)
         else:
@@ -203,10 +252,15 @@ class Interventions:
                 if total is None:
                     total = np.zeros((2, len(found), n, n))
                 for power in range(2):  # inputs before outputs, as they come
-                    np.add.at(total[power].swapaxes(1, 2), (slice(None), part[:, 1].numpy()), squares ** (1 + power))
+                    np.add.at(
+                        total[power].swapaxes(1, 2), (slice(None), part[:, 1].numpy()), squares ** (1 + power)
+                    )
         sums = np.zeros((2, 0, n, n)) if total is None else total
         return GradientInfluence(
-            norms=np.sqrt(sums[0] * (self.d / m)), probes=m, d=self.d, relative_error=_relative_error(sums, m, self.d)
+            norms=np.sqrt(sums[0] * (self.d / m)),
+            probes=m,
+            d=self.d,
+            relative_error=_relative_error(sums, m, self.d),
         )
 
     def _run(self, embedded: Any) -> tuple[Any, ...]:

@@ -90,7 +90,9 @@ def _rebuilt(seen: _Seen, size: float) -> Norm:
     stored = getattr(seen.module, "bias", None)
     bias = np.zeros_like(weight) if stored is None else np.asarray(stored.detach().double().cpu().numpy())
     epsilon = float(getattr(seen.module, "eps", getattr(seen.module, "variance_epsilon", 0.0)) or 0.0)
-    tries = [Norm(centred, scale, bias, epsilon) for scale in (weight, 1.0 + weight) for centred in (True, False)]
+    tries = [
+        Norm(centred, scale, bias, epsilon) for scale in (weight, 1.0 + weight) for centred in (True, False)
+    ]
     errors = [float(np.abs(norm(seen.entered) - seen.left).max()) / size for norm in tries]
     best = int(np.argmin(errors))
     if errors[best] > _TOLERANCE:

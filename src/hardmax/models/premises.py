@@ -206,7 +206,9 @@ def _per_text(flags: NDArray[np.bool_], texts: NDArray[Any], seed: int) -> Sprea
     return spread(shares, names, rng=seed)
 
 
-def premise_report(model: str, texts: tuple[str, ...], recorder: PremiseRecorder, *, rng: int = 0) -> PremiseReport:
+def premise_report(
+    model: str, texts: tuple[str, ...], recorder: PremiseRecorder, *, rng: int = 0
+) -> PremiseReport:
     """What a recorder kept, as a result."""
     return PremiseReport(
         model=model,

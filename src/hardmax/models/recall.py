@@ -188,6 +188,4 @@ def spread(
         medians = np.array([np.median(np.concatenate([parts[i] for i in row])) for row in chosen])
     lower, middle, upper = np.quantile(values, [0.25, 0.5, 0.75])
     low, high = np.quantile(medians, [0.025, 0.975])
-    return Spread(
-        float(middle), float(lower), float(upper), float(low), float(high), len(values), len(names)
-    )
+    return Spread(float(middle), float(lower), float(upper), float(low), float(high), len(values), len(names))

@@ -1,0 +1,242 @@
+"""``hardmax influence``: what the tokens of a real model can know, and what really matters to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hardmax.cli.outputs import check_targets, print_json, print_table, save_and_draw
+from hardmax.errors import FileFormatError, InvalidInputError
+
+if TYPE_CHECKING:
+    from hardmax.models.frozen_norms import NormComparison
+    from hardmax.models.influence import InfluenceReport, RecallSummary
+    from hardmax.models.recall import Spread
+
+__all__ = ["influence"]
+
+
+@click.command()
+@click.argument("model")
+@click.option("--text", help="The text to read.")
+@click.option("--file", "file", type=click.Path(path_type=Path), help="A file with the text.")
+@click.option(
+    "--texts", type=click.Path(path_type=Path), help="A JSON file with names and texts, for the spread."
+)
+@click.option("--hub", is_flag=True, help="MODEL may be an id on the hub, to be fetched.")
+@click.option(
+    "--rule",
+    "rules",
+    multiple=True,
+    default=("argmax", "top-3", "mass 0.5"),
+    show_default=True,
+    help="Which keys a head reads: argmax, top-K, mass M. Several are allowed.",
+)
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    help="What replaces a token: mean, mask, zero. Several are allowed.  [default: mean, and mask if there is one]",
+)
+@click.option(
+    "--probes",
+    type=int,
+    help="Directions for gradients; 0 for none.  [default: all for short texts, else 16]",
+)
+@click.option("--position", type=int, help="Also list what this read-out position can know.")
+@click.option("--norms", is_flag=True, help="Also compare routing with norms frozen and as they are.")
+@click.option("--draws", type=int, default=200, show_default=True, help="Random sets per token.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.npz",
+    help="Save the result; hm.load reads it back.",
+)
+def influence(
+    model: str,
+    text: str | None,
+    file: Path | None,
+    texts: Path | None,
+    hub: bool,
+    rules: tuple[str, ...],
+    baselines: tuple[str, ...],
+    probes: int | None,
+    position: int | None,
+    norms: bool,
+    draws: int,
+    seed: int,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    """How much of what matters to a token lies inside its information set.
+
+    MODEL is a folder with a Hugging Face model (safetensors), or an id with --hub. Information sets follow the
+    model's own routing; influence is measured by replacing input tokens and by gradients; sets are compared
+    with random ones, with those of attention rollout, and with the best ones of the same size.
+
+    \b
+    Examples:
+      hardmax influence path/to/model --text "The cat sat on the mat."
+      hardmax influence path/to/model --texts texts.json --probes 8 --norms --json
+    """
+    import hardmax as hm
+    from hardmax.models.routing_flow import as_source
+
+    check_targets(out, None)
+    named = _texts(text, file, texts)
+    source = as_source(model, hub=hub)
+    report = hm.measure_influence(
+        source, named, rules=rules, baselines=baselines or None, probes=probes, n_draws=draws, rng=seed
+    )
+    compared = {name: hm.compare_norms(source, words) for name, words in named.items()} if norms else {}
+    save_and_draw(report, out, None)
+    if as_json:
+        print_json(
+            {
+                **report.to_dict(),
+                "known": _known(report, position),
+                "norms": {name: comparison.to_dict() for name, comparison in compared.items()},
+            }
+        )
+        return
+    _print_growth(report)
+    for measure in report.measures:
+        _print_recall(report, measure)
+    for name, rows in _known(report, position).items():
+        for rule, tokens in rows.items():
+            click.echo(f"{name}, {rule}: position {position} can know {len(tokens)}: {' '.join(tokens)}")
+    for name, comparison in compared.items():
+        _print_norms(name, comparison)
+
+
+def _texts(text: str | None, file: Path | None, texts: Path | None) -> dict[str, str]:
+    if sum(given is not None for given in (text, file, texts)) != 1:
+        raise InvalidInputError("exactly one of --text, --file and --texts must be given.")
+    if text is not None:
+        return {"text": text}
+    if file is not None:
+        return {file.name: _words(file)}
+    found = {} if texts is None else _json(texts)
+    if (
+        not isinstance(found, dict)
+        or not found
+        or not all(isinstance(words, str) for words in found.values())
+    ):
+        raise FileFormatError(f'{texts} must be a JSON object of names and texts, as {{"name": "text"}}.')
+    return found
+
+
+def _words(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} must be a text in UTF-8, but is not.") from error
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(_words(path))
+    except json.JSONDecodeError as error:
+        raise FileFormatError(f"{path} must be JSON, but line {error.lineno} is not: {error.msg}.") from error
+
+
+def _known(report: InfluenceReport, position: int | None) -> dict[str, dict[str, list[str]]]:
+    if position is None:
+        return {}
+    return {
+        text.name: {
+            flow.rule: [flow.key_tokens[s] for s in flow.known_by(position)]
+            for flow in text.flows
+            if flow.rule in report.rules
+        }
+        for text in report.texts
+    }
+
+
+def _print_growth(report: InfluenceReport) -> None:
+    rows = [
+        [text.name, flow.rule, *(f"{size:g}" for size in flow.growth["median"]), str(len(flow.key_tokens))]
+        for text in report.texts
+        for flow in text.flows
+        if flow.rule in report.rules
+    ]
+    columns = ["text", "rule", *(f"after {layer}" for layer in range(report.n_layers + 1)), "of"]
+    print_table("Tokens that a token can know (median)", columns, rows.__getitem__, len(rows))
+
+
+def _print_recall(report: InfluenceReport, measure: str) -> None:
+    found = [
+        report.summary(layer=layer, rule=rule, measure=measure)
+        for layer in range(1, report.n_layers + 1)
+        for rule in report.rules
+    ]
+
+    def row(i: int) -> list[str]:
+        summary: RecallSummary = found[i]
+        names = ("size", "random", "recall", "rollout", "best")
+        return [
+            str(summary.layer),
+            summary.rule,
+            f"{summary.share_compared:.0%}",
+            *(_share(getattr(summary, name)) for name in names),
+            _gain(summary.gain),
+            _gain(summary.rollout_gain),
+        ]
+
+    notes = [
+        "Medians over tokens, the token itself left out; tokens whose set is empty or holds everything are not "
+        "compared.",
+        "Gain: 0 as a random set, 1 as the best of the size; quartiles in brackets.",
+    ]
+    if measure == "gradient":
+        text = report.texts[0]
+        notes.append(
+            "Gradients are exact."
+            if report.gradient_exact
+            else f"Gradients are estimated from {text.gradient_probes} of {text.d} directions; median relative error "
+            f"{max(text.gradient_error for text in report.texts):.1%} (standard error, worst text)."
+        )
+    columns = [
+        "after",
+        "rule",
+        "compared",
+        "set size",
+        "random",
+        "information set",
+        "rollout",
+        "best",
+        "gain",
+        "rollout's gain",
+    ]
+    print_table(f"Recall of influence: {measure}", columns, row, len(found), notes)
+
+
+def _share(found: Spread) -> str:
+    return f"{found.median:.1%}" if found.n else ""
+
+
+def _gain(found: Spread) -> str:
+    return f"{found.median:.2f} ({found.lower_quartile:.2f} to {found.upper_quartile:.2f})" if found.n else ""
+
+
+def _print_norms(name: str, comparison: NormComparison) -> None:
+    import numpy as np
+
+    def row(i: int) -> list[str]:
+        return [
+            str(comparison.layers[i]),
+            *(f"{share:.1%}" for share in np.median(comparison.any_head[i], axis=0)),
+        ]
+
+    notes = [
+        f"Sliced: {comparison.sliced}; {comparison.plane} plane through each token, {comparison.n_points} points.",
+        "Radii in units of the token's median distance from the other tokens; medians over tokens.",
+    ]
+    columns = ["layer", *(f"radius {radius:g}" for radius in comparison.radii)]
+    title = f"Share of a disk on which some head reads another key with its norm frozen: {name}"
+    print_table(title, columns, row, len(comparison.layers), notes)
