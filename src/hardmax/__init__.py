@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from hardmax.models.atlas import head_atlas as head_atlas
     from hardmax.models.frozen_norms import NormComparison as NormComparison
     from hardmax.models.frozen_norms import compare_norms as compare_norms
-    from hardmax.models.influence import InfluenceReport as InfluenceReport
     from hardmax.models.influence import measure_influence as measure_influence
+    from hardmax.models.influence_report import InfluenceReport as InfluenceReport
     from hardmax.models.premises import PremiseReport as PremiseReport
     from hardmax.models.premises import check_premises as check_premises
     from hardmax.models.routing_flow import TokenFlow as TokenFlow
@@ -190,7 +190,7 @@ _HOME_OF = {
     "token_flow": "hardmax.models.routing_flow",
     "TokenFlow": "hardmax.models.routing_flow",
     "measure_influence": "hardmax.models.influence",
-    "InfluenceReport": "hardmax.models.influence",
+    "InfluenceReport": "hardmax.models.influence_report",
     "compare_norms": "hardmax.models.frozen_norms",
     "NormComparison": "hardmax.models.frozen_norms",
     "check_premises": "hardmax.models.premises",

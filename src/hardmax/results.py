@@ -64,7 +64,7 @@ _HOME_OF_KIND = {
     "LayerSlice": "hardmax.models.layer_cells",
     "Ledger": "hardmax.claims.ledger",
     "InformationFlow": "hardmax.flow.information_flow",
-    "InfluenceReport": "hardmax.models.influence",
+    "InfluenceReport": "hardmax.models.influence_report",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "Network": "hardmax.networks.network",
     "NormComparison": "hardmax.models.frozen_norms",

@@ -13,7 +13,7 @@ from hardmax.errors import FileFormatError, InvalidInputError
 
 if TYPE_CHECKING:
     from hardmax.models.frozen_norms import NormComparison
-    from hardmax.models.influence import InfluenceReport, RecallSummary
+    from hardmax.models.influence_report import InfluenceReport, RecallSummary
     from hardmax.models.recall import Spread
 
 __all__ = ["influence"]
@@ -39,12 +39,12 @@ __all__ = ["influence"]
     "--baseline",
     "baselines",
     multiple=True,
-    help="What replaces a token: mean, mask, zero. Several are allowed.  [default: mean, and mask if there is one]",
+    help="What replaces a token: mean, mask, zero; several are allowed. If not given, mean and mask.",
 )
 @click.option(
     "--probes",
     type=int,
-    help="Directions for gradients; 0 for none.  [default: all for short texts, else 16]",
+    help="Directions for gradients; 0 for none. If not given, all for short texts, else 16.",
 )
 @click.option("--position", type=int, help="Also list what this read-out position can know.")
 @click.option("--norms", is_flag=True, help="Also compare routing with norms frozen and as they are.")
@@ -75,9 +75,9 @@ def influence(
 ) -> None:
     """How much of what matters to a token lies inside its information set.
 
-    MODEL is a folder with a Hugging Face model (safetensors), or an id with --hub. Information sets follow the
-    model's own routing; influence is measured by replacing input tokens and by gradients; sets are compared
-    with random ones, with those of attention rollout, and with the best ones of the same size.
+    MODEL is a folder with a Hugging Face model (safetensors), or an id with --hub. Information sets follow
+    the model's own routing; influence is measured by replacing input tokens and by gradients; sets are
+    compared with random ones, with those of attention rollout, and with the best ones of the same size.
 
     \b
     Examples:
@@ -189,8 +189,7 @@ def _print_recall(report: InfluenceReport, measure: str) -> None:
         ]
 
     notes = [
-        "Medians over tokens, the token itself left out; tokens whose set is empty or holds everything are not "
-        "compared.",
+        "Medians over tokens, the token itself left out; tokens whose set is empty or full are not compared.",
         "Gain: 0 as a random set, 1 as the best of the size; quartiles in brackets.",
     ]
     if measure == "gradient":
@@ -198,8 +197,8 @@ def _print_recall(report: InfluenceReport, measure: str) -> None:
         notes.append(
             "Gradients are exact."
             if report.gradient_exact
-            else f"Gradients are estimated from {text.gradient_probes} of {text.d} directions; median relative error "
-            f"{max(text.gradient_error for text in report.texts):.1%} (standard error, worst text)."
+            else f"Gradients are estimated from {text.gradient_probes} of {text.d} directions; median "
+            f"relative standard error {max(text.gradient_error for text in report.texts):.1%} (worst text)."
         )
     columns = [
         "after",
@@ -234,7 +233,8 @@ def _print_norms(name: str, comparison: NormComparison) -> None:
         ]
 
     notes = [
-        f"Sliced: {comparison.sliced}; {comparison.plane} plane through each token, {comparison.n_points} points.",
+        f"Sliced: {comparison.sliced}; {comparison.plane} plane through each token, "
+        f"{comparison.n_points} points.",
         "Radii in units of the token's median distance from the other tokens; medians over tokens.",
     ]
     columns = ["layer", *(f"radius {radius:g}" for radius in comparison.radii)]

@@ -1,4 +1,4 @@
-r"""What freezing a norm changes: routing on a slice of the residual stream, with the norm as it is and frozen.
+r"""What freezing a norm changes: routing on a slice of the residual stream, frozen and with the true norm.
 
 P1 leaves normalisation out; pictures of a real layer freeze it at the token in the middle. A norm sends x to
 :math:`w \odot (x - \mu(x)) / \sigma(x) + b` (RMS norms have :math:`\mu = 0`). Frozen at :math:`x_t`,
@@ -137,8 +137,8 @@ def differing_shares(
         )
     if np.shape(residual) != np.shape(layer.inputs) or np.shape(directions) != (2, layer.inputs.shape[1]):
         raise DimensionMismatchError(
-            f"residual must have the shape {np.shape(layer.inputs)} of the inputs and directions two such rows, "
-            f"but the shapes were {np.shape(residual)} and {np.shape(directions)}."
+            f"residual must have the shape {np.shape(layer.inputs)} of the inputs and directions two such "
+            f"rows, but the shapes were {np.shape(residual)} and {np.shape(directions)}."
         )
     queries = layer.query_map(position)
     frame = np.vstack([residual[position], directions]).astype(np.float64)  # middle, u, v

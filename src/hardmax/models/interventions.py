@@ -154,8 +154,8 @@ class Interventions:
         difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30))
         if not difference <= _SAME:
             raise InvalidInputError(
-                f"model must compute the same from embedded tokens as from the text, but {type(self._module).__name__} "
-                f"differs by {difference:.2g} relative to its largest entry."
+                "model must compute the same from embedded tokens as from the text, but "
+                f"{type(self._module).__name__} differs by {difference:.2g} relative to its largest entry."
             )
 
     # What is put in the place of a token
@@ -183,7 +183,7 @@ class Interventions:
                 mask = self._mask_id()
                 if mask is None:
                     raise InvalidInputError(
-                        "baseline mask needs a tokenizer with a mask token, but this one has none; try 'mean'."
+                        "baseline mask needs a mask token, but the tokenizer has none; try 'mean'."
                     )
                 return self._table(torch.tensor([mask], device=self._embedded.device))[0]
         raise InvalidInputError(f"baseline must be one of {', '.join(BASELINES)}, but was {name!r}.")
@@ -251,10 +251,9 @@ class Interventions:
                 squares = lengths.cpu().numpy()  # (L, pairs, outputs)
                 if total is None:
                     total = np.zeros((2, len(found), n, n))
-                for power in range(2):  # inputs before outputs, as they come
-                    np.add.at(
-                        total[power].swapaxes(1, 2), (slice(None), part[:, 1].numpy()), squares ** (1 + power)
-                    )
+                for row, (_, s) in enumerate(part.tolist()):
+                    total[0, :, :, s] += squares[:, row]
+                    total[1, :, :, s] += squares[:, row] ** 2
         sums = np.zeros((2, 0, n, n)) if total is None else total
         return GradientInfluence(
             norms=np.sqrt(sums[0] * (self.d / m)),

@@ -48,7 +48,7 @@ class NormInputs:
         self.sliced = "what enters the norm in front of each layer's queries"
         handles = []
         for name, module in opened.module.named_modules():
-            if type(module).__name__.lower().endswith("norm") and hasattr(module, "weight"):
+            if "norm" in type(module).__name__.lower():
                 handles.append(module.register_forward_hook(self._hook(name, module)))
         try:
             with torch.no_grad():
@@ -77,8 +77,8 @@ class NormInputs:
         error, best = min(fits, key=lambda fit: fit[0], default=(np.inf, None))
         if best is None or error > _TOLERANCE:
             raise InvalidInputError(
-                f"layer {layer.index} must have a norm in front of its queries to freeze, but no norm of the model "
-                "puts out what the layer's queries are computed from."
+                f"layer {layer.index} must have a norm in front of its queries to freeze, but no norm of the "
+                "model puts out what they are computed from; choose other layers with layers=."
             )
         norm = _rebuilt(best, size)
         return norm, best.entered
@@ -86,9 +86,8 @@ class NormInputs:
 
 def _rebuilt(seen: _Seen, size: float) -> Norm:
     """The norm as formulas; a weight may be stored as its difference from one."""
-    weight = np.asarray(seen.module.weight.detach().double().cpu().numpy())
-    stored = getattr(seen.module, "bias", None)
-    bias = np.zeros_like(weight) if stored is None else np.asarray(stored.detach().double().cpu().numpy())
+    d = seen.entered.shape[1]
+    weight, bias = _stored(seen.module, "weight", np.ones(d)), _stored(seen.module, "bias", np.zeros(d))
     epsilon = float(getattr(seen.module, "eps", getattr(seen.module, "variance_epsilon", 0.0)) or 0.0)
     tries = [
         Norm(centred, scale, bias, epsilon) for scale in (weight, 1.0 + weight) for centred in (True, False)
@@ -97,7 +96,12 @@ def _rebuilt(seen: _Seen, size: float) -> Norm:
     best = int(np.argmin(errors))
     if errors[best] > _TOLERANCE:
         raise InvalidInputError(
-            f"the norm {seen.name} must be a layer norm or an RMS norm, but {type(seen.module).__name__} computes "
-            f"something else (relative difference {errors[best]:.2g})."
+            f"the norm {seen.name} must be a layer norm or an RMS norm, but {type(seen.module).__name__} "
+            f"computes something else (relative difference {errors[best]:.2g})."
         )
     return tries[best]
+
+
+def _stored(module: Any, name: str, otherwise: Floats) -> Floats:
+    found = getattr(module, name, None)
+    return otherwise if found is None else np.asarray(found.detach().double().cpu().numpy())

@@ -5,8 +5,9 @@ For token t with influences :math:`a_s \ge 0` of the input positions and a set S
 .. math:: \operatorname{recall}(S) = \sum_{s \in S} a_s \Big/ \sum_{s \in C} a_s
 
 over the candidates C: the positions that the mask lets reach t, *without t itself*. A token always keeps
-itself by the residual stream and mostly matters most to itself, so leaving it in would flatter every set. With
-it, each recall r becomes :math:`\alpha + (1 - \alpha) r`, where :math:`\alpha` is the token's own share.
+itself by the residual stream and mostly matters most to itself, so leaving it in would flatter every set.
+With it, each recall r becomes :math:`\alpha + (1 - \alpha) r`, where :math:`\alpha` is the token's own
+share.
 
 Three sets of the same size stand beside it: a random one, whose expected recall is exactly
 :math:`k / \lvert C\rvert`; the k positions that attention rollout ranks highest; and the k most influential
@@ -80,7 +81,8 @@ def recall_columns(
     --------
     >>> influence = np.array([[[5.0, 3.0, 1.0, 0.0]]])
     >>> inside = np.array([[[True, True, False, False]]])
-    >>> found = recall_columns(influence, inside, np.ones((1, 4), dtype=bool), np.array([[0.1, 0.2, 0.3, 0.4]]))
+    >>> rollout = np.array([[0.1, 0.2, 0.3, 0.4]])
+    >>> found = recall_columns(influence, inside, np.ones((1, 4), dtype=bool), rollout)
     >>> [float(found[name][0, 0, 0]) for name in ("size", "candidates", "recall", "rollout", "best")]
     [1.0, 3.0, 0.75, 0.0, 0.75]
     >>> float(found["random_expected"][0, 0, 0]) == 1 / 3
@@ -157,8 +159,8 @@ class Spread:
 
     def __str__(self) -> str:
         return (
-            f"{self.median:.3g} (quartiles {self.lower_quartile:.3g} to {self.upper_quartile:.3g}; 95 % of the "
-            f"median {self.low:.3g} to {self.high:.3g})"
+            f"{self.median:.3g} (quartiles {self.lower_quartile:.3g} to {self.upper_quartile:.3g}; 95 % of "
+            f"the median {self.low:.3g} to {self.high:.3g})"
         )
 
 

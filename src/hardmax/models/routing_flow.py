@@ -70,7 +70,7 @@ class RoutingRule:
         found = _RULE.fullmatch(str(text).strip())
         if found is None:
             raise InvalidInputError(
-                f"rule must be argmax, top-K, mass M or readable, but was {text!r}; try 'top-3' or 'mass 0.9'."
+                f"rule must be argmax, top-K, mass M or readable, but was {text!r}; try 'top-3'."
             )
         if found[1]:
             return cls(top=1)
@@ -285,7 +285,7 @@ class TokenFlow(Result):
         after = self.n_layers if layer is None else layer
         if not -len(self.tokens) <= position < len(self.tokens):
             raise InvalidInputError(
-                f"position must be from 0 to {len(self.tokens) - 1} (or count from the end), but was {position}."
+                f"position must be from 0 to {len(self.tokens) - 1}, or negative, but was {position}."
             )
         if not 0 <= after <= self.n_layers:
             raise InvalidInputError(f"layer must be from 0 to {self.n_layers}, but was {layer}.")
