@@ -44,7 +44,7 @@ __all__ = ["influence"]
 @click.option(
     "--probes",
     type=int,
-    help="Directions for gradients; 0 for none. If not given, all for short texts, else 16.",
+    help="Directions for gradients; 0 for none. If not given, all for short texts, else 8.",
 )
 @click.option("--position", type=int, help="Also list what this read-out position can know.")
 @click.option("--norms", is_flag=True, help="Also compare routing with norms frozen and as they are.")

@@ -18,10 +18,10 @@ from hardmax.models.interventions import Disturbed, GradientInfluence, disturb
 from hardmax.models.rollout import RolloutRecorder
 from hardmax.models.routing_flow import FlowRecorder, as_source
 
-__all__ = ["measure_influence"]
+__all__ = ["InfluenceReport", "measure_influence"]
 
 _EXACT_PASSES = 4096  # texts whose Jacobians take no more directions than this are differentiated exactly
-_PROBES = 16
+_PROBES = 8
 
 
 def measure_influence(
@@ -51,7 +51,7 @@ def measure_influence(
         forward pass per token.
     probes : int, optional
         Directions for the gradient. None: all of them, which is exact, for texts so short that they are no
-        more than 4096 (tokens times width of the model), 16 otherwise, which is an estimate whose error is
+        more than 4096 (tokens times width of the model), 8 otherwise, which is an estimate whose error is
         reported; 0 leaves the gradient out.
     tokenizer, hub
         As in :func:`hardmax.head_atlas`.

@@ -16,17 +16,18 @@ model adds that later. Nothing is trained and nothing is changed in the model.
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import InvalidInputError, MissingExtraError
+from hardmax.errors import InvalidInputError
+from hardmax.models.precision import in_float32, weight_precision
+from hardmax.models.required import required
 
 __all__ = ["BASELINES", "Disturbed", "GradientInfluence", "Interventions", "disturb"]
 
@@ -112,12 +113,6 @@ class Interventions:
     """
 
     def __init__(self, opened: Any, text: str | None) -> None:
-        try:
-            import torch
-        except ImportError as error:
-            raise MissingExtraError(
-                "influence needs torch, which is not installed; try: pip install 'hardmax[models]'."
-            ) from error
         if not hasattr(opened, "module") or not hasattr(opened, "encode"):
             raise InvalidInputError(
                 f"model must be a torch model to be disturbed, but {getattr(opened, 'name', opened)!s} only "
@@ -125,22 +120,20 @@ class Interventions:
             )
         if text is None:
             raise InvalidInputError("text must be a text for this model, but was None.")
+        torch = required("torch")
         self._torch = torch
         self._tokenizer = getattr(opened, "tokenizer", None)
         module = getattr(opened.module, "base_model", opened.module)  # without the head over the vocabulary
         table = module.get_input_embeddings()
         if getattr(table, "weight", None) is None:
             raise InvalidInputError("model must have a table of input embeddings, but has none.")
-        if table.weight.dtype not in (torch.float32, torch.float64):
-            # differences of half-precision states would be mostly rounding
-            module = copy.deepcopy(module).to(torch.float32)
-            table = module.get_input_embeddings()
         self._module = module
+        self._half = "float16" in weight_precision(module)  # differences would be mostly rounding
         encoded = dict(opened.encode(text))
         ids = encoded.pop("input_ids")
         known = inspect.signature(module.forward).parameters
         self._rest = {name: value for name, value in encoded.items() if name in known}
-        with torch.no_grad():
+        with torch.no_grad(), self._in_float32():
             self._embedded = table(ids)[0].detach()
         self._table = table
         self.n_tokens, self.d = (int(n) for n in self._embedded.shape)
@@ -148,7 +141,7 @@ class Interventions:
 
     def _check(self, ids: Any) -> None:
         """The embedded text must give the states that the text gives."""
-        with self._torch.no_grad():
+        with self._torch.no_grad(), self._in_float32():
             found = self._run(self._embedded[None])[-1]
             wanted = self._module(input_ids=ids, **self._rest, output_hidden_states=True).hidden_states[-1]
         difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30))
@@ -171,7 +164,7 @@ class Interventions:
 
     def _baseline(self, name: str) -> Any:
         torch = self._torch
-        with torch.no_grad():
+        with torch.no_grad(), self._in_float32():
             if name == "mean":
                 weight = self._table.weight
                 index = torch.arange(len(weight), device=weight.device)
@@ -191,9 +184,12 @@ class Interventions:
     # Influence
     # ----------------------------------------------------------------------------------------------------
 
+    def _in_float32(self) -> AbstractContextManager[None]:
+        return in_float32(self._module) if self._half else nullcontext()
+
     def states(self) -> Floats:
         """The states of all tokens after layers 0, 1, ..., L: (L + 1, Q, d)."""
-        with self._torch.no_grad():
+        with self._torch.no_grad(), self._in_float32():
             layers = self._run(self._embedded[None])
         return np.stack([layer[0].double().cpu().numpy() for layer in layers])
 
@@ -203,7 +199,7 @@ class Interventions:
         instead = self._baseline(baseline)
         n = self.n_tokens
         moved: list[Floats] = []
-        with torch.no_grad():
+        with torch.no_grad(), self._in_float32():
             plain = [layer.double() for layer in self._run(self._embedded[None])[1:]]
             for positions in torch.arange(n).split(max(1, _TOKENS_AT_ONCE // n)):
                 batch = self._embedded.repeat(len(positions), 1, 1)
@@ -239,7 +235,7 @@ class Interventions:
         moves = torch.as_tensor(directions, dtype=self._embedded.dtype, device=self._embedded.device)
         pairs = torch.cartesian_prod(torch.arange(m), torch.arange(n)).reshape(-1, 2)
         total: Floats | None = None  # sums of squares and of their squares
-        with torch.no_grad(), _eager(self._module):
+        with torch.no_grad(), self._in_float32(), _eager(self._module):
             for part in pairs.split(max(1, _TOKENS_AT_ONCE // n)):
                 rows = torch.arange(len(part))
                 tangent = torch.zeros((len(part), n, self.d), dtype=moves.dtype, device=moves.device)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.models.captured import CapturedLayer
 from hardmax.models.frozen_norms import Norm
+from hardmax.models.required import required
 
 __all__ = ["NormInputs"]
 
@@ -42,8 +43,7 @@ class NormInputs:
     """
 
     def __init__(self, opened: Any, text: str) -> None:
-        import torch
-
+        torch = required("torch")
         self._seen: list[_Seen] = []
         self.sliced = "what enters the norm in front of each layer's queries"
         handles = []

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -383,5 +383,4 @@ def as_source(model: Any, *, tokenizer: Any = None, hub: bool = False) -> Source
         return source
     from hardmax.models.loading import open_model
 
-    opened: Source = open_model(model, tokenizer=tokenizer, hub=hub)
-    return opened
+    return cast("Source", open_model(model, tokenizer=tokenizer, hub=hub))
