@@ -142,13 +142,11 @@ def differing_shares(
         )
     queries = layer.query_map(position)
     frame = np.vstack([residual[position], directions]).astype(np.float64)  # middle, u, v
-    if norm.centred:
-        centred = frame - frame.mean(axis=1, keepdims=True)
-    else:
-        centred = frame
-    # scores are linear forms of these three, over the scale, plus what the norm's bias contributes
+    centred = norm.parts(frame)[0]
+    held = np.vstack([centred[:1], frame[1:]])  # the frozen mean does not follow u and v
+    # scores are linear forms of these, over the scale, plus what the norm's bias contributes
     matrix = np.asarray(queries.matrix, dtype=np.float64)
-    asked = np.einsum("hed,cd->hce", matrix, norm.weight * centred)
+    asked = np.einsum("hed,fcd->fhce", matrix, norm.weight * np.stack([centred, held]))
     constant = np.einsum("hed,d->he", matrix, norm.bias) + queries.offset
     present = layer.present[position]
     if not present.any():
@@ -156,7 +154,7 @@ def differing_shares(
     keys = np.stack(
         [np.asarray(layer.keys[layer.group(h)], dtype=np.float64)[present] for h in range(layer.heads)]
     )
-    forms = np.einsum("hce,hne->hcn", asked, keys) * layer.scale
+    true_forms, frozen_forms = np.einsum("fhce,hne->fhcn", asked, keys) * layer.scale
     fixed = np.einsum("he,hne->hn", constant, keys) * layer.scale
     if layer.bias is not None:
         fixed = fixed + np.broadcast_to(layer.bias[:, position][:, present], fixed.shape)
@@ -169,9 +167,9 @@ def differing_shares(
         scale = np.sqrt(np.einsum("pi,ij,pj->p", at, gram, at) + norm.epsilon)
         differs = np.empty((layer.heads, n_points), dtype=bool)
         for h in range(layer.heads):
-            linear = at @ forms[h]
-            true = (linear / scale[:, None] + fixed[h]).argmax(axis=1)
-            differs[h] = true != (linear / own_scale + fixed[h]).argmax(axis=1)
+            true = (at @ true_forms[h]) / scale[:, None] + fixed[h]
+            frozen = (at @ frozen_forms[h]) / own_scale + fixed[h]
+            differs[h] = true.argmax(axis=1) != frozen.argmax(axis=1)
         shares[i, :-1] = differs.mean(axis=1)
         shares[i, -1] = differs.any(axis=0).mean()
     return shares

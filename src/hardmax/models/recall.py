@@ -164,6 +164,15 @@ class Spread:
         )
 
 
+def _medians(values: Floats, times: NDArray[np.int64]) -> Floats:
+    """The median of the values, each taken so often; one per row of ``times``."""
+    order = np.argsort(values)
+    filled = np.cumsum(times[:, order], axis=1)
+    total = filled[:, -1:]
+    middle = [values[order][(filled > rank).argmax(axis=1)] for rank in ((total - 1) // 2, total // 2)]
+    return np.asarray((middle[0] + middle[1]) / 2.0)
+
+
 def spread(
     values: Floats, groups: NDArray[np.int64], *, n_bootstrap: int = 1000, rng: int | np.random.Generator = 0
 ) -> Spread:
@@ -180,14 +189,11 @@ def spread(
     if not len(values):
         return Spread(*(float("nan"),) * 5, 0, 0)
     generator = np.random.default_rng(rng)
-    names = np.unique(groups)
-    parts = [values[groups == name] for name in names]
-    if len(parts) == 1:
-        again = values[generator.integers(len(values), size=(n_bootstrap, len(values)))]
-        medians = np.median(again, axis=1)
-    else:
-        chosen = generator.integers(len(parts), size=(n_bootstrap, len(parts)))
-        medians = np.array([np.median(np.concatenate([parts[i] for i in row])) for row in chosen])
+    names, member = np.unique(groups, return_inverse=True)
+    drawn_from = np.arange(len(values)) if len(names) == 1 else member
+    n = int(drawn_from.max()) + 1
+    times = generator.multinomial(n, np.full(n, 1.0 / n), size=n_bootstrap)  # how often each is drawn
+    medians = _medians(values, times[:, drawn_from])
     lower, middle, upper = np.quantile(values, [0.25, 0.5, 0.75])
     low, high = np.quantile(medians, [0.025, 0.975])
     return Spread(float(middle), float(lower), float(upper), float(low), float(high), len(values), len(names))
