@@ -25,7 +25,7 @@ from hardmax.models.influence import InfluenceReport, measure_influence
 from hardmax.models.report_page import figures_of, page
 from hardmax.models.report_table import heads_csv
 from hardmax.models.routing_flow import FlowRecorder, TokenFlow, as_source
-from hardmax.models.shipped_source import shipped_source
+from hardmax.models.shipped_source import ShippedSource, shipped_source
 from hardmax.results import Result, strict
 from hardmax.storage import written_whole
 
@@ -53,6 +53,12 @@ class Report(Result):
     influence : InfluenceReport or None
     read_out : int
         The position whose knowledge is shown.
+    d_head : int
+        The dimension of queries and keys, the largest over layers.
+    needed : tuple of int
+        Positions that the right answer depends on, where the model was trained on a known target.
+    about : str
+        What the model is, in a sentence, where it is known.
     """
 
     kind: ClassVar[str] = "Report"
@@ -61,6 +67,9 @@ class Report(Result):
     flows: tuple[TokenFlow, ...]
     influence: InfluenceReport | None
     read_out: int
+    d_head: int
+    needed: tuple[int, ...] = ()
+    about: str = ""
 
     def html(self) -> str:
         """The page as text."""
@@ -72,8 +81,11 @@ class Report(Result):
             "kind": self.kind,
             "schema": _SCHEMA,
             "model": self.atlas.model,
+            "about": self.about,
             "read_out": self.read_out,
-            "atlas": self.atlas.to_dict(),
+            "needed": list(self.needed),
+            "d_head": self.d_head,
+            "atlas": self.atlas.summary(),
             "flows": [
                 {
                     "rule": flow.rule,
@@ -121,6 +133,9 @@ class Report(Result):
             "flows": [flow._state() for flow in self.flows],
             "influence": None if self.influence is None else self.influence._state(),
             "read_out": self.read_out,
+            "d_head": self.d_head,
+            "needed": list(self.needed),
+            "about": self.about,
         }
 
     @classmethod
@@ -131,6 +146,9 @@ class Report(Result):
             flows=tuple(TokenFlow._from_state(flow) for flow in state["flows"]),
             influence=None if influence is None else InfluenceReport._from_state(influence),
             read_out=int(state["read_out"]),
+            d_head=int(state["d_head"]),
+            needed=tuple(state["needed"]),
+            about=state["about"],
         )
 
     def _summary(self) -> str:
@@ -208,7 +226,15 @@ def report(
     if can and text is not None and influence is not False and rules:
         if influence or len(atlas.text_tokens) <= INFLUENCE_TOKENS:
             measured = measure_influence(source, text, rules=rules)
-    return Report(atlas=atlas, flows=flows, influence=measured, read_out=position)
+    return Report(
+        atlas=atlas,
+        flows=flows,
+        influence=measured,
+        read_out=position,
+        d_head=watched.d_head,
+        needed=source.needed if isinstance(source, ShippedSource) else (),
+        about=source.about if isinstance(source, ShippedSource) else "",
+    )
 
 
 def _read_out(position: int | None, tokens: Sequence[str]) -> int:
@@ -229,16 +255,18 @@ class _Watched:
         self.name, self.family = source.name, source.family
         self.n_layers, self.heads = source.n_layers, source.heads
         self.reading: Reading | None = None
+        self.d_head = 0
 
     def read(self, text: str | None, visit: Visit, *, layers: tuple[int, ...] | None = None) -> Reading:
-        if self.watcher is None or self.reading is not None:
-            return self.source.read(text, visit, layers=layers)
         watcher, wanted = self.watcher, None if layers is None else set(layers)
 
         def both(layer: CapturedLayer) -> None:
-            watcher(layer)
+            self.d_head = max(self.d_head, int(layer.keys.shape[2]))
+            if watcher is not None:
+                watcher(layer)
             if wanted is None or layer.index in wanted:
                 visit(layer)
 
-        self.reading = self.source.read(text, both)  # information sets need every layer
+        # information sets need every layer
+        self.reading = self.source.read(text, both, layers=layers if watcher is None else None)
         return self.reading

@@ -50,10 +50,10 @@ def layers_of(heads: Sequence[HeadRecord]) -> list[tuple[int, list[HeadRecord]]]
     return [(n, sorted((r for r in heads if r.layer == n), key=lambda r: r.head)) for n in numbers]
 
 
-def _columns(heads: Sequence[HeadRecord]) -> list[tuple[HeadRecord, float]]:
+def _columns(heads: Sequence[HeadRecord], right: float = _RIGHT) -> list[tuple[HeadRecord, float]]:
     """Where every head stands."""
     layers = layers_of(heads)
-    step = (_RIGHT - _LEFT) / len(layers)
+    step = (right - _LEFT) / len(layers)
     places = []
     for i, (_, records) in enumerate(layers):
         room = min(step * 0.84 / len(records), 14.0)
@@ -62,9 +62,9 @@ def _columns(heads: Sequence[HeadRecord]) -> list[tuple[HeadRecord, float]]:
     return places
 
 
-def _layer_axis(heads: Sequence[HeadRecord], top: float, bottom: float) -> list[str]:
+def _layer_axis(heads: Sequence[HeadRecord], top: float, bottom: float, right: float = _RIGHT) -> list[str]:
     layers = layers_of(heads)
-    step = (_RIGHT - _LEFT) / len(layers)
+    step = (right - _LEFT) / len(layers)
     every = 1 + (len(layers) - 1) // 16
     parts = []
     for i, (layer, _) in enumerate(layers):
@@ -73,7 +73,7 @@ def _layer_axis(heads: Sequence[HeadRecord], top: float, bottom: float) -> list[
             parts.append(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid", stroke_dasharray="1 2"))
         if i % every == 0:
             parts.append(text(x + step / 2, bottom + 13, layer, class_="tick", text_anchor="middle"))
-    parts.append(text((_LEFT + _RIGHT) / 2, bottom + 27, "layer", class_="axis-title", text_anchor="middle"))
+    parts.append(text((_LEFT + right) / 2, bottom + 27, "layer", class_="axis-title", text_anchor="middle"))
     return parts
 
 
@@ -91,7 +91,7 @@ def _mark(x: float, y: float, hover: str, *, ring: bool = False, colour: int = 0
 def margins(atlas: HeadAtlas) -> Figure:
     """Median margin and its deciles, head by head, beside the margins that guarantee hardness."""
     heads = atlas.heads
-    top, bottom = 40.0, 190.0
+    top, bottom, right = 26.0, 180.0, _RIGHT - 26
     keys = max(record.n_keys for record in heads)
     needed = [(eta, margin_needed(keys, 1.0, tolerance=eta)) for eta in (0.01, 0.1)] if keys > 1 else []
     finite = [m for r in heads for m in (r.margin_median, r.margin_high) if math.isfinite(m) and m > 0]
@@ -99,10 +99,15 @@ def margins(atlas: HeadAtlas) -> Figure:
     high = max([*finite, *(m for _, m in needed), 1.0])
     low = max(min([*lows, *finite, 1.0]), high * 1e-4, 1e-3)
     scale = log_scale(low, high, bottom, top)
-    parts = y_axis(scale, _LEFT, _RIGHT, "margin of the winning key, in units of temperature", top)
-    parts += _layer_axis(heads, top, bottom)
+    parts = y_axis(scale, _LEFT, right, "margin of the winning key, in units of temperature", top)
+    parts += _layer_axis(heads, top, bottom, right)
     many = len(heads) > _MANY
-    for record, x in _columns(heads):
+    for eta, margin in needed:
+        y = scale.place(margin)
+        parts.append(element("line", x1=_LEFT, x2=right, y1=y, y2=y, class_="limit"))
+        down = 6.0 if eta > 0.05 else 0.0  # the lower line gets its number a little below it
+        parts.append(text(right + 3, y + down + 0.4, f"{eta:.0%}".replace("%", " %"), class_="small"))
+    for record, x in _columns(heads, right):
         if math.isnan(record.margin_median):
             continue
         hover = (
@@ -113,22 +118,21 @@ def margins(atlas: HeadAtlas) -> Figure:
             y1, y2 = scale.place(record.margin_low), scale.place(record.margin_high)
             parts.append(element("line", x1=x, x2=x, y1=y1, y2=y2, class_="line-0", stroke_width=1.1))
         parts.append(_mark(x, scale.place(record.margin_median), hover, r=1.5 if many else 2.6))
-    for eta, margin in needed:
-        y = scale.place(margin)
-        parts.append(element("line", x1=_LEFT, x2=_RIGHT, y1=y, y2=y, class_="limit"))
-        word = f"surely within {eta:.0%} of hardmax: {number(margin)}"
-        below = eta > 0.05  # the lower line gets its words below
-        place = y + 10.5 if below else y - 3.5
-        parts.append(text(_RIGHT, place, word, class_="small halo", text_anchor="end"))
+    dash = element("line", x1=-7, x2=7, y1=0, y2=0, class_="limit")
+    words = " and ".join(f"{number(m)} for {eta:.0%}".replace("%", " %") for eta, m in needed)
+    items = [(_mark(0, 0, ""), "median"), (element("line", x1=0, x2=0, y1=-6, y2=5, class_="line-0"), "10 % to 90 %")]
+    items += [(dash, f"proven near hardmax from {words}")] if needed else []
+    key, used = legend(items, _LEFT, bottom + 45, _RIGHT - _LEFT)
+    parts += key
     body = "".join(parts)
     return Figure(
         "margins",
         "How far the winning key leads, head by head",
-        f"Dots are medians over the queries of a head, bars run from the lowest to the highest tenth. Above a "
-        f"dashed line a margin guarantees, with {keys} keys, that softmax is that close to hardmax.",
+        f"Medians over the queries of a head, with bars from the lowest to the highest tenth. With {keys} keys a "
+        "margin above a dashed line guarantees that softmax is within 1 % or 10 % of hardmax in total variation.",
         "measured; dashed lines are proven",
         body,
-        bottom + 34,
+        bottom + 40 + used,
         _told(heads, "median margin", lambda r: r.margin_median),
     )
 
@@ -137,14 +141,14 @@ def guarantees(atlas: HeadAtlas) -> Figure:
     """Share of queries that are hard, as measured and as guaranteed by their margins."""
     heads = atlas.heads
     layers = layers_of(heads)
-    top, height, gap = 40.0, 74.0, 34.0
+    top, height, gap = 26.0, 74.0, 34.0
     parts: list[str] = []
     for panel, (eta, bound, seen) in enumerate(
         ((0.1, "share_hard_10", "share_measured_10"), (0.01, "share_hard_1", "share_measured_1"))
     ):
         y0 = top + panel * (height + gap)
         scale = linear_scale(0.0, 1.0, y0 + height, y0, steps=2)
-        parts += y_axis(scale, _LEFT, _RIGHT, f"share of queries within {eta:.0%} of hardmax", y0)
+        parts += y_axis(scale, _LEFT, _RIGHT, f"share of queries within {eta:.0%} of hardmax".replace("%", "\u00a0%"), y0)
         step = (_RIGHT - _LEFT) / len(layers)
         for i, (layer, records) in enumerate(layers):
             x = _LEFT + step * (i + 0.5)
@@ -180,7 +184,7 @@ def guarantees(atlas: HeadAtlas) -> Figure:
 def keys_that_win(atlas: HeadAtlas) -> Figure:
     """Which share of the keys can win at all, and which does on this text."""
     heads = atlas.heads
-    top, bottom = 40.0, 180.0
+    top, bottom = 26.0, 166.0
     scale = linear_scale(0.0, 1.0, bottom, top)
     parts = y_axis(scale, _LEFT, _RIGHT, "share of the keys of a head", top) + _layer_axis(heads, top, bottom)
     r = 1.5 if len(heads) > _MANY else 2.6

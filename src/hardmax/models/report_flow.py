@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["growth", "known_text", "recall", "recall_rows"]
 
 _LEFT, _RIGHT = 40.0, WIDTH - 8.0
+_ROWS = 8  # layers in the picture of recall
+_COMPARED = 0.05  # share of tokens whose sets can be compared, below which a layer is left out of it
 
 
 def growth(flows: Sequence[TokenFlow], position: int) -> Figure:
     """Sizes of information sets after every layer, one curve per rule, and the read-out's own."""
     n_keys, depth = len(flows[0].key_tokens), flows[0].n_layers
-    top, bottom = 40.0, 180.0
+    top, bottom = 26.0, 166.0
     scale = linear_scale(0.0, float(n_keys), bottom, top)
     parts = y_axis(scale, _LEFT, _RIGHT, "positions that a token may know", top)
     inner = (_RIGHT - _LEFT - 24) / max(depth, 1)
@@ -82,26 +84,32 @@ def growth(flows: Sequence[TokenFlow], position: int) -> Figure:
     )
 
 
-def known_text(flow: TokenFlow, position: int) -> str:
-    """The text itself, as markup: every token coloured by the layer after which the read-out may know it."""
+def known_text(flow: TokenFlow, position: int, needed: Sequence[int] = ()) -> str:
+    """The text itself, as markup: every token coloured by the layer after which the read-out may know it.
+
+    Tokens that the answer depends on are underlined, where a target says which they are.
+    """
     first = flow.first_layer(position)
     depth = flow.n_layers
     pieces = []
     for s, token in enumerate(flow.key_tokens):
         layer = int(first[s])
-        level = 0 if layer < 0 else 5 - round(4 * layer / max(depth, 1))
+        level = 0 if layer < 0 else 5 - (layer > 0) * max(1, round(4 * layer / max(depth, 1)))
         when = "never" if layer < 0 else "its own" if layer == 0 else f"after layer {layer - 1}"
         shown = escape(shortened(token, 40))
         hint = escape(f"position {s}: {when}")
-        unknown = " unknown" if layer < 0 else ""
-        pieces.append(f'<span class="tok k{level}{unknown}" title="{hint}">{shown}</span>')
+        more = (" unknown" if layer < 0 else "") + (" needed" if s in needed else "")
+        pieces.append(f'<span class="tok k{level}{more}" title="{hint}">{shown}</span>')
     known = int((first >= 0).sum())
-    steps = [
-        (5 - round(4 * layer / max(depth, 1)), "itself" if layer == 0 else f"after layer {layer - 1}")
-        for layer in range(depth + 1)
+    by_level: dict[int, list[int]] = {}
+    for layer in range(1, depth + 1):
+        by_level.setdefault(5 - max(1, round(4 * layer / depth)), []).append(layer - 1)
+    steps = [(5, "itself")] if 0 in first else []
+    steps += [
+        (level, f"after layer {found[0]}" if len(found) == 1 else f"after layers {found[0]} to {found[-1]}")
+        for level, found in by_level.items()
     ]
-    shown_steps = steps if len(steps) <= 8 else [steps[i * (len(steps) - 1) // 7] for i in range(8)]
-    key = "".join(f'<span class="tok k{level}">{escape(word)}</span>' for level, word in shown_steps)
+    key = "".join(f'<span class="tok k{level}">{escape(word)}</span>' for level, word in steps)
     key += '<span class="tok k0 unknown">never</span>' if known < len(first) else ""
     return (
         f'<p class="known" aria-label="tokens of the text">{" ".join(pieces)}</p>'
@@ -110,17 +118,26 @@ def known_text(flow: TokenFlow, position: int) -> str:
 
 
 def recall_rows(influence: InfluenceReport) -> list[dict[str, Any]]:
-    """Recall after the last layer, rule by rule and measure by measure: medians with their quartiles."""
+    """Recall after some of the layers under the first rule, by at most two measures: medians with quartiles.
+
+    Layers at which hardly a set can be compared, because most hold everything or nothing, are left out.
+    """
     kinds = {"information set": "recall", "rollout": "rollout", "random": "random", "best": "best"}
+    measures = [influence.measures[0], *(m for m in influence.measures[1:] if m == "gradient")]
+    depth = influence.n_layers
+    some = sorted({1 + round(i * (depth - 1) / max(min(depth, _ROWS) - 1, 1)) for i in range(min(depth, _ROWS))})
     rows: list[dict[str, Any]] = []
-    for rule in influence.rules:
-        for measure in influence.measures:
-            found = influence.summary(rule=rule, measure=measure)
+    for measure in measures:
+        for layer in some:
+            found = influence.summary(layer=layer, measure=measure)
+            if not found.share_compared >= _COMPARED:
+                continue
             spreads = {kind: getattr(found, field) for kind, field in kinds.items()}
             rows.append(
                 {
-                    "rule": rule,
-                    "measure": measure,
+                    "rule": found.rule,
+                    "where": f"after layer {layer - 1}",
+                    "measure": f"{measure}, {found.share_compared:.0%} of tokens".replace("%", "\u00a0%"),
                     **{kind: (s.median, s.lower_quartile, s.upper_quartile) for kind, s in spreads.items()},
                 }
             )
@@ -128,14 +145,10 @@ def recall_rows(influence: InfluenceReport) -> list[dict[str, Any]]:
 
 
 def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """How much of the influence lies inside the sets, beside random, rollout's and best sets of the same size.
-
-    Each row has the ``rule``, the ``measure`` of influence, and for each kind of set its ``value`` and, where
-    known, ``low`` and ``high``.
-    """
+    """How much of the influence lies inside the sets, beside random, rollout's and best sets of the same size."""
     kinds = [("information set", 0, False), ("rollout", 1, False), ("random", 5, False), ("best", 2, True)]
-    line, top = 30.0, 30.0
-    left = 112.0
+    line, top = 30.0, 8.0
+    left = 140.0
     bottom = top + line * len(rows)
     parts = []
     inner = _RIGHT - left
@@ -148,8 +161,8 @@ def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
     )
     for i, row in enumerate(rows):
         y = top + line * (i + 0.5)
-        parts.append(text(8, y - 1, row["rule"]))
-        parts.append(text(8, y + 10, row["measure"], class_="key"))
+        parts.append(text(0, y - 1, row["where"]))
+        parts.append(text(0, y + 10, row["measure"], class_="key small"))
         for j, (kind, colour, ring) in enumerate(kinds):
             found = row.get(kind)
             if found is None:
@@ -161,7 +174,7 @@ def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
             if not math.isnan(low) and not math.isnan(high):
                 a, b = left + low * inner, left + high * inner
                 parts.append(element("line", x1=a, x2=b, y1=level, y2=level, class_=f"line-{colour}", stroke_width=1))
-            hover = element("title", escape(f"{row['rule']}, {row['measure']}, {kind}: {number(at)}"))
+            hover = element("title", escape(f"{row['where']}, {row['measure']}, {kind}: {number(at)}"))
             style = f"ring line-{colour}" if ring else f"dot-{colour}"
             parts.append(
                 element("circle", hover, cx=left + at * inner, cy=level, r=2.6, class_=style, stroke_width=1.2)
@@ -170,15 +183,16 @@ def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
     for kind, colour, ring in kinds:
         style = f"ring line-{colour}" if ring else f"dot-{colour}"
         items.append((element("circle", cx=0, cy=0, r=3, class_=style, stroke_width=1.2), kind))
-    key, used = legend(items, 8, bottom + 47, _RIGHT - 8)
+    key, used = legend(items, 0, bottom + 47, _RIGHT)
     return Figure(
         "recall",
         "Does influence stay inside the information sets?",
         "Share of the influence of input tokens on output tokens that lies inside sets of equal size: the "
-        "information sets, the largest entries of attention rollout, random ones, and the best there are. Bars: "
-        "quartiles over output tokens.",
+        f"information sets under {rows[0]['rule']}, the largest entries of attention rollout, random ones, and the "
+        "best there are. Points are medians over output tokens whose set is neither empty nor full, bars their "
+        "quartiles.",
         "measured",
         "".join(parts + key),
         bottom + 42 + used,
-        "; ".join(f"{r['rule']}, {r['measure']}: {number(r['information set'][0])}" for r in rows) + ".",
+        "; ".join(f"{r['where']}, {r['measure']}: {number(r['information set'][0])}" for r in rows) + ".",
     )

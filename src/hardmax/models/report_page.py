@@ -39,8 +39,10 @@ def figures_of(report: Report) -> dict[str, Figure]:
         figure = growth(report.flows, report.read_out)
         made[figure.name] = figure
     if report.influence is not None:
-        figure = recall(recall_rows(report.influence))
-        made[figure.name] = figure
+        rows = recall_rows(report.influence)
+        if rows:
+            figure = recall(rows)
+            made[figure.name] = figure
     return made
 
 
@@ -50,11 +52,11 @@ def page(report: Report) -> str:
     sections = [
         ("read", "What was read", _read(report)),
         ("hard", "Is attention hard?", _hard(figures)),
-        ("keys", "Which keys win?", _keys(figures)),
-        ("cells", "How a layer cuts its inputs", _cells(figures)),
+        ("keys", "Which keys win?", _keys(report, figures)),
+        ("cells", "How a layer cuts its inputs", _cells(report.atlas, figures)),
         ("flow", "What can the read-out token know?", _flow(report, figures)),
         ("influence", "Does influence follow the sets?", _influence(report, figures)),
-        ("premises", "The premises of theory, in practice", _premises(report.atlas)),
+        ("premises", "The premises of theory, in practice", _premises(report)),
         ("heads", "Every head", _heads(report.atlas)),
         ("certainty", "How sure each number is", _certainty(report)),
         ("settings", "Settings and versions", _settings(report)),
@@ -125,7 +127,7 @@ def _resource(name: str) -> str:
 
 
 def _share(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.0%}".replace("%", " %")
+    return "–" if math.isnan(value) else f"{value:.0%}".replace("%", "\u00a0%")
 
 
 def _median(values: Sequence[float]) -> float:
@@ -200,8 +202,9 @@ def _read(report: Report) -> str:
     if reading.native_difference is not None:
         rows.append(("Probabilities, in the precision of the weights", number(reading.native_difference, 2)))
     table = "".join(f"<tr><th scope='row'>{name}</th><td>{value}</td></tr>" for name, value in rows)
+    about = f"<p>{escape(report.about)}</p>" if report.about else ""
     return (
-        f'<p>{_many(len(atlas.text_tokens), "token")}, as the model sees them:</p>'
+        f'{about}<p>{_many(len(atlas.text_tokens), "token")}, as the model sees them:</p>'
         f'<p class="tokens" tabindex="0" role="region" aria-label="tokens">{shown}{more}</p>'
         "<h3>Fidelity</h3><p>Queries, keys and masks were taken out of the model and its scores rebuilt from them. "
         "The largest difference to what the model computes itself:</p>"
@@ -231,20 +234,28 @@ def _hard(figures: Mapping[str, Figure]) -> str:
     )
 
 
-def _keys(figures: Mapping[str, Figure]) -> str:
+def _keys(report: Report, figures: Mapping[str, Figure]) -> str:
+    most = max(record.keys_can_win_of for record in report.atlas.heads)
+    few = (
+        f" Here that says little: {most} keys in {report.d_head} dimensions are all corners of their hull unless they "
+        "are placed specially."
+        if 0 < most <= report.d_head + 1
+        else ""
+    )
     return (
         "<p>The queries that choose one key form a cell of a power diagram. A key inside the hull of the others has "
-        "no cell: no query of any size chooses it.</p>" + _grid(figures, ["keys", "sinks"])
+        f"no cell: no query of any size chooses it.{few}</p>" + _grid(figures, ["keys", "sinks"])
     )
 
 
-def _cells(figures: Mapping[str, Figure]) -> str:
+def _cells(atlas: HeadAtlas, figures: Mapping[str, Figure]) -> str:
     grid = _grid(figures, [name for name in figures if name.startswith("slice-")])
+    notes = "".join(f"<p>{escape(note)}</p>" for note in atlas.notes)
     if not grid:
-        return ""
+        return notes
     return (
         "<p>What the query projection of a layer receives, on a plane through its inputs. The walls of all heads "
-        "together cut it into cells; inside each the routing is constant.</p>" + grid
+        "together cut it into cells; inside each the routing is constant.</p>" + grid + notes
     )
 
 
@@ -253,21 +264,27 @@ def _flow(report: Report, figures: Mapping[str, Figure]) -> str:
         return ""
     flow = report.flows[0]
     name = escape(flow.tokens[report.read_out])
-    position = report.read_out % len(flow.tokens)
     parts = [
         "<p>If a head carries only what its winning key holds, information travels along the winners. The "
-        f"information set of a token holds the positions that can have reached it. Read-out: {name}, position "
-        f"{position}.</p>",
+        f"information set of a token holds the positions that can have reached it. Read-out: {name}, position&nbsp;"
+        f"{report.read_out}.</p>",
         _grid(figures, ["growth"]),
     ]
-    for one in report.flows:
-        if one.rule == "readable":
-            continue
-        known = len(one.known_by(report.read_out))
-        parts.append(
-            f"<h3>What {name} can know under {escape(one.rule)}: {known} of {len(one.key_tokens)} positions</h3>"
-        )
-        parts.append(known_text(one, report.read_out))
+    known = len(flow.known_by(report.read_out))
+    parts.append(
+        f"<h3>What {name} can know under {escape(flow.rule)}: {known} of {len(flow.key_tokens)} positions</h3>"
+    )
+    parts.append(known_text(flow, report.read_out, report.needed))
+    if report.needed:
+        inside = set(flow.known_by(report.read_out))
+        names = ", ".join(escape(flow.key_tokens[s]) for s in report.needed)
+        all_of = "all of them are" if inside.issuperset(report.needed) else "not all of them are"
+        parts.append(f"<p>The answer depends on {names} (underlined); {all_of} in the set.</p>")
+    others = ", ".join(
+        f"{len(one.known_by(report.read_out))} under {escape(one.rule)}" for one in report.flows[1:]
+    )
+    if others:
+        parts.append(f"<p>Of the same {len(flow.key_tokens)} positions it can know {others}.</p>")
     return "".join(parts)
 
 
@@ -276,12 +293,13 @@ def _influence(report: Report, figures: Mapping[str, Figure]) -> str:
         return ""
     return (
         "<p>Sets say what could arrive. Replacing one input token at a time, or differentiating, says what does "
-        "matter.</p>" + _grid(figures, ["recall"])
+        "matter.</p>"
+        + (_grid(figures, ["recall"]) or "<p>On this text every set holds everything, so there is nothing to compare.</p>")
     )
 
 
-def _premises(atlas: HeadAtlas) -> str:
-    heads = atlas.heads
+def _premises(report: Report) -> str:
+    heads = report.atlas.heads
 
     def mean(field: str) -> float:
         values = [float(getattr(r, field)) for r in heads if not math.isnan(float(getattr(r, field)))]
@@ -289,7 +307,16 @@ def _premises(atlas: HeadAtlas) -> str:
 
     every = [r for r in heads if 0 <= r.keys_can_win == r.keys_can_win_of]
     speaks = [r for r in heads if r.share_hard_10 > 0]
+    ties = [int(flow.ties.sum()) for flow in report.flows[:1]]
     rows = [
+        *(
+            (
+                "One key wins: no two share the largest score.",
+                "So for every query of every head." if n == 0 else f"Not so for {n:,} queries, over all heads.",
+                "measured",
+            )
+            for n in ties
+        ),
         (
             "Attention is hardmax.",
             f"{_share(mean('share_measured_1'))} of the queries are within 1 % of it in total variation, "
@@ -317,7 +344,7 @@ def _premises(atlas: HeadAtlas) -> str:
             "Queries lie clear of walls.",
             f"The nearest wall is {number(_median([r.wall_distance_relative for r in heads]))} of the query’s norm "
             "away in the median head.",
-            "exact",
+            "measured",
         ),
     ]
     body = "".join(
@@ -333,7 +360,7 @@ def _premises(atlas: HeadAtlas) -> str:
 
 def _heads(atlas: HeadAtlas) -> str:
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="Table of heads">{heads_table(atlas)}</div>'
+        f'<div class="wide tall" tabindex="0" role="region" aria-label="Table of heads">{heads_table(atlas)}</div>'
         '<div class="row"><button type="button" data-save="csv" hidden>Save as CSV</button>'
         '<button type="button" data-save="json" hidden>Save as JSON</button></div>'
     )
@@ -378,7 +405,7 @@ def _settings(report: Report) -> str:
 
 def _told(value: Any) -> str:
     if value is None:
-        return "–"
+        return "by default"
     if isinstance(value, float):
         return number(value)
     if isinstance(value, (list, tuple)):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.models.report_svg import WIDTH, Figure, element, escape, shortened, text
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["slice_figure", "slice_figures"]
 
-_LEFT, _TOP, _SIDE = 10.0, 10.0, WIDTH - 20.0
+Floats = NDArray[np.float64]
+
+_LEFT, _TOP, _SIDE, _TALL = 1.0, 1.0, WIDTH - 2.0, 400.0
 _LABELS = 60  # tokens beyond this many get a point and no name
 _FILLS = 6
 
@@ -31,63 +34,65 @@ def slice_figure(piece: LayerSlice, tokens: Sequence[str], number: int) -> Figur
     corners = np.concatenate(polygons) if polygons else np.asarray(piece.token_places, dtype=np.float64)
     low, high = corners.min(axis=0), corners.max(axis=0)
     extent = np.where(high > low, high - low, 1.0)
-    tall = float(_SIDE * min(max(extent[1] / extent[0], 0.5), 1.15))
+    unit = min(_SIDE / extent[0], _TALL / extent[1])  # one unit for both axes: angles and distances are true
+    wide, tall = float(unit * extent[0]), float(unit * extent[1])
 
-    def place(points: np.ndarray) -> np.ndarray:
-        share = (np.asarray(points, dtype=np.float64) - low) / extent
-        return np.column_stack([_LEFT + share[:, 0] * _SIDE, _TOP + (1.0 - share[:, 1]) * tall])
+    def place(points: Floats) -> Floats:
+        moved = (np.asarray(points, dtype=np.float64) - low) * unit
+        return np.column_stack([_LEFT + moved[:, 0], _TOP + tall - moved[:, 1]])
 
     parts = []
     routings = np.asarray(piece.routings)
     for polygon, colour in zip(polygons, _colours(routings), strict=True):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in place(polygon))
         parts.append(element("polygon", points=points, class_=f"fill-{colour} wall"))
-    parts.append(element("rect", x=_LEFT, y=_TOP, width=_SIDE, height=tall, class_="frame"))
-    parts += _tokens(place(np.asarray(piece.token_places)), tokens, tall)
-    exact = bool(piece.complete)
-    many = f"{piece.n_cells:,}"
-    per_head = ", ".join(f"{n:,}" for n in piece.n_cells_per_head)
-    position = getattr(piece, "position", None)
-    where = (
-        f" The plane is that of the query at position {position} ({shortened(tokens[position], 20)})."
-        if position is not None and 0 <= position < len(tokens)
-        else ""
+    parts.append(element("rect", x=_LEFT, y=_TOP, width=wide, height=tall, class_="frame"))
+    parts += _tokens(place(piece.token_places), tokens, wide, tall)
+    many, per_head = f"{piece.n_cells:,}", ", ".join(f"{n:,}" for n in piece.n_cells_per_head)
+    shown = per_head if len(per_head) <= 80 else per_head[:80].rsplit(",", 1)[0] + ", …"
+    agree = np.asarray(piece.token_agreement, dtype=np.float64)
+    agree = agree[np.isfinite(agree)]
+    seen = "" if not agree.size else (
+        f" At their projections {agree.mean():.0%} of the routings are those of the tokens themselves."
     )
+    where = "" if piece.any_position else (
+        f" Masks and positions are those of the query at position {piece.position} "
+        f"({shortened(tokens[piece.position], 20)})."
+    )
+    frozen = f" Held fixed: {', '.join(piece.frozen)}." if piece.frozen else ""
     return Figure(
         f"slice-{number}",
-        f"Layer {piece.layer}: {many} cells of all heads together, on a plane of inputs",
-        f"Inside a cell every head keeps its key; a wall is where one head changes it. Cells head by head: "
-        f"{_listed(per_head)}. Points are the tokens, projected into the plane.{where}",
-        "exact" if exact else "lower bound: stopped before it was complete",
+        f"Layer {piece.layer}: {many} cells in this window",
+        f"Inside a cell every head keeps its key; a wall is where one head changes it. The plane is that of "
+        f"{piece.spanned_by}; on all of it there are {piece.n_cells_plane:,} cells, and heads of this size could "
+        f"have {piece.refinement_bound:,}. Head by head in the window: {shown}. Points are tokens, projected."
+        f"{seen}{where}{frozen}".replace("%", "\u00a0%"),
+        "exact" if piece.complete else "a lower bound: time ran out before all cells were found",
         "".join(parts),
-        _TOP + tall + 10,
+        _TOP + tall + 1,
         f"{many} polygons; cells per head: {per_head}.",
     )
 
 
-def _listed(per_head: str) -> str:
-    return per_head if len(per_head) <= 80 else per_head[:80].rsplit(",", 1)[0] + ", …"
-
-
-def _colours(routings: np.ndarray) -> list[int]:
+def _colours(routings: NDArray[np.int64]) -> list[int]:
     """A colour for every routing: the same routing has the same one, neighbours mostly differ."""
     multipliers = 2654435761 * (2 * np.arange(routings.shape[1], dtype=np.uint64) + 1) % (1 << 32)
     mixed = (routings.astype(np.uint64) + 1) * multipliers % (1 << 32)
     return [int(value) for value in (mixed.sum(axis=1) // 7919) % _FILLS]
 
 
-def _tokens(places: np.ndarray, tokens: Sequence[str], tall: float) -> list[str]:
+def _tokens(places: Floats, tokens: Sequence[str], wide: float, tall: float) -> list[str]:
     inside = [
         (float(x), float(y), t)
         for t, (x, y) in enumerate(places)
-        if _LEFT <= x <= _LEFT + _SIDE and _TOP <= y <= _TOP + tall
+        if _LEFT <= x <= _LEFT + wide and _TOP <= y <= _TOP + tall
     ]
     parts = []
     for x, y, t in inside:
         title = element("title", escape(f"{shortened(tokens[t], 40)} (position {t})"))
         parts.append(element("circle", title, cx=x, cy=y, r=2.3, class_="token"))
     if len(inside) <= _LABELS:
-        room = (_LEFT + 2, _TOP + 2, _LEFT + _SIDE - 2, _TOP + tall - 2)
+        room = (_LEFT + 2, _TOP + 2, _LEFT + wide - 2, _TOP + tall - 2)
         words = [shortened(tokens[t], 12) for _, _, t in inside]
         spots = place_labels([(x, y) for x, y, _ in inside], words, 9.0, room)
         for spot, word in zip(spots, words, strict=True):

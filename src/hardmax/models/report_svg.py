@@ -36,7 +36,7 @@ __all__ = [
 WIDTH = 360
 """Width of a figure in its own units."""
 
-_LETTER = 0.58  # the width of a letter over the size of the type, a little generous
+_LETTER = 0.53  # the width of a letter over the size of the type, a little generous
 _CONTROL = {code: chr(0x2400 + code) for code in range(32)} | {127: "\u2421"}
 
 

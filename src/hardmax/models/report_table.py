@@ -33,8 +33,8 @@ def _share(value: float) -> str:
     if math.isnan(value):
         return "–"
     if 0 < value < 0.001 or 0.999 < value < 1:
-        return f"{value:.2%}".replace("%", " %")
-    return f"{value:.1%}".replace(".0%", "%").replace("%", " %")
+        return f"{value:.2%}".replace("%", "\u00a0%")
+    return f"{value:.1%}".replace(".0%", "%").replace("%", "\u00a0%")
 
 
 def _whole(value: float) -> str:
@@ -108,15 +108,16 @@ COLUMNS = (
         "largest_reach_margin",
         "margin",
         "Reach",
-        "certified",
-        "the largest margin that any key could get from a query of a norm that occurs",
+        "bounded",
+        "the largest margin that any key can get at the largest query norm that occurs: attained; the bound that is "
+        "never exceeded stands in heads.csv",
     ),
     Column(
         "largest_reach_probability",
         "probability",
         "Reach",
-        "certified",
-        "the largest probability that such a query could give a key",
+        "bounded",
+        "the largest probability that such a query can give a key: attained; its bound stands in heads.csv",
     ),
     Column("sink", "key", "Sink", "measured", "a key that wins far more than its share", str),
     Column("sink_share", "wins", "Sink", "measured", "share of the queries that it wins", _share),
@@ -124,11 +125,12 @@ COLUMNS = (
         "wall_distance_median",
         "distance",
         "Nearest wall",
-        "exact",
-        "distance of a query to the nearest wall of its cell, in query space; median",
+        "measured",
+        "distance of a query to the nearest wall of its cell, in query space; median. The formula is exact, rounding "
+        "is bounded by wall_distance_rounding in heads.csv",
     ),
     Column(
-        "wall_distance_relative", "over norm", "Nearest wall", "exact", "the same over the norm of the query"
+        "wall_distance_relative", "over norm", "Nearest wall", "measured", "the same over the norm of the query"
     ),
 )
 """The columns of the table, in order."""
@@ -203,5 +205,11 @@ def heads_csv(atlas: HeadAtlas) -> str:
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(list(rows[0]) if rows else [])
     for row in rows:
-        writer.writerow([int(v) if isinstance(v, bool) else v for v in row.values()])
+        writer.writerow([_plain(v) for v in row.values()])
     return file.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    return "" if isinstance(value, float) and math.isnan(value) else value

@@ -58,6 +58,22 @@ class ShippedSource:
         return tuple(self.model.shape.heads)
 
     @property
+    def about(self) -> str:
+        """What the model is, in a sentence."""
+        shape = self.model.shape
+        return (
+            f"The small transformer that comes with hardmax: it was trained to add up two maxima of bilinear forms "
+            f"over pairs of {shape.n_tokens} vectors with {shape.d_token} coordinates (equation (6) of the InfoFlow paper), and "
+            "its last token, CLS, gives the answer. It reads one random sequence."
+        )
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """The positions that the target depends on in this sequence: its active set."""
+        (target,) = outputs_of((self.model.about or {})["job"]["target"])
+        return tuple(int(t) for t in np.flatnonzero(np.asarray(target.active_set(self.sequence[None])[0])))
+
+    @property
     def tokens(self) -> tuple[str, ...]:
         """How positions are called: x1, ..., xT and CLS, as P2 writes them."""
         return (*(f"x{t + 1}" for t in range(self.model.shape.n_tokens)), "CLS")
