@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from hardmax.models.premises import check_premises as check_premises
     from hardmax.models.routing_flow import TokenFlow as TokenFlow
     from hardmax.models.routing_flow import token_flow as token_flow
+    from hardmax.models.report import Report as Report
+    from hardmax.models.report import report as report
     from hardmax.networks.blocks import Affine as Affine
     from hardmax.networks.blocks import Attention as Attention
     from hardmax.networks.blocks import FeedForward as FeedForward
@@ -186,6 +188,8 @@ _HOME_OF = {
     "surviving_cells": "hardmax.stability.depth",
     "CellSurvival": "hardmax.stability.depth",
     "head_atlas": "hardmax.models.atlas",
+    "report": "hardmax.models.report",
+    "Report": "hardmax.models.report",
     "HeadAtlas": "hardmax.models.atlas",
     "token_flow": "hardmax.models.routing_flow",
     "TokenFlow": "hardmax.models.routing_flow",

@@ -75,6 +75,7 @@ _HOME_OF_KIND = {
     "RegionCount": "hardmax.regions.counts",
     "RegionSet": "hardmax.regions.region_set",
     "Recovery": "hardmax.lab.probes",
+    "Report": "hardmax.models.report",
     "Reproduction": "hardmax.papers.recipes",
     "ScoreRanks": "hardmax.flow.score_ranks",
     "SegmentTrace": "hardmax.regions.segment_trace",

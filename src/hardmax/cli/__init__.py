@@ -78,6 +78,7 @@ def main(context: click.Context) -> None:
       hardmax diagram keys.csv --plot diagram.svg
       hardmax minkowski head0.npy head1.npy --json
       hardmax regions network.npz --box -4 4 --plot cells.png
+      hardmax report
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -95,6 +96,7 @@ def _add_commands() -> None:
         lab,
         minkowski,
         regions,
+        report,
         reproduce,
         sample,
         stability,
@@ -112,6 +114,7 @@ def _add_commands() -> None:
         influence.influence,
         lab.lab,
         atlas.atlas,
+        report.report,
         reproduce.reproduce,
         claims.claims,
         compiling.compile_kernels,

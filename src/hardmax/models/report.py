@@ -26,7 +26,7 @@ from hardmax.models.report_page import figures_of, page
 from hardmax.models.report_table import heads_csv
 from hardmax.models.routing_flow import FlowRecorder, TokenFlow, as_source
 from hardmax.models.shipped_source import ShippedSource, shipped_source
-from hardmax.results import Result, strict
+from hardmax.results import Result, plain, strict
 from hardmax.storage import written_whole
 
 __all__ = ["Report", "report"]
@@ -77,6 +77,7 @@ class Report(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain Python: the atlas, the flows, and the recall of influence."""
+        atlas = self.atlas.summary()
         return {
             "kind": self.kind,
             "schema": _SCHEMA,
@@ -85,7 +86,7 @@ class Report(Result):
             "read_out": self.read_out,
             "needed": list(self.needed),
             "d_head": self.d_head,
-            "atlas": self.atlas.summary(),
+            "atlas": plain({name: value for name, value in atlas.items() if name != "provenance"}),
             "flows": [
                 {
                     "rule": flow.rule,
@@ -94,7 +95,7 @@ class Report(Result):
                 }
                 for flow in self.flows
             ],
-            "influence": None if self.influence is None else self.influence.to_dict(),
+            "influence": None if self.influence is None else plain(self.influence.to_dict()),
             "provenance": dict(self.provenance),
         }
 
@@ -157,7 +158,8 @@ class Report(Result):
             flow = self.flows[0]
             known = len(flow.known_by(self.read_out))
             parts.append(
-                f"{flow.tokens[self.read_out]!r} can know {known} of {len(flow.key_tokens)} positions ({flow.rule})"
+                f"{flow.tokens[self.read_out]!r} can know {known} of {len(flow.key_tokens)} positions "
+                f"({flow.rule})"
             )
         return f"{self.atlas.model}, {', '.join(parts)}"
 
@@ -211,21 +213,21 @@ def report(
     >>> [path.name for path in found.write(tempfile.mkdtemp())][:3]
     ['report.html', 'report.json', 'heads.csv']
     """
-    source = shipped_source(rng=rng) if model is None else as_source(model, tokenizer=tokenizer, hub=hub)
+    source: Any = shipped_source(rng=rng) if model is None else as_source(model, tokenizer=tokenizer, hub=hub)
     recorder = FlowRecorder(rules) if rules else None
     watched = _Watched(source, recorder)
     atlas = head_atlas(watched, text, layers=layers, heads=heads)
     flows = () if recorder is None or watched.reading is None else recorder.flows(watched.reading)
     position = _read_out(read_out, atlas.text_tokens)
-    can = hasattr(source, "module")
-    if influence and not can:
+    torch_model = text is not None and hasattr(source, "module")
+    if influence and not torch_model:
         raise InvalidInputError(
-            "influence must be left out for a model without torch, because it disturbs tokens in forward passes."
+            "influence must be left out for a model without torch: it disturbs tokens in forward passes."
         )
+    wanted = influence if influence is not None else len(atlas.text_tokens) <= INFLUENCE_TOKENS
     measured = None
-    if can and text is not None and influence is not False and rules:
-        if influence or len(atlas.text_tokens) <= INFLUENCE_TOKENS:
-            measured = measure_influence(source, text, rules=rules)
+    if torch_model and wanted and rules:
+        measured = measure_influence(source, str(text), rules=rules)
     return Report(
         atlas=atlas,
         flows=flows,

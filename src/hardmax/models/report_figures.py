@@ -70,7 +70,9 @@ def _layer_axis(heads: Sequence[HeadRecord], top: float, bottom: float, right: f
     for i, (layer, _) in enumerate(layers):
         x = _LEFT + step * i
         if i:
-            parts.append(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid", stroke_dasharray="1 2"))
+            parts.append(
+                element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid", stroke_dasharray="1 2")
+            )
         if i % every == 0:
             parts.append(text(x + step / 2, bottom + 13, layer, class_="tick", text_anchor="middle"))
     parts.append(text((_LEFT + right) / 2, bottom + 27, "layer", class_="axis-title", text_anchor="middle"))
@@ -120,7 +122,10 @@ def margins(atlas: HeadAtlas) -> Figure:
         parts.append(_mark(x, scale.place(record.margin_median), hover, r=1.5 if many else 2.6))
     dash = element("line", x1=-7, x2=7, y1=0, y2=0, class_="limit")
     words = " and ".join(f"{number(m)} for {eta:.0%}".replace("%", " %") for eta, m in needed)
-    items = [(_mark(0, 0, ""), "median"), (element("line", x1=0, x2=0, y1=-6, y2=5, class_="line-0"), "10 % to 90 %")]
+    items = [
+        (_mark(0, 0, ""), "median"),
+        (element("line", x1=0, x2=0, y1=-6, y2=5, class_="line-0"), "10 % to 90 %"),
+    ]
     items += [(dash, f"proven near hardmax from {words}")] if needed else []
     key, used = legend(items, _LEFT, bottom + 45, _RIGHT - _LEFT)
     parts += key
@@ -128,8 +133,10 @@ def margins(atlas: HeadAtlas) -> Figure:
     return Figure(
         "margins",
         "How far the winning key leads, head by head",
-        f"Medians over the queries of a head, with bars from the lowest to the highest tenth. With {keys} keys a "
-        "margin above a dashed line guarantees that softmax is within 1 % or 10 % of hardmax in total variation.",
+        f"Medians over the queries of a head, with bars from the lowest to the highest tenth. With {keys} "
+        "keys a "
+        "margin above a dashed line guarantees that softmax is within 1 % or 10 % of hardmax in total "
+        "variation.",
         "measured; dashed lines are proven",
         body,
         bottom + 40 + used,
@@ -148,7 +155,9 @@ def guarantees(atlas: HeadAtlas) -> Figure:
     ):
         y0 = top + panel * (height + gap)
         scale = linear_scale(0.0, 1.0, y0 + height, y0, steps=2)
-        parts += y_axis(scale, _LEFT, _RIGHT, f"share of queries within {eta:.0%} of hardmax".replace("%", "\u00a0%"), y0)
+        parts += y_axis(
+            scale, _LEFT, _RIGHT, f"share of queries within {eta:.0%} of hardmax".replace("%", "\u00a0%"), y0
+        )
         step = (_RIGHT - _LEFT) / len(layers)
         for i, (layer, records) in enumerate(layers):
             x = _LEFT + step * (i + 0.5)
@@ -164,7 +173,10 @@ def guarantees(atlas: HeadAtlas) -> Figure:
             parts += _layer_axis(heads, y0, y0 + height)
     bottom = top + 2 * height + gap
     key, used = legend(
-        [(_mark(0, 0, "measured", r=3), "measured"), (_mark(0, 0, "", ring=True, r=3), "guaranteed by margins")],
+        [
+            (_mark(0, 0, "measured", r=3), "measured"),
+            (_mark(0, 0, "", ring=True, r=3), "guaranteed by margins"),
+        ],
         _LEFT,
         bottom + 45,
         _RIGHT - _LEFT,
@@ -172,7 +184,8 @@ def guarantees(atlas: HeadAtlas) -> Figure:
     return Figure(
         "guarantees",
         "How many queries are hard, and how many are so for certain",
-        "Mean over the heads of a layer. Open circles: queries whose margin alone proves it, by the corrected "
+        "Mean over the heads of a layer. Open circles: queries whose margin alone proves it, by the "
+        "corrected "
         "bound of Theorem VI.1; full circles: what the probabilities say.",
         "measured, and bounded from below",
         "".join(parts + key),
@@ -213,7 +226,8 @@ def keys_that_win(atlas: HeadAtlas) -> Figure:
     return Figure(
         "keys",
         "Keys that can win, and keys that do",
-        "A key can win when its cell in the head’s power diagram has interior: some query would be sent to it. "
+        "A key can win when its cell in the head’s power diagram has interior: some query would be sent to "
+        "it. "
         "It does win when a query of this text is.",
         "certified; do win: measured" if proven else "partly certified; do win: measured",
         "".join(parts + key),
@@ -252,7 +266,8 @@ def sinks(atlas: HeadAtlas) -> Figure:
         atlas.heads,
         "sinks",
         "Sinks: keys that win far more than their share",
-        "Share of the queries of a head that one key wins; the square names it where it is a sink. Without a name "
+        "Share of the queries of a head that one key wins; the square names it where it is a sink. Without a "
+        "name "
         "no key stands out.",
         lambda r: r.sink_share if r.sink >= 0 else math.nan,
         lambda r: shortened(token(r), 5) if r.sink >= 0 else "",
@@ -320,7 +335,12 @@ def _map(
     y_middle = top + tall * len(layers) / 2
     parts.append(
         text(
-            14, y_middle, "layer", class_="axis-title", text_anchor="middle", transform=f"rotate(-90 14 {y_middle:.1f})"
+            14,
+            y_middle,
+            "layer",
+            class_="axis-title",
+            text_anchor="middle",
+            transform=f"rotate(-90 14 {y_middle:.1f})",
         )
     )
     edges = ["0", *(f"{step:g}" for step in steps), "1"]
@@ -328,9 +348,15 @@ def _map(
     for level in range(len(steps) + 1):
         x = _LEFT + 44 * level
         parts.append(element("rect", x=x, y=bottom + 27, width=43, height=9, class_=f"heat-{level}"))
-        parts.append(text(x, bottom + 47, edges[level], class_="tick", text_anchor="middle" if level else "start"))
-    parts.append(text(_LEFT + 44 * (len(steps) + 1), bottom + 47, edges[-1], class_="tick", text_anchor="middle"))
-    return Figure(name, title, caption, "measured", "".join(parts), bottom + 54, _told(heads, measured, value))
+        parts.append(
+            text(x, bottom + 47, edges[level], class_="tick", text_anchor="middle" if level else "start")
+        )
+    parts.append(
+        text(_LEFT + 44 * (len(steps) + 1), bottom + 47, edges[-1], class_="tick", text_anchor="middle")
+    )
+    return Figure(
+        name, title, caption, "measured", "".join(parts), bottom + 54, _told(heads, measured, value)
+    )
 
 
 def _mean(records: Sequence[HeadRecord], field: str) -> float:

@@ -44,7 +44,9 @@ def growth(flows: Sequence[TokenFlow], position: int) -> Figure:
     xs = [_LEFT + 12 + inner * layer for layer in range(depth + 1)]
     for layer in range(0, depth + 1, 1 + depth // 17):
         parts.append(text(xs[layer], bottom + 13, layer, class_="tick", text_anchor="middle"))
-    parts.append(text((_LEFT + _RIGHT) / 2, bottom + 27, "layers passed", class_="axis-title", text_anchor="middle"))
+    parts.append(
+        text((_LEFT + _RIGHT) / 2, bottom + 27, "layers passed", class_="axis-title", text_anchor="middle")
+    )
     items, told = [], []
     for i, flow in enumerate(flows[:4]):
         sizes = flow.sizes
@@ -74,8 +76,10 @@ def growth(flows: Sequence[TokenFlow], position: int) -> Figure:
     return Figure(
         "growth",
         "How far information can have travelled",
-        "Size of the information sets after each layer: median and quartiles over all tokens, circles for the "
-        "read-out token. Under argmax a head carries what its winning key holds; the other rules are declared "
+        "Size of the information sets after each layer: median and quartiles over all tokens, circles for "
+        "the "
+        "read-out token. Under argmax a head carries what its winning key holds; the other rules are "
+        "declared "
         "relaxations.",
         "exact for each rule; the rules are models of attention",
         "".join(parts + key),
@@ -125,7 +129,9 @@ def recall_rows(influence: InfluenceReport) -> list[dict[str, Any]]:
     kinds = {"information set": "recall", "rollout": "rollout", "random": "random", "best": "best"}
     measures = [influence.measures[0], *(m for m in influence.measures[1:] if m == "gradient")]
     depth = influence.n_layers
-    some = sorted({1 + round(i * (depth - 1) / max(min(depth, _ROWS) - 1, 1)) for i in range(min(depth, _ROWS))})
+    some = sorted(
+        {1 + round(i * (depth - 1) / max(min(depth, _ROWS) - 1, 1)) for i in range(min(depth, _ROWS))}
+    )
     rows: list[dict[str, Any]] = []
     for measure in measures:
         for layer in some:
@@ -145,7 +151,8 @@ def recall_rows(influence: InfluenceReport) -> list[dict[str, Any]]:
 
 
 def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """How much of the influence lies inside the sets, beside random, rollout's and best sets of the same size."""
+    """How much of the influence lies inside the sets, beside random, rollout's and best sets of the same "
+    "size."""
     kinds = [("information set", 0, False), ("rollout", 1, False), ("random", 5, False), ("best", 2, True)]
     line, top = 30.0, 8.0
     left = 140.0
@@ -157,7 +164,13 @@ def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
         parts.append(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid"))
         parts.append(text(x, bottom + 13, number(tick), class_="tick", text_anchor="middle"))
     parts.append(
-        text(left + inner / 2, bottom + 27, "share of influence inside the set", class_="axis-title", text_anchor="middle")
+        text(
+            left + inner / 2,
+            bottom + 27,
+            "share of influence inside the set",
+            class_="axis-title",
+            text_anchor="middle",
+        )
     )
     for i, row in enumerate(rows):
         y = top + line * (i + 0.5)
@@ -173,11 +186,15 @@ def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
             level = y - 7.5 + 5 * j
             if not math.isnan(low) and not math.isnan(high):
                 a, b = left + low * inner, left + high * inner
-                parts.append(element("line", x1=a, x2=b, y1=level, y2=level, class_=f"line-{colour}", stroke_width=1))
+                parts.append(
+                    element("line", x1=a, x2=b, y1=level, y2=level, class_=f"line-{colour}", stroke_width=1)
+                )
             hover = element("title", escape(f"{row['where']}, {row['measure']}, {kind}: {number(at)}"))
             style = f"ring line-{colour}" if ring else f"dot-{colour}"
             parts.append(
-                element("circle", hover, cx=left + at * inner, cy=level, r=2.6, class_=style, stroke_width=1.2)
+                element(
+                    "circle", hover, cx=left + at * inner, cy=level, r=2.6, class_=style, stroke_width=1.2
+                )
             )
     items = []
     for kind, colour, ring in kinds:
@@ -188,8 +205,10 @@ def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
         "recall",
         "Does influence stay inside the information sets?",
         "Share of the influence of input tokens on output tokens that lies inside sets of equal size: the "
-        f"information sets under {rows[0]['rule']}, the largest entries of attention rollout, random ones, and the "
-        "best there are. Points are medians over output tokens whose set is neither empty nor full, bars their "
+        f"information sets under {rows[0]['rule']}, the largest entries of attention rollout, random ones, "
+        "and the "
+        "best there are. Points are medians over output tokens whose set is neither empty nor full, bars "
+        "their "
         "quartiles.",
         "measured",
         "".join(parts + key),

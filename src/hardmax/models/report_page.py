@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from hardmax.models.report_flow import growth, known_text, recall, recall_rows
 from hardmax.models.report_figures import head_figures, layers_of
+from hardmax.models.report_flow import growth, known_text, recall, recall_rows
 from hardmax.models.report_slices import slice_figures
 from hardmax.models.report_svg import Figure, drawing_style, escape, figure_style, number
 from hardmax.models.report_table import COLUMNS, head_rows, heads_csv, heads_table
@@ -52,7 +52,7 @@ def page(report: Report) -> str:
     sections = [
         ("read", "What was read", _read(report)),
         ("hard", "Is attention hard?", _hard(figures)),
-        ("keys", "Which keys win?", _keys(report, figures)),
+        ("winning-keys", "Which keys win?", _keys(report, figures)),
         ("cells", "How a layer cuts its inputs", _cells(report.atlas, figures)),
         ("flow", "What can the read-out token know?", _flow(report, figures)),
         ("influence", "Does influence follow the sets?", _influence(report, figures)),
@@ -64,7 +64,8 @@ def page(report: Report) -> str:
     present = [section for section in sections if section[2]]
     contents = "".join(f'<li><a href="#{key}">{escape(title)}</a></li>' for key, title, _ in present)
     body = "".join(
-        f'<section id="{key}" aria-labelledby="{key}-heading"><h2 id="{key}-heading">{escape(title)}</h2>{inside}</section>'
+        f'<section id="{key}" aria-labelledby="{key}-heading"><h2 '
+        f'id="{key}-heading">{escape(title)}</h2>{inside}</section>'
         for key, title, inside in present
     )
     script = _resource("report.js")
@@ -93,8 +94,9 @@ def page(report: Report) -> str:
 <nav aria-label="Contents"><ol>{contents}</ol></nav>
 <main>{body}</main>
 </div>
-<footer>Made by hardmax {escape(report.provenance.get("hardmax", ""))}. This file is complete: it loads nothing
-and sends nothing. Numbers also stand beside it as report.json and heads.csv, drawings in the folder figures.</footer>
+<footer>Made by hardmax {escape(report.provenance.get("hardmax", ""))}. This file is complete: it loads
+nothing and sends nothing. Its numbers stand beside it as report.json and heads.csv, its drawings in the
+folder figures.</footer>
 </div>
 <p class="away" id="said" role="status" aria-live="polite"></p>
 <script type="application/json" id="data">{json_for_script(data)}</script>
@@ -112,14 +114,17 @@ def json_for_script(value: Any) -> str:
     >>> json_for_script(["</script><b>&"])
     '["\\\\u003c/script\\\\u003e\\\\u003cb\\\\u003e\\\\u0026"]'
     """
-    written = json.dumps(strict(value), allow_nan=False, separators=(",", ":"))  # ASCII: U+2028 is escaped too
+    written = json.dumps(
+        strict(value), allow_nan=False, separators=(",", ":")
+    )  # ASCII: U+2028 is escaped too
     return written.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _policy(script: str) -> str:
     """Nothing may be loaded from anywhere, and no script may run but the one below."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    allowed = ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"]
+    return "; ".join([*allowed, "base-uri 'none'", "form-action 'none'"])
 
 
 def _resource(name: str) -> str:
@@ -155,7 +160,8 @@ def _lede(report: Report) -> str:
     tokens = _many(len(atlas.text_tokens), "token")
     family = escape(atlas.family)
     return (
-        f"{_shape(atlas)} ({family}) on {tokens}: how hard its attention is, which keys can win, how its heads "
+        f"{_shape(atlas)} ({family}) on {tokens}: how hard its attention is, which keys can win, how its "
+        "heads "
         "cut the space of inputs, and where information can have come from."
     )
 
@@ -164,9 +170,14 @@ def _facts(report: Report) -> str:
     atlas = report.atlas
     heads = atlas.heads
     hard = [r for r in heads if r.top_probability >= 0.9]
-    can = _median([r.keys_can_win / r.keys_can_win_of for r in heads if r.keys_can_win_of > 0 <= r.keys_can_win])
+    can = _median(
+        [r.keys_can_win / r.keys_can_win_of for r in heads if r.keys_can_win_of > 0 <= r.keys_can_win]
+    )
     facts = [
-        (number(_median([r.margin_median for r in heads])), "median margin over heads, in units of temperature"),
+        (
+            number(_median([r.margin_median for r in heads])),
+            "median margin over heads, in units of temperature",
+        ),
         (
             f"{len(hard)}<small> of {len(heads)}</small>",
             "heads whose winner gets at least 0.9 of the probability, median over queries",
@@ -179,7 +190,8 @@ def _facts(report: Report) -> str:
         facts.append(
             (
                 f"{known}<small> of {of}</small>",
-                f"positions that {escape(flow.tokens[report.read_out][:12])} can know at the end, by {escape(flow.rule)} routing",
+                f"positions that {escape(flow.tokens[report.read_out][:12])} can know at the end, by "
+                f"{escape(flow.rule)} routing",
             )
         )
     return '<dl class="facts">' + "".join(f"<div><dt>{d}</dt><dd>{v}</dd></div>" for v, d in facts) + "</dl>"
@@ -204,9 +216,10 @@ def _read(report: Report) -> str:
     table = "".join(f"<tr><th scope='row'>{name}</th><td>{value}</td></tr>" for name, value in rows)
     about = f"<p>{escape(report.about)}</p>" if report.about else ""
     return (
-        f'{about}<p>{_many(len(atlas.text_tokens), "token")}, as the model sees them:</p>'
+        f"{about}<p>{_many(len(atlas.text_tokens), 'token')}, as the model sees them:</p>"
         f'<p class="tokens" tabindex="0" role="region" aria-label="tokens">{shown}{more}</p>'
-        "<h3>Fidelity</h3><p>Queries, keys and masks were taken out of the model and its scores rebuilt from them. "
+        "<h3>Fidelity</h3><p>Queries, keys and masks were taken out of the model and its scores rebuilt from "
+        "them. "
         "The largest difference to what the model computes itself:</p>"
         f'<table class="plain"><tbody>{table}</tbody></table>'
     )
@@ -216,7 +229,8 @@ def _figure(figure: Figure) -> str:
     return (
         f'<figure id="{figure.name}"><h3>{escape(figure.title)}</h3>{figure.inline()}'
         f'<figcaption>{escape(figure.caption)}<span class="sure">{escape(figure.certainty)}</span>'
-        f'<button type="button" data-save="{figure.name}" aria-label="Save as SVG: {escape(figure.title)}" hidden>'
+        f'<button type="button" data-save="{figure.name}" aria-label="Save as SVG: {escape(figure.title)}" '
+        "hidden>"
         "Save as SVG</button></figcaption></figure>"
     )
 
@@ -228,7 +242,8 @@ def _grid(figures: Mapping[str, Figure], names: Sequence[str]) -> str:
 
 def _hard(figures: Mapping[str, Figure]) -> str:
     return (
-        "<p>At temperature zero a head sends every query to one key. A real head does so nearly, where the winning "
+        "<p>At temperature zero a head sends every query to one key. A real head does so nearly, where the "
+        "winning "
         "score leads by a margin of several units of temperature.</p>"
         + _grid(figures, ["margins", "hardness", "guarantees"])
     )
@@ -237,13 +252,15 @@ def _hard(figures: Mapping[str, Figure]) -> str:
 def _keys(report: Report, figures: Mapping[str, Figure]) -> str:
     most = max(record.keys_can_win_of for record in report.atlas.heads)
     few = (
-        f" Here that says little: {most} keys in {report.d_head} dimensions are all corners of their hull unless they "
+        f" Here that says little: {most} keys in {report.d_head} dimensions are all corners of their hull "
+        "unless they "
         "are placed specially."
         if 0 < most <= report.d_head + 1
         else ""
     )
     return (
-        "<p>The queries that choose one key form a cell of a power diagram. A key inside the hull of the others has "
+        "<p>The queries that choose one key form a cell of a power diagram. A key inside the hull of the "
+        "others has "
         f"no cell: no query of any size chooses it.{few}</p>" + _grid(figures, ["keys", "sinks"])
     )
 
@@ -254,7 +271,8 @@ def _cells(atlas: HeadAtlas, figures: Mapping[str, Figure]) -> str:
     if not grid:
         return notes
     return (
-        "<p>What the query projection of a layer receives, on a plane through its inputs. The walls of all heads "
+        "<p>What the query projection of a layer receives, on a plane through its inputs. The walls of all "
+        "heads "
         "together cut it into cells; inside each the routing is constant.</p>" + grid + notes
     )
 
@@ -266,13 +284,15 @@ def _flow(report: Report, figures: Mapping[str, Figure]) -> str:
     name = escape(flow.tokens[report.read_out])
     parts = [
         "<p>If a head carries only what its winning key holds, information travels along the winners. The "
-        f"information set of a token holds the positions that can have reached it. Read-out: {name}, position&nbsp;"
+        f"information set of a token holds the positions that can have reached it. Read-out: {name}, "
+        "position&nbsp;"
         f"{report.read_out}.</p>",
         _grid(figures, ["growth"]),
     ]
     known = len(flow.known_by(report.read_out))
     parts.append(
-        f"<h3>What {name} can know under {escape(flow.rule)}: {known} of {len(flow.key_tokens)} positions</h3>"
+        f"<h3>What {name} can know under {escape(flow.rule)}: {known} of {len(flow.key_tokens)} "
+        "positions</h3>"
     )
     parts.append(known_text(flow, report.read_out, report.needed))
     if report.needed:
@@ -292,9 +312,13 @@ def _influence(report: Report, figures: Mapping[str, Figure]) -> str:
     if report.influence is None:
         return ""
     return (
-        "<p>Sets say what could arrive. Replacing one input token at a time, or differentiating, says what does "
+        "<p>Sets say what could arrive. Replacing one input token at a time, or differentiating, says what "
+        "does "
         "matter.</p>"
-        + (_grid(figures, ["recall"]) or "<p>On this text every set holds everything, so there is nothing to compare.</p>")
+        + (
+            _grid(figures, ["recall"])
+            or "<p>On this text every set holds everything, so there is nothing to compare.</p>"
+        )
     )
 
 
@@ -312,7 +336,9 @@ def _premises(report: Report) -> str:
         *(
             (
                 "One key wins: no two share the largest score.",
-                "So for every query of every head." if n == 0 else f"Not so for {n:,} queries, over all heads.",
+                "So for every query of every head."
+                if n == 0
+                else f"Not so for {n:,} queries, over all heads.",
                 "measured",
             )
             for n in ties
@@ -324,8 +350,10 @@ def _premises(report: Report) -> str:
             "measured",
         ),
         (
-            "The margin is large enough for the stability theorem to say something (Theorem VI.1, corrected).",
-            f"For {_share(mean('share_hard_10'))} of the queries at 10 %, {_share(mean('share_hard_1'))} at 1 %; in "
+            "The margin is large enough for the stability theorem to say something (Theorem VI.1, "
+            "corrected).",
+            f"For {_share(mean('share_hard_10'))} of the queries at 10 %, {_share(mean('share_hard_1'))} at "
+            "1 %; in "
             f"{len(speaks)} of {len(heads)} heads for any query at 10 %.",
             "bounded",
         ),
@@ -342,25 +370,30 @@ def _premises(report: Report) -> str:
         ),
         (
             "Queries lie clear of walls.",
-            f"The nearest wall is {number(_median([r.wall_distance_relative for r in heads]))} of the query’s norm "
+            f"The nearest wall is {number(_median([r.wall_distance_relative for r in heads]))} of the "
+            "query’s norm "
             "away in the median head.",
             "measured",
         ),
     ]
     body = "".join(
-        f"<tr><th scope='row'>{escape(a)}</th><td>{escape(b)}</td><td>{escape(c)}</td></tr>" for a, b, c in rows
+        f"<tr><th scope='row'>{escape(a)}</th><td>{escape(b)}</td><td>{escape(c)}</td></tr>"
+        for a, b, c in rows
     )
     return (
-        "<p>The theorems about regions are about hardmax, keys in general position and margins that are large. This is "
+        "<p>The theorems about regions are about hardmax, keys in general position and margins that are "
+        "large. This is "
         "how far they hold here.</p>"
-        '<div class="wide"><table class="plain"><thead><tr><th scope="col">Premise</th><th scope="col">In this model'
+        '<div class="wide"><table class="plain"><thead><tr><th scope="col">Premise</th><th scope="col">In '
+        "this model"
         f'</th><th scope="col">How sure</th></tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 
 def _heads(atlas: HeadAtlas) -> str:
     return (
-        f'<div class="wide tall" tabindex="0" role="region" aria-label="Table of heads">{heads_table(atlas)}</div>'
+        '<div class="wide tall" tabindex="0" role="region" aria-label="Table of '
+        f'heads">{heads_table(atlas)}</div>'
         '<div class="row"><button type="button" data-save="csv" hidden>Save as CSV</button>'
         '<button type="button" data-save="json" hidden>Save as JSON</button></div>'
     )
@@ -368,7 +401,10 @@ def _heads(atlas: HeadAtlas) -> str:
 
 def _certainty(report: Report) -> str:
     words = [
-        ("exact", "true of the numbers that were handed over; decided in rationals where floats cannot decide"),
+        (
+            "exact",
+            "true of the numbers that were handed over; decided in rationals where floats cannot decide",
+        ),
         ("certified", "proven, with a witness for every key that can win and a certificate for every other"),
         ("measured", "computed in double precision on this text; another text gives other numbers"),
         ("bounded", "a guarantee from one side; the truth may be better"),
@@ -382,8 +418,10 @@ def _certainty(report: Report) -> str:
     )
     return (
         f'<div class="wide"><table class="plain"><tbody>{told}</tbody></table></div>'
-        '<h3>Number by number</h3><div class="wide"><table class="plain"><thead><tr><th scope="col">Number</th>'
-        f'<th scope="col">What it is</th><th scope="col">How sure</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        '<h3>Number by number</h3><div class="wide"><table class="plain"><thead><tr><th '
+        'scope="col">Number</th>'
+        '<th scope="col">What it is</th><th scope="col">How '
+        f"sure</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from hardmax.models.report_svg import WIDTH, Figure, element, escape, shortened, text
 
 if TYPE_CHECKING:
-    from hardmax.models.atlas import HeadAtlas, LayerSlice
+    from hardmax.models.atlas import HeadAtlas
+    from hardmax.models.layer_cells import LayerSlice
 
 __all__ = ["slice_figure", "slice_figures"]
 
@@ -52,19 +53,26 @@ def slice_figure(piece: LayerSlice, tokens: Sequence[str], number: int) -> Figur
     shown = per_head if len(per_head) <= 80 else per_head[:80].rsplit(",", 1)[0] + ", …"
     agree = np.asarray(piece.token_agreement, dtype=np.float64)
     agree = agree[np.isfinite(agree)]
-    seen = "" if not agree.size else (
-        f" At their projections {agree.mean():.0%} of the routings are those of the tokens themselves."
+    seen = (
+        ""
+        if not agree.size
+        else (f" At their projections {agree.mean():.0%} of the routings are those of the tokens themselves.")
     )
-    where = "" if piece.any_position else (
-        f" Masks and positions are those of the query at position {piece.position} "
-        f"({shortened(tokens[piece.position], 20)})."
+    where = (
+        ""
+        if piece.any_position
+        else (
+            f" Masks and positions are those of the query at position {piece.position} "
+            f"({shortened(tokens[piece.position], 20)})."
+        )
     )
     frozen = f" Held fixed: {', '.join(piece.frozen)}." if piece.frozen else ""
     return Figure(
         f"slice-{number}",
         f"Layer {piece.layer}: {many} cells in this window",
         f"Inside a cell every head keeps its key; a wall is where one head changes it. The plane is that of "
-        f"{piece.spanned_by}; on all of it there are {piece.n_cells_plane:,} cells, and heads of this size could "
+        f"{piece.spanned_by}; on all of it there are {piece.n_cells_plane:,} cells, and heads of this size "
+        "could "
         f"have {piece.refinement_bound:,}. Head by head in the window: {shown}. Points are tokens, projected."
         f"{seen}{where}{frozen}".replace("%", "\u00a0%"),
         "exact" if piece.complete else "a lower bound: time ran out before all cells were found",

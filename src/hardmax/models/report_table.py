@@ -84,10 +84,20 @@ COLUMNS = (
         _share,
     ),
     Column(
-        "share_measured_10", "≤ 10 %", "Hard queries", "measured", "share of queries for which it is so", _share
+        "share_measured_10",
+        "≤ 10 %",
+        "Hard queries",
+        "measured",
+        "share of queries for which it is so",
+        _share,
     ),
     Column(
-        "share_hard_1", "≤ 1 %, proven", "Hard queries", "bounded", "the same for a total variation of 1 %", _share
+        "share_hard_1",
+        "≤ 1 %, proven",
+        "Hard queries",
+        "bounded",
+        "the same for a total variation of 1 %",
+        _share,
     ),
     Column(
         "share_measured_1", "≤ 1 %", "Hard queries", "measured", "share of queries for which it is so", _share
@@ -101,15 +111,14 @@ COLUMNS = (
         _whole,
     ),
     Column("keys_do_win", "do win", "Keys", "measured", "keys that win for a query of this text", _whole),
-    Column(
-        "usage_entropy", "entropy", "Keys", "measured", "entropy of how often each key wins, in bits"
-    ),
+    Column("usage_entropy", "entropy", "Keys", "measured", "entropy of how often each key wins, in bits"),
     Column(
         "largest_reach_margin",
         "margin",
         "Reach",
         "bounded",
-        "the largest margin that any key can get at the largest query norm that occurs: attained; the bound that is "
+        "the largest margin that any key can get at the largest query norm that occurs: attained; the bound "
+        "that is "
         "never exceeded stands in heads.csv",
     ),
     Column(
@@ -126,11 +135,16 @@ COLUMNS = (
         "distance",
         "Nearest wall",
         "measured",
-        "distance of a query to the nearest wall of its cell, in query space; median. The formula is exact, rounding "
+        "distance of a query to the nearest wall of its cell, in query space; median. The formula is exact, "
+        "rounding "
         "is bounded by wall_distance_rounding in heads.csv",
     ),
     Column(
-        "wall_distance_relative", "over norm", "Nearest wall", "measured", "the same over the norm of the query"
+        "wall_distance_relative",
+        "over norm",
+        "Nearest wall",
+        "measured",
+        "the same over the norm of the query",
     ),
 )
 """The columns of the table, in order."""
@@ -148,7 +162,8 @@ def heads_table(atlas: HeadAtlas) -> str:
     )
     starts = {columns[0].field for _, columns in groups}
     heads = "".join(
-        f'<th scope="col" aria-sort="none" class="{_classes(column, starts)}" title="{escape(column.meaning)}">'
+        f'<th scope="col" aria-sort="none" class="{_classes(column, starts)}" '
+        f'title="{escape(column.meaning)}">'
         f'<button type="button" class="sort">{escape(column.name)}</button>'
         f'<span class="sure">{escape(column.certainty)}</span></th>'
         for column in COLUMNS

@@ -62,8 +62,10 @@ class ShippedSource:
         """What the model is, in a sentence."""
         shape = self.model.shape
         return (
-            f"The small transformer that comes with hardmax: it was trained to add up two maxima of bilinear forms "
-            f"over pairs of {shape.n_tokens} vectors with {shape.d_token} coordinates (equation (6) of the InfoFlow paper), and "
+            "The small transformer that comes with hardmax: it was trained to add up two maxima of bilinear "
+            "forms "
+            f"over pairs of {shape.n_tokens} vectors with {shape.d_token} coordinates (equation (6) of the "
+            "InfoFlow paper), and "
             "its last token, CLS, gives the answer. It reads one random sequence."
         )
 
@@ -91,7 +93,8 @@ class ShippedSource:
         """
         if text is not None:
             raise InvalidInputError(
-                "text must be left out for the model that comes with hardmax, because it reads vectors and not "
+                "text must be left out for the model that comes with hardmax, because it reads vectors and "
+                "not "
                 "words; give a model with a tokenizer to read a text."
             )
         wanted = tuple(range(self.n_layers)) if layers is None else layers

@@ -1,0 +1,60 @@
+"""Models for tests of the report: plain arrays with tokens of any kind, read without torch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hardmax.models.captured import CapturedLayer, QueryMap, Reading
+
+HOSTILE = (
+    '</script><b>"&',
+    "<img src=x onerror=\"document.title='broken'\">",
+    "<!--",
+    "]]>",
+    "'onload='x",
+    "&lt;b&gt;",
+    "",
+    " ",
+    "\x00\x1b[31m\r\n",
+    "\u2028\u2029",
+    "\u202egnp.exe",
+    "=1+1",
+    'a,"b"',
+    "</title></style></svg>",
+    "x" * 300,
+    "日本語",
+)
+"""Tokens as nobody wishes them."""
+
+
+class ArraySource:
+    """Random layers with given tokens; the first query of a causal model has no choice."""
+
+    family = "arrays"
+
+    def __init__(self, tokens, *, name="arrays", layers=2, heads=3, causal=False, spread=2.0, seed=0) -> None:
+        self.tokens, self.name, self.causal = tuple(tokens), name, causal
+        self.n_layers, self.heads = layers, (heads,) * layers
+        self.spread, self.seed = spread, seed
+
+    def layer(self, index: int) -> CapturedLayer:
+        n, d, heads = len(self.tokens), 4, self.heads[0]
+        rng = np.random.default_rng([self.seed, index])
+        x, weights = rng.standard_normal((n, 6)), rng.standard_normal((heads, d, 6))
+        keys = self.spread * rng.standard_normal((heads, n, d))
+        present = np.tri(n, dtype=bool) if self.causal else np.ones((n, n), dtype=bool)
+        return CapturedLayer(
+            index,
+            x,
+            np.einsum("hij,tj->hti", weights, x),
+            keys,
+            keys,
+            present,
+            0.5,
+            query_map=lambda t: QueryMap(weights, np.zeros((heads, d))),
+        )
+
+    def read(self, text, visit, *, layers=None) -> Reading:
+        for index in range(self.n_layers) if layers is None else layers:
+            visit(self.layer(index))
+        return Reading(self.tokens, self.tokens, 1e-7, 2e-7, None, 0.01)
