@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
+from operator import mul
 
 LiftedKey = tuple[Fraction, ...]
 Head = list[LiftedKey]
@@ -90,11 +91,11 @@ def win_problems(
     rows = cleared(head) if integers is None else integers
     # (x, 1) times its common denominator: scaling by positive numbers changes no comparison
     (x,) = cleared([(*exact_vector(values), Fraction(1))])
-    best = sum(p * q for p, q in zip(rows[winner], x, strict=True))
+    best = sum(map(mul, rows[winner], x))
     return [
         f"key {winner} does not beat key {other} at its witness"
         for other, row in enumerate(rows)
-        if row != rows[winner] and sum(p * q for p, q in zip(row, x, strict=True)) >= best
+        if row != rows[winner] and sum(map(mul, row, x)) >= best
     ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib.util import find_spec
-from math import isfinite
+from math import isfinite, lcm
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from .rational_regions import (
     RationalRegions,
     Row,
     enumerate_rationally,
-    integers,
     line_through,
     reduced,
     value,
@@ -44,18 +43,25 @@ class Judgement:
     problems: list[str]
 
 
-def judge(case: Instance, arithmetics: tuple[str, ...] = ("certified",)) -> Judgement:
-    """Hold count, cells, maps, contacts and regions of an instance against the rational enumerator."""
+def judge(
+    case: Instance, arithmetics: tuple[str, ...] = ("certified",), *, counting: bool = True
+) -> Judgement:
+    """Hold cells, maps, contacts and regions of an instance against the rational enumerator, and the count of
+    the engine that keeps nothing against them."""
     expected = enumerate_rationally(case.network, case.domain)
+    outlines = [Outline.of(cell) for cell in expected.cells]
     problems, decided_exactly = [], 0
     for arithmetic in arithmetics:
         try:
-            count = hm.count_cells(case.network, case.domain, arithmetic=arithmetic)
             found = hm.enumerate_regions(case.network, case.domain, arithmetic=arithmetic)
-            listed = cell_problems(found, expected)
+            listed = cell_problems(found, expected, outlines)
             if not listed:
-                listed = count_problems(count, found) + contact_problems(found, expected)
-            decided_exactly = max(decided_exactly, count.decided_exactly if arithmetic == "certified" else 0)
+                listed = contact_problems(found, expected)
+            if counting:
+                count = hm.count_cells(case.network, case.domain, arithmetic=arithmetic)
+                listed = listed or count_problems(count, found)
+                if arithmetic == "certified":
+                    decided_exactly = count.decided_exactly
         except Exception as error:  # whatever it is, it is the engine's
             listed = [f"{type(error).__name__}: {error}"]
         problems += [f"[{arithmetic}] {problem}" for problem in listed]
@@ -67,8 +73,10 @@ def signatures_of(found: hm.RegionSet) -> list[tuple[tuple[int, ...], tuple[int,
     return [(tuple(r), tuple(b)) for r, b in zip(found.routings.tolist(), bits, strict=True)]
 
 
-def cell_problems(found: hm.RegionSet, expected: RationalRegions) -> list[str]:
-    """Signatures, polygons, witnesses, areas and maps."""
+def cell_problems(
+    found: hm.RegionSet, expected: RationalRegions, outlines: list[Outline] | None = None
+) -> list[str]:
+    """Signatures, polygons, witnesses, areas and maps; ``outlines`` are those of the expected cells."""
     signatures = signatures_of(found)
     if signatures != expected.signatures:
         have, want = set(signatures), set(expected.signatures)
@@ -80,9 +88,10 @@ def cell_problems(found: hm.RegionSet, expected: RationalRegions) -> list[str]:
     if not (found.complete and found.exact):
         problems.append("says that it is not complete or not exact")
     problems += _coverage_problems(found.coverage, expected)
-    for i, cell in enumerate(expected.cells):
-        problems += [f"cell {i} {cell.signature}: {text}" for text in _polygon_problems(found, i, cell)]
-        problems += [f"cell {i} {cell.signature}: {text}" for text in _map_problems(found, i, cell)]
+    shapes = [Outline.of(cell) for cell in expected.cells] if outlines is None else outlines
+    for i, (cell, outline) in enumerate(zip(expected.cells, shapes, strict=True)):
+        listed = _polygon_problems(found, i, cell, outline) + _map_problems(found, i, cell)
+        problems += [f"cell {i} {cell.signature}: {text}" for text in listed]
     return problems
 
 
@@ -97,6 +106,8 @@ def _coverage_problems(coverage: float | None, expected: RationalRegions) -> lis
 def sides(cell: Cell) -> set[Row]:
     """The lines of a convex cell's edges, positive inside; those between its own pieces are none of them."""
     vertices = {vertex for polygon in cell.polygons for vertex in polygon}
+    if len(cell.polygons) == 1:
+        vertices.clear()  # one convex piece: every edge is a side
     lines = set()
     for polygon in cell.polygons:
         for i, q in enumerate(polygon):
@@ -114,18 +125,42 @@ def corners(cell: Cell, lines: set[Row]) -> set[Point]:
     return {p for p in points if sum(value(line, p) == 0 for line in lines) >= 2}
 
 
-def _polygon_problems(found: hm.RegionSet, i: int, cell: Cell) -> list[str]:
+@dataclass(frozen=True)
+class Outline:
+    """The sides of an expected cell, and its vertices with their coordinates as floats."""
+
+    lines: set[Row]
+    places: list[tuple[Point, float, float]]
+
+    @classmethod
+    def of(cls, cell: Cell) -> Outline:
+        lines = sides(cell)
+        found = corners(cell, lines)
+        return cls(lines, [(p, *(_float(Fraction(v, p[2])) for v in p[:2])) for p in found])
+
+
+def _line(row: tuple[Fraction, ...]) -> Row:
+    """The line of a half-space a x + b y <= c in integers, positive inside."""
+    a, b, c = row
+    scale = lcm(a.denominator, b.denominator, c.denominator)
+    return reduced(
+        (
+            -a.numerator * (scale // a.denominator),
+            -b.numerator * (scale // b.denominator),
+            c.numerator * (scale // c.denominator),
+        )
+    )
+
+
+def _polygon_problems(found: hm.RegionSet, i: int, cell: Cell, outline: Outline) -> list[str]:
     problems = []
-    lines = sides(cell)
-    listed = {
-        reduced(tuple(integers(np.array([-row[0], -row[1], row[2]], dtype=object))[0]))
-        for row in found.exact_halfspaces(i)
-    }
+    lines = outline.lines
+    listed = {_line(row) for row in found.exact_halfspaces(i)}
     if listed != lines:
         problems.append(f"half-spaces {sorted(listed)}, not {sorted(lines)}")
     if bool(found.bounded[i]) != cell.bounded:
         problems.append(f"bounded is {found.bounded[i]}")
-    problems += _vertex_problems(found, i, corners(cell, lines))
+    problems += _vertex_problems(found, i, outline.places)
     problems += _witness_problems(found, i, lines)
     area = float("inf") if cell.area is None else _float(cell.area)
     volume = float(found.volumes[i])
@@ -135,7 +170,7 @@ def _polygon_problems(found: hm.RegionSet, i: int, cell: Cell) -> list[str]:
     return problems
 
 
-def _vertex_problems(found: hm.RegionSet, i: int, exact: set[Point]) -> list[str]:
+def _vertex_problems(found: hm.RegionSet, i: int, exact: list[tuple[Point, float, float]]) -> list[str]:
     """Every finite vertex lies within its bound of an exact one, and every exact one is near some vertex."""
     cells = found.cells
     edges = range(int(cells.edge_start[i]), int(cells.edge_start[i + 1]))
@@ -145,7 +180,7 @@ def _vertex_problems(found: hm.RegionSet, i: int, exact: set[Point]) -> list[str
         problems.append(f"{len(finite)} vertices, not {len(exact)}")
     for e in finite:
         x, y, r = (float(v[e]) for v in (cells.vx, cells.vy, cells.vr))
-        if isfinite(r) and not any(_near(x, y, r, point) for point in exact):
+        if isfinite(r) and not any(_near(x, y, r, *place) for place in exact):
             problems.append(f"vertex ({x!r}, {y!r}) is not within {r} of a vertex")
     return problems
 
@@ -157,10 +192,9 @@ def _float(value: Fraction) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def _near(x: float, y: float, r: float, point: Point) -> bool:
-    """Whether a point is within r of an exact one in both coordinates."""
-    for have, numerator in ((x, point[0]), (y, point[1])):
-        rounded = _float(Fraction(numerator, point[2]))
+def _near(x: float, y: float, r: float, point: Point, x_rounded: float, y_rounded: float) -> bool:
+    """Whether a point is within r of an exact one, given with its coordinates as floats, in both of them."""
+    for have, numerator, rounded in ((x, point[0], x_rounded), (y, point[1], y_rounded)):
         far = abs(have - rounded)
         if far + 3e-16 * abs(rounded) <= r:
             continue

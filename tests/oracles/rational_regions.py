@@ -157,8 +157,10 @@ def area(polygon: Polygon) -> Fraction | None:
     """The exact area; None for an unbounded polygon."""
     if any(t == 0 for _, _, t in polygon):
         return None
-    points = [(Fraction(x, t), Fraction(y, t)) for x, y, t in polygon]
-    twice = sum(points[i - 1][0] * points[i][1] - points[i][0] * points[i - 1][1] for i in range(len(points)))
+    (x, y, s), twice = polygon[-1], Fraction(0)
+    for u, v, t in polygon:
+        twice += Fraction(x * v - u * y, s * t)
+        x, y, s = u, v, t
     return twice / 2
 
 
