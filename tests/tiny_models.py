@@ -41,6 +41,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "camembert": {"pad_token_id": 1},
     "roberta-prelayernorm": {"pad_token_id": 1},
     "data2vec-text": {"pad_token_id": 1},
+    "xlm-roberta-xl": {"pad_token_id": 1},
+    "bert-generation": {},
+    "eurobert": _GROUPED,
+    "nomic_bert": {},
+    "gte": {},
+    "clip_text_model": {},
     "albert": {"embedding_size": 16},
     "distilbert": {},
     "modernbert": {
@@ -66,11 +72,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "stablelm": {**_GROUPED, "partial_rotary_factor": 0.5},
     "nemotron": {**_GROUPED, "partial_rotary_factor": 0.5},
     "arcee": {**_GROUPED},
+    "phimoe": {**_GROUPED, "num_local_experts": 4},
+    "granitemoe": {**_GROUPED, "num_local_experts": 4, "attention_multiplier": 0.2},
     "seed_oss": {**_GROUPED, **_HEAD},
     "olmo": {**_GROUPED},
     "smollm3": {**_GROUPED, "no_rope_layer_interval": 2},
     "helium": {**_GROUPED, "head_dim": 8},
     "glm": {**_GROUPED, "head_dim": 8, "partial_rotary_factor": 0.5},
+    "glm4": {**_GROUPED, "head_dim": 8, "partial_rotary_factor": 0.5},
+    "ernie4_5": {**_GROUPED},
+    "persimmon": {},
+    "modernbert-decoder": {"local_attention": 8, "global_attn_every_n_layers": 2},
+    "apertus": {**_GROUPED},
+    "exaone4": {**_GROUPED, "sliding_window": 5, "sliding_window_pattern": 2},
     "cohere": {**_GROUPED, "use_qk_norm": True},
     "cohere2": {**_GROUPED, "sliding_window": 5, "head_dim": 8},
     "phi": {**_GROUPED, "qk_layernorm": True, "partial_rotary_factor": 0.5},
@@ -84,7 +98,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "vit": _IMAGES,
     "deit": _IMAGES,
     "ijepa": _IMAGES,
+    "vit_msn": _IMAGES,
     "dinov2": {**_IMAGES, "mlp_ratio": 2},
+    "dinov2_with_registers": {**_IMAGES, "mlp_ratio": 2},
+    "clip_vision_model": _IMAGES,
+    "siglip_vision_model": _IMAGES,
 }
 
 
@@ -111,9 +129,12 @@ def tiny_model(
     generator = torch.Generator().manual_seed(seed)
     model = kind.from_config(config(family, **changes))
     with torch.no_grad():
-        for p in model.parameters():
+        for name, p in model.named_parameters():
             draw = torch.randn(p.shape, generator=generator)
-            p.copy_(1.0 + 0.25 * draw if p.ndim == 1 and bool((p == 1).all()) else 0.5 * draw)
+            if "q_norm" in name or "k_norm" in name or "q_layernorm" in name or "k_layernorm" in name:
+                p.copy_(2.0 + 0.5 * draw)  # normed queries and keys are short, so attention would be flat
+            else:
+                p.copy_(1.0 + 0.25 * draw if p.ndim == 1 and bool((p == 1).all()) else 0.5 * draw)
     return model.to(getattr(torch, dtype)).eval()
 
 

@@ -66,6 +66,8 @@ class Family:
 _BERT = Family(query="query", output="..output.dense")
 _ROBERTA = replace(_BERT, after_padding=True)
 _LLAMA = Family(query="q_proj", rotary="halves")
+_NEOX = Family(query="query_key_value", packing="by head", output="dense", rotary="halves")
+_CLIP = Family(query="q_proj", output="out_proj")
 _VIT = Family(query="q_proj", images=True)
 
 FAMILIES: dict[str, Family] = {
@@ -78,15 +80,21 @@ FAMILIES: dict[str, Family] = {
     "camembert": _ROBERTA,
     "roberta-prelayernorm": _ROBERTA,
     "data2vec-text": _ROBERTA,
+    "xlm-roberta-xl": _ROBERTA,
+    "bert-generation": _BERT,
     "albert": Family(query="query", output="dense"),
     "distilbert": Family(query="q_lin", output="out_lin"),
     "modernbert": Family(query="Wqkv", packing="stacked", output="Wo", rotary="halves"),
+    "eurobert": _LLAMA,
+    "nomic_bert": _LLAMA,
+    "gte": _LLAMA,
+    "clip_text_model": _CLIP,
     # decoders with a table of positions
     "gpt2": Family(query="c_attn", packing="transposed", output="c_proj"),
     "opt": Family(query="q_proj", output="out_proj", factor="scaling"),
     "biogpt": Family(query="q_proj", output="out_proj"),
     # decoders with rotations
-    "gpt_neox": Family(query="query_key_value", packing="by head", output="dense", rotary="halves"),
+    "gpt_neox": _NEOX,
     "llama": _LLAMA,
     "mistral": _LLAMA,
     "mixtral": _LLAMA,
@@ -100,17 +108,25 @@ FAMILIES: dict[str, Family] = {
     "stablelm": _LLAMA,
     "nemotron": _LLAMA,
     "arcee": _LLAMA,
+    "phimoe": _LLAMA,
+    "granitemoe": _LLAMA,
     "seed_oss": _LLAMA,
     "olmo": _LLAMA,
     "smollm3": replace(_LLAMA, rotary_if="use_rope"),
     "helium": replace(_LLAMA, rotary="pairs from halves"),
     "glm": replace(_LLAMA, rotary="pairs from halves"),
+    "glm4": replace(_LLAMA, rotary="pairs from halves"),
+    "ernie4_5": replace(_LLAMA, rotary="pairs from halves"),
     "cohere": replace(_LLAMA, rotary="pairs", norm="q_norm", norm_kind="centred"),
     "cohere2": replace(_LLAMA, rotary="pairs", rotary_if="sliding_window"),
     "phi": replace(_LLAMA, output="dense", norm="q_layernorm", norm_kind="centred"),
+    "persimmon": replace(_NEOX, norm="q_layernorm", norm_kind="centred"),
+    "modernbert-decoder": Family(query="q_proj", output="Wo", rotary="halves"),
     "phi3": Family(query="qkv_proj", packing="stacked", rotary="halves"),
     "qwen3": replace(_LLAMA, norm="q_norm"),
     "qwen3_moe": replace(_LLAMA, norm="q_norm"),
+    "apertus": replace(_LLAMA, norm="q_norm"),
+    "exaone4": replace(_LLAMA, norm="q_norm", rotary_if="is_sliding"),
     "olmo2": replace(_LLAMA, norm="q_norm", norm_over="all heads"),
     "olmo3": replace(_LLAMA, norm="q_norm", norm_over="all heads"),
     "olmoe": replace(_LLAMA, norm="q_norm", norm_over="all heads"),
@@ -119,7 +135,11 @@ FAMILIES: dict[str, Family] = {
     "vit": _VIT,
     "deit": _VIT,
     "ijepa": _VIT,
+    "vit_msn": _VIT,
     "dinov2": _VIT,
+    "dinov2_with_registers": _VIT,
+    "clip_vision_model": replace(_CLIP, images=True),
+    "siglip_vision_model": replace(_CLIP, images=True),
 }
 
 # What stops a model whose family we do not read, in words that a user can check in its config.json.

@@ -33,14 +33,16 @@ def in_float32(model: Any) -> Iterator[None]:
     handles = []
 
     def widen(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        kept[module] = _narrow(module._parameters, half), _narrow(module._buffers, half)
-        for own, narrow in zip((module._parameters, module._buffers), kept[module], strict=True):
-            own.update({name: t.float() for name, t in narrow.items()})
+        for part in _used_by(module, torch):
+            kept[part] = _narrow(part._parameters, half), _narrow(part._buffers, half)
+            for own, narrow in zip((part._parameters, part._buffers), kept[part], strict=True):
+                own.update({name: t.float() for name, t in narrow.items()})
         return tuple(_wide(a, half) for a in args), {name: _wide(a, half) for name, a in kwargs.items()}
 
     def restore(module: Any, args: Any = None, output: Any = None) -> None:
-        for own, narrow in zip((module._parameters, module._buffers), kept.pop(module, ()), strict=False):
-            own.update(narrow)
+        for part in _used_by(module, torch):
+            for own, narrow in zip((part._parameters, part._buffers), kept.pop(part, ()), strict=False):
+                own.update(narrow)
 
     def widen_output(module: Any, args: Any, output: Any) -> Any:
         return output.float()
@@ -79,6 +81,11 @@ def as_it_is(precision: str) -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+def _used_by(module: Any, torch: Any) -> list[Any]:
+    """Whose weights a module uses: its own, and for torch's attention also those of its output projection."""
+    return list(module.modules()) if isinstance(module, torch.nn.MultiheadAttention) else [module]
 
 
 def _narrow(tensors: dict[str, Any], half: tuple[Any, ...]) -> dict[str, Any]:
