@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import json
+import re
 import socket
 import sys
 from pathlib import Path
@@ -384,3 +386,25 @@ def test_minilm_with_padding_and_half_precision(minilm):
     assert max(reading.score_difference, reading.probability_difference, reading.query_difference) < 1e-5
     assert 1e-4 < reading.native_difference < 0.2
     assert reading.tokens.count("[PAD]") > 3
+
+
+# The page
+# --------------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "models.md").read_text()
+
+
+def test_the_page_names_every_family():
+    table = PAGE.split("## What is understood")[1].split("## What is refused")[0]
+    assert set(re.findall(r"`([a-z0-9_-]+)`", table)) - {"model_type"} == set(FAMILIES)
+
+
+def test_the_examples_of_the_page_run(bert_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-model").symlink_to(bert_folder)
+    monkeypatch.setattr(
+        "hardmax.models.loading._folder_name", lambda folder: folder.name
+    )  # not the link's end
+    (block,) = re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL)
+    test = doctest.DocTestParser().get_doctest(block, {"np": np}, "page", "page", 0)
+    assert doctest.DocTestRunner().run(test).failed == 0

@@ -71,10 +71,10 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
     torch = required("torch")
     required("transformers")
     if isinstance(model, (str, os.PathLike)):
-        folder = downloaded(str(model)) if hub and not Path(model).exists() else check_folder(model)
-        folder = check_folder(folder)
+        from_hub = hub and not Path(model).exists()
+        folder = check_folder(downloaded(str(model)) if from_hub else model)
         module = loaded(folder).eval()
-        name = str(model) if hub else _folder_name(folder)
+        name = str(model) if from_hub else _folder_name(folder)
         tokenizer = tokenizer if tokenizer is not None else _tokenizer(folder)
     elif isinstance(model, torch.nn.Module):
         module, name = model, type(model).__name__
