@@ -289,3 +289,27 @@ def test_lists_of_numbers() -> None:
     for wrong in ("", "-1", "1-2-3", "a", "1,,2", "²"):
         with pytest.raises(InvalidInputError, match="--heads"):
             number_list(wrong, "--heads")
+
+
+# Pictures
+# ----------------------------------------------------------------------------------------------------------
+
+
+def test_pictures_show_every_cell_token_and_head(atlas: hm.HeadAtlas) -> None:
+    pytest.importorskip("matplotlib")
+    from hardmax.plotting.atlases import draw_slice
+
+    piece = atlas.slices[0]
+    axes = draw_slice(piece, tokens=atlas.text_tokens)
+    [cells] = [found for found in axes.collections if len(found.get_paths()) == piece.n_cells]
+    assert len({tuple(colour) for colour in cells.get_facecolors()}) > 1
+    dots = np.concatenate([found.get_offsets() for found in axes.collections if found is not cells])
+    np.testing.assert_allclose(np.sort(dots, axis=0), np.sort(piece.token_places, axis=0))
+    assert [text.get_text() for text in axes.texts] == list(atlas.text_tokens)
+    assert f"{piece.n_cells} cells of 4 heads" in axes.get_title()
+    assert piece.plot().get_xlabel() == "first principal direction"
+    [image] = atlas.plot().images
+    assert image.get_array().shape == (2, 4)
+    assert image.get_array()[1, 2] == atlas.of_layer(1)[2].top_probability
+    with pytest.raises(InvalidInputError, match="box"):
+        atlas.plot(box=hm.Box.cube(2, -1, 1))

@@ -69,18 +69,19 @@ def test_cells_against_plain_evaluation_and_a_second_engine(layer: CapturedLayer
     assert found.coverage == pytest.approx(1.0)
     assert found.n_cells == len(found.routings) == len(found.polygons)
     assert len(np.unique(found.routings, axis=0)) == found.n_cells  # a cell is convex, so met once
-    # the witness of every cell, in fractions and from whole weights
+    # a point of every cell, in fractions and from whole weights (slivers may hold no float)
+    network, _ = slice_network(layer, principal_plane(layer.inputs), t)
+    cells = hm.enumerate_regions(network, hm.Box(found.low, found.high))
+    np.testing.assert_array_equal(cells.routings, found.routings)
     for i in range(min(found.n_cells, 12)):
-        place = [Fraction(float(v)) for v in found.witnesses[i]]
+        place = cells.exact_witness(i)
         x = [
             Fraction(float(o)) + place[0] * Fraction(float(u)) + place[1] * Fraction(float(v))
             for o, u, v in zip(found.origin, *found.directions, strict=True)
         ]
         for h in range(layer.heads):
-            winners = exact_winners(layer, h, t, x)
-            assert found.routings[i, h] == min(winners)
+            assert found.routings[i, h] == min(exact_winners(layer, h, t, x))
     # cells of the whole plane by the engine of Minkowski sums
-    network, _ = slice_network(layer, principal_plane(layer.inputs), t)
     block = network.blocks[0]
     seen = np.flatnonzero(layer.present[t])
     slopes = [[list(map(Fraction, block.scores.floats[h, s])) for s in seen] for h in range(layer.heads)]

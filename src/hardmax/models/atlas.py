@@ -177,6 +177,13 @@ class HeadAtlas(Result):
         Which keys can win, at the position of the record.
     seconds, cpu_seconds : float
         How long all of it took, reading the text included.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> atlas = hm.head_atlas("./all-MiniLM-L6-v2", "The cat sat on the mat.")   # doctest: +SKIP
+    >>> [record.head for record in atlas.of_layer(3) if record.share_hard_10 > 0.5]   # doctest: +SKIP
+    >>> atlas.slices[0].plot().figure.savefig("layer-0.svg")   # doctest: +SKIP
     """
 
     kind: ClassVar[str] = "HeadAtlas"

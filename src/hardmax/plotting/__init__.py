@@ -33,8 +33,8 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     ----------
     result : Result
         A power diagram, a common refinement, a hypersurface or the cells of a network in the plane, a network
-        on the line or along a segment, a stability report, or the vertices of a Minkowski sum in two or three
-        dimensions.
+        on the line or along a segment, a stability report, an atlas of heads, or the vertices of a Minkowski
+        sum in two or three dimensions.
     ax : matplotlib Axes, optional
         Where to draw; a new figure otherwise. A sum in three dimensions needs axes with ``projection="3d"``.
     box : Box, optional
@@ -53,6 +53,7 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     """
     from hardmax.plotting import (
         advice,
+        atlases,
         counts,
         diagrams,
         flows,
@@ -107,5 +108,11 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
             if result.kind == "Recovery":
                 return trainings.draw_recovery([trainings.Probed.of(result)]).axes[0]  # type: ignore[arg-type]
             return trainings.draw_training_geometry(result).axes[0]  # type: ignore[arg-type]
+        case "HeadAtlas" | "LayerSlice":
+            if box is not None:
+                raise InvalidInputError("box belongs to pictures of diagrams; this one is drawn whole.")
+            if result.kind == "LayerSlice":
+                return atlases.draw_slice(result, ax=ax)  # type: ignore[arg-type]
+            return atlases.draw_atlas(result, ax=ax)  # type: ignore[arg-type]
         case kind:
             raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")

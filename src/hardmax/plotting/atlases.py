@@ -1,0 +1,103 @@
+"""Real models: the cells of all heads of a layer with the tokens among them, and how hard every head is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.collections import PolyCollection
+
+from hardmax.plotting.style import FILLS, INK, new_figure, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from hardmax.models.atlas import HeadAtlas
+    from hardmax.models.layer_cells import LayerSlice
+
+__all__ = ["draw_atlas", "draw_slice"]
+
+_MAX_LABELS = 40  # beyond this, words would cover the picture
+_NEAR = 0.05  # a token this close to the plane, relative to the picture, counts as on it
+
+
+def draw_slice(
+    piece: LayerSlice,
+    *,
+    ax: Axes | None = None,
+    tokens: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Draw the exact cells of all heads of a layer on a plane of inputs, and where the tokens are.
+
+    Cells with different colours have different routings. A token on the plane is a full dot, one off it a
+    hollow dot at its nearest point.
+
+    Parameters
+    ----------
+    piece : LayerSlice
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure otherwise.
+    tokens : sequence of str, optional
+        Words beside the dots (left out beyond forty).
+    title : str, optional
+        By default the layer and the number of cells.
+    """
+    colours = np.zeros(piece.n_cells, dtype=np.int64)
+    for column in piece.routings.T:  # across a wall one rank changes, and the colour with it
+        colours += np.unique(column, return_inverse=True)[1].ravel()
+    with styled():
+        if ax is None:
+            ax = new_figure(5.4, 5.0).add_subplot()
+        ax.add_collection(
+            PolyCollection(
+                piece.polygons,
+                facecolors=[FILLS[c % len(FILLS)] for c in colours],
+                edgecolors=INK,
+                linewidths=0.25 if piece.n_cells > 150 else 0.6,
+            )
+        )
+        off = piece.token_distances > _NEAR * float(np.linalg.norm(piece.high - piece.low))
+        for which, face in ((off, "none"), (~off, INK)):
+            ax.scatter(*piece.token_places[which].T, s=16, facecolors=face, edgecolors=INK, linewidths=0.9)
+        if tokens is not None and len(tokens) <= _MAX_LABELS:
+            for word, place in zip(tokens, piece.token_places, strict=True):
+                ax.annotate(word, place, xytext=(4, 3), textcoords="offset points", fontsize=7.5)
+        cells = "1 cell" if piece.n_cells == 1 else f"{piece.n_cells} cells"
+        heads = "1 head" if len(piece.heads) == 1 else f"{len(piece.heads)} heads"
+        principal = piece.spanned_by == "principal directions"
+        known = "" if piece.complete else " so far"
+        ax.set(
+            xlim=(piece.low[0], piece.high[0]),
+            ylim=(piece.low[1], piece.high[1]),
+            xlabel="first principal direction" if principal else f"plane of {piece.spanned_by}",
+            ylabel="second principal direction" if principal else "",
+            title=title or f"layer {piece.layer}: {cells}{known} of {heads}",
+        )
+        ax.set_aspect("equal")
+        ax.locator_params(nbins=5)
+    return ax
+
+
+def draw_atlas(atlas: HeadAtlas, *, ax: Axes | None = None) -> Axes:
+    """Draw how hard every head is: the median probability of the winner, layers down, heads across."""
+    layers = atlas.layers
+    table = np.full((len(layers), max(record.head for record in atlas.heads) + 1), np.nan)
+    for record in atlas.heads:
+        table[layers.index(record.layer), record.head] = record.top_probability
+    with styled():
+        if ax is None:
+            ax = new_figure(1.8 + 0.36 * table.shape[1], 1.5 + 0.36 * len(layers)).add_subplot()
+        image = ax.imshow(table, vmin=0.0, vmax=1.0, cmap="cividis", aspect="equal")
+        ax.set(
+            xticks=range(0, table.shape[1], max(1, table.shape[1] // 12)),
+            yticks=range(len(layers)),
+            yticklabels=[str(number) for number in layers],
+            xlabel="head",
+            ylabel="layer",
+            title="median probability of the winner",
+        )
+        if ax.figure is not None:
+            ax.figure.colorbar(image, ax=ax, shrink=0.9)
+    return ax
