@@ -53,9 +53,9 @@ def test_winners_are_those_of_the_models_own_attention(minilm, atlas: hm.HeadAtl
 
 
 def test_what_is_known_about_minilm(atlas: hm.HeadAtlas) -> None:
-    """One head of the first layer looks at its own position, hard; most others are soft; [CLS] is a sink."""
+    """One head of the first layer reads the token before, hard; most others are soft; [CLS] is a sink."""
     assert atlas.heads[2].share_hard_10 > 0.9
-    assert (atlas.winners[2] == np.arange(len(atlas.text_tokens))).mean() > 0.8
+    assert (atlas.winners[2][1:] == np.arange(len(atlas.text_tokens) - 1)).mean() > 0.9
     assert np.median([record.top_probability for record in atlas.heads]) < 0.7
     sinks = [record.sink for record in atlas.of_layer(3)]
     assert sinks.count(0) >= 8
