@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.lab.geometry import routed_flow
+from hardmax.lab.states import run_states
 from hardmax.models.captured import CapturedLayer, QueryMap, Reading
 from hardmax.models.frozen_norms import Norm, differing_shares, disk_points
 from hardmax.models.influence_report import TextInfluence, report_of
@@ -293,7 +294,9 @@ def synthetic_report(seed=0, n=12, texts=3):
         flows = flows_of(layers, ["argmax", "readable"])
         influence = rng.random((2, n, n)) + 2 * flows[0].sets[1:]
         made.append(
-            TextInfluence(f"text {i}", flows, {"ablation mean": influence}, rng.random((2, n, n)), 0, 8, 0.0)
+            TextInfluence(
+                f"text {i}", flows, {"ablation mean": influence}, {}, rng.random((2, n, n)), 0, 8, 0.0
+            )
         )
     return report_of("synthetic", made, n_draws=50, n_bootstrap=200)
 
@@ -356,6 +359,35 @@ def test_the_bootstrap_draws_whole_texts():
     alone = spread(np.arange(100.0), np.zeros(100, dtype=int))
     assert alone.low < 49.5 < alone.high
     assert spread(np.array([np.nan]), np.array([0])).n == 0
+
+
+def test_the_shipped_model_is_disturbed_without_torch():
+    """The read-out depends on what replacing a token by hand says, and sets are compared with that."""
+    source = shipped_source(rng=1)
+    report = hm.measure_influence(source, rules=["argmax"], baselines=["mean", "zero"], n_draws=20)
+    assert report.measures == ("ablation mean", "ablation zero")
+    assert report.gradient_exact is None
+    shape, vector = source.model.shape, source.model.vector
+    plain = run_states(shape, vector, source.sequence[None])[1]
+    for s in (0, 7):
+        moved = source.sequence.copy()
+        moved[s] = 0.0
+        wanted = np.abs(run_states(shape, vector, moved[None])[1] - plain).item()
+        assert report.texts[0].influence["ablation zero"][-1, -1, s] == pytest.approx(wanted)
+    assert report.texts[0].influence["ablation zero"][-1, :-1].max() == 0.0
+    found = report.summary()
+    assert found.recall.n == 1, "after the last layer CLS alone has a state"
+    with pytest.raises(InvalidInputError, match="baseline"):
+        hm.measure_influence(source, baselines=["mask"])
+    with pytest.raises(InvalidInputError, match="probes"):
+        hm.measure_influence(source, probes=2)
+
+
+def test_the_layer_that_still_says_something():
+    report = synthetic_report()
+    assert report.telling_layer() in (1, 2)
+    full = [replace(text, flows=(text.flows[1], text.flows[1])) for text in report.texts]
+    assert report_of("full", full, n_draws=2, n_bootstrap=5).telling_layer() is None
 
 
 # Premises

@@ -70,7 +70,7 @@ def test_the_mean_baseline_is_the_mean_of_the_table(opened):
     disturbed = Interventions(model, SHORT)
     mean = model.module.get_input_embeddings().weight.detach().double().mean(dim=0)
     assert np.allclose(disturbed._baseline("mean").double(), mean, atol=1e-6)
-    assert disturbed.baselines() == ("mean", "mask", "zero")
+    assert tuple(disturbed.baselines()) == ("mean", "mask", "zero")
     assert (disturbed.ablation("zero") != disturbed.ablation("mean")).any()
 
 
@@ -177,7 +177,7 @@ def test_bad_requests(opened):
         hm.measure_influence(model, None)
     without = open_model(tiny_model("gpt2"), tokenizer=tiny_tokenizer("gpt2"))
     without.tokenizer.mask_token = None
-    assert Interventions(without, SHORT).baselines() == ("mean", "zero")
+    assert tuple(Interventions(without, SHORT).baselines()) == ("mean", "zero")
     with pytest.raises(InvalidInputError, match="mask token"):
         Interventions(without, SHORT).ablation("mask")
 

@@ -52,7 +52,7 @@ def measure_influence(
     probes : int, optional
         Directions for the gradient. None: all of them, which is exact, for texts so short that they are no
         more than 4096 (tokens times width of the model), 8 otherwise, which is an estimate whose error is
-        reported; 0 leaves the gradient out.
+        reported; 0 leaves the gradient out. Models of the lab have none.
     tokenizer, hub
         As in :func:`hardmax.head_atlas`.
     n_draws : int
@@ -67,8 +67,15 @@ def measure_influence(
 
     Examples
     --------
-    >>> hm.measure_influence("path/to/MiniLM", "The cat sat.", probes=0)              # doctest: +SKIP
-    <InfluenceReport: ..., 1 text, 6 tokens, argmax by ablation mean: recall ...>
+    The model that comes with hardmax has a sequence of its own; nothing need be installed for it:
+
+    >>> from hardmax.models.shipped_source import shipped_source
+    >>> report = measure_influence(shipped_source(), rules=["argmax"])
+    >>> report
+    <InfluenceReport: pairwise-2, 1 text, ... argmax by ablation mean: recall ...>
+    >>> read_out = report.texts[0].flows[0].known_by(-1)         # what CLS can know at the end
+    >>> int(report.texts[0].influence["ablation mean"][-1, -1].argmax()) in read_out
+    True
     """
     named: dict[str, Any]
     if texts is None or isinstance(texts, str):
@@ -106,8 +113,10 @@ def _measure_text(
     chosen = baselines
     if chosen is None:
         chosen = [baseline for baseline in disturbed.baselines() if baseline != "zero"]
+    words = disturbed.baselines()
     influence = {f"ablation {baseline}": disturbed.ablation(baseline) for baseline in chosen}
-    gradient = None if probes == 0 else _gradient(disturbed, probes, seed)
+    wanted = probes != 0 and (disturbed.differentiable or probes is not None)
+    gradient = _gradient(disturbed, probes, seed) if wanted else None
     if gradient is not None:
         influence["gradient"] = gradient.norms
     if not influence:
@@ -118,6 +127,7 @@ def _measure_text(
         name=name,
         flows=flow.flows(reading),
         influence=influence,
+        baselines={baseline: words[baseline] for baseline in chosen},
         rollout=rollout.rollout(len(reading.key_tokens)),
         gradient_probes=0 if gradient is None else gradient.probes,
         d=disturbed.d,

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.models.interventions import BASELINES
 from hardmax.models.recall import COLUMNS, Spread, recall_columns, spread
 from hardmax.models.routing_flow import TokenFlow
 from hardmax.results import Result
@@ -41,6 +40,8 @@ class TextInfluence:
         One per rule.
     influence : dict of arrays (L, Q, N)
         Per measure: the influence of input s on token t after layers 1, ..., L.
+    baselines : dict of str
+        What tokens were replaced by, in words.
     rollout : array (L, Q, N)
     gradient_probes, d : int
         Directions of which the gradient is known (0: not measured), of how many.
@@ -51,6 +52,7 @@ class TextInfluence:
     name: str
     flows: tuple[TokenFlow, ...]
     influence: dict[str, Floats]
+    baselines: dict[str, str]
     rollout: Floats
     gradient_probes: int
     d: int
@@ -142,7 +144,7 @@ class InfluenceReport(Result):
     ...                        np.ones((3, 3), dtype=bool), 1.0))
     >>> flows = recorder.flows(Reading(tuple("abc"), tuple("abc"), 0.0, 0.0, None, 0.0))
     >>> influence = np.array([[[5.0, 1.0, 3.0], [3.0, 5.0, 1.0], [1.0, 3.0, 5.0]]])
-    >>> text = TextInfluence("abc", flows, {"ablation mean": influence}, np.ones((1, 3, 3)), 0, 8, 0.0)
+    >>> text = TextInfluence("abc", flows, {"ablation mean": influence}, {}, np.ones((1, 3, 3)), 0, 8, 0.0)
     >>> report = report_of("toy", [text])
     >>> report
     <InfluenceReport: toy, 1 text, 3 tokens, argmax by ablation mean: recall 0.75, at random 0.5, ...>
@@ -237,6 +239,14 @@ class InfluenceReport(Result):
             for measure in self.measures
         )
 
+    def telling_layer(self, *, rule: str | None = None, measure: str | None = None) -> int | None:
+        """The last layer after which the sets of at least half of the tokens are neither empty nor full, so
+        that recall says something; None where there is none."""
+        for layer in range(self.n_layers, 0, -1):
+            if self.summary(layer=layer, rule=rule, measure=measure).share_compared >= 0.5:
+                return layer
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """The summaries and the settings in plain Python; :meth:`save` keeps the matrices too."""
         return {
@@ -244,9 +254,7 @@ class InfluenceReport(Result):
             "model": self.model,
             "rules": list(self.rules),
             "measures": list(self.measures),
-            "baselines": {
-                name: words for name, words in BASELINES.items() if f"ablation {name}" in self.measures
-            },
+            "baselines": dict(self.texts[0].baselines),
             "texts": [
                 {
                     "name": text.name,
@@ -275,6 +283,7 @@ class InfluenceReport(Result):
                     "name": text.name,
                     "flows": [flow._state() for flow in text.flows],
                     "influence": dict(text.influence),
+                    "baselines": dict(text.baselines),
                     "rollout": text.rollout,
                     "gradient_probes": text.gradient_probes,
                     "d": text.d,

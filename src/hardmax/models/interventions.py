@@ -74,9 +74,10 @@ class Disturbed(Protocol):
 
     n_tokens: int
     d: int
+    differentiable: bool
 
-    def baselines(self) -> tuple[str, ...]:
-        """The names of what can be put in the place of a token."""
+    def baselines(self) -> dict[str, str]:
+        """What can be put in the place of a token, in words."""
         ...
 
     def ablation(self, baseline: str) -> Floats:
@@ -111,6 +112,8 @@ class Interventions:
     InvalidInputError
         When the model takes no embedded input, or computes something else from it than from the text.
     """
+
+    differentiable = True
 
     def __init__(self, opened: Any, text: str | None) -> None:
         if not hasattr(opened, "module") or not hasattr(opened, "encode"):
@@ -154,9 +157,11 @@ class Interventions:
     # What is put in the place of a token
     # ----------------------------------------------------------------------------------------------------
 
-    def baselines(self) -> tuple[str, ...]:
-        """The baselines that this model has."""
-        return tuple(name for name in BASELINES if name != "mask" or self._mask_id() is not None)
+    def baselines(self) -> dict[str, str]:
+        """The baselines that this model has, in words."""
+        return {
+            name: words for name, words in BASELINES.items() if name != "mask" or self._mask_id() is not None
+        }
 
     def _mask_id(self) -> int | None:
         found = getattr(self._tokenizer, "mask_token_id", None)

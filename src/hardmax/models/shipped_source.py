@@ -21,6 +21,7 @@ from hardmax.lab.shipped import shipped_model
 from hardmax.lab.states import HeadWeights, LayerStates, head_weights, run_states
 from hardmax.lab.tensor_files import TrainedModel
 from hardmax.models.captured import CapturedLayer, QueryMap, Reading, Visit
+from hardmax.models.lab_interventions import SequenceInterventions
 
 __all__ = ["ShippedSource", "shipped_source"]
 
@@ -123,6 +124,10 @@ class ShippedSource:
             native_difference=None,
             forward_seconds=seconds,
         )
+
+    def disturb(self, text: str | None) -> SequenceInterventions:
+        """The sequence, ready to have its tokens replaced (:func:`hardmax.measure_influence`)."""
+        return SequenceInterventions(self.model.shape, self.model.vector, self.sequence)
 
 
 def shipped_source(*, rng: int | np.random.Generator = 0) -> ShippedSource:
