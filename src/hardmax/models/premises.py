@@ -221,7 +221,7 @@ def premise_report(
 
 def check_premises(
     model: Any,
-    texts: dict[str, str],
+    texts: dict[str, str] | dict[str, None],
     *,
     reachable: bool = True,
     tokenizer: Any = None,
@@ -240,6 +240,16 @@ def check_premises(
         As in :func:`hardmax.head_atlas`.
     rng : int
         Of the bootstrap.
+
+    Returns
+    -------
+    PremiseReport
+
+    Examples
+    --------
+    >>> from hardmax.models.shipped_source import shipped_source
+    >>> check_premises(shipped_source(), {"its own sequence": None})
+    <PremiseReport: pairwise-2, 1 text, 4 heads, median margin ... temperatures, ... within 1% of hardmax>
     """
     source = as_source(model, tokenizer=tokenizer, hub=hub)
     recorder = PremiseRecorder(reachable=reachable)
