@@ -292,6 +292,58 @@ def test_the_command_refuses_bad_input(folder, tmp_path):
     assert CliRunner().invoke(main, ["influence", str(tmp_path / "none"), "--text", "a"]).exit_code == 2
 
 
+def test_the_findings_script_prints_every_table(folder, tmp_path, monkeypatch, capsys):
+    spec = importlib.util.spec_from_file_location("findings", ROOT / "examples" / "minilm_findings.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    monkeypatch.setattr(script, "OUT", tmp_path / "findings")
+    texts = tmp_path / "texts.json"
+    texts.write_text(json.dumps({"one": SHORT, "two": "a dog ran over the old red river"}))
+    options = [
+        "--model",
+        str(folder),
+        "--texts",
+        str(texts),
+        "--probes",
+        "1",
+        "--points",
+        "8",
+        "--no-exact-check",
+    ]
+    assert script.main(options) == 0
+    printed = capsys.readouterr().out
+    for words in (
+        "## Margins",
+        "## Hard heads",
+        "## Premises",
+        "## Growth",
+        "own token left out: gradient",
+        "random plane",
+    ):
+        assert words in printed
+    assert script.main(["--kept"]) == 0
+    assert capsys.readouterr().out == printed
+
+
+# Premises
+# ----------------------------------------------------------------------------------------------------------
+
+
+def test_premises_agree_with_the_head_atlas(opened):
+    """Two programs: the atlas measures query by query on its own."""
+    model = opened("bert")
+    report = hm.check_premises(model, {"one": TEXT})
+    atlas = hm.head_atlas(model, TEXT, plane=None)
+    for record in atlas.heads:
+        mine = (report.queries["layer"] == record.layer) & (report.queries["head"] == record.head)
+        assert np.median(report.queries["margin"][mine]) == pytest.approx(record.margin_median, rel=1e-6)
+        for tolerance, name in ((0.01, "share_hard_1"), (0.1, "share_hard_10")):
+            share = np.mean(report.queries["guaranteed"][mine] <= tolerance)
+            assert share == pytest.approx(getattr(record, name))
+        row = (report.heads["layer"] == record.layer) & (report.heads["head"] == record.head)
+        assert report.heads["can_win"][row].item() == record.keys_can_win
+
+
 # MiniLM
 # ----------------------------------------------------------------------------------------------------------
 
