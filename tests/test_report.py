@@ -407,6 +407,10 @@ def test_a_causal_model_is_reported_with_the_position_of_its_pictures():
     found = hm.report(ArraySource("abcdefgh", causal=True), "text", layers=[1], heads=[0, 2])
     assert [(r.layer, r.head) for r in found.atlas.heads] == [(1, 0), (1, 2)]
     assert found.read_out == 7  # no classification token: the last
+    assert (
+        hm.report(ArraySource(["[CLS]", "a", "b"], causal=True), "text").read_out == 2
+    )  # it reads only itself
+    assert hm.report(ArraySource(["[CLS]", "a", "b"]), "text").read_out == 0
     assert found.flows[0].n_layers == 2  # information sets need all layers
     assert "Masks and positions are those of the query at position 7 (h)." in found.html()
     assert found.influence is None

@@ -193,7 +193,8 @@ def report(
     rules : sequence of str
         Which keys a head is taken to read, for information sets: ``argmax``, ``top-K``, ``mass M``.
     read_out : int, optional
-        The position whose knowledge is shown; the classification token where there is one, else the last.
+        The position whose knowledge is shown; the classification token where one reads everything, else the
+        last token that does.
     influence : bool, optional
         Whether the influence of tokens is measured too (one forward pass per token and more; needs a torch
         model). By default for texts of at most 64 tokens.
@@ -218,7 +219,7 @@ def report(
     watched = _Watched(source, recorder)
     atlas = head_atlas(watched, text, layers=layers, heads=heads)
     flows = () if recorder is None or watched.reading is None else recorder.flows(watched.reading)
-    position = _read_out(read_out, atlas.text_tokens)
+    position = _read_out(read_out, atlas.text_tokens, watched.n_readable)
     torch_model = text is not None and hasattr(source, "module")
     if influence and not torch_model:
         raise InvalidInputError(
@@ -239,9 +240,13 @@ def report(
     )
 
 
-def _read_out(position: int | None, tokens: Sequence[str]) -> int:
+def _read_out(position: int | None, tokens: Sequence[str], n_readable: Sequence[int]) -> int:
     if position is None:
-        return next((t for t, token in enumerate(tokens) if token in _CLASSIFICATION), len(tokens) - 1)
+        most = max(
+            n_readable
+        )  # under a causal mask a first token that is called [CLS] reads nothing but itself
+        full = [t for t, n in enumerate(n_readable) if n == most]
+        return next((t for t in full if tokens[t] in _CLASSIFICATION), full[-1])
     if not -len(tokens) <= position < len(tokens):
         raise InvalidInputError(
             f"read_out must be from 0 to {len(tokens) - 1} (or count from the end), but was {position}."
@@ -258,12 +263,14 @@ class _Watched:
         self.n_layers, self.heads = source.n_layers, source.heads
         self.reading: Reading | None = None
         self.d_head = 0
+        self.n_readable: tuple[int, ...] = ()
 
     def read(self, text: str | None, visit: Visit, *, layers: tuple[int, ...] | None = None) -> Reading:
         watcher, wanted = self.watcher, None if layers is None else set(layers)
 
         def both(layer: CapturedLayer) -> None:
             self.d_head = max(self.d_head, int(layer.keys.shape[2]))
+            self.n_readable = self.n_readable or tuple(int(n) for n in layer.present.sum(axis=1))
             if watcher is not None:
                 watcher(layer)
             if wanted is None or layer.index in wanted:

