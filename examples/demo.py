@@ -1,14 +1,15 @@
-"""The main jobs on what the repository ships: pictures and numbers in out/demo.
+"""The main jobs on what the repository ships: a report, pictures and numbers in out/demo.
 
     make demo
 
-Figure 3: a Voronoi diagram and the attention diagram of the same keys. Figure 4: the Newton polytopes of one,
-two and three heads with six keys each, and why the third cannot have the 216 vertices that the paper gives
-it. Then what the paper only samples: every linear region of a transformer with three layers, exactly, beside
-the bounds of theory, and how many of its cells two million random points find. Which heads and layers the
-pairwise target of the InfoFlow paper needs, who reads whom in the example of its appendix E, and what a model
-that was trained on such a target lets its last token know. Last the ledger: every statement of both papers
-checked.
+First the report: a trained transformer in one page, out/demo/report/report.html, with margins, keys that can
+win, cells and information flow of its heads. Then the papers. Figure 3: a Voronoi diagram and the attention
+diagram of the same keys. Figure 4: the Newton polytopes of one, two and three heads with six keys each, and
+why the third cannot have the 216 vertices that the paper gives it. Then what the paper only samples: every
+linear region of a transformer with three layers, exactly, beside the bounds of theory, and how many of its
+cells two million random points find. Which heads and layers the pairwise target of the InfoFlow paper needs,
+who reads whom in the example of its appendix E, and what a model that was trained on such a target lets its
+last token know. Last the ledger: every statement of both papers checked.
 """
 
 from __future__ import annotations
@@ -68,6 +69,26 @@ def heads_of_figure_4() -> list[np.ndarray]:
     return [
         np.array([[p * u, p * v, -p * p] for p in ps]) for (u, v), ps in zip(DIRECTIONS, steps, strict=True)
     ]
+
+
+def report() -> dict[str, Any]:
+    """The page about the trained model that comes along."""
+    found = hm.report()
+    page, *others = found.write(OUT / "report")
+    heads, flow = found.atlas.heads, found.flows[0]
+    return {
+        "page": str(page),
+        "files": 1 + len(others),
+        "heads": len(heads),
+        "median_margin": float(np.median([head.margin_median for head in heads])),
+        "keys_can_win": [
+            sum(head.keys_can_win for head in heads),
+            sum(head.keys_can_win_of for head in heads),
+        ],
+        "cells": {f"layer {piece.layer}": piece.n_cells for piece in found.atlas.slices},
+        "cls_can_know": [flow.key_tokens[t] for t in flow.known_by(found.read_out)],
+        "answer_needs": [flow.key_tokens[t] for t in found.needed],
+    }
 
 
 def figure_3() -> dict[str, Any]:
@@ -212,14 +233,15 @@ def main() -> int:
     """Make the figures and say what they show."""
     OUT.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    print("Two figures, the regions of a transformer, advice, a trace and the ledger of both papers")
+    print("A report on a trained transformer, two figures, exact regions, advice, a trace and the ledger")
     print("(the first run compiles kernels; later ones load them)")
-    third, fourth, exact = figure_3(), figure_4(), regions()
+    page, third, fourth, exact = report(), figure_3(), figure_4(), regions()
     advised, traced, model = advice(), trace(), trained()
     checking = time.perf_counter()
     verdicts = ledger()
     checking = time.perf_counter() - checking
     counts = {
+        "report": page,
         "figure3": third,
         "figure4": fourth,
         "regions": exact,
@@ -231,7 +253,16 @@ def main() -> int:
     (OUT / "counts.json").write_text(json.dumps(counts, indent=2) + "\n")
     seconds, by_depth = exact["seconds"], ", ".join(f"{n:,}" for n in exact["cells_by_depth"])
     never = " and ".join(map(str, third["keys_without_cell"]))
+    can, of = page["keys_can_win"]
     print(f"""
+Report: {page["page"]}
+  {page["heads"]} heads of a trained transformer on a random sequence; the winning key leads by \
+{page["median_margin"]:.1f} units of temperature
+  {can} of {of} keys can win; {" and ".join(f"{n} cells in {layer}" for layer, n in page["cells"].items())} \
+on a plane of inputs, exactly
+  the last token can know {", ".join(page["cls_can_know"])}; the answer depends on \
+{", ".join(page["answer_needs"])}
+
 Figure 3: {third["keys"]} keys in the plane
   {third["voronoi_cells"]:>3} cells of the Voronoi diagram
   {third["attention_cells"]:>3} attention cells: keys {never} lie in the hull of the others
@@ -267,7 +298,7 @@ Trained: the model that comes along, two layers of two heads on the sum of two s
 Ledger: {", ".join(f"{n} {verdict}" for verdict, n in verdicts["counts"].items())}; \
 {verdicts["certificates"]} certificates, in {checking:.0f} s (hardmax claims check)
 
-{time.perf_counter() - start:.1f} s; the pictures and counts.json are in {OUT}""")
+{time.perf_counter() - start:.1f} s; the report, the pictures and counts.json are in {OUT}""")
     return 0
 
 

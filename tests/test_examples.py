@@ -28,10 +28,16 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
         [
             "counts.json",
             "infoflow.fig5",
+            "report",
             *(f"{name}.{ending}" for name in pictures for ending in ("png", "svg")),
         ]
     )
     counts = json.loads((tmp_path / "demo" / "counts.json").read_text())
+    page = counts["report"]
+    assert Path(page["page"]) == tmp_path / "demo" / "report" / "report.html"
+    assert "</html>" in Path(page["page"]).read_text()
+    assert (page["heads"], page["files"]) == (4, 11)
+    assert set(page["answer_needs"]) <= set(page["cls_can_know"])
     assert counts["figure3"] == {
         "keys": 8,
         "voronoi_cells": 8,
@@ -55,6 +61,7 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     assert counts["trained_model"]["cells_of_layer_1"] > 1
     assert counts["ledger"] == {"counts": {"fails": 2}, "surprises": [], "certificates": 2}
     printed = capsys.readouterr().out
+    assert f"Report: {page['page']}" in printed
     assert "5,309 cells, all of them" in printed
     assert str(tmp_path / "demo") in printed
     assert "216 is impossible" in printed
