@@ -27,7 +27,7 @@ from hardmax.lab.geometry import routed_flow
 from hardmax.lab.states import run_states
 from hardmax.models import report as report_module
 from hardmax.models.report_figures import head_figures
-from hardmax.models.report_page import figures_of, json_for_script
+from hardmax.models.report_page import json_for_script
 from hardmax.models.report_slices import place_labels
 from hardmax.models.report_svg import escape, figure_style, linear_scale, log_scale
 from hardmax.models.report_table import COLUMNS, heads_csv
@@ -354,7 +354,7 @@ def test_points_of_the_margin_figure_are_the_margins(shipped):
 
 def test_cells_are_drawn_in_true_proportion(shipped):
     piece = shipped.atlas.slices[0]
-    body = figures_of(shipped)["slice-0"].body
+    body = shipped.figures["slice-0"].body
     drawn = [
         np.array([[float(v) for v in pair.split(",")] for pair in points.split(" ")])
         for points in re.findall(r'<polygon points="([^"]*)"', body)

@@ -10,7 +10,6 @@ import pytest
 from report_sources import HOSTILE, ArraySource
 
 import hardmax as hm
-from hardmax.models.report_page import figures_of
 from hardmax.models.report_table import COLUMNS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="a browser is driven by playwright")
@@ -94,14 +93,14 @@ def test_nothing_is_loaded_nothing_complains_nothing_sticks_out(browser, folder,
 
 def test_every_figure_is_there_and_named(browser, found, folder):
     with Visit(browser, folder / "report.html") as visit:
-        for name, figure in figures_of(found).items():
+        for name, figure in found.figures.items():
             drawing = visit.page.locator(f"figure#{name} svg")
             box = drawing.bounding_box()
             assert box["width"] > 200
             assert box["height"] > 30
             assert visit.page.get_by_role("img", name=figure.title).count() == 1
             assert visit.page.locator(f"figure#{name} figcaption .sure").inner_text() == figure.certainty
-        assert visit.page.locator("figure").count() == len(figures_of(found))
+        assert visit.page.locator("figure").count() == len(found.figures)
 
 
 def test_drawings_stay_inside_their_frame(browser, folder):
@@ -264,6 +263,12 @@ def test_it_prints_on_white_without_buttons_and_with_all_columns(browser, folder
         assert page.locator("#table").bounding_box()["width"] <= 688
         assert page.evaluate("document.documentElement.scrollWidth") <= 688
         assert page.locator("#table tbody tr").last.is_visible()
+        page.set_viewport_size({"width": 1016, "height": 700})  # its page is turned
+        cut = page.evaluate(
+            """() => [...document.querySelectorAll("#table th, #table td")].filter(
+                 c => c.scrollWidth > c.clientWidth + 1).map(c => c.textContent)"""
+        )
+        assert cut == []
         printed = page.pdf(format="A4")
         assert printed.startswith(b"%PDF")
         assert (
@@ -323,6 +328,6 @@ def test_a_script_that_got_in_would_not_run(browser, folder, tmp_path):
 
 def test_without_scripts_the_page_is_complete(browser, found, folder):
     with Visit(browser, folder / "report.html", java_script_enabled=False) as visit:
-        assert visit.page.locator("figure svg").count() == len(figures_of(found))
+        assert visit.page.locator("figure svg").count() == len(found.figures)
         assert visit.page.locator("#table tbody tr").count() == 12
         assert not visit.page.locator("#theme").is_visible()  # what would not work is not offered

@@ -11,7 +11,6 @@ import pytest
 
 import hardmax as hm
 from hardmax.models.report_flow import recall_rows
-from hardmax.models.report_page import figures_of
 
 torch = pytest.importorskip("torch", reason="models need the extra 'models'")
 pytest.importorskip("transformers", reason="models need the extra 'models'")
@@ -30,7 +29,7 @@ def causal(tmp_path_factory):
 
 def test_a_causal_model_with_rotary_positions(causal, tmp_path):
     assert causal.read_out == len(causal.atlas.text_tokens) - 1
-    assert {"recall", "growth", "slice-2"} <= set(figures_of(causal))
+    assert {"recall", "growth", "slice-2"} <= set(causal.figures)
     page = causal.html()
     assert "Does influence follow the sets?" in page
     assert "Masks and positions are those of the query at position" in page

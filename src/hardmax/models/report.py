@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,8 +22,10 @@ import numpy as np
 from hardmax.errors import InvalidInputError
 from hardmax.models.atlas import HeadAtlas, head_atlas
 from hardmax.models.captured import CapturedLayer, Reading, Source, Visit
-from hardmax.models.influence import InfluenceReport, measure_influence
+from hardmax.models.influence import measure_influence
+from hardmax.models.influence_report import InfluenceReport
 from hardmax.models.report_page import figures_of, page
+from hardmax.models.report_svg import Figure
 from hardmax.models.report_table import heads_csv
 from hardmax.models.routing_flow import FlowRecorder, TokenFlow, as_source
 from hardmax.models.shipped_source import ShippedSource, shipped_source
@@ -70,6 +73,11 @@ class Report(Result):
     d_head: int
     needed: tuple[int, ...] = ()
     about: str = ""
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """Every drawing of the page, by name."""
+        return figures_of(self)
 
     def html(self) -> str:
         """The page as text."""
@@ -119,7 +127,7 @@ class Report(Result):
             "report.html": self.html(),
             "report.json": json.dumps(strict(self.to_dict()), indent=1, allow_nan=False) + "\n",
             "heads.csv": heads_csv(self.atlas),
-            **{f"figures/{name}.svg": figure.standalone() for name, figure in figures_of(self).items()},
+            **{f"figures/{name}.svg": figure.standalone() for name, figure in self.figures.items()},
         }
         (target / "figures").mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:  # leaves in reverse: the page is renamed last

@@ -24,7 +24,7 @@ from hardmax.models.report_svg import (
 )
 
 if TYPE_CHECKING:
-    from hardmax.models.influence import InfluenceReport
+    from hardmax.models.influence_report import InfluenceReport
     from hardmax.models.routing_flow import TokenFlow
 
 __all__ = ["growth", "known_text", "recall", "recall_rows"]
@@ -203,7 +203,7 @@ def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
     key, used = legend(items, 0, bottom + 47, _RIGHT)
     return Figure(
         "recall",
-        "Does influence stay inside the information sets?",
+        "Influence inside the information sets, layer by layer",
         "Share of the influence of input tokens on output tokens that lies inside sets of equal size: the "
         f"information sets under {rows[0]['rule']}, the largest entries of attention rollout, random ones, "
         "and the "

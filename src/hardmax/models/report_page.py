@@ -48,7 +48,7 @@ def figures_of(report: Report) -> dict[str, Figure]:
 
 def page(report: Report) -> str:
     """The whole file."""
-    figures = figures_of(report)
+    figures = report.figures
     sections = [
         ("read", "What was read", _read(report)),
         ("hard", "Is attention hard?", _hard(figures)),
