@@ -32,6 +32,8 @@ models: $(VENV)/has-models ## add torch, transformers, a small sentence encoder 
 	@echo "==> $(VENV) can read real models"
 
 test: $(VENV)/has-test ## run every test and every example in a docstring
+	@echo "==> Kernels (compiled once; otherwise several test processes would compile the same ones)"
+	@$(RUN) -m hardmax compile --jobs -1 > /dev/null
 	@echo "==> Tests"
 	@$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import hardmax as hm
+from hardmax import geometry, lab, regions, targets
 from hardmax.cli import main
 from hardmax.cli.inputs import read_arrays, read_heads, read_vectors
 from hardmax.geometry.minkowski import Verification
@@ -185,9 +186,15 @@ def test_versions():
 
 
 def test_compile_names_the_kernels():
-    seconds = answer("compile")["seconds"]
-    assert {"tropical products", "splitting"} <= set(seconds)
+    """Every engine of every room is in the list that processes share."""
+    seconds = answer("compile", "--jobs", "2")["seconds"]
     assert all(elapsed >= 0 for elapsed in seconds.values())
+    every = {}
+    for room in (geometry, regions, targets, lab):
+        room.compile_kernels(every.__setitem__)
+    assert seconds.keys() == every.keys()
+    refused = run("compile", "--jobs", "0")
+    assert (refused.exit_code, "--jobs must be" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in sorted(main.commands))])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import perf_counter
 
 __all__ = ["compile_kernels"]
 
 
-def compile_kernels(progress: Callable[[str, float], None] | None = None) -> None:
+def compile_kernels(
+    progress: Callable[[str, float], None] | None = None, *, only: Collection[str] | None = None
+) -> None:
     """Compile every kernel of this room, or load it from the cache, by running each engine on a tiny input.
 
-    ``progress`` is told the name of each engine and the seconds it took.
+    ``progress`` is told the name of each engine and the seconds it took; ``only`` names some of them.
     """
     from hardmax.geometry.domains import Box
     from hardmax.networks.network import Network
@@ -56,6 +58,8 @@ def compile_kernels(progress: Callable[[str, float], None] | None = None) -> Non
         ("search", search),
         ("sampling", sampling),
     ):
+        if only is not None and name not in only:
+            continue
         start = perf_counter()
         run()
         if progress is not None:
