@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 from tiny_models import SETTINGS, TEXT, tiny_folder, tiny_model, tiny_tokenizer  # noqa: E402
 
-from hardmax.errors import FidelityError  # noqa: E402
+from hardmax.errors import FidelityError, UnsupportedModelError  # noqa: E402
 from hardmax.models import capture, families, loading  # noqa: E402
 from hardmax.models.families import FAMILIES  # noqa: E402
 from hardmax.models.loading import open_model  # noqa: E402
@@ -231,6 +231,21 @@ def test_a_gate_behind_attention_is_noticed(monkeypatch):
         open_model(model)
 
 
+def test_masks_that_add_and_masks_by_head():
+    model = opened("bert")
+    inputs = model.encode(TEXT)
+    n = inputs["input_ids"].shape[1]
+    added = torch.linspace(-1.0, 1.0, n * n).reshape(1, 1, n, n)
+    layers, reading = read(model, {**inputs, "attention_mask": added})
+    assert layers[0].bias.shape == (4, n, n)
+    np.testing.assert_array_equal(layers[0].bias[3], added[0, 0].numpy())
+    assert reading.score_difference < LIMIT
+    by_head = torch.zeros(1, 4, n, n)
+    by_head[0, 2, :, 3] = torch.finfo(torch.float32).min
+    with pytest.raises(UnsupportedModelError, match="different masks"):
+        model.read({**inputs, "attention_mask": by_head}, lambda layer: None)
+
+
 # What is left behind
 # --------------------------------------------------------------------------------------------------
 
@@ -349,6 +364,18 @@ def test_half_precision_runs_in_float32_as_a_converted_model_would():
         assert found.dtype == torch.float32
         tolerance = 1e-2 if family == "vit" else 1e-5  # its pixels are rounded on the way in
         assert (found - expected).abs().max() < tolerance * expected.abs().max()
+
+
+def test_embedded_tokens_give_the_same_states():
+    for family in ("bert", "gpt2", "opt", "gemma", "gemma3_text"):
+        for dtype in ("float32", "bfloat16"):
+            model = opened(family, dtype=dtype)
+            inputs = model.encode(TEXT)
+            rest = {name: tensor for name, tensor in inputs.items() if name != "input_ids"}
+            with torch.no_grad():
+                states = model.run(**inputs)
+                again = model.run(inputs_embeds=model.embed(inputs["input_ids"]), **rest)
+            assert (states - again).abs().max() <= 1e-6 * states.abs().max()
 
 
 def test_gradients_pass_through_half_precision_models():

@@ -8,6 +8,7 @@ import json
 import re
 import socket
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,33 @@ def test_with_hub_it_tries(no_network, monkeypatch, tmp_path):
     assert no_network  # or the test above proves nothing
 
 
+def test_from_the_hub_only_safe_files_are_fetched(bert_folder, monkeypatch):
+    import huggingface_hub
+
+    asked = {}
+
+    def fetch(name, *, allow_patterns):
+        asked.update(name=name, patterns=allow_patterns)
+        return str(bert_folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    assert open_model("somebody/some-model", hub=True).name == "somebody/some-model"
+    assert asked["name"] == "somebody/some-model"
+    fetched = [
+        name
+        for name in (
+            "model.safetensors",
+            "config.json",
+            "pytorch_model.bin",
+            "x.pt",
+            "x.pkl",
+            "modeling_x.py",
+        )
+        if any(fnmatch(name, pattern) for pattern in asked["patterns"])
+    ]
+    assert fetched == ["model.safetensors", "config.json"]
+
+
 # Files
 # --------------------------------------------------------------------------------------------------
 
@@ -163,6 +191,14 @@ def test_weights_of_another_configuration(folder):
     (folder / "config.json").write_text(json.dumps({**words, "hidden_size": 64}))
     with pytest.raises(FileFormatError, match="could not be loaded"):
         open_model(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe\x00", b"{}"])
+def test_a_damaged_configuration(folder, content):
+    (folder / "config.json").write_bytes(content)
+    with pytest.raises(HardmaxError) as error:
+        open_model(folder)
+    one_sentence(error)
 
 
 def test_other_things_than_folders(tmp_path):
@@ -289,6 +325,10 @@ def test_weights_that_are_elsewhere():
 
 
 def test_missing_extra(monkeypatch, bert_folder):
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["transformers"], "__version__", "4.57.1")
+        with pytest.raises(MissingExtraError, match=r"4\.57\.1 is installed"):
+            open_model(bert_folder)
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"hardmax\[models\]") as error:
         open_model(bert_folder)
@@ -318,6 +358,13 @@ def test_positions_behind_padding_shorten_the_limit():
     roberta = open_model(tiny_model("roberta"), tokenizer=tiny_tokenizer("roberta"))
     assert roberta.limit == 62
     assert len(roberta.read(" ".join(["cat"] * 60), lambda layer: None).tokens) == 62
+
+
+def test_an_open_model_stays_open(model):
+    assert open_model(model) is model
+    other = tiny_tokenizer()
+    again = open_model(model, tokenizer=other)
+    assert (again.tokenizer, again.module) == (other, model.module)
 
 
 def test_no_tokenizer(tmp_path):

@@ -1,8 +1,8 @@
 """How much memory reading a long text takes above the model itself: 2048 tokens on 12 layers.
 
 Run ``python tests/scripts/reading_memory.py [gpt2|llama] [float32|bfloat16] [tokens]``; a random model of the
-size of GPT-2 small is made, loaded from its folder, and read. What counts is the largest memory of the process
-during the reading less what it holds before. Linux only.
+size of GPT-2 small is made, loaded from its folder, and read. What counts is the largest memory of the
+process during the reading less what it holds before. Linux only.
 """
 
 from __future__ import annotations

@@ -33,11 +33,10 @@ __all__ = ["Captured", "Watched", "capture", "forward", "watch"]
 # What families may hand to the interface without changing a score: windows are in the mask already, and the
 # rest is for other implementations.
 _HARMLESS = {
-    "sliding_window", "position_ids", "deterministic", "output_attentions", "use_cache", "is_causal",
-    "cache_position", "position_embeddings", "output_hidden_states", "return_dict", "head_mask", "layer_idx",
-    "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "past_key_values", "target_dtype",
-    "token_type_ids", "encoder_hidden_states", "encoder_attention_mask", "output_router_logits",
-    "bidirectional_token_type_ids", "block_sequence_ids", "mm_token_type_ids",
+    "block_sequence_ids", "cache_position", "cu_seq_lens_k", "cu_seq_lens_q", "deterministic", "is_causal",
+    "layer_idx", "max_length_k", "max_length_q", "output_attentions", "output_hidden_states",
+    "output_router_logits", "position_embeddings", "position_ids", "return_dict", "sliding_window",
+    "target_dtype", "token_type_ids", "use_cache",
 }  # fmt: skip
 
 
@@ -138,7 +137,7 @@ class _Notes:
         cos, sin = (_rows(table) for table in self.angles) if turned else (None, None)
         inputs = _array(self.inputs[0])
         way = QueryWay(module, self.family, heads, d_head, inputs, cos, sin)
-        present, bias = self._mask(mask, n_queries, key.shape[2])
+        present, bias = self._mask(mask, (heads, n_queries, int(key.shape[2])))
         layer = CapturedLayer(
             index=index,
             inputs=inputs,
@@ -153,9 +152,12 @@ class _Notes:
         )
         return Captured(layer, way)
 
-    def _mask(self, mask: Any, n_queries: int, n_keys: int) -> tuple[NDArray[np.bool_], Any]:
+    def _mask(self, mask: Any, shape: tuple[int, int, int]) -> tuple[NDArray[np.bool_], Any]:
         if id(mask) not in self.masks:  # the tensor is kept beside its id, so ids stay different
-            self.masks[id(mask)] = (mask, *_present_and_bias(mask, n_queries, n_keys))
+            present, bias = _present_and_bias(mask, shape)
+            if present is None:
+                raise self._refused("its heads have different masks")
+            self.masks[id(mask)] = mask, present, bias
         return self.masks[id(mask)][1:]
 
     def _refused(self, reason: str) -> UnsupportedModelError:
@@ -277,23 +279,23 @@ def _eager_function(module: Any) -> Callable[..., Any] | None:
     return None
 
 
-def _present_and_bias(
-    mask: Any, n_queries: int, n_keys: int
-) -> tuple[NDArray[np.bool_], NDArray[np.float32] | None]:
-    """Which keys may be read, and what else an additive mask adds to scores."""
-    if mask is None:
-        return np.broadcast_to(np.True_, (n_queries, n_keys)), None
-    torch = required("torch")
-    mask = mask[0, :, :, :n_keys]
-    if mask.dtype == torch.bool:
-        present, bias = _array(mask), None
-    else:
-        present = _array(mask > torch.finfo(mask.dtype).min / 2)
-        added = _array(mask)
-        bias = np.where(present, added, np.float32(0.0)) if (added[present] != 0).any() else None
-    if len(present) > 1 and not (present == present[:1]).all():
-        raise UnsupportedModelError("it", ["its heads have different masks"], sorted(FAMILIES))
-    return np.broadcast_to(present[0], (n_queries, n_keys)), bias
+def _present_and_bias(mask: Any, shape: tuple[int, int, int]) -> tuple[Any, Any]:
+    """Which keys may be read (Q, N), None where that differs from head to head; what else a mask adds."""
+    present, bias = np.ones((1, *shape[1:]), dtype=bool), None
+    if mask is not None:
+        torch = required("torch")
+        mask = mask[0, :, :, : shape[2]]
+        if mask.dtype == torch.bool:
+            present = _array(mask)
+        else:
+            present, added = _array(mask > torch.finfo(mask.dtype).min / 2), _array(mask)
+            if (added[present] != 0).any():
+                bias = np.broadcast_to(np.where(present, added, np.float32(0.0)), shape)
+    if not (present == present[:1]).all():
+        return None, None
+    present = np.array(np.broadcast_to(present[0], shape[1:]))
+    present.setflags(write=False)
+    return present, bias
 
 
 def _rows(table: Any) -> NDArray[Any]:

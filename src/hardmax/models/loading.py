@@ -17,11 +17,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, MissingExtraError
 from hardmax.models.capture import Captured, Watched, capture, forward, watch
 from hardmax.models.captured import Reading, Visit
 from hardmax.models.checkpoints import check_finite, check_folder, downloaded, loaded
@@ -44,7 +44,7 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
     ----------
     model : path-like or nn.Module
         A folder with config.json, model.safetensors and a tokenizer; with ``hub=True`` an id on the hub; or a
-        module of transformers in evaluation mode.
+        module of transformers in evaluation mode. A model that is open already is returned.
     tokenizer : object, optional
         What turns text into numbers; that of the folder where none is given.
     hub : bool
@@ -68,8 +68,15 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
     MissingExtraError
         When torch or transformers is not installed.
     """
+    if isinstance(model, OpenModel):
+        return model if tokenizer is None else replace(model, tokenizer=tokenizer)
     torch = required("torch")
-    required("transformers")
+    version = str(required("transformers").__version__)
+    if int(version.split(".")[0]) < 5:
+        raise MissingExtraError(
+            f"reading a Hugging Face model needs transformers 5 or newer, but {version} is installed; try: "
+            "pip install --upgrade 'hardmax[models]'."
+        )
     if isinstance(model, (str, os.PathLike)):
         from_hub = hub and not Path(model).exists()
         folder = check_folder(downloaded(str(model)) if from_hub else model)
