@@ -103,7 +103,7 @@ class _Notes:
             raise self._refused(f"attention is computed by a {type(module).__name__}, which is not known")
         index, self.seen = self.seen, self.seen + 1
         if self.wanted(index):
-            self._check(query, key, options)
+            self._check(options)
             self.found.append(self._captured(index, module, query, key, value, attention_mask, options))
             if self.enough(self.found):
                 raise _Enough
@@ -112,7 +112,7 @@ class _Notes:
             raise self._refused(f"{type(module).__name__} has no eager attention function beside it")
         return eager(module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
 
-    def _check(self, query: Any, key: Any, options: dict[str, Any]) -> None:
+    def _check(self, options: dict[str, Any]) -> None:
         strange = [
             name
             for name, value in options.items()
@@ -121,8 +121,6 @@ class _Notes:
         reasons = [f"its attention takes {name!r}, which is not understood" for name in sorted(strange)]
         if options.get("dropout"):
             reasons.append("it applies dropout to probabilities")
-        if query.shape[0] != 1:
-            reasons.append(f"{query.shape[0]} sequences were given at once")
         if reasons:
             raise UnsupportedModelError(self.name, reasons, sorted(FAMILIES))
 

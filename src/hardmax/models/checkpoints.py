@@ -19,10 +19,11 @@ from hardmax.errors import FileFormatError, InvalidInputError, NotFiniteError, U
 from hardmax.models.families import FAMILIES, family_of
 from hardmax.models.required import required
 
-__all__ = ["check_finite", "check_folder", "downloaded", "loaded"]
+__all__ = ["check_finite", "check_folder", "downloaded", "folder_name", "loaded", "tokenizer_of"]
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _SAFE_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
+_VOCABULARIES = {"tokenizer.json", "vocab.txt", "vocab.json"}
 # Heads and poolers stand behind all attention: without their weights nothing that is read here changes.
 _UNREAD = ("pooler", "lm_head", "cls.", "classifier", "score", "qa_outputs", "mask_token")
 
@@ -168,6 +169,25 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+def folder_name(folder: Path) -> str:
+    """A name to print; many folders are called "model", which says nothing without what they are in."""
+    folder = folder.resolve()
+    return f"{folder.parent.name}/{folder.name}" if folder.name == "model" else folder.name
+
+
+def tokenizer_of(folder: Path) -> Any:
+    """The tokenizer of a folder, or None where it has none."""
+    transformers = required("transformers")
+    if not any(path.name in _VOCABULARIES or path.suffix == ".model" for path in folder.iterdir()):
+        return None  # transformers would make one that knows no word
+    try:
+        return transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except Exception:  # transformers raises whatever the missing file leads to; reading a text says so
+        return None
 
 
 class _Unloaded:

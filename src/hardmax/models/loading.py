@@ -24,7 +24,14 @@ from typing import Any
 from hardmax.errors import DimensionMismatchError, InvalidInputError, MissingExtraError
 from hardmax.models.capture import Captured, Watched, capture, forward, watch
 from hardmax.models.captured import Reading, Visit
-from hardmax.models.checkpoints import check_finite, check_folder, downloaded, loaded
+from hardmax.models.checkpoints import (
+    check_finite,
+    check_folder,
+    downloaded,
+    folder_name,
+    loaded,
+    tokenizer_of,
+)
 from hardmax.models.families import Family, family_of, longest_text
 from hardmax.models.fidelity import Differences, differences, native_difference, within_limit
 from hardmax.models.precision import as_it_is, in_float32, weight_precision
@@ -34,7 +41,6 @@ __all__ = ["OpenModel", "open_model"]
 
 _GROUP_BYTES = 1 << 30
 _PROBE_TOKENS = 8
-_VOCABULARIES = {"tokenizer.json", "vocab.txt", "vocab.json"}
 
 
 def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenModel:
@@ -81,8 +87,8 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
         from_hub = hub and not Path(model).exists()
         folder = check_folder(downloaded(str(model)) if from_hub else model)
         module = loaded(folder).eval()
-        name = str(model) if from_hub else _folder_name(folder)
-        tokenizer = tokenizer if tokenizer is not None else _tokenizer(folder)
+        name = str(model) if from_hub else folder_name(folder)
+        tokenizer = tokenizer if tokenizer is not None else tokenizer_of(folder)
     elif isinstance(model, torch.nn.Module):
         module, name = model, type(model).__name__
         if not hasattr(module, "config") or not hasattr(module, "set_attn_implementation"):
@@ -112,8 +118,7 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
         limit=longest_text(module, family),
         places=family,
     )
-    opened.probe()
-    return opened
+    return replace(opened, fidelity=opened.probe())
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +140,8 @@ class OpenModel:
         The largest number of tokens that it takes.
     places : Family
         Where the parts of its attention are.
+    fidelity : Reading or None
+        How far it was from its own attention on a few tokens when it was opened.
     """
 
     module: Any
@@ -146,6 +153,7 @@ class OpenModel:
     precision: str
     limit: int | None
     places: Family
+    fidelity: Reading | None = None
 
     def __repr__(self) -> str:
         return (
@@ -360,6 +368,9 @@ class OpenModel:
 
     def _checked(self, inputs: dict[str, Any]) -> dict[str, Any]:
         length = _length(inputs)
+        given = max(int(tensor.shape[0]) for tensor in inputs.values())
+        if given != 1:
+            raise InvalidInputError(f"inputs must hold one sequence, but {given} were given at once.")
         if self.limit is not None and inputs.get("input_ids") is not None and length:
             words = int(self._body.get_input_embeddings().num_embeddings)
             largest = int(inputs["input_ids"].max())
@@ -391,25 +402,6 @@ class OpenModel:
         if self.places.images:
             return ("CLS", *(f"patch {i}" for i in range(1, n)))
         return tuple(str(i) for i in range(n))
-
-
-def _folder_name(folder: Path) -> str:
-    """A name to print; many folders are called "model", which says nothing without what they are in."""
-    folder = folder.resolve()
-    return f"{folder.parent.name}/{folder.name}" if folder.name == "model" else folder.name
-
-
-def _tokenizer(folder: Path) -> Any:
-    """The tokenizer of a folder, or None where it has none."""
-    transformers = required("transformers")
-    if not any(path.name in _VOCABULARIES or path.suffix == ".model" for path in folder.iterdir()):
-        return None  # transformers would make one that knows no word
-    try:
-        return transformers.AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-    except Exception:  # transformers raises whatever the missing file leads to; reading a text says so
-        return None
 
 
 def _length(inputs: Mapping[str, Any]) -> int:
