@@ -395,19 +395,45 @@ def test_which_keys_a_position_sees() -> None:
     np.testing.assert_array_equal(np.sort(read_keys(with_bias, 1, 3).biases), np.sort(alibi[0, 3]))
 
 
-def test_biases_are_divided_by_the_scale_without_rounding() -> None:
-    """Three keys on a line whose middle one touches the envelope exactly: it has no interior."""
-    scale = 0.1  # not a dyadic number: B / scale rounds
+def test_a_key_that_only_touches_the_envelope_cannot_win() -> None:
+    """Three keys on a line, decided exactly whatever the scale."""
     keys = np.array([[[-1.0], [0.0], [1.0]]])
-    bias = np.full((1, 1, 3), 0.3)
     layer = CapturedLayer(
-        0, np.zeros((1, 1)), np.ones((1, 1, 1)), keys, keys, np.ones((1, 3), dtype=bool), scale,
-        bias=bias,
+        0, np.zeros((1, 1)), np.ones((1, 1, 1)), keys, keys, np.ones((1, 3), dtype=bool), 0.1,
+        bias=np.full((1, 1, 3), 0.3),
     )  # fmt: skip
-    assert keys_that_can_win(read_keys(layer, 0), scale, np.ones(1)).can_win.tolist() == [True, False, True]
-    lifted = replace(layer, bias=bias + np.array([[[0.0, 2.0**-40, 0.0]]]))
-    assert keys_that_can_win(read_keys(lifted, 0), scale, np.ones(1)).can_win.all()
-    tilted = np.array([[[0.1, 0.2, 0.3]]])  # 0.1 + 0.3 > 2 * 0.2 in floats, by rounding of the decimals
-    middle = Fraction(0.1) + Fraction(0.3) < 2 * Fraction(0.2)
-    found = keys_that_can_win(read_keys(replace(layer, bias=tilted), 0), scale, np.ones(1))
-    assert found.can_win[1] == middle
+
+    def can_win(*bias: float) -> list[bool]:
+        read = read_keys(replace(layer, bias=np.array([[bias]])), 0)
+        return keys_that_can_win(read, 0.1, np.ones(1)).can_win.tolist()
+
+    assert can_win(0.3, 0.3, 0.3) == [True, False, True]
+    assert can_win(0.3, 0.3 + 2.0**-54, 0.3) == [True, True, True]
+    middle = Fraction(0.1) + Fraction(0.3) < 2 * Fraction(0.2)  # decimals round: it is not a tie in floats
+    assert can_win(0.1, 0.2, 0.3) == [True, middle, True]
+
+
+def test_copies_share_the_largest_probability() -> None:
+    layer = random_layer(9, n=5, heads=1)
+    twice = replace(
+        layer,
+        keys=np.concatenate([layer.keys, layer.keys], axis=1),
+        values=np.concatenate([layer.values, layer.values], axis=1),
+        present=np.ones((5, 10), dtype=bool),
+    )
+    one, two = (
+        keys_that_can_win(read_keys(some, 0), layer.scale, np.array([3.0])) for some in (layer, twice)
+    )
+    assert two.margin == pytest.approx(one.margin)
+    assert two.probability == pytest.approx(one.probability / 2, abs=1e-3)
+    assert two.probability_bound <= 0.5
+    assert (two.n_can_win, two.n_present) == (2 * one.n_can_win, 10)
+
+
+def test_winning_everything_among_two_keys_makes_no_sink() -> None:
+    keys = np.array([[[1.0], [-1.0]]])
+    queries = np.ones((1, 8, 1))
+    layer = CapturedLayer(0, queries[0], queries, keys, keys, np.ones((8, 2), dtype=bool), 1.0)
+    found = measure_queries(layer, 0)
+    assert key_usage(found, layer.present).sinks == ()  # twice its even share, and four times is asked for
+    assert key_usage(found, layer.present, factor=2.0).sinks == (0,)

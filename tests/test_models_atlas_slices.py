@@ -263,6 +263,19 @@ def test_a_wrong_routing_is_caught() -> None:
         check.confirmed(found.witnesses, wrong)
 
 
+def test_a_point_on_a_wall_confirms_nothing() -> None:
+    x = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    keys = np.array([[[1.0, 0.0], [-1.0, 0.0]]])
+    same = QueryMap(np.eye(2)[None], np.zeros((1, 2)))
+    layer = CapturedLayer(
+        0, x, x[None], keys, keys, np.ones((3, 2), dtype=bool), 1.0, query_map=lambda t: same
+    )
+    plane = layer_cells.Plane(np.zeros(2), np.eye(2), "axes")
+    check = layer_cells._Floats(layer, (0,), 0, same, plane)
+    places = np.array([[0.5, 3.0], [0.0, 3.0], [-0.5, 3.0]])
+    assert check.confirmed(places, np.array([[0], [1], [1]])) == 2
+
+
 def test_a_slice_is_a_result(tmp_path) -> None:
     found = layer_slice(random_layer(5), principal_plane(random_layer(5).inputs))
     path = found.save(tmp_path / "slice.npz")

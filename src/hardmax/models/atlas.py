@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class HeadRecord:
     keys_can_win, keys_can_win_of : int
         Keys whose cell has interior among the keys that the query at ``position`` may read.
     certified : bool
-        Whether that was decided with proof for every key.
+        Whether that was decided with proof for every key: it always is, by :mod:`hardmax.geometry`.
     position : int
         The query whose keys those are; -1 where all queries have the same.
     query_norm, query_norm_median : float
@@ -434,11 +434,9 @@ def head_atlas(
 
 
 def _source(model: Any, tokenizer: Any, hub: bool) -> Source:
-    if hasattr(model, "read") and hasattr(model, "n_layers"):
-        return cast("Source", model)
-    from hardmax.models.loading import open_model
+    from hardmax.models.routing_flow import as_source
 
-    return cast("Source", open_model(model, tokenizer=tokenizer, hub=hub))
+    return as_source(model, tokenizer=tokenizer, hub=hub)
 
 
 def _integers(values: Iterable[int], name: str) -> tuple[int, ...]:
@@ -537,7 +535,7 @@ class _Maker:
         if layer.bias is not None:
             return keys_that_can_win(read, scale, found.norm[found.choice])
         if name not in diagrams:
-            diagrams[name] = read.diagram(scale)
+            diagrams[name] = read.diagram()
         return keys_that_can_win(read, scale, found.norm[found.choice], diagrams[name])
 
     def _record(

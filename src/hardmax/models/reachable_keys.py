@@ -26,13 +26,10 @@ from below, any weights :math:`\lambda` over the other keys bound it from above,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.exact_arithmetic import fractions_of
-from hardmax.algebra.rationals import ExactArray
 from hardmax.geometry.power_diagrams import PowerDiagram, attention_diagram
 from hardmax.models.captured import CapturedLayer
 from hardmax.models.head_measures import readable, reading_position
@@ -69,12 +66,9 @@ class ReadKeys:
     biases: Floats | None
     copy_of: Integers
 
-    def diagram(self, scale: float) -> PowerDiagram:
-        """The power diagram in the space of queries; biases are divided by the scale in fractions."""
-        if self.biases is None:
-            return attention_diagram(self.keys)
-        exact = fractions_of(ExactArray(self.biases)) / Fraction(scale)
-        return attention_diagram(self.keys, exact)
+    def diagram(self) -> PowerDiagram:
+        """The power diagram in the space of scaled queries, whose cells are those of queries, scaled."""
+        return attention_diagram(self.keys, self.biases)
 
 
 def read_keys(layer: CapturedLayer, head: int, position: int | None = None) -> ReadKeys:
@@ -147,7 +141,7 @@ def keys_that_can_win(
     norms : array
         Norms of the queries that occur.
     diagram : PowerDiagram, optional
-        ``read.diagram(scale)``, where it is known already: heads that share keys share it.
+        ``read.diagram()``, where it is known already: heads that share keys share it.
 
     Examples
     --------
@@ -166,7 +160,7 @@ def keys_that_can_win(
     can_win = np.zeros(len(present), dtype=np.bool_)
     if n == 0:
         return KeysThatCanWin(position, can_win, 0, largest, median, -1, *[np.nan] * 5)
-    cells = read.diagram(scale) if diagram is None else diagram
+    cells = read.diagram() if diagram is None else diagram
     can_win[present] = cells.nonempty[read.copy_of]
     if n == 1 or not norms.size:
         return KeysThatCanWin(position, can_win, n_present, largest, median, -1, *[np.nan] * 5)

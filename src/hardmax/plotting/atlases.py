@@ -60,7 +60,8 @@ def draw_slice(
         )
         off = piece.token_distances > _NEAR * float(np.linalg.norm(piece.high - piece.low))
         for which, face in ((off, "none"), (~off, INK)):
-            ax.scatter(*piece.token_places[which].T, s=16, facecolors=face, edgecolors=INK, linewidths=0.9)
+            x, y = piece.token_places[which].T
+            ax.scatter(x, y, s=16, facecolors=face, edgecolors=INK, linewidths=0.9)
         if tokens is not None and len(tokens) <= _MAX_LABELS:
             for word, place in zip(tokens, piece.token_places, strict=True):
                 ax.annotate(word, place, xytext=(4, 3), textcoords="offset points", fontsize=7.5)
