@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,7 @@ def atlas(
         positions=None if positions is None else number_list(positions, "--positions"),
         plane=chosen_plane,
         time_limit=time_limit,
+        progress=_layer_done if sys.stderr.isatty() else None,
     )
     if out is not None:
         out.mkdir(exist_ok=True)
@@ -139,6 +141,10 @@ def number_list(text: str, name: str) -> tuple[int, ...]:
             raise InvalidInputError(f"{name} must have ranges that go up, such as 3-5, but was {text!r}.")
         numbers += range(low, high + 1)
     return tuple(numbers)
+
+
+def _layer_done(done: int, total: int) -> None:
+    click.echo(f"\rlayer {done} of {total}" + ("\n" if done == total else ""), nl=False, err=True)
 
 
 def _short(value: float) -> str:
