@@ -62,6 +62,14 @@ class Report(Result):
         Positions that the right answer depends on, where the model was trained on a known target.
     about : str
         What the model is, in a sentence, where it is known.
+
+    Examples
+    --------
+    >>> found = report(rng=1, rules=["argmax"])
+    >>> sorted(found.figures)
+    ['growth', 'guarantees', 'hardness', 'keys', 'margins', 'sinks', 'slice-0', 'slice-1']
+    >>> found.html().startswith("<!doctype html>")
+    True
     """
 
     kind: ClassVar[str] = "Report"
