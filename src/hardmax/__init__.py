@@ -71,10 +71,10 @@ if TYPE_CHECKING:
     from hardmax.models.influence_report import InfluenceReport as InfluenceReport
     from hardmax.models.premises import PremiseReport as PremiseReport
     from hardmax.models.premises import check_premises as check_premises
-    from hardmax.models.routing_flow import TokenFlow as TokenFlow
-    from hardmax.models.routing_flow import token_flow as token_flow
     from hardmax.models.report import Report as Report
     from hardmax.models.report import report as report
+    from hardmax.models.routing_flow import TokenFlow as TokenFlow
+    from hardmax.models.routing_flow import token_flow as token_flow
     from hardmax.networks.blocks import Affine as Affine
     from hardmax.networks.blocks import Attention as Attention
     from hardmax.networks.blocks import FeedForward as FeedForward
