@@ -146,3 +146,39 @@ def missing_on_the_page(ledger: Ledger) -> list[str]:
     """Claims whose computed line is not on docs/claims.md as it was computed just now."""
     page, build = (DOCS / "claims.md").read_text(), docs_build()
     return [e.name for e in ledger if f"{build.COMPUTED}{build.marked(e.computed)}\n" not in page]
+
+
+class LedgerContract:
+    """The tests that the ledger of every paper passes; a module with a fixture ``ledger`` derives from it."""
+
+    fewest_certificates = 1
+
+    def test_the_verdicts_are_the_expected_ones(self, ledger):
+        assert unexpected(ledger) == {}
+
+    def test_what_fails_has_a_counterexample_and_what_holds_has_a_reason(self, ledger):
+        assert without_certificate(ledger) == []
+        assert without_words(ledger) == []
+        assert missing_proofs(ledger) == []
+        assert called_proved(ledger) == []
+
+    def test_certificates_are_accepted_without_hardmax(self, ledger, tmp_path):
+        done = replayed_alone(ledger, tmp_path)
+        assert done.stderr == ""
+        assert done.returncode == 0, done.stdout
+        accepted = [line for line in done.stdout.splitlines() if line.startswith("accepted")]
+        assert len(accepted) == len(certified(ledger)) >= self.fewest_certificates
+
+    def test_a_certificate_with_another_expectation_is_rejected(self, ledger):
+        accepted = {e.name: accepts_another_expectation(e) for e in certified(ledger)}
+        assert {name: places for name, places in accepted.items() if places} == {}
+
+    def test_changed_data_are_noticed(self, ledger):
+        assert [e.name for e in certified(ledger) if not notices_changed_data(e)] == []
+
+    def test_the_page_shows_what_was_computed(self, ledger):
+        assert missing_on_the_page(ledger) == [], "run: python docs/build.py --write-claims"
+
+
+def certified(ledger: Ledger) -> list[Entry]:
+    return [entry for entry in ledger if entry.certificate is not None]

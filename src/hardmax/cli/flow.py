@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,23 @@ __all__ = ["flow"]
 
 _HEADS = click.option("--heads", required=True, metavar="H1,H2,...", help="Heads per layer.")
 _WIDTHS = click.option("--widths", required=True, metavar="E1,E2,...", help="Widths E_l, or one for all.")
+
+
+def _one_input(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that shows one input ``--input``, ``--json`` and ``--plot``."""
+    for option in (
+        click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg|png"),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
+        click.option(
+            "--input",
+            "input_file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="The tokens, a T x d table.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @click.group()
@@ -139,15 +157,7 @@ def advise(
 @click.argument("target")
 @target_options
 @_HEADS
-@click.option(
-    "--input",
-    "input_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The tokens, a T x d table.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg|png")
+@_one_input
 def trace(
     target: str,
     n_tokens: int,
@@ -213,15 +223,7 @@ def trace(
 @flow.command()
 @click.argument("target")
 @target_options
-@click.option(
-    "--input",
-    "input_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The tokens, a T x d table.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg|png")
+@_one_input
 def trees(
     target: str,
     n_tokens: int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hardmax.errors import InvalidInputError
-from hardmax.plotting.style import FILLS, INK, LINES, new_figure, styled
+from hardmax.plotting.style import FILLS, INK, LINES, given_or_new, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def draw_estimate(estimate: CostEstimate, *, ax: Axes | None = None) -> Axes:
     needed = [size * d for size in estimate.layer_sizes]
     everything = shape.n_tokens * d
     with styled():
-        ax = new_figure(7.0, 0.75 * shape.depth + 1.9).add_subplot() if ax is None else ax
+        ax = given_or_new(ax, 7.0, 0.75 * shape.depth + 1.9)
         ax.barh(
             layers, needed, height=0.5, color=FILLS[0], edgecolor=INK, linewidth=0.8, label="to hold: |I| d"
         )
@@ -94,7 +94,7 @@ def draw_advice(advice: Advice, *, ax: Axes | None = None) -> Axes:
         raise InvalidInputError("there is nothing to draw: the advice has no suggestions.")
     rows = advice.suggestions
     with styled():
-        ax = new_figure(7.6, 0.52 * len(rows) + 1.5).add_subplot() if ax is None else ax
+        ax = given_or_new(ax, 7.6, 0.52 * len(rows) + 1.5)
         low, high = min(row.parameters for row in rows) / 2, max(row.parameters for row in rows) * 4
         for place, row in enumerate(rows):
             colour = _COLOURS[row.rules]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.plotting.style import FILLS, INK, LINES, Picture, new_figure, styled
+from hardmax.plotting.style import FILLS, INK, LINES, Picture, given_or_new, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,7 @@ def draw_tree(tree: Tree, x: ArrayLike, *, ax: Axes | None = None, title: str | 
             way.add(winners[node])
     with styled():
         height = places[-1][1]
-        ax = new_figure(max(3.2, 0.85 * count), 0.9 * height + 1.4).add_subplot() if ax is None else ax
+        ax = given_or_new(ax, max(3.2, 0.85 * count), 0.9 * height + 1.4)
         for number, (left, right, _) in enumerate(nodes, start=count):
             for child in (left, right):
                 wins, strong = winners[number] == child, child in way and number in way

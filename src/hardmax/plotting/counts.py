@@ -9,7 +9,7 @@ from hardmax.bounds import HeadBudget
 from hardmax.bounds.large_integers import log10_of
 from hardmax.plotting.captions import explain
 from hardmax.plotting.regions import draw_regions
-from hardmax.plotting.style import INK, LINES, Picture, new_figure, styled
+from hardmax.plotting.style import INK, LINES, Picture, given_or_new, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,8 +110,7 @@ def draw_budget(budget: HeadBudget, *, ax: Axes | None = None) -> Axes:
     'heads $H$, of width $d/H$'
     """
     with styled():
-        if ax is None:
-            ax = new_figure(6.0, 4.2).add_subplot()
+        ax = given_or_new(ax, 6.0, 4.2)
         most = [log10_of(value) for value in budget.vertices]
         sums = [log10_of(budget.n_tokens, heads) for heads in budget.heads]
         ax.plot(budget.heads, sums, color=LINES[1], linestyle="--", linewidth=1.2, label="$N^H$")

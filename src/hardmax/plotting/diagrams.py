@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.geometry.domains import Box
-from hardmax.plotting.style import FILLS, INK, Picture, new_figure, styled
+from hardmax.plotting.style import FILLS, INK, Picture, given_or_new, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,8 +76,7 @@ def draw_diagram(
     if box.d != 2:
         raise InvalidInputError(f"box must have dimension 2, but has {box.d}.")
     with styled():
-        if ax is None:
-            ax = new_figure(4.6, 4.6).add_subplot()
+        ax = given_or_new(ax, 4.6, 4.6)
         colours = cell_colours(diagram) if colours is None else colours
         crowded = len(points) > _MAX_LABELS
         polygons = diagram.polygons(box)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow.traces import Reading, Trace, set_text, token_name
-from hardmax.plotting.style import FILLS, INK, LINES, new_figure, styled
+from hardmax.plotting.style import FILLS, INK, LINES, given_or_new, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,8 +83,7 @@ def draw_flow(
     held = [trace.held(layer) for layer in range(L + 1)]
     named = T <= _LABELLED
     with styled():
-        if ax is None:
-            ax = new_figure(max(5.2, (1.15 if named else 0.42) * (T + 1) + 1.2), 1.35 * L + 1.6).add_subplot()
+        ax = given_or_new(ax, max(5.2, (1.15 if named else 0.42) * (T + 1) + 1.2), 1.35 * L + 1.6)
         for (layer, t), sources in readings.items():
             for reading in sources:
                 _arrow(ax, layer, t, reading, T, (layer, t) in live)

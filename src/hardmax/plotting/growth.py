@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from hardmax.errors import InvalidInputError
-from hardmax.plotting.style import INK, LINES, new_figure, styled
+from hardmax.plotting.style import INK, LINES, given_or_new, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +79,7 @@ def draw_growth(
     if not curves:
         raise InvalidInputError("curves must hold at least one curve, but is empty.")
     with styled():
-        ax = new_figure(4.8, 4.4).add_subplot() if ax is None else ax
+        ax = given_or_new(ax, 4.8, 4.4)
         n_tokens = np.asarray(curves[0].growth.n_tokens, dtype=np.float64)
         for i, (label, values) in enumerate((references or {}).items()):
             style = ((0, (5, 3)), (0, (1, 2)), (0, (5, 2, 1, 2)))[i % 3]
@@ -173,8 +173,7 @@ def draw_slopes(
     if not rows:
         raise InvalidInputError("rows must hold at least one row, but is empty.")
     with styled():
-        if ax is None:
-            ax = new_figure(5.4, 1.2 + 0.45 * len(rows)).add_subplot()
+        ax = given_or_new(ax, 5.4, 1.2 + 0.45 * len(rows))
         step = 0.8 / len(labels)
         for i, growths in enumerate(rows.values()):
             for k, growth in enumerate(growths):

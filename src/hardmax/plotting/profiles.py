@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.region_colours import map_colours
-from hardmax.plotting.style import INK, LINES, new_figure, styled
+from hardmax.plotting.style import INK, LINES, given_or_new, styled
 from hardmax.regions.cells import Cells
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def draw_profile(
     )  # (cells, outputs, 2)
     many = len(order) > _MANY
     with styled():
-        ax = new_figure(6.4, 4.2).add_subplot() if ax is None else ax
+        ax = given_or_new(ax, 6.4, 4.2)
         low, high = float(values[:, :_CURVES].min()), float(values[:, :_CURVES].max())
         margin = 0.06 * (high - low) if high > low else 1.0
         bottom, top = low - margin, high + margin

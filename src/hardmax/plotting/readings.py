@@ -14,7 +14,7 @@ from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, Rule
 from hardmax.flow.scores import KeyScore
 from hardmax.flow.traces import Trace, token_name
 from hardmax.plotting.flows import COLOURS
-from hardmax.plotting.style import INK, LINES, Picture, new_figure, styled
+from hardmax.plotting.style import INK, LINES, Picture, given_or_new, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +76,7 @@ def draw_reading(
             if s < T and reading.kind not in kinds[s]:
                 kinds[s].append(reading.kind)
     with styled():
-        ax = new_figure(0.95 * T + 0.8, 3.0).add_subplot() if ax is None else ax
+        ax = given_or_new(ax, 0.95 * T + 0.8, 3.0)
         place = float(token) if token < T else 0.5 * (T - 1)
         for s, found in kinds.items():
             fill = _SHADES[found[-1]] if found else "#EEF1F3"  # what is fetched outshines what is kept

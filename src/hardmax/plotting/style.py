@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
-__all__ = ["FILLS", "INK", "LINES", "Picture", "new_figure", "styled"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["FILLS", "INK", "LINES", "Picture", "given_or_new", "new_figure", "styled"]
 
 FILLS = (
     "#77AADD",
@@ -76,3 +79,8 @@ class Picture(Figure):
 def new_figure(width: float, height: float) -> Picture:
     """An empty figure of a size in inches that belongs to no screen."""
     return Picture(figsize=(width, height), layout="constrained")
+
+
+def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """The axes that were given, or those of a new figure of a size in inches."""
+    return new_figure(width, height).add_subplot() if ax is None else ax

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.networks.blocks import Attention
-from hardmax.plotting.style import INK, LINES, Picture, new_figure, styled
+from hardmax.plotting.style import INK, LINES, Picture, given_or_new, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -203,8 +203,7 @@ def draw_report(report: StabilityReport, *, ax: Axes | None = None) -> Axes:
     'total variation distance to one-hot'
     """
     with styled():
-        if ax is None:
-            ax = new_figure(5.6, 4.2).add_subplot()
+        ax = given_or_new(ax, 5.6, 4.2)
         n = report.margin.size
         shares = np.arange(1, n + 1) / n
         looks = (

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.collections import LineCollection
 
 from hardmax.plotting.profiles import _CURVES, _draw_curves
-from hardmax.plotting.style import INK, new_figure, styled
+from hardmax.plotting.style import INK, given_or_new, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def draw_trace(result: SegmentTrace, *, ax: Axes | None) -> Axes:
     ends = np.column_stack([places[:-1], places[1:]])[: result.n_pieces]
     values = np.swapaxes(result.values, 1, 2)[:, :_CURVES]  # (pieces, outputs, 2)
     with styled():
-        ax = new_figure(6.4, 4.2).add_subplot() if ax is None else ax
+        ax = given_or_new(ax, 6.4, 4.2)
         low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
         margin = 0.06 * (high - low) if high > low else 1.0
         points = 72.0 * ax.get_window_extent().width / ax.figure.get_dpi()

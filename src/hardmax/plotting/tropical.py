@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.geometry.domains import Box
-from hardmax.plotting.style import FILLS, INK, LINES, new_figure, styled
+from hardmax.plotting.style import FILLS, INK, LINES, given_or_new, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def draw_refinement(result: CommonRefinement, *, ax: Axes | None = None, box: Bo
     pieces = [result.generators(i) for i in range(result.n_cells)]
     box = _box_around(pieces) if box is None else box
     with styled():
-        ax = new_figure(4.6, 4.6).add_subplot() if ax is None else ax
+        ax = given_or_new(ax, 4.6, 4.6)
         for i, piece in enumerate(pieces):
             corners = clipped(_far_points(piece, result.lines, box), box)
             if len(corners) > 2:
@@ -90,7 +90,7 @@ def draw_hypersurface(result: Hypersurface, *, ax: Axes | None = None, box: Box 
     pieces = [result.generators(i) for i in range(result.n_walls)]
     box = _box_around(pieces) if box is None else box
     with styled():
-        ax = new_figure(4.6, 4.6).add_subplot() if ax is None else ax
+        ax = given_or_new(ax, 4.6, 4.6)
         ends = [_ends(_far_points(piece, np.empty((0, 2)), box)) for piece in pieces]
         colours = [LINES[int(k) % len(LINES)] for k in result.owner]
         # the axes cut off what sticks out of the box

@@ -34,8 +34,8 @@ from hardmax.stability.rounding import rounded_fraction
 __all__ = ["Magnitudes", "StabilityBounds", "stability_bounds", "standard_temperature"]
 
 
-@dataclass(frozen=True)
-class Magnitudes:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class _Forms:
     """Five quantities in three forms each: a true bound, the least upper bound, and what P1 prints."""
 
     value: float
@@ -55,8 +55,13 @@ class Magnitudes:
     affine_error_paper: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StabilityBounds(Result):
+@dataclass(frozen=True, kw_only=True)
+class Magnitudes(_Forms):
+    """The decimal logarithms of five quantities in three forms each."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class StabilityBounds(_Forms, Result):
     r"""How far a log-sum-exp is from a maximum, given the lead of the largest score.
 
     Every quantity has three forms: ``hessian`` is a true bound in its shortest form, ``hessian_sharp`` the
@@ -111,28 +116,14 @@ class StabilityBounds(Result):
     margin: float
     temperature: float
     epsilon: float
-    value: float
-    value_sharp: float
-    value_paper: float
-    gradient: float
-    gradient_sharp: float
-    gradient_paper: float
-    hessian: float
-    hessian_sharp: float
-    hessian_paper: float
-    lipschitz: float
-    lipschitz_sharp: float
-    lipschitz_paper: float
-    affine_error: float
-    affine_error_sharp: float
-    affine_error_paper: float
     top_probability: float
     hessian_keys: int
     log10: Magnitudes
     vacuous: tuple[str, ...]
 
     def _state(self) -> dict[str, Any]:
-        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        names = ("n_tokens", "margin", "temperature", "epsilon", *(field.name for field in fields(self)))
+        state = {name: getattr(self, name) for name in names}  # what was asked stands first
         return {**state, "log10": dict(vars(self.log10)), "vacuous": list(self.vacuous)}
 
     @classmethod

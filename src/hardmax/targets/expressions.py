@@ -73,6 +73,31 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False)
+class OfOne(Node):
+    """Made of one part."""
+
+    part: Node
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        """What it is made of."""
+        return (self.part,)
+
+
+@dataclass(frozen=True, eq=False)
+class OfTwo(Node):
+    """Made of two parts."""
+
+    left: Node
+    right: Node
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        """What it is made of."""
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
 class Constant(Node):
     """A number, a given vector or a given matrix."""
 
@@ -127,21 +152,15 @@ class Best(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Transposed(Node):
+class Transposed(OfOne):
     """x'."""
 
-    part: Node
     column: int
 
     @property
     def kind(self) -> str:  # type: ignore[override]
         """A row for a vector and a vector for a row."""
         return {"vector": "row", "row": "vector"}.get(self.part.kind, self.part.kind)
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """What is transposed."""
-        return (self.part,)
 
     def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
         """The same array, or the transposed matrix."""
@@ -150,11 +169,9 @@ class Transposed(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Node):
+class Sum(OfTwo):
     """a + b, or a - b with sign -1."""
 
-    left: Node
-    right: Node
     sign: float
     column: int
 
@@ -163,29 +180,17 @@ class Sum(Node):
         """That of its parts."""
         return self.left.kind
 
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """Both summands."""
-        return (self.left, self.right)
-
     def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
         """The sum."""
         return self.left.evaluate(tokens, bests) + self.sign * self.right.evaluate(tokens, bests)
 
 
 @dataclass(frozen=True, eq=False)
-class Product(Node):
+class Product(OfTwo):
     """A product of numbers, vectors and matrices that fit together."""
 
-    left: Node
-    right: Node
     kind: str
     column: int
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """Both factors."""
-        return (self.left, self.right)
 
     def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
         """The product."""
@@ -207,18 +212,11 @@ class Product(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Quotient(Node):
+class Quotient(OfTwo):
     """A scalar divided by a scalar."""
 
-    left: Node
-    right: Node
     column: int
     kind: str = "scalar"
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """Both scalars."""
-        return (self.left, self.right)
 
     def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
         """The quotient."""
@@ -226,18 +224,12 @@ class Quotient(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Power(Node):
+class Power(OfOne):
     """A scalar to a fixed power."""
 
-    part: Node
     exponent: float
     column: int
     kind: str = "scalar"
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """The base."""
-        return (self.part,)
 
     def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
         """The power; the square of a length without its root."""
@@ -249,17 +241,11 @@ class Power(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Norm(Node):
+class Norm(OfOne):
     """|v|, the length of a vector or the absolute value of a scalar."""
 
-    part: Node
     column: int
     kind: str = "scalar"
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """What is measured."""
-        return (self.part,)
 
     def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
         """The length."""
@@ -268,18 +254,12 @@ class Norm(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Apply(Node):
+class Apply(OfOne):
     """One of the functions of :data:`FUNCTIONS` of a scalar."""
 
     name: str
-    part: Node
     column: int
     kind: str = "scalar"
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """The argument."""
-        return (self.part,)
 
     def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
         """The value of the function."""

@@ -275,7 +275,7 @@ class Parser:
             self._take("(")
             node = self._as_scalar(self._sum())
             self._take(")")
-            return Apply(word, node, symbol.column)
+            return Apply(node, word, symbol.column)
         return self._given(symbol)
 
     def _token(self, column: int) -> Node:
