@@ -1,7 +1,10 @@
 """What a trained model knows and how hard its heads are, from the result of a finished training.
 
+    python examples/look_into_a_training.py
     hardmax lab run docs/results/pairwise-2-64-tokens.json
     python examples/look_into_a_training.py out/pairwise-2-64-tokens/results/*.npz
+
+Without a file it makes a training of its own, of a few seconds and therefore unfinished.
 
 Prints the validation error, which tokens a linear map can still read from the states after attention (P2
 appendices C.1 and C.2), how often the model's own routing brings CLS everything that the target depends on,
@@ -19,7 +22,8 @@ from hardmax.lab.data import examples, outputs_of
 from hardmax.lab.geometry import routed_flow
 from hardmax.lab.hardness import measured_hardness
 from hardmax.lab.probes import recovery
-from hardmax.lab.training import TrainingResult
+from hardmax.lab.jobs import Job
+from hardmax.lab.training import TrainingResult, train
 
 
 def sequences(result: TrainingResult, n: int, seed: int) -> np.ndarray:
@@ -28,13 +32,34 @@ def sequences(result: TrainingResult, n: int, seed: int) -> np.ndarray:
     return examples(job.target, job.shape.n_tokens, n, seed=seed, stream=7).X
 
 
-def tell(path: str) -> None:
-    """Print what one result shows."""
+SHORT = {
+    "target": {"name": "pairwise", "D": 2, "d": 4, "seed": 0},
+    "shape": {
+        "n_tokens": 15,
+        "d_token": 4,
+        "widths": [12, 12],
+        "heads": [2, 2],
+        "hidden": [32, 32],
+        "activation": "gelu",
+        "beta": 1.0,
+    },
+    "settings": {"n_samples": 300_000, "learning_rate": 0.01, "train_size": 10_000},
+    "seed": 0,
+}
+
+
+def loaded(path: str) -> TrainingResult:
+    """The result of a training, from its file."""
     result = hm.load(path)
     if not isinstance(result, TrainingResult):
         raise SystemExit(f"{path} is a {type(result).__name__}, not the result of a training.")
+    return result
+
+
+def tell(name: str, result: TrainingResult) -> None:
+    """Print what one result shows."""
     shape, vector = result.shape, result.best_parameters
-    print(f"{path}: best validation NMSE {result.best:.3g}, {result.cpu_seconds:.0f} CPU s")
+    print(f"{name}: best validation NMSE {result.best:.3g}, {result.cpu_seconds:.0f} CPU s")
     fit, test, asked = (sequences(result, n, seed) for n, seed in ((1000, 5), (500, 6), (200, 9)))
     for rank, name in ((1, "largest"), (2, "second largest")):
         ratios = recovery(shape, result.job.initial(), vector, fit, test, rank=rank).ratio
@@ -50,6 +75,6 @@ def tell(path: str) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
-        raise SystemExit("name the results of finished trainings, as in the first lines of this file.")
-    for name in sys.argv[1:]:
-        tell(name)
+        tell("a short training", train(Job.from_json(SHORT)))
+    for path in sys.argv[1:]:
+        tell(path, loaded(path))
