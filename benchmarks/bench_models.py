@@ -50,6 +50,7 @@ def run() -> list[Comparison]:
     if folder is None:
         return []
     import torch
+
     from hardmax.models.loading import open_model
 
     torch.set_num_threads(1)

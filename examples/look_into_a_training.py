@@ -21,8 +21,8 @@ import hardmax as hm
 from hardmax.lab.data import examples, outputs_of
 from hardmax.lab.geometry import routed_flow
 from hardmax.lab.hardness import measured_hardness
-from hardmax.lab.probes import recovery
 from hardmax.lab.jobs import Job
+from hardmax.lab.probes import recovery
 from hardmax.lab.training import TrainingResult, train
 
 
