@@ -180,10 +180,25 @@ class Reading:
 class Source(Protocol):
     """Anything that can be read: a Hugging Face model, or the small one that comes with hardmax."""
 
-    name: str
-    family: str
-    n_layers: int
-    heads: tuple[int, ...]
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        ...
+
+    @property
+    def family(self) -> str:
+        """Which kind of model it is."""
+        ...
+
+    @property
+    def n_layers(self) -> int:
+        """The number of layers."""
+        ...
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The number of heads of each layer."""
+        ...
 
     def read(self, text: str | None, visit: Visit, *, layers: tuple[int, ...] | None = None) -> Reading:
         """Send a text through the model and show each wanted layer to ``visit``, in order."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -383,4 +383,4 @@ def as_source(model: Any, *, tokenizer: Any = None, hub: bool = False) -> Source
         return source
     from hardmax.models.loading import open_model
 
-    return cast("Source", open_model(model, tokenizer=tokenizer, hub=hub))
+    return open_model(model, tokenizer=tokenizer, hub=hub)
