@@ -28,7 +28,7 @@ from hardmax.lab.states import run_states
 from hardmax.models import report as report_module
 from hardmax.models.report_figures import head_figures
 from hardmax.models.report_page import json_for_script
-from hardmax.models.report_slices import place_labels
+from hardmax.models.report_slices import place_labels, slice_figure
 from hardmax.models.report_svg import escape, figure_style, linear_scale, log_scale
 from hardmax.models.report_table import COLUMNS, heads_csv
 from hardmax.models.shipped_source import shipped_source
@@ -498,3 +498,22 @@ def test_wrong_input_is_one_sentence(arguments, sentence, tmp_path, monkeypatch)
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_slice_says_which_cells_nobody_sees(shipped):
+    """Layer 1 of the shipped model has fourteen cells, most of them slivers along one wall."""
+    pieces = shipped.atlas.slices
+    for number, piece in enumerate(pieces):
+        wide = max(np.ptp(np.concatenate(piece.polygons), axis=0))
+        thin = 0
+        for polygon in piece.polygons:  # the least width of a convex polygon stands on one of its sides
+            sides = np.roll(polygon, -1, axis=0) - polygon
+            across = np.column_stack([-sides[:, 1], sides[:, 0]])
+            norms = np.linalg.norm(across, axis=1)
+            across = across[norms > 0] / norms[norms > 0, None]
+            thin += bool((np.ptp(polygon @ across.T, axis=0).min() / wide) < 1 / 400)
+        told = re.search(
+            r"(\d+) of the cells are too thin", slice_figure(piece, shipped.atlas.text_tokens, number).caption
+        )
+        assert (int(told[1]) if told else 0) == pytest.approx(thin, abs=2)
+    assert "12 of the cells" in slice_figure(pieces[1], shipped.atlas.text_tokens, 1).caption

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 _LEFT, _TOP, _SIDE, _TALL = 1.0, 1.0, WIDTH - 2.0, 400.0
 _LABELS = 60  # tokens beyond this many get a point and no name
 _FILLS = 6
+_VISIBLE = 0.7  # a strip narrower than this disappears under the strokes of its walls
 
 
 def slice_figures(atlas: HeadAtlas) -> dict[str, Figure]:
@@ -67,19 +68,29 @@ def slice_figure(piece: LayerSlice, tokens: Sequence[str], number: int) -> Figur
         )
     )
     frozen = f" Held fixed: {', '.join(piece.frozen)}." if piece.frozen else ""
+    n_thin = sum(_width(place(polygon)) < _VISIBLE for polygon in polygons)
+    thin = f" {n_thin:,} of the cells are too thin to see at this size." if n_thin else ""
     return Figure(
         f"slice-{number}",
         f"Layer {piece.layer}: {many} cells in this window",
-        f"Inside a cell every head keeps its key; a wall is where one head changes it. The plane is that of "
-        f"{piece.spanned_by}; on all of it there are {piece.n_cells_plane:,} cells, and heads of this size "
-        "could "
-        f"have {piece.refinement_bound:,}. Head by head in the window: {shown}. Points are tokens, projected."
+        f"Inside a cell every head keeps its key; a wall is where one head changes it.{thin} The plane is "
+        f"that of {piece.spanned_by}; on all of it there are {piece.n_cells_plane:,} cells, and heads of "
+        f"this size could have {piece.refinement_bound:,}. Head by head in the window: {shown}. Points are "
+        f"tokens, projected."
         f"{seen}{where}{frozen}".replace("%", "\u00a0%"),
         "exact" if piece.complete else "a lower bound: time ran out before all cells were found",
         "".join(parts),
         _TOP + tall + 1,
         f"{many} polygons; cells per head: {per_head}.",
     )
+
+
+def _width(polygon: Floats) -> float:
+    """The width of a long strip with the area and perimeter of a polygon."""
+    x, y = polygon.T
+    area = abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
+    around = float(np.linalg.norm(polygon - np.roll(polygon, -1, axis=0), axis=1).sum())
+    return 2 * area / around if around else 0.0
 
 
 def _colours(routings: NDArray[np.int64]) -> list[int]:
