@@ -22,9 +22,12 @@ from pathlib import Path
 import numpy as np
 
 import hardmax as hm
+from hardmax.models.influence_report import report_of
 from hardmax.models.interventions import Interventions
+from hardmax.models.premises import PremiseRecorder, premise_report
 from hardmax.models.recall import Spread, spread
 from hardmax.models.routing_flow import as_source
+from hardmax.models.shipped_source import shipped_source
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = ROOT / "examples" / "short_texts.json"
@@ -58,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     print_growth(report)
     print_recall(report)
     print_norms([text.name for text in report.texts])
+    print_shipped()
     print("\n" + (OUT / "notes.txt").read_text(), end="")
     return 0
 
@@ -240,6 +244,30 @@ def print_norms(texts) -> None:
         single = [np.concatenate([one.one_head[:, :, i].ravel() for one in found]) for i in range(len(radii))]
         told = ", ".join(f"{np.median(share):.1%}" for share in single)
         print(f"\nOne head alone, median over layers and tokens: {told}.")
+
+
+# For contrast: a model whose heads are hard
+# ----------------------------------------------------------------------------------------------------------
+
+
+def print_shipped() -> None:
+    """The same recall for the small model that comes with hardmax, on as many sequences; needs no torch."""
+    reports = [hm.measure_influence(shipped_source(rng=seed), rules=["argmax"]) for seed in range(20)]
+    report = report_of(reports[0].model, [one.texts[0] for one in reports])
+    print(f"\n## For contrast: {report.model}, 20 sequences, ablation mean, own token left out\n")
+    print_head("after", "tokens", "random", "information set", "rollout", "best", "gain")
+    for layer in (1, 2):
+        found = report.summary(layer=layer)
+        shares = [percent(getattr(found, name)) for name in ("random", "recall", "rollout", "best")]
+        print_row(layer, found.recall.n, *shares, f"{plain(found.gain)}; 95 % {interval(found.gain)}")
+    recorder = PremiseRecorder(reachable=False)
+    for seed in range(20):
+        recorder.text = seed
+        shipped_source(rng=seed).read(None, recorder)
+    premises = premise_report(report.model, tuple(str(seed) for seed in range(20)), recorder)
+    for layer in (0, 1):
+        margins, hard = premises.margins(layer), premises.share_hard(0.1, layer=layer)
+        print(f"\nLayer {layer}: margin {plain(margins)}, {percent(hard)} of queries within 10 % of hardmax.")
 
 
 # How numbers are shown
