@@ -389,7 +389,7 @@ def test_gradients_pass_through_half_precision_models():
     assert gradient[0, :6].abs().min() > 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 99), st.sampled_from(["halves", "pairs"]))
 def test_rotations_turn_pairs_like_complex_numbers(pairs, rest, seed, layout):
     rng = np.random.default_rng(seed)
