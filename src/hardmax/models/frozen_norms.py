@@ -324,7 +324,7 @@ def compare_norms(
     With a folder of a model (here MiniLM), which needs the extra ``models``:
 
     >>> hm.compare_norms(folder, "The cat sat on the mat.", radii=[0.1, 1.0])  # doctest: +SKIP
-    <NormComparison: ..., 6 layers, 9 tokens: some head differs on 3% of a disk of radius 0.1, 41% of radius 1>
+    <NormComparison: ..., 6 layers, 9 tokens: some head differs on 5% of a disk of radius 0.1, 36% of ...>
     """
     if plane not in ("principal", "random"):
         raise InvalidInputError(f"plane must be 'principal' or 'random', but was {plane!r}.")
