@@ -34,7 +34,7 @@ from hardmax.models.report_table import COLUMNS, heads_csv
 from hardmax.models.shipped_source import shipped_source
 from hardmax.storage import written_whole
 
-FIGURES = ["margins", "hardness", "guarantees", "keys", "sinks", "slice-0", "slice-1", "growth"]
+FIGURES = ["margins", "hardness", "guarantees", "keys", "sinks", "slice-0", "slice-1", "growth", "recall"]
 
 
 @pytest.fixture(scope="module")
@@ -427,9 +427,16 @@ def test_a_read_out_that_does_not_exist(position):
         hm.report(read_out=position)
 
 
-def test_influence_needs_a_torch_model():
+def test_influence_needs_tokens_that_can_be_disturbed():
     with pytest.raises(hm.errors.InvalidInputError, match="influence must be left out"):
-        hm.report(influence=True)
+        hm.report(ArraySource("abcd"), "text", influence=True)
+
+
+def test_influence_in_the_shipped_model_follows_its_information_sets(shipped):
+    """Its heads are hard, so what an input token changes is what the sets hold."""
+    assert shipped.influence is not None
+    assert "Does influence follow the sets?" in shipped.html()
+    assert hm.report(influence=False).influence is None
 
 
 def contrast(a: str, b: str) -> float:
@@ -466,7 +473,7 @@ def test_the_command_writes_a_report_without_torch(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("pairwise-2: 4 heads on 16 tokens\n")
     assert "argmax: CLS can know" in done.stdout
-    assert done.stderr == f"wrote {Path('hardmax-report/report.html')} and 10 files beside it\n"
+    assert done.stderr == f"wrote {Path('hardmax-report/report.html')} and 11 files beside it\n"
     assert (tmp_path / "hardmax-report" / "report.html").is_file()
 
 

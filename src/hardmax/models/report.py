@@ -1,9 +1,9 @@
 """The report: what both papers say about one trained model on one text, measured, in one HTML file.
 
 :func:`report` reads the text once and puts together the head atlas (P1), the information sets of the model's
-own routing (P2) and, where torch is at hand and the text is short, the influence of tokens. The result writes
-a folder: the page, its numbers as JSON and CSV, and each drawing as a file. Everything is made before
-anything is written, and every file appears whole or none does.
+own routing (P2) and, where the text is short, the influence of tokens. The result writes a folder: the
+page, its numbers as JSON and CSV, and each drawing as a file. Everything is made before anything is written,
+and every file appears whole or none does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RULES = ("argmax", "top-3", "mass 0.9")
 """What heads are taken to read, if nothing else is said."""
 
 INFLUENCE_TOKENS = 64
-"""Texts up to this length have the influence of their tokens measured, where torch is at hand."""
+"""Texts up to this length have the influence of their tokens measured."""
 
 _CLASSIFICATION = ("[CLS]", "CLS", "<cls>")
 _SCHEMA = 1
@@ -67,7 +67,7 @@ class Report(Result):
     --------
     >>> found = report(rng=1, rules=["argmax"])
     >>> sorted(found.figures)
-    ['growth', 'guarantees', 'hardness', 'keys', 'margins', 'sinks', 'slice-0', 'slice-1']
+    ['growth', 'guarantees', 'hardness', 'keys', 'margins', 'recall', 'sinks', 'slice-0', 'slice-1']
     >>> found.html().startswith("<!doctype html>")
     True
     """
@@ -212,8 +212,8 @@ def report(
         The position whose knowledge is shown; the classification token where one reads everything, else the
         last token that does.
     influence : bool, optional
-        Whether the influence of tokens is measured too (one forward pass per token and more; needs a torch
-        model). By default for texts of at most 64 tokens.
+        Whether the influence of tokens is measured too (one forward pass per token and more). By
+        default for texts of at most 64 tokens.
     rng : int or numpy Generator
         Draws the sequence of the shipped model.
 
@@ -236,15 +236,16 @@ def report(
     atlas = head_atlas(watched, text, layers=layers, heads=heads)
     flows = () if recorder is None or watched.reading is None else recorder.flows(watched.reading)
     position = _read_out(read_out, atlas.text_tokens, watched.n_readable)
-    torch_model = text is not None and hasattr(source, "module")
-    if influence and not torch_model:
+    moves = hasattr(source, "disturb") or (text is not None and hasattr(source, "module"))
+    if influence and not moves:
         raise InvalidInputError(
-            "influence must be left out for a model without torch: it disturbs tokens in forward passes."
+            "influence must be left out for a model whose tokens cannot be disturbed: it is measured with other "
+            "inputs in their place."
         )
     wanted = influence if influence is not None else len(atlas.text_tokens) <= INFLUENCE_TOKENS
     measured = None
-    if torch_model and wanted and rules:
-        measured = measure_influence(source, str(text), rules=rules)
+    if moves and wanted and rules:
+        measured = measure_influence(source, text, rules=rules)
     return Report(
         atlas=atlas,
         flows=flows,
