@@ -239,8 +239,8 @@ def report(
     moves = hasattr(source, "disturb") or (text is not None and hasattr(source, "module"))
     if influence and not moves:
         raise InvalidInputError(
-            "influence must be left out for a model whose tokens cannot be disturbed: it is measured with other "
-            "inputs in their place."
+            "influence must be left out for a model whose tokens cannot be disturbed: it is measured with "
+            "other inputs in their place."
         )
     wanted = influence if influence is not None else len(atlas.text_tokens) <= INFLUENCE_TOKENS
     measured = None
