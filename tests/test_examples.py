@@ -68,7 +68,8 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     assert "92 vertices" in (tmp_path / "demo" / "figure4.svg").read_text()
 
 
-OTHERS = sorted(set(EXAMPLES.glob("*.py")) - {EXAMPLES / "demo.py"})
+# the demo is tried above; the findings take minutes and are tried on a tiny model in test_models_influence.py
+OTHERS = sorted(set(EXAMPLES.glob("*.py")) - {EXAMPLES / "demo.py", EXAMPLES / "minilm_findings.py"})
 
 
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
