@@ -20,7 +20,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo models test lint format bench memory sweep sweep-space docs wheel-check clean
+.PHONY: help demo models test lint format bench memory experiments sweep sweep-space docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -57,6 +57,9 @@ bench: $(VENV)/has-test ## measure hardmax side by side with the alternatives (o
 
 memory: $(VENV)/has-test ## measure the peak memory of millions of cells (about two minutes)
 	@$(RUN) benchmarks/memory.py
+
+experiments: $(VENV)/has-plot ## train every experiment of the infoflow paper, quick profile (about five minutes on two cores)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) benchmarks/experiments.py
 
 sweep: $(VENV)/has-test ## compare 100,000 random networks with rational arithmetic (about an hour, resumable)
 	@$(RUN) tests/scripts/regions_sweep.py
