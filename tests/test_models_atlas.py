@@ -199,7 +199,9 @@ def test_files(atlas: hm.HeadAtlas, tmp_path) -> None:
     ("options", "sentence"),
     [
         ({"layers": [2]}, "layers must be between 0 and 1, but held 2"),
+        ({"layers": [2, 3, 4]}, "but held 2 and 2 more"),
         ({"layers": []}, "layers must be a list"),
+        ({"layers": [0.5]}, "layers must be a list of numbers"),
         ({"heads": [4]}, "heads must be between 0 and 3"),
         ({"heads": ["a"]}, "heads must be a list of numbers"),
         ({"positions": [7]}, "positions must be queries from 0 to 6"),
@@ -270,6 +272,7 @@ def test_files_of_the_command(command, tmp_path) -> None:
         (["--text", "a", "--layers", "x"], "--layers must be numbers and ranges"),
         (["--text", "a", "--layers", "5-3"], "ranges that go up"),
         (["--text", "a", "--layers", "9"], "layers must be between 0 and 1"),
+        (["--text", "a", "--layers", "9" * 5000], "at most 5 digits"),
         (["--text", "a", "--plane", "0,1"], "three tokens"),
         (["--text", "a", "--out", "no/where"], "its folder does not exist"),
     ],

@@ -291,6 +291,9 @@ def test_the_command_refuses_bad_input(folder, tmp_path):
     assert "empty" in said("--text", " ")
     broken.write_bytes(b"\xff\xfe\xff")
     assert "UTF-8" in said("--file", str(broken))
+    assert "must be a text file" in said("--file", str(tmp_path / "none.txt"))
+    assert "must be a text file" in said("--texts", str(tmp_path))
+    assert "--seed" in said("--text", SHORT, "--seed", "-1")
     assert CliRunner().invoke(main, ["influence", str(tmp_path / "none"), "--text", "a"]).exit_code == 2
 
 

@@ -6,6 +6,7 @@ Tiny random models with large weights; the oracle is transformers' own eager att
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from tiny_models import SETTINGS, TEXT, tiny_folder, tiny_model, tiny_tokenizer 
 from hardmax.errors import FidelityError, UnsupportedModelError  # noqa: E402
 from hardmax.models import capture, families, loading  # noqa: E402
 from hardmax.models.families import FAMILIES  # noqa: E402
+from hardmax.models.interventions import Interventions  # noqa: E402
 from hardmax.models.loading import open_model  # noqa: E402
 from hardmax.models.query_maps import rotated  # noqa: E402
 
@@ -293,6 +295,27 @@ def test_the_model_is_left_as_it_was(where, dtype, monkeypatch):
                 model.read(TEXT, visit)
     assert fingerprint(module) == before
     assert read(model)[1].score_difference < LIMIT
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_threads_take_turns_with_a_model(dtype):
+    """What is exchanged in a model for a reading would be seen by every other reading of it."""
+    module = tiny_model("llama", dtype=dtype)
+    model = open_model(module, tokenizer=tiny_tokenizer("llama"))
+    Interventions(model, "the cat")  # transformers leaves hooks of its own when it shows hidden states
+    before = fingerprint(module)
+    alone: list[float] = []
+    model.read(TEXT, lambda layer: alone.append(float(layer.scores(0).max())))
+
+    def read(_: int) -> list[float]:
+        found: list[float] = []
+        model.read(TEXT, lambda layer: found.append(float(layer.scores(0).max())))
+        Interventions(model, "the cat").gradient(probes=1)
+        return found
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(read, range(8))) == [alone] * 8
+    assert fingerprint(module) == before
 
 
 # Parts

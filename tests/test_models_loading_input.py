@@ -28,6 +28,7 @@ from hardmax.errors import (  # noqa: E402
     UnsupportedModelError,
 )
 from hardmax.models.families import FAMILIES, obstacles  # noqa: E402
+from hardmax.models.interventions import Interventions  # noqa: E402
 from hardmax.models.loading import open_model  # noqa: E402
 
 
@@ -189,8 +190,37 @@ def test_weights_of_another_configuration(folder):
     with pytest.raises(FileFormatError, match=r"are missing, .* would be random numbers"):
         open_model(folder)
     (folder / "config.json").write_text(json.dumps({**words, "hidden_size": 64}))
-    with pytest.raises(FileFormatError, match="could not be loaded"):
+    with pytest.raises(FileFormatError, match=r"but embeddings\..* has another shape") as error:
         open_model(folder)
+    one_sentence(error)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ({"num_hidden_layers": "many"}, "config.json is not one of 'bert' .*num_hidden_layers"),
+        ({"num_attention_heads": 0}, "could not be loaded"),
+        ({"hidden_act": "unheard of"}, "could not be loaded"),
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}, "are quantised"),
+        ({"is_decoder": True, "add_cross_attention": True}, "keys come from another sequence"),
+    ],
+)
+def test_a_strange_configuration(folder, words, reason):
+    before = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**before, **words}))
+    with pytest.raises(HardmaxError, match=reason) as error:
+        open_model(folder)
+    one_sentence(error)
+
+
+@pytest.mark.parametrize("words", [{"attn_implementation": "flash_attention_2"}, {"return_dict": False}])
+def test_settings_for_other_machines_and_programs_do_not_matter(folder, words):
+    expected = open_model(folder).run(**open_model(folder).encode(TEXT))
+    before = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**before, **words}))
+    opened = open_model(folder)
+    assert torch.equal(opened.run(**opened.encode(TEXT)), expected)
+    assert Interventions(opened, TEXT).states().shape[0] == 4
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe\x00", b"{}"])
@@ -211,6 +241,10 @@ def test_other_things_than_folders(tmp_path):
         open_model(tmp_path / "x.safetensors")
     with pytest.raises(InvalidInputError, match="but is a int"):
         open_model(3)
+    with pytest.raises(InvalidInputError, match="but is empty; give its path"):
+        open_model("")
+    with pytest.raises(InvalidInputError, match="tokenizer must be one of transformers, but is a str"):
+        open_model(tiny_model("bert"), tokenizer="words")
     with pytest.raises(InvalidInputError, match="no attention interface"):
         open_model(torch.nn.Linear(2, 2))
 
@@ -382,6 +416,8 @@ def test_other_bad_texts(model):
         model.read(None, lambda layer: None)
     with pytest.raises(InvalidInputError, match="must be a string, but is a int"):
         model.encode(7)
+    with pytest.raises(InvalidInputError, match="a string or encoded inputs, but is a int"):
+        model.read(7, lambda layer: None)
     with pytest.raises(InvalidInputError, match="must hold input_ids, inputs_embeds or pixel_values"):
         model.read({"words": 1}, lambda layer: None)
     with pytest.raises(HardmaxError, match="one sequence, but 2 were given at once"):

@@ -496,6 +496,7 @@ def test_the_command_prints_json(tmp_path):
         (["--layers", "5"], "layers must be between 0 and 1"),
         (["--layers", "x"], "--layers must be numbers"),
         (["--read-out", "99"], "read_out must be from 0 to 15"),
+        (["--seed", "-1"], "'--seed': -1 is not in the range"),
     ],
 )
 def test_wrong_input_is_one_sentence(arguments, sentence, tmp_path, monkeypatch):

@@ -16,9 +16,10 @@ from hardmax.errors import FileFormatError, InvalidInputError
 if TYPE_CHECKING:
     from hardmax.models.atlas import HeadAtlas, HeadRecord
 
-__all__ = ["atlas", "number_list", "text_of"]
+__all__ = ["atlas", "number_list", "text_of", "words_of"]
 
 _MOST_HEADS = 400
+_DIGITS = 5
 
 
 @click.command()
@@ -115,8 +116,11 @@ def text_of(text: str | None, file: Path | None) -> str:
     """The text of ``--text`` or ``--file``; one of them must be given."""
     if (text is None) == (file is None):
         raise InvalidInputError("give one of --text and --file.")
-    if file is None:
-        return str(text)
+    return str(text) if file is None else words_of(file)
+
+
+def words_of(file: Path) -> str:
+    """What a text file holds."""
     if not file.is_file():
         raise FileNotFoundError(f"{file} must be a text file, but does not exist or is a folder.")
     try:
@@ -136,8 +140,10 @@ def number_list(text: str, name: str) -> tuple[int, ...]:
         ends = [end.strip() for end in part.split("-")]
         if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
             raise InvalidInputError(f"{name} must be numbers and ranges such as 0,3-5, but was {text!r}.")
+        if max(len(end) for end in ends) > _DIGITS:
+            raise InvalidInputError(f"{name} must be numbers of at most {_DIGITS} digits, but was {text!r}.")
         low, high = int(ends[0]), int(ends[-1])
-        if not low <= high < 100_000:
+        if low > high:
             raise InvalidInputError(f"{name} must have ranges that go up, such as 3-5, but was {text!r}.")
         numbers += range(low, high + 1)
     return tuple(numbers)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hardmax.cli.atlas import words_of
 from hardmax.cli.outputs import check_targets, print_json, print_table, save_and_draw
 from hardmax.errors import FileFormatError, InvalidInputError
 
@@ -49,7 +50,9 @@ __all__ = ["influence"]
 @click.option("--position", type=int, help="Also list what this read-out position can know.")
 @click.option("--norms", is_flag=True, help="Also compare routing with norms frozen and as they are.")
 @click.option("--draws", type=int, default=200, show_default=True, help="Random sets per token.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Moves every random draw."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option(
     "--out",
@@ -120,7 +123,7 @@ def _texts(text: str | None, file: Path | None, texts: Path | None) -> dict[str,
     if text is not None:
         return {"text": text}
     if file is not None:
-        return {file.name: _words(file)}
+        return {file.name: words_of(file)}
     found = {} if texts is None else _json(texts)
     if (
         not isinstance(found, dict)
@@ -131,16 +134,9 @@ def _texts(text: str | None, file: Path | None, texts: Path | None) -> dict[str,
     return found
 
 
-def _words(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path} must be a text in UTF-8, but is not.") from error
-
-
 def _json(path: Path) -> Any:
     try:
-        return json.loads(_words(path))
+        return json.loads(words_of(path))
     except json.JSONDecodeError as error:
         raise FileFormatError(f"{path} must be JSON, but line {error.lineno} is not: {error.msg}.") from error
 

@@ -30,7 +30,11 @@ __all__ = ["report"]
     help="Measure which tokens matter, in many forward passes. By default up to 64 tokens.",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="Without MODEL: of the sequence it reads."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Without MODEL: of the sequence it reads.",
 )
 @click.option(
     "--out",

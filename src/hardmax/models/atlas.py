@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import operator
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -441,8 +442,8 @@ def _source(model: Any, tokenizer: Any, hub: bool) -> Source:
 
 def _integers(values: Iterable[int], name: str) -> tuple[int, ...]:
     try:
-        numbers = tuple(int(value) for value in values)
-    except (TypeError, ValueError):
+        numbers = tuple(operator.index(value) for value in values)
+    except TypeError:  # 0.5 is no layer
         numbers = ()
     if not numbers:
         raise InvalidInputError(f"{name} must be a list of numbers counted from 0, but was {values!r}.")
@@ -455,9 +456,8 @@ def _wanted(values: Iterable[int] | None, n: int, name: str) -> tuple[int, ...]:
     numbers = tuple(sorted(set(_integers(values, name))))
     wrong = [number for number in numbers if not 0 <= number < n]
     if wrong:
-        raise InvalidInputError(
-            f"{name} must be between 0 and {n - 1}, but held {', '.join(map(str, wrong))}."
-        )
+        others = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise InvalidInputError(f"{name} must be between 0 and {n - 1}, but held {wrong[0]}{others}.")
     return numbers
 
 

@@ -51,6 +51,8 @@ def check_folder(model: str | os.PathLike[str]) -> Path:
         When weights are missing, truncated, damaged or pickled.
     """
     folder = Path(model)
+    if not str(model):  # Path("") is the present folder
+        raise InvalidInputError("model must be the folder of a model, but is empty; give its path.")
     if folder.is_file():
         if any(folder.match(pattern) for pattern in _PICKLES):
             raise _pickled(folder.name)
@@ -83,14 +85,20 @@ def _weight_files(folder: Path) -> list[Path]:
             raise FileFormatError(f"{index} must say which tensor is in which file, but does not.") from error
         missing = [name for name in names if not (folder / str(name)).is_file()]
         if missing:
-            raise FileFormatError(f"{folder} must hold all files of its index, but {missing[0]} is missing.")
+            raise FileFormatError(
+                f"{folder} must hold all files of its index, but {missing[0]} is missing; "
+                "bring the folder here again."
+            )
         return [folder / str(name) for name in names]
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
     pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
     if pickles:
         raise _pickled(pickles[0])
-    raise FileFormatError(f"{folder} must hold weights as model.safetensors, but has no weights file.")
+    raise FileFormatError(
+        f"{folder} must hold weights as model.safetensors, but has no weights file; "
+        "save the model again with model.save_pretrained(folder)."
+    )
 
 
 def _pickled(name: str) -> FileFormatError:
@@ -108,7 +116,7 @@ def _check_tensors(path: Path) -> None:
     except (safetensors.SafetensorError, OSError) as error:
         raise FileFormatError(
             f"{path} must be a complete safetensors file, but it is truncated or damaged "
-            f"({_first_line(error)})."
+            f"({_first_line(error)}); bring it here again."
         ) from error
 
 
@@ -127,10 +135,11 @@ def loaded(folder: Path) -> Any:
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-    except (ValueError, KeyError, OSError, TypeError, AttributeError) as error:
-        raise UnsupportedModelError(str(folder), [_unknown(folder)], sorted(FAMILIES)) from error
-    if config.model_type not in FAMILIES:  # refused before gigabytes are loaded
-        family_of(_Unloaded(config, str(folder)))
+    except Exception as error:  # transformers raises whatever a strange configuration leads to
+        raise UnsupportedModelError(str(folder), [_unknown(folder, error)], sorted(FAMILIES)) from error
+    # flash and the like are for other machines; which one a model is read with changes no number
+    config._attn_implementation = None
+    family_of(_Unloaded(config, str(folder)))  # refused before gigabytes are loaded
     try:
         with _quiet():
             model, report = transformers.AutoModel.from_pretrained(
@@ -141,12 +150,19 @@ def loaded(folder: Path) -> Any:
                 local_files_only=True,
                 trust_remote_code=False,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are named below
             )
-    except (ValueError, KeyError, OSError, RuntimeError) as error:
+    except Exception as error:  # as above
         raise FileFormatError(
             f"{folder} must hold the weights that its config.json describes, but they could not be loaded "
             f"({_first_line(error)})."
         ) from error
+    wrong = sorted(key for key, *_ in report["mismatched_keys"])
+    if wrong:
+        raise FileFormatError(
+            f"{folder} must hold the weights that its config.json describes, but {wrong[0]} has another "
+            "shape; give the config.json that was saved with them."
+        )
     missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in _UNREAD))
     if missing:
         raise FileFormatError(
@@ -218,11 +234,12 @@ def check_finite(model: Any) -> None:
             )
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise NotFiniteError(
-                f"the weights of a model must be finite, but {name} holds NaN or an infinity."
+                f"the weights of a model must be finite, but {name} holds NaN or an infinity; take an "
+                "earlier checkpoint."
             )
 
 
-def _unknown(folder: Path) -> str:
+def _unknown(folder: Path, error: Exception) -> str:
     try:
         words = json.loads((folder / "config.json").read_text())
         kind = words.get("model_type")
@@ -230,6 +247,8 @@ def _unknown(folder: Path) -> str:
         return "its config.json cannot be read"
     if "auto_map" in words:
         return f"its architecture {kind!r} comes as code of its own, which is never run"
+    if kind in required("transformers").CONFIG_MAPPING:
+        return f"its config.json is not one of {kind!r} ({_first_line(error)})"
     return f"its architecture {kind!r} is not known to transformers {required('transformers').__version__}"
 
 

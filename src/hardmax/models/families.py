@@ -195,7 +195,7 @@ def obstacles(model: Any) -> list[str]:
     if kind not in FAMILIES:
         reason = _KNOWN_STRANGERS.get(kind)
         found.append(f"its family {kind!r} " + (reason if reason else "is not among those that are read"))
-    elif not list(attention_modules(model, FAMILIES[kind])):
+    elif any(True for _ in model.modules()) and not list(attention_modules(model, FAMILIES[kind])):
         found.append(
             f"no module of it has the attribute {FAMILIES[kind].query!r} that its family should have"
         )

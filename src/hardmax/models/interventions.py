@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.models.precision import in_float32, weight_precision
+from hardmax.models.precision import alone, in_float32, weight_precision
 from hardmax.models.required import required
 
 __all__ = ["BASELINES", "Disturbed", "GradientInfluence", "Interventions", "disturb"]
@@ -132,7 +132,7 @@ class Interventions:
             raise InvalidInputError("model must have a table of input embeddings, but has none.")
         self._module = module
         self._half = "float16" in weight_precision(module)  # differences would be mostly rounding
-        encoded = dict(opened.encode(text))
+        encoded = {name: tensor.to(table.weight.device) for name, tensor in opened.encode(text).items()}
         ids = encoded.pop("input_ids")
         known = inspect.signature(module.forward).parameters
         self._rest = {name: value for name, value in encoded.items() if name in known}
@@ -146,7 +146,7 @@ class Interventions:
         """The embedded text must give the states that the text gives."""
         with self._torch.no_grad(), self._in_float32():
             found = self._run(self._embedded[None])[-1]
-            wanted = self._module(input_ids=ids, **self._rest, output_hidden_states=True).hidden_states[-1]
+            wanted = self._states(input_ids=ids, **self._rest)[-1]
         difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30))
         if not difference <= _SAME:
             raise InvalidInputError(
@@ -189,8 +189,10 @@ class Interventions:
     # Influence
     # ----------------------------------------------------------------------------------------------------
 
-    def _in_float32(self) -> AbstractContextManager[None]:
-        return in_float32(self._module) if self._half else nullcontext()
+    @contextmanager
+    def _in_float32(self) -> Iterator[None]:
+        with alone(self._module), in_float32(self._module) if self._half else nullcontext():
+            yield
 
     def states(self) -> Floats:
         """The states of all tokens after layers 0, 1, ..., L: (L + 1, Q, d)."""
@@ -268,13 +270,14 @@ class Interventions:
         batch = len(embedded)
         rest = {name: value.expand(batch, *value.shape[1:]) for name, value in self._rest.items()}
         try:
-            out = self._module(inputs_embeds=embedded, **rest, output_hidden_states=True, return_dict=True)
+            return self._states(inputs_embeds=embedded, **rest)
         except TypeError as error:
             raise InvalidInputError(
                 f"model must accept inputs_embeds, but {type(self._module).__name__} does not."
             ) from error
-        states: tuple[Any, ...] = tuple(out.hidden_states)
-        return states
+
+    def _states(self, **inputs: Any) -> tuple[Any, ...]:
+        return tuple(self._module(**inputs, output_hidden_states=True, return_dict=True).hidden_states)
 
 
 def _relative_error(total: Floats, m: int, d: int) -> float:

@@ -34,7 +34,7 @@ from hardmax.models.checkpoints import (
 )
 from hardmax.models.families import Family, family_of, longest_text
 from hardmax.models.fidelity import Differences, differences, native_difference, within_limit
-from hardmax.models.precision import as_it_is, in_float32, weight_precision
+from hardmax.models.precision import alone, as_it_is, in_float32, weight_precision
 from hardmax.models.required import required
 
 __all__ = ["OpenModel", "open_model"]
@@ -104,6 +104,11 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
     else:
         raise InvalidInputError(
             f"model must be a folder, a hub id or a module of transformers, but is a {type(model).__name__}."
+        )
+    if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")):
+        raise InvalidInputError(
+            f"tokenizer must be one of transformers, but is a {type(tokenizer).__name__}; try "
+            "AutoTokenizer.from_pretrained(folder)."
         )
     family = family_of(module)
     check_finite(module)
@@ -178,8 +183,8 @@ class OpenModel:
             raise InvalidInputError("text must hold at least one word, but is empty.")
         if self.tokenizer is None:
             raise InvalidInputError(
-                f"a text needs a tokenizer, but {self.name} was opened without one; give tokenizer=, or "
-                "encoded inputs instead of a text."
+                f"a text needs a tokenizer, but {self.name} has none that can be read; give tokenizer=, or "
+                "put the tokenizer.json of the model into its folder."
             )
         padding = {} if length is None else {"padding": "max_length", "max_length": length}
         encoded = self.tokenizer(text, return_tensors="pt", truncation=False, **padding)
@@ -210,7 +215,8 @@ class OpenModel:
             "pixel_values": pixel_values,
         }
         with self._in_float32():
-            output = self._body(**self._accepted({k: v for k, v in given.items() if v is not None}))
+            inputs = self._accepted({k: v for k, v in given.items() if v is not None})
+            output = self._body(**inputs, return_dict=True)
         return output.last_hidden_state
 
     def embed(self, input_ids: Any) -> Any:
@@ -243,6 +249,10 @@ class OpenModel:
         """
         if text is None:
             raise InvalidInputError(f"a text must be given to read {self.name}.")
+        if not isinstance(text, (str, Mapping)):
+            raise InvalidInputError(
+                f"text must be a string or encoded inputs, but is a {type(text).__name__}."
+            )
         inputs = self.encode(text) if isinstance(text, str) else self._checked(dict(text))
         wanted = self._wanted(layers)
         inputs = self._accepted(inputs)
@@ -303,7 +313,7 @@ class OpenModel:
 
     @contextmanager
     def _in_float32(self) -> Iterator[None]:
-        with in_float32(self._body) if self._half else nullcontext():
+        with alone(self._body), in_float32(self._body) if self._half else nullcontext():
             yield
 
     def _seconds(self, inputs: dict[str, Any]) -> float:
@@ -351,7 +361,7 @@ class OpenModel:
             watch(self._body, self.places, inputs, last=last, show=compare)
         if not self._half:
             return worst, None
-        with as_it_is(self.precision):
+        with alone(self._body), as_it_is(self.precision):
             watch(self._body, self.places, inputs, last=last, show=compare_natively)
         return worst, rough
 
@@ -371,7 +381,7 @@ class OpenModel:
         given = max(int(tensor.shape[0]) for tensor in inputs.values())
         if given != 1:
             raise InvalidInputError(f"inputs must hold one sequence, but {given} were given at once.")
-        if self.limit is not None and inputs.get("input_ids") is not None and length:
+        if inputs.get("input_ids") is not None and length and not self.places.images:
             words = int(self._body.get_input_embeddings().num_embeddings)
             largest = int(inputs["input_ids"].max())
             if largest >= words:

@@ -5,23 +5,40 @@ to be compared. A second copy of all weights is not needed for that. Before a mo
 holds itself are replaced by their float32 values, which are exact, and afterwards by the originals; so there
 is one copy of the model and one of the module at work. A plain embedding only copies rows, so its output is
 converted instead of its table.
+
+Weights and attention implementations are exchanged in the model itself, so one thread at a time may do it:
+:func:`alone` makes the others wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock, RLock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from hardmax.models.required import required
 
-__all__ = ["as_it_is", "in_float32", "weight_precision"]
+__all__ = ["alone", "as_it_is", "in_float32", "weight_precision"]
+
+_LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_ENTERING = Lock()
 
 
 def weight_precision(model: Any) -> str:
     """The type of the weights in words: ``"float32"``, ``"bfloat16"``, or several joined by ``+``."""
     kinds = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.is_floating_point()}
     return "+".join(sorted(kinds))
+
+
+@contextmanager
+def alone(model: Any) -> Iterator[None]:
+    """Have a model to oneself; other threads that ask for the same one wait, the same thread does not."""
+    with _ENTERING:
+        lock = _LOCKS.setdefault(model, RLock())
+    with lock:
+        yield
 
 
 @contextmanager
@@ -75,12 +92,13 @@ def as_it_is(precision: str) -> Iterator[None]:
         yield
         return
     torch = required("torch")
-    before = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
+    with alone(torch):  # the switch is one for the whole process
+        before = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(False)
+        try:
+            yield
+        finally:
+            torch._C._set_mkldnn_enabled(before)
 
 
 def _used_by(module: Any, torch: Any) -> list[Any]:
