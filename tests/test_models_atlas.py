@@ -239,6 +239,27 @@ def test_tables_for_people(command) -> None:
     assert "Cells on the plane of principal directions" in printed
 
 
+def test_without_a_model_the_one_that_comes_along_is_read(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str):
+        return CliRunner().invoke(main, list(arguments))
+
+    printed = run("atlas", "--plane", "none")
+    assert printed.exit_code == 0, printed.output
+    assert "pairwise-2 (hardmax lab) on 16 tokens" in printed.stdout
+    assert "15/15" in printed.stdout
+    printed = run("influence", "--read-out", "15", "--draws", "5", "--out", "influence.npz")
+    assert printed.exit_code == 0, printed.output
+    assert "argmax: position 15 can know 6: x4 x7 x11 x12 x13 x15" in printed.stdout
+    assert hm.load("influence.npz").model == "pairwise-2"
+    for arguments in (("atlas", "--text", "a"), ("atlas", "--file", "a"), ("influence", "--texts", "a")):
+        refused = run(*arguments)
+        assert refused.exit_code == 2
+        assert "a text needs a MODEL" in refused.stderr
+    assert "must be a Hugging Face model" in run("influence", "--norms", "--draws", "5").stderr
+
+
 def test_json_for_machines(command, tmp_path) -> None:
     (tmp_path / "text.txt").write_text("words", encoding="utf-8")
     result = command("model", "--file", "text.txt", "--layers", "0-1", "--heads", "1,3", "--json")

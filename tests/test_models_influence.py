@@ -257,7 +257,7 @@ def test_the_command_prints_tables_and_json(folder, tmp_path):
     texts.write_text(json.dumps({"one": SHORT, "two": "a dog ran"}))
     out = tmp_path / "influence.npz"
     arguments = ["influence", str(folder), "--texts", str(texts), "--probes", "2", "--draws", "10"]
-    printed = CliRunner().invoke(main, [*arguments, "--norms", "--position", "0", "--out", str(out)])
+    printed = CliRunner().invoke(main, [*arguments, "--norms", "--read-out", "0", "--out", str(out)])
     assert printed.exit_code == 0, printed.output
     for words in (
         "Tokens that a token can know",

@@ -488,7 +488,7 @@ def test_the_command_prints_json(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--text", "x"], "need a MODEL with a tokenizer"),
+        (["--text", "x"], "needs a MODEL with a tokenizer"),
         (["model"], "give one of --text and --file"),
         (["model", "--text", "x", "--file", "y"], "give one of --text and --file"),
         (["model", "--file", "nowhere.txt"], "nowhere.txt must be a text file"),

@@ -16,14 +16,14 @@ from hardmax.errors import FileFormatError, InvalidInputError
 if TYPE_CHECKING:
     from hardmax.models.atlas import HeadAtlas, HeadRecord
 
-__all__ = ["atlas", "number_list", "text_of", "words_of"]
+__all__ = ["atlas", "number_list", "refuse_words", "text_of", "words_of"]
 
 _MOST_HEADS = 400
 _DIGITS = 5
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", required=False)
 @click.option("--text", help="What the model reads.")
 @click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the text from a file.")
 @click.option("--layers", metavar="LIST", help="Which layers, counted from 0: 0,3-5. All by default.")
@@ -51,7 +51,7 @@ _DIGITS = 5
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option("--hub", is_flag=True, help="MODEL may be a name on the hub; without this, nothing is fetched.")
 def atlas(
-    model: str,
+    model: str | None,
     text: str | None,
     file: Path | None,
     layers: str | None,
@@ -65,27 +65,32 @@ def atlas(
 ) -> None:
     """What every head of a trained model does on one text.
 
-    MODEL is a folder with a Hugging Face model (safetensors), or with --hub a name on the hub. Per head:
+    MODEL is a folder with a Hugging Face model (safetensors), or with --hub a name on the hub; both need the
+    extra models. Without MODEL the small trained transformer that comes with hardmax is read. Per head:
     margins in units of temperature, distance to hardmax and what margins guarantee for it, keys that can win
     (certified) and keys that do, sinks, distances to walls. Per layer: the exact routing cells of all heads
     together on a plane of inputs.
 
     \b
     Examples:
+      hardmax atlas
       hardmax atlas ./all-MiniLM-L6-v2 --text "The cat sat on the mat."
       hardmax atlas ./gpt2 --file page.txt --layers 0,3-5 --heads 0-3 --json
       hardmax atlas ./gpt2 --file page.txt --positions 7,31 --plane 3,9,12 --out atlas
     """
     import hardmax as hm
+    from hardmax.models.shipped_source import shipped_source
 
-    words = text_of(text, file)
+    if model is None:
+        refuse_words(text, file)
+    words = None if model is None else text_of(text, file)
     chosen_plane: Any = None if plane == "none" else plane
     if plane not in ("none", "principal"):
         chosen_plane = number_list(plane, "--plane")
     if out is not None and not out.resolve().parent.is_dir():
         raise FileNotFoundError(f"cannot write {out}: its folder does not exist.")
     found = hm.head_atlas(
-        model,
+        shipped_source() if model is None else model,
         words,
         hub=hub,
         layers=None if layers is None else number_list(layers, "--layers"),
@@ -110,6 +115,14 @@ def atlas(
     if found.slices:
         click.echo()
         _print_slices(found)
+
+
+def refuse_words(*given: object) -> None:
+    """Without MODEL there is no tokenizer: a text is refused."""
+    if any(value is not None for value in given):
+        raise InvalidInputError(
+            "a text needs a MODEL with a tokenizer; the one that comes with hardmax reads vectors."
+        )
 
 
 def text_of(text: str | None, file: Path | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.atlas import words_of
+from hardmax.cli.atlas import refuse_words, words_of
 from hardmax.cli.outputs import check_targets, print_json, print_table, save_and_draw
 from hardmax.errors import FileFormatError, InvalidInputError
 
@@ -21,7 +21,7 @@ __all__ = ["influence"]
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", required=False)
 @click.option("--text", help="The text to read.")
 @click.option("--file", "file", type=click.Path(path_type=Path), help="A file with the text.")
 @click.option(
@@ -47,7 +47,9 @@ __all__ = ["influence"]
     type=int,
     help="Directions for gradients; 0 for none. If not given, all for short texts, else 8.",
 )
-@click.option("--position", type=int, help="Also list what this read-out position can know.")
+@click.option(
+    "--read-out", "position", type=int, metavar="POSITION", help="Also list what this token can know."
+)
 @click.option("--norms", is_flag=True, help="Also compare routing with norms frozen and as they are.")
 @click.option("--draws", type=int, default=200, show_default=True, help="Random sets per token.")
 @click.option(
@@ -61,7 +63,7 @@ __all__ = ["influence"]
     help="Save the result; hm.load reads it back.",
 )
 def influence(
-    model: str,
+    model: str | None,
     text: str | None,
     file: Path | None,
     texts: Path | None,
@@ -78,21 +80,26 @@ def influence(
 ) -> None:
     """How much of what matters to a token lies inside its information set.
 
-    MODEL is a folder with a Hugging Face model (safetensors), or an id with --hub. Information sets follow
-    the model's own routing; influence is measured by replacing input tokens and by gradients; sets are
-    compared with random ones, with those of attention rollout, and with the best ones of the same size.
+    MODEL is a folder with a Hugging Face model (safetensors), or an id with --hub; both need the extra
+    models. Without MODEL the small trained transformer that comes with hardmax is read. Information sets
+    follow the model's own routing; influence is measured by replacing input tokens and by gradients; sets
+    are compared with random ones, with those of attention rollout, and with the best ones of the same size.
 
     \b
     Examples:
+      hardmax influence --read-out 15
       hardmax influence path/to/model --text "The cat sat on the mat."
       hardmax influence path/to/model --texts texts.json --probes 8 --norms --json
     """
     import hardmax as hm
     from hardmax.models.routing_flow import as_source
+    from hardmax.models.shipped_source import shipped_source
 
     check_targets(out, None)
-    named = _texts(text, file, texts)
-    source = as_source(model, hub=hub)
+    if model is None:
+        refuse_words(text, file, texts)
+    named: dict[str, Any] = {"one sequence": None} if model is None else _texts(text, file, texts)
+    source = shipped_source() if model is None else as_source(model, hub=hub)
     report = hm.measure_influence(
         source, named, rules=rules, baselines=baselines or None, probes=probes, n_draws=draws, rng=seed
     )

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hardmax.cli.atlas import number_list, text_of
+from hardmax.cli.atlas import number_list, refuse_words, text_of
 from hardmax.cli.outputs import number, print_json, print_table
-from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from hardmax.models.report import Report
@@ -61,9 +60,9 @@ def report(
 ) -> None:
     """A trained transformer in one page: geometry and information flow of its attention.
 
-    MODEL is a folder with a Hugging Face model (safetensors), or with --hub a name on the hub. Without MODEL
-    the small trained transformer that comes with hardmax is read, which needs no torch. The page opens from
-    disk, loads nothing from anywhere and can be printed; each drawing is also a file of its own.
+    MODEL is a folder with a Hugging Face model (safetensors), or with --hub a name on the hub; both need the
+    extra models. Without MODEL the small trained transformer that comes with hardmax is read. The page opens
+    from disk, loads nothing from anywhere and can be printed; each drawing is also a file of its own.
 
     \b
     Examples:
@@ -73,10 +72,8 @@ def report(
     """
     import hardmax as hm
 
-    if model is None and (text is not None or file is not None):
-        raise InvalidInputError(
-            "--text and --file need a MODEL with a tokenizer; the one that comes with hardmax reads vectors."
-        )
+    if model is None:
+        refuse_words(text, file)
     words = None if model is None else text_of(text, file)
     if not out.resolve().parent.is_dir():
         raise FileNotFoundError(f"cannot write {out}: its folder does not exist.")

@@ -335,6 +335,10 @@ def compare_norms(
     from hardmax.models.norm_inputs import NormInputs
 
     source: Any = as_source(model, tokenizer=tokenizer, hub=hub)
+    if not hasattr(source, "module"):
+        raise InvalidInputError(
+            f"model must be a Hugging Face model, whose norms can be frozen, but was {source.name!r}."
+        )
     norms = NormInputs(source, text)
     generator = np.random.default_rng(rng)
     found: dict[int, tuple[Floats, Floats, Floats]] = {}
