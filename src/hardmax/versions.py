@@ -10,7 +10,7 @@ from functools import cache
 from importlib import metadata
 
 _CORE = ("numpy", "scipy", "numba", "highspy", "python-flint", "joblib", "click", "rich")
-_EXTRAS = ("matplotlib", "pandas", "torch")
+_EXTRAS = ("matplotlib", "pandas", "torch", "transformers", "safetensors")
 
 
 def _version(distribution: str) -> str | None:
