@@ -67,7 +67,8 @@ class ShippedSource:
             "forms "
             f"over pairs of {shape.n_tokens} vectors with {shape.d_token} coordinates (equation (6) of the "
             "InfoFlow paper), and "
-            "its last token, CLS, gives the answer. It reads one random sequence."
+            "its last token, CLS, gives the answer; in the last layer CLS alone asks. It reads one random "
+            "sequence."
         )
 
     @property
