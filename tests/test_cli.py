@@ -20,6 +20,7 @@ from hardmax import geometry, lab, regions, targets
 from hardmax.cli import main
 from hardmax.cli.inputs import read_arrays, read_heads, read_vectors
 from hardmax.geometry.minkowski import Verification
+from hardmax.models.report import Report
 
 KEYS = np.array([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0], [0.25, 0.125]])
 SQUARE = [np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 0.0], [0.0, 1.0]])]
@@ -284,6 +285,28 @@ def test_a_missing_file_and_a_folder():
     assert "nowhere.npy does not exist" in refused("diagram", "nowhere.npy")
     Path("folder.npy").mkdir()
     assert "folder.npy must be a file" in refused("minkowski", "folder.npy")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            OSError(28, "No space left on device"),
+            "cannot read or write: no space left on device; try another",
+        ),
+        (OSError(30, "Read-only file system", "r"), "cannot read or write r: read-only file system; try"),
+        (FileNotFoundError("cannot write r: its folder does not exist."), "cannot write r: its folder does"),
+    ],
+)
+def test_what_the_operating_system_says_becomes_a_sentence(monkeypatch, error, sentence):
+    def fail(*args, **options):
+        raise error
+
+    monkeypatch.setattr(Report, "write", fail)
+    done = CliRunner().invoke(main, ["report"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"hardmax: {sentence}")
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_unknown_ending():

@@ -380,12 +380,16 @@ def test_empty_text(model, text):
     one_sentence(error)
 
 
-def test_text_beyond_the_limit(model):
+def test_text_beyond_the_limit(model, capfd):
     fits = " ".join(["cat"] * 62)
     assert len(model.read(fits, lambda layer: None).tokens) == 64 == model.limit
     with pytest.raises(InvalidInputError, match=r"at most 64 tokens .* but has 65") as error:
         model.read(fits + " cat", lambda layer: None)
     one_sentence(error)
+    model.tokenizer.model_max_length = 64  # then transformers has an opinion, too
+    with pytest.raises(InvalidInputError):
+        model.read(fits + " cat", lambda layer: None)
+    assert capfd.readouterr().err == ""
 
 
 def test_positions_behind_padding_shorten_the_limit():

@@ -49,11 +49,22 @@ class Commands(click.Group):
             _leave(error.format_message().replace(". Did you", "; did you"), error.exit_code)
         except (MissingExtraError, IncompleteError, CertificateError) as error:
             _leave(str(error), NOT_THE_USERS_FAULT)
-        except (HardmaxError, OSError) as error:
+        except HardmaxError as error:
             _leave(str(error), WRONG_INPUT)
+        except OSError as error:
+            _leave(_failure(error), WRONG_INPUT)
         except MemoryError:
             _leave("the input is too large for the memory of this machine.", NOT_THE_USERS_FAULT)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _failure(error: OSError) -> str:
+    """A sentence of ours as it is; one of the operating system with the file that it is about."""
+    if not error.strerror:
+        return str(error)
+    where = f" {error.filename}" if error.filename else ""
+    reason = error.strerror[0].lower() + error.strerror[1:]
+    return f"cannot read or write{where}: {reason}; try another place."
 
 
 def _leave(sentence: str, code: int) -> NoReturn:

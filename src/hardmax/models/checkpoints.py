@@ -132,9 +132,10 @@ def loaded(folder: Path) -> Any:
     """
     transformers = required("transformers")
     try:
-        config = transformers.AutoConfig.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
+        with _quiet():
+            config = transformers.AutoConfig.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
     except Exception as error:  # transformers raises whatever a strange configuration leads to
         raise UnsupportedModelError(str(folder), [_unknown(folder, error)], sorted(FAMILIES)) from error
     # flash and the like are for other machines; which one a model is read with changes no number

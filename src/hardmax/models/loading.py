@@ -187,7 +187,8 @@ class OpenModel:
                 "put the tokenizer.json of the model into its folder."
             )
         padding = {} if length is None else {"padding": "max_length", "max_length": length}
-        encoded = self.tokenizer(text, return_tensors="pt", truncation=False, **padding)
+        # not verbose: that a text is too long is said below, in one sentence
+        encoded = self.tokenizer(text, return_tensors="pt", truncation=False, verbose=False, **padding)
         return self._checked(dict(encoded))
 
     def tokens(self, text: str | Mapping[str, Any]) -> tuple[str, ...]:
