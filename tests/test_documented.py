@@ -115,6 +115,13 @@ def test_the_table_in_the_readme_is_what_the_command_prints(tmp_path, monkeypatc
     assert printed == block[4]
 
 
+def test_the_report_in_the_readme_is_what_the_command_prints(tmp_path, monkeypatch):
+    block = re.search(r"\$ hardmax report\n(.*?)```", PAGES[ROOT / "README.md"], flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["report"])
+    assert done.stdout + done.stderr.splitlines()[-1] + "\n" == block[1]
+
+
 def test_the_citation_names_this_version_and_both_papers():
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {hm.__version__}\n" in citation
