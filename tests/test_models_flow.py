@@ -496,3 +496,14 @@ def test_a_norm_case_that_cannot_be_compared():
     masked = replace(layer, present=np.zeros_like(layer.present))
     with pytest.raises(InvalidInputError, match="mask"):
         differing_shares(masked, norm, residual, 0, directions, (1.0,))
+
+
+def test_premises_of_a_source_with_its_own_sequence():
+    """One text may be given as it is, several with or without names, and none where the source has one."""
+    source = shipped_source()
+    assert hm.check_premises(source, reachable=False).texts == ("text",)
+    assert hm.check_premises(source, {"mine": None}, reachable=False).texts == ("mine",)
+    with pytest.raises(InvalidInputError, match="at least one text"):
+        hm.check_premises(source, [])
+    with pytest.raises(InvalidInputError, match="vectors"):
+        hm.check_premises(source, "a text")

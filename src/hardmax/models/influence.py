@@ -16,7 +16,7 @@ from hardmax.models.captured import CapturedLayer
 from hardmax.models.influence_report import InfluenceReport, TextInfluence, report_of
 from hardmax.models.interventions import Disturbed, GradientInfluence, disturb
 from hardmax.models.rollout import RolloutRecorder
-from hardmax.models.routing_flow import FlowRecorder, as_source
+from hardmax.models.routing_flow import FlowRecorder, as_source, named_texts
 
 __all__ = ["InfluenceReport", "measure_influence"]
 
@@ -77,15 +77,7 @@ def measure_influence(
     >>> int(report.texts[0].influence["ablation mean"][-1, -1].argmax()) in read_out
     True
     """
-    named: dict[str, Any]
-    if texts is None or isinstance(texts, str):
-        named = {"text": texts}
-    elif isinstance(texts, dict):
-        named = texts
-    else:
-        named = {f"text {i}": text for i, text in enumerate(texts, start=1)}
-    if not named:
-        raise InvalidInputError("texts must hold at least one text, but was empty.")
+    named = named_texts(texts)
     source = as_source(model, tokenizer=tokenizer, hub=hub)
     measured = []
     for i, (name, text) in enumerate(named.items()):

@@ -20,6 +20,7 @@ conditioned, the second is a matter of the architecture.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -30,7 +31,7 @@ from hardmax.errors import InvalidInputError
 from hardmax.geometry.power_diagrams import attention_diagram
 from hardmax.models.captured import CapturedLayer
 from hardmax.models.recall import Spread, spread
-from hardmax.models.routing_flow import as_source
+from hardmax.models.routing_flow import as_source, named_texts
 from hardmax.results import Result
 from hardmax.stability.scores import check_stability
 
@@ -221,19 +222,20 @@ def premise_report(
 
 def check_premises(
     model: Any,
-    texts: dict[str, str] | dict[str, None],
+    texts: str | Sequence[str] | Mapping[str, str | None] | None = None,
     *,
     reachable: bool = True,
     tokenizer: Any = None,
     hub: bool = False,
     rng: int = 0,
 ) -> PremiseReport:
-    """How often the premises of P1 hold in a model, on texts with names.
+    """How often the premises of P1 hold in a model, on one text or several.
 
     Parameters
     ----------
     model : Source, path, hub id or torch module
-    texts : dict from names to texts
+    texts : str, sequence of str, or dict from names to texts
+        None for a source that has a sequence of its own.
     reachable : bool
         Whether to decide which keys can win.
     tokenizer, hub
@@ -248,12 +250,13 @@ def check_premises(
     Examples
     --------
     >>> from hardmax.models.shipped_source import shipped_source
-    >>> check_premises(shipped_source(), {"its own sequence": None})
+    >>> check_premises(shipped_source())
     <PremiseReport: pairwise-2, 1 text, 4 heads, median margin ... temperatures, ... within 1% of hardmax>
     """
+    named = named_texts(texts)
     source = as_source(model, tokenizer=tokenizer, hub=hub)
     recorder = PremiseRecorder(reachable=reachable)
-    for i, text in enumerate(texts.values()):
+    for i, text in enumerate(named.values()):
         recorder.text = i
         source.read(text, recorder)
-    return premise_report(source.name, tuple(texts), recorder, rng=rng)
+    return premise_report(source.name, tuple(named), recorder, rng=rng)

@@ -20,7 +20,7 @@ token has. Sets say what *could* arrive under a rule. What does arrive is measur
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -384,3 +384,21 @@ def as_source(model: Any, *, tokenizer: Any = None, hub: bool = False) -> Source
     from hardmax.models.loading import open_model
 
     return open_model(model, tokenizer=tokenizer, hub=hub)
+
+
+def named_texts(texts: str | Sequence[str] | Mapping[str, str | None] | None) -> dict[str, str | None]:
+    """Texts with names, in order, from what a caller may give; None stands for a source's own sequence.
+
+    >>> named_texts(["one", "two"])
+    {'text 1': 'one', 'text 2': 'two'}
+    """
+    named: dict[str, str | None]
+    if texts is None or isinstance(texts, str):
+        named = {"text": texts}
+    elif isinstance(texts, Mapping):
+        named = dict(texts)
+    else:
+        named = {f"text {i}": text for i, text in enumerate(texts, start=1)}
+    if not named:
+        raise InvalidInputError("texts must hold at least one text, but was empty.")
+    return named
