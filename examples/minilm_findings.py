@@ -214,7 +214,7 @@ def print_recall(report) -> None:
             f"Gradients: {text.gradient_probes} of {text.d} directions, median relative standard error "
             f"{np.median(errors):.1%}."
         )
-    print("\n## Text by text: argmax after layer 2, " + report.measures[0] + "\n")
+    print("\n## Text by text: argmax after 2 layers, " + report.measures[0] + "\n")
     print_head("text", "tokens", *names[1:])
     columns = report.columns
     rows = (columns["layer"] == 2) & (columns["rule"] == 0) & (columns["measure"] == 0)

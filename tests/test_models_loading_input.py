@@ -420,6 +420,8 @@ def test_other_bad_texts(model):
         model.read(None, lambda layer: None)
     with pytest.raises(InvalidInputError, match="must be a string, but is a int"):
         model.encode(7)
+    with pytest.raises(InvalidInputError, match="halves of letters; give it in UTF-8"):
+        model.encode(b"the \xff cat".decode(errors="surrogateescape"))
     with pytest.raises(InvalidInputError, match="a string or encoded inputs, but is a int"):
         model.read(7, lambda layer: None)
     with pytest.raises(InvalidInputError, match="must hold input_ids, inputs_embeds or pixel_values"):

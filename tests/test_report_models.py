@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.models.report_flow import recall_rows
+from hardmax.models.report_flow import known_text, recall_rows
 
 torch = pytest.importorskip("torch", reason="models need the extra 'models'")
 pytest.importorskip("transformers", reason="models need the extra 'models'")
@@ -39,11 +39,21 @@ def test_a_causal_model_with_rotary_positions(causal, tmp_path):
     assert again.html() == page
 
 
+def test_layers_that_were_passed_are_counted_in_one_way(causal):
+    flow = causal.flows[0]
+    first, shown = flow.first_layer(causal.read_out), known_text(flow, causal.read_out)
+    assert first.max() > 0
+    for s in range(len(first)):
+        when = {-1: "never", 0: "its own", 1: "after 1 layer"}.get(int(first[s]), f"after {first[s]} layers")
+        assert f'title="position {s}: {when}"' in shown
+    assert f"{flow.n_layers} layers</span>" in shown  # the last step of the legend
+
+
 def test_the_rows_of_recall_are_those_of_the_measurement(causal):
     rows = recall_rows(causal.influence)
     assert rows
     first = rows[0]
-    layer = int(first["where"].removeprefix("after layer ")) + 1
+    layer = int(first["where"].split()[1])  # "after 2 layers"
     summary = causal.influence.summary(layer=layer, rule="argmax")
     assert first["information set"][0] == summary.recall.median
     for row in rows:

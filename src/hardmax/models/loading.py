@@ -181,6 +181,8 @@ class OpenModel:
             raise InvalidInputError(f"text must be a string, but is a {type(text).__name__}.")
         if not text.strip():
             raise InvalidInputError("text must hold at least one word, but is empty.")
+        if any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes that a terminal could not read
+            raise InvalidInputError("text must be Unicode, but holds halves of letters; give it in UTF-8.")
         if self.tokenizer is None:
             raise InvalidInputError(
                 f"a text needs a tokenizer, but {self.name} has none that can be read; give tokenizer=, or "

@@ -22,6 +22,7 @@ from hardmax.models.report_svg import (
     text,
     y_axis,
 )
+from hardmax.networks.arguments import many
 
 if TYPE_CHECKING:
     from hardmax.models.influence_report import InfluenceReport
@@ -99,7 +100,7 @@ def known_text(flow: TokenFlow, position: int, needed: Sequence[int] = ()) -> st
     for s, token in enumerate(flow.key_tokens):
         layer = int(first[s])
         level = 0 if layer < 0 else 5 - (layer > 0) * max(1, round(4 * layer / max(depth, 1)))
-        when = "never" if layer < 0 else "its own" if layer == 0 else f"after layer {layer - 1}"
+        when = "never" if layer < 0 else "its own" if layer == 0 else f"after {many(layer, 'layer')}"
         shown = escape(shortened(token, 40))
         hint = escape(f"position {s}: {when}")
         more = (" unknown" if layer < 0 else "") + (" needed" if s in needed else "")
@@ -107,10 +108,13 @@ def known_text(flow: TokenFlow, position: int, needed: Sequence[int] = ()) -> st
     known = int((first >= 0).sum())
     by_level: dict[int, list[int]] = {}
     for layer in range(1, depth + 1):
-        by_level.setdefault(5 - max(1, round(4 * layer / depth)), []).append(layer - 1)
+        by_level.setdefault(5 - max(1, round(4 * layer / depth)), []).append(layer)
     steps = [(5, "itself")] if 0 in first else []
     steps += [
-        (level, f"after layer {found[0]}" if len(found) == 1 else f"after layers {found[0]} to {found[-1]}")
+        (
+            level,
+            f"after {found[0]} to {found[-1]} layers" if found[1:] else f"after {many(found[0], 'layer')}",
+        )
         for level, found in by_level.items()
     ]
     key = "".join(f'<span class="tok k{level}">{escape(word)}</span>' for level, word in steps)
@@ -142,7 +146,7 @@ def recall_rows(influence: InfluenceReport) -> list[dict[str, Any]]:
             rows.append(
                 {
                     "rule": found.rule,
-                    "where": f"after layer {layer - 1}",
+                    "where": f"after {many(layer, 'layer')}",
                     "measure": f"{measure}, {found.share_compared:.0%} of tokens".replace("%", "\u00a0%"),
                     **{kind: (s.median, s.lower_quartile, s.upper_quartile) for kind, s in spreads.items()},
                 }
