@@ -391,3 +391,20 @@ def test_minilm_influence_is_inside_the_sets_more_than_by_chance(minilm, texts):
     assert first.random.median < first.recall.median < first.best.median
     assert first.recall.median == pytest.approx(0.336, abs=0.01)
     assert first.rollout.median == pytest.approx(0.399, abs=0.01)
+
+
+def test_progress_counts_every_pass(opened):
+    seen = []
+    hm.measure_influence(
+        opened("bert"),
+        {"one": SHORT, "two": "the cat"},
+        baselines=["mean"],
+        probes=2,
+        n_draws=1,
+        n_bootstrap=2,
+        progress=lambda *told: seen.append(told),
+    )
+    for name, n in (("one", 9), ("two", 4)):
+        told = [(done, total) for text, done, total in seen if text == name]
+        assert told[-1] == (3 * n, 3 * n)
+        assert [done for done, _ in told] == sorted({done for done, _ in told})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +103,14 @@ def influence(
     named: dict[str, Any] = {"one sequence": None} if model is None else _texts(text, file, texts)
     source = shipped_source() if model is None else as_source(model, hub=hub)
     report = hm.measure_influence(
-        source, named, rules=rules, baselines=baselines or None, probes=probes, n_draws=draws, rng=seed
+        source,
+        named,
+        rules=rules,
+        baselines=baselines or None,
+        probes=probes,
+        n_draws=draws,
+        rng=seed,
+        progress=_Passes() if sys.stderr.isatty() else None,
     )
     compared = {name: hm.compare_norms(source, words) for name, words in named.items()} if norms else {}
     save_and_draw(report, out, None)
@@ -122,6 +131,23 @@ def influence(
             click.echo(f"{name}, {rule}: position {position} can know {len(tokens)}: {' '.join(tokens)}")
     for name, comparison in compared.items():
         _print_norms(name, comparison)
+
+
+class _Passes:
+    """One line on the terminal: how far a text is, and how long it will take."""
+
+    def __init__(self) -> None:
+        self._text, self._begin, self._first = "", 0.0, 0
+
+    def __call__(self, text: str, done: int, total: int) -> None:
+        now, left = time.monotonic(), ""
+        if text != self._text:
+            self._text, self._begin, self._first = text, now, done
+        else:
+            rest = (now - self._begin) * (total - done) / (done - self._first)
+            left = f", about {rest:.0f} s left" if done < total else ""
+        line = f"{text}: {done:,} of {total:,} passes through the model{left}"
+        click.echo(f"\r\033[K{line}" + ("\n" if done == total else ""), nl=False, err=True)
 
 
 def _texts(text: str | None, file: Path | None, texts: Path | None) -> dict[str, str]:

@@ -8,17 +8,19 @@ influence lies inside the set (:mod:`hardmax.models.recall`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hardmax.errors import InvalidInputError
 from hardmax.models.captured import CapturedLayer
 from hardmax.models.influence_report import InfluenceReport, TextInfluence, report_of
-from hardmax.models.interventions import Disturbed, GradientInfluence, disturb
+from hardmax.models.interventions import Disturbed, disturb
 from hardmax.models.rollout import RolloutRecorder
 from hardmax.models.routing_flow import FlowRecorder, as_source, named_texts
 
 __all__ = ["InfluenceReport", "measure_influence"]
+
+Progress = Callable[[str, int, int], None]
 
 _EXACT_PASSES = 4096  # texts whose Jacobians take no more directions than this are differentiated exactly
 _PROBES = 8
@@ -36,6 +38,7 @@ def measure_influence(
     n_draws: int = 200,
     n_bootstrap: int = 1000,
     rng: int = 0,
+    progress: Progress | None = None,
 ) -> InfluenceReport:
     r"""How much of the influence of input tokens on output tokens lies inside the information sets.
 
@@ -60,6 +63,9 @@ def measure_influence(
     n_bootstrap : int
     rng : int
         The seed of draws, directions and bootstrap.
+    progress : callable, optional
+        Is told the name of a text, the passes through the model that were made for it, and how many there
+        will be: a long text takes tokens times (baselines plus directions) of them.
 
     Returns
     -------
@@ -81,7 +87,7 @@ def measure_influence(
     source = as_source(model, tokenizer=tokenizer, hub=hub)
     measured = []
     for i, (name, text) in enumerate(named.items()):
-        measured.append(_measure_text(source, name, text, rules, baselines, probes, rng + i))
+        measured.append(_measure_text(source, name, text, rules, baselines, probes, rng + i, progress))
     return report_of(source.name, measured, n_draws=n_draws, n_bootstrap=n_bootstrap, rng=rng)
 
 
@@ -93,6 +99,7 @@ def _measure_text(
     baselines: Sequence[str] | None,
     probes: int | None,
     seed: int,
+    progress: Progress | None,
 ) -> TextInfluence:
     disturbed = disturb(source, text)
     flow, rollout = FlowRecorder([*rules, "readable"]), RolloutRecorder()
@@ -106,9 +113,18 @@ def _measure_text(
     if chosen is None:
         chosen = [baseline for baseline in disturbed.baselines() if baseline != "zero"]
     words = disturbed.baselines()
-    influence = {f"ablation {baseline}": disturbed.ablation(baseline) for baseline in chosen}
     wanted = probes != 0 and (disturbed.differentiable or probes is not None)
-    gradient = _gradient(disturbed, probes, seed) if wanted else None
+    directions = _directions(disturbed, probes) if wanted else 0
+    done, total = 0, disturbed.n_tokens * (len(chosen) + directions)
+
+    def passed(n: int) -> None:
+        nonlocal done
+        done += n
+        if progress is not None:
+            progress(name, done, total)
+
+    influence = {f"ablation {baseline}": disturbed.ablation(baseline, passed=passed) for baseline in chosen}
+    gradient = disturbed.gradient(probes=directions, rng=seed, passed=passed) if wanted else None
     if gradient is not None:
         influence["gradient"] = gradient.norms
     if not influence:
@@ -127,9 +143,8 @@ def _measure_text(
     )
 
 
-def _gradient(disturbed: Disturbed, probes: int | None, seed: int) -> GradientInfluence:
+def _directions(disturbed: Disturbed, probes: int | None) -> int:
     if probes is not None:
-        return disturbed.gradient(probes=probes, rng=seed)
-    if disturbed.n_tokens * disturbed.d <= _EXACT_PASSES:
-        return disturbed.gradient()
-    return disturbed.gradient(probes=min(_PROBES, disturbed.d), rng=seed)
+        return probes
+    exact = disturbed.n_tokens * disturbed.d <= _EXACT_PASSES
+    return disturbed.d if exact else min(_PROBES, disturbed.d)

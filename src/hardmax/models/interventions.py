@@ -17,7 +17,7 @@ model adds that later. Nothing is trained and nothing is changed in the model.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -69,6 +69,10 @@ class GradientInfluence:
         return self.probes == self.d
 
 
+Passed = Callable[[int], None]
+"""Is told how many passes through the model were made since it was last told."""
+
+
 class Disturbed(Protocol):
     """One text in one model, ready to be disturbed."""
 
@@ -80,11 +84,13 @@ class Disturbed(Protocol):
         """What can be put in the place of a token, in words."""
         ...
 
-    def ablation(self, baseline: str) -> Floats:
+    def ablation(self, baseline: str, *, passed: Passed | None = None) -> Floats:
         """How far each state moves when one input token is replaced: (L, Q, N), exact."""
         ...
 
-    def gradient(self, *, probes: int | None = None, rng: int = 0) -> GradientInfluence:
+    def gradient(
+        self, *, probes: int | None = None, rng: int = 0, passed: Passed | None = None
+    ) -> GradientInfluence:
         """Norms of the Jacobian blocks of all states."""
         ...
 
@@ -200,7 +206,7 @@ class Interventions:
             layers = self._run(self._embedded[None])
         return np.stack([layer[0].double().cpu().numpy() for layer in layers])
 
-    def ablation(self, baseline: str = "mean") -> Floats:
+    def ablation(self, baseline: str = "mean", *, passed: Passed | None = None) -> Floats:
         """How far each state moves when one input token is replaced: (L, Q, N), exact."""
         torch = self._torch
         instead = self._baseline(baseline)
@@ -214,9 +220,13 @@ class Interventions:
                 layers = self._run(batch)[1:]
                 norms = [(x.double() - y).norm(dim=-1) for x, y in zip(layers, plain, strict=True)]
                 moved.append(torch.stack(norms).cpu().numpy())  # (L, inputs, outputs)
+                if passed is not None:
+                    passed(len(positions))
         return np.ascontiguousarray(np.concatenate(moved, axis=1).swapaxes(1, 2))
 
-    def gradient(self, *, probes: int | None = None, rng: int = 0) -> GradientInfluence:
+    def gradient(
+        self, *, probes: int | None = None, rng: int = 0, passed: Passed | None = None
+    ) -> GradientInfluence:
         """Norms of the Jacobian blocks of all states: exact with all d directions, estimated with fewer.
 
         Parameters
@@ -225,6 +235,8 @@ class Interventions:
             How many directions of a random orthonormal basis are used; all for None.
         rng : int
             For the basis.
+        passed : callable, optional
+            Is told the passes as they are made, tokens times directions in all.
         """
         m = self.d if probes is None else int(probes)
         if not 1 <= m <= self.d:
@@ -257,6 +269,8 @@ class Interventions:
                 for row, (_, s) in enumerate(part.tolist()):
                     total[0, :, :, s] += squares[:, row]
                     total[1, :, :, s] += squares[:, row] ** 2
+                if passed is not None:
+                    passed(len(part))
         sums = np.zeros((2, 0, n, n)) if total is None else total
         return GradientInfluence(
             norms=np.sqrt(sums[0] * (self.d / m)),

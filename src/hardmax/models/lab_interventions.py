@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.lab.layout import TransformerShape
 from hardmax.lab.states import run_states
-from hardmax.models.interventions import GradientInfluence
+from hardmax.models.interventions import GradientInfluence, Passed
 
 __all__ = ["SequenceInterventions"]
 
@@ -49,7 +49,7 @@ class SequenceInterventions:
         """What can be put in the place of a token, in words."""
         return {"mean": "the mean of the tokens of the sequence", "zero": "the zero vector"}
 
-    def ablation(self, baseline: str = "mean") -> Floats:
+    def ablation(self, baseline: str = "mean", *, passed: Passed | None = None) -> Floats:
         """How far each state moves when one token is replaced: (L, T + 1, T), exact; zero where the model
         computes no state."""
         if baseline not in self.baselines():
@@ -60,6 +60,8 @@ class SequenceInterventions:
         inputs = np.repeat(self._sequence[None], T + 1, axis=0)  # the last one stays as it is
         inputs[np.arange(T), np.arange(T)] = instead
         layers, outputs = run_states(self._shape, self._parameters, inputs)
+        if passed is not None:
+            passed(T)
         found = np.zeros((len(layers), T + 1, T))
         for depth, after in enumerate(layers[1:]):
             states = np.concatenate([after.tokens, after.cls[:, None]], axis=1)
@@ -67,6 +69,8 @@ class SequenceInterventions:
         found[-1, T] = np.linalg.norm(outputs[:-1] - outputs[-1], axis=-1)
         return found
 
-    def gradient(self, *, probes: int | None = None, rng: int = 0) -> GradientInfluence:
+    def gradient(
+        self, *, probes: int | None = None, rng: int = 0, passed: Passed | None = None
+    ) -> GradientInfluence:
         """Not measured: this program does not differentiate."""
         raise InvalidInputError("probes must be 0 for a model of the lab, whose gradients are not measured.")
