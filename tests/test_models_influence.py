@@ -294,6 +294,8 @@ def test_the_command_refuses_bad_input(folder, tmp_path):
     assert "must be a text file" in said("--file", str(tmp_path / "none.txt"))
     assert "must be a text file" in said("--texts", str(tmp_path))
     assert "--seed" in said("--text", SHORT, "--seed", "-1")
+    wrong = CliRunner().invoke(main, ["influence", str(folder), "--text", SHORT, "--read-out", "99"])
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
     assert CliRunner().invoke(main, ["influence", str(tmp_path / "none"), "--text", "a"]).exit_code == 2
 
 

@@ -112,13 +112,14 @@ def influence(
         rng=seed,
         progress=_Passes() if sys.stderr.isatty() else None,
     )
+    known = _known(report, position)  # a wrong position is said before anything is printed or saved
     compared = {name: hm.compare_norms(source, words) for name, words in named.items()} if norms else {}
     save_and_draw(report, out, None)
     if as_json:
         print_json(
             {
                 **report.to_dict(),
-                "known": _known(report, position),
+                "known": known,
                 "norms": {name: comparison.to_dict() for name, comparison in compared.items()},
             }
         )
@@ -126,7 +127,7 @@ def influence(
     _print_growth(report)
     for measure in report.measures:
         _print_recall(report, measure)
-    for name, rows in _known(report, position).items():
+    for name, rows in known.items():
         for rule, tokens in rows.items():
             click.echo(f"{name}, {rule}: position {position} can know {len(tokens)}: {' '.join(tokens)}")
     for name, comparison in compared.items():
