@@ -175,6 +175,15 @@ def test_a_missing_shard(folder):
         open_model(folder)
 
 
+def test_a_configuration_with_fewer_layers_than_the_weights(folder):
+    config = json.loads((folder / "config.json").read_text())
+    assert config["num_hidden_layers"] == 3
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    with pytest.raises(FileFormatError, match=r"more layers, with .*layer\.2\.") as error:
+        open_model(folder)
+    one_sentence(error)
+
+
 def test_shards_are_read(folder):
     module = transformers.AutoModel.from_pretrained(folder)
     for path in folder.glob("*.safetensors"):

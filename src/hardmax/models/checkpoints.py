@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,23 @@ def loaded(folder: Path) -> Any:
             f"{folder} must hold all weights that its config.json describes, but {len(missing)} are missing, "
             f"{missing[0]} among them; they would be random numbers."
         )
+    beyond = _layers_beyond(model, report["unexpected_keys"])
+    if beyond:
+        raise FileFormatError(
+            f"{folder} must hold the weights that its config.json describes, but it has more layers, with "
+            f"{beyond[0]} among them; give the config.json that was saved with them."
+        )
     return model
+
+
+def _layers_beyond(model: Any, unexpected: Iterable[str]) -> list[str]:
+    """Weights like those of the model's own layers, but with another number."""
+
+    def numberless(name: str) -> str:
+        return re.sub(r"\d+", "#", name.removeprefix(f"{model.base_model_prefix}."))
+
+    own = {numberless(name) for name, _ in model.named_parameters()}
+    return sorted(name for name in unexpected if "#" in numberless(name) and numberless(name) in own)
 
 
 @contextmanager
