@@ -376,6 +376,8 @@ def test_missing_extra(monkeypatch, bert_folder):
     with pytest.raises(MissingExtraError, match=r"hardmax\[models\]") as error:
         open_model(bert_folder)
     one_sentence(error)
+    with pytest.raises(FileNotFoundError, match="there is none at"):  # which nothing installed would change
+        open_model(bert_folder / "typo")
 
 
 # Texts

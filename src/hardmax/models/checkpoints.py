@@ -20,7 +20,15 @@ from hardmax.errors import FileFormatError, InvalidInputError, NotFiniteError, U
 from hardmax.models.families import FAMILIES, family_of
 from hardmax.models.required import required
 
-__all__ = ["check_finite", "check_folder", "downloaded", "folder_name", "loaded", "tokenizer_of"]
+__all__ = [
+    "check_finite",
+    "check_folder",
+    "downloaded",
+    "folder_name",
+    "loaded",
+    "named_folder",
+    "tokenizer_of",
+]
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _SAFE_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
@@ -51,6 +59,20 @@ def check_folder(model: str | os.PathLike[str]) -> Path:
     FileFormatError
         When weights are missing, truncated, damaged or pickled.
     """
+    folder = named_folder(model)
+    if not (folder / "config.json").is_file():
+        raise FileFormatError(f"{folder} must hold the config.json of a model, but does not.")
+    for path in _weight_files(folder):
+        _check_tensors(path)
+    if (folder / "adapter_config.json").exists():
+        raise UnsupportedModelError(
+            str(folder), ["it is an adapter of another model; merge the two first"], sorted(FAMILIES)
+        )
+    return folder
+
+
+def named_folder(model: str | os.PathLike[str]) -> Path:
+    """The folder that a path names, if there is one; nothing need be installed to ask."""
     folder = Path(model)
     if not str(model):  # Path("") is the present folder
         raise InvalidInputError("model must be the folder of a model, but is empty; give its path.")
@@ -65,14 +87,6 @@ def check_folder(model: str | os.PathLike[str]) -> Path:
         raise FileNotFoundError(
             f"model must be the folder of a model, but there is none at {folder}; for an id on the hub, ask "
             "for the network with hub=True (--hub)."
-        )
-    if not (folder / "config.json").is_file():
-        raise FileFormatError(f"{folder} must hold the config.json of a model, but does not.")
-    for path in _weight_files(folder):
-        _check_tensors(path)
-    if (folder / "adapter_config.json").exists():
-        raise UnsupportedModelError(
-            str(folder), ["it is an adapter of another model; merge the two first"], sorted(FAMILIES)
         )
     return folder
 

@@ -30,6 +30,7 @@ from hardmax.models.checkpoints import (
     downloaded,
     folder_name,
     loaded,
+    named_folder,
     tokenizer_of,
 )
 from hardmax.models.families import Family, family_of, longest_text
@@ -76,6 +77,8 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
     """
     if isinstance(model, OpenModel):
         return model if tokenizer is None else replace(model, tokenizer=tokenizer)
+    if isinstance(model, (str, os.PathLike)) and not hub:
+        named_folder(model)  # a path that leads nowhere is no reason to install anything
     torch = required("torch")
     version = str(required("transformers").__version__)
     if int(version.split(".")[0]) < 5:
