@@ -36,7 +36,7 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     page = counts["report"]
     assert Path(page["page"]) == tmp_path / "demo" / "report" / "report.html"
     assert "</html>" in Path(page["page"]).read_text()
-    assert (page["heads"], page["files"]) == (4, 11)
+    assert (page["heads"], page["files"]) == (4, 12)
     assert set(page["answer_needs"]) <= set(page["cls_can_know"])
     assert counts["figure3"] == {
         "keys": 8,
