@@ -1,7 +1,9 @@
-"""Doctests of modules that need an extra are left out where the extra is not installed."""
+"""Modules that need an extra are left out where the extra is not installed: doctests would import them."""
 
 from importlib.util import find_spec
 
-collect_ignore = (
-    [] if find_spec("torch") else ["src/hardmax/lab/torch_loop.py", "src/hardmax/lab/transformer.py"]
-)
+collect_ignore = []
+if not find_spec("torch"):
+    collect_ignore += ["src/hardmax/lab/torch_loop.py", "src/hardmax/lab/transformer.py"]
+if not (find_spec("torch") and find_spec("transformers")):
+    collect_ignore += ["tests/scripts/reading_memory.py"]
