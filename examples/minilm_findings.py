@@ -26,8 +26,8 @@ from hardmax.models.influence_report import report_of
 from hardmax.models.interventions import Interventions
 from hardmax.models.premises import PremiseRecorder, premise_report
 from hardmax.models.recall import Spread, spread
-from hardmax.models.routing_flow import as_source
 from hardmax.models.shipped_source import shipped_source
+from hardmax.models.sources import as_source
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = ROOT / "examples" / "short_texts.json"

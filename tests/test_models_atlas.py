@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import hardmax as hm
 from hardmax.cli import main
-from hardmax.cli.atlas import number_list
+from hardmax.cli.models import number_list
 from hardmax.errors import InvalidInputError
 from hardmax.models.atlas import HeadRecord
 
@@ -223,7 +223,7 @@ def test_wrong_wishes_get_one_sentence(options, sentence) -> None:
 def command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = two_layers(present=causal(7))
-    monkeypatch.setattr("hardmax.models.atlas._source", lambda model, tokenizer, hub: source)
+    monkeypatch.setattr("hardmax.models.atlas.as_source", lambda model, *, tokenizer, hub: source)
 
     def run(*args: object):
         return CliRunner().invoke(main, ["atlas", *(str(arg) for arg in args)])

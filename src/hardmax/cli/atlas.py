@@ -10,24 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from hardmax.cli.models import layers_and_heads, model_and_text, number_list, text_for
 from hardmax.cli.outputs import number, print_json, print_table
-from hardmax.errors import FileFormatError, InvalidInputError
 
 if TYPE_CHECKING:
     from hardmax.models.atlas import HeadAtlas, HeadRecord
 
-__all__ = ["atlas", "number_list", "refuse_words", "text_of", "words_of"]
+__all__ = ["atlas"]
 
 _MOST_HEADS = 400
-_DIGITS = 5
 
 
 @click.command()
-@click.argument("model", required=False)
-@click.option("--text", help="What the model reads.")
-@click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the text from a file.")
-@click.option("--layers", metavar="LIST", help="Which layers, counted from 0: 0,3-5. All by default.")
-@click.option("--heads", metavar="LIST", help="Which heads of each layer.")
+@model_and_text
+@layers_and_heads
 @click.option(
     "--positions",
     metavar="LIST",
@@ -49,7 +45,6 @@ _DIGITS = 5
     help="Write atlas.npz, atlas.json and heads.csv into this folder.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@click.option("--hub", is_flag=True, help="MODEL may be a name on the hub; without this, nothing is fetched.")
 def atlas(
     model: str | None,
     text: str | None,
@@ -81,9 +76,7 @@ def atlas(
     import hardmax as hm
     from hardmax.models.shipped_source import shipped_source
 
-    if model is None:
-        refuse_words(text, file)
-    words = None if model is None else text_of(text, file)
+    words = text_for(model, text, file)
     chosen_plane: Any = None if plane == "none" else plane
     if plane not in ("none", "principal"):
         chosen_plane = number_list(plane, "--plane")
@@ -115,51 +108,6 @@ def atlas(
     if found.slices:
         click.echo()
         _print_slices(found)
-
-
-def refuse_words(*given: object) -> None:
-    """Without MODEL there is no tokenizer: a text is refused."""
-    if any(value is not None for value in given):
-        raise InvalidInputError(
-            "a text needs a MODEL with a tokenizer; the one that comes with hardmax reads vectors."
-        )
-
-
-def text_of(text: str | None, file: Path | None) -> str:
-    """The text of ``--text`` or ``--file``; one of them must be given."""
-    if (text is None) == (file is None):
-        raise InvalidInputError("give one of --text and --file.")
-    return str(text) if file is None else words_of(file)
-
-
-def words_of(file: Path) -> str:
-    """What a text file holds."""
-    if not file.is_file():
-        raise FileNotFoundError(f"{file} must be a text file, but does not exist or is a folder.")
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{file} must be a text file in UTF-8, but is not.") from error
-
-
-def number_list(text: str, name: str) -> tuple[int, ...]:
-    """Numbers such as ``0,3-5``, in the order given.
-
-    >>> number_list("0,3-5", "--layers")
-    (0, 3, 4, 5)
-    """
-    numbers: list[int] = []
-    for part in text.split(","):
-        ends = [end.strip() for end in part.split("-")]
-        if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
-            raise InvalidInputError(f"{name} must be numbers and ranges such as 0,3-5, but was {text!r}.")
-        if max(len(end) for end in ends) > _DIGITS:
-            raise InvalidInputError(f"{name} must be numbers of at most {_DIGITS} digits, but was {text!r}.")
-        low, high = int(ends[0]), int(ends[-1])
-        if low > high:
-            raise InvalidInputError(f"{name} must have ranges that go up, such as 3-5, but was {text!r}.")
-        numbers += range(low, high + 1)
-    return tuple(numbers)
 
 
 def _layer_done(done: int, total: int) -> None:

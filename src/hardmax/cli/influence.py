@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.atlas import refuse_words, words_of
+from hardmax.cli.models import model_and_text, refuse_words, words_of
 from hardmax.cli.outputs import check_targets, print_json, print_table, save_and_draw
 from hardmax.errors import FileFormatError, InvalidInputError
 
@@ -23,13 +23,10 @@ __all__ = ["influence"]
 
 
 @click.command()
-@click.argument("model", required=False)
-@click.option("--text", help="The text to read.")
-@click.option("--file", "file", type=click.Path(path_type=Path), help="A file with the text.")
+@model_and_text
 @click.option(
     "--texts", type=click.Path(path_type=Path), help="A JSON file with names and texts, for the spread."
 )
-@click.option("--hub", is_flag=True, help="MODEL may be an id on the hub, to be fetched.")
 @click.option(
     "--rule",
     "rules",
@@ -94,8 +91,8 @@ def influence(
       hardmax influence path/to/model --texts texts.json --probes 8 --norms --json
     """
     import hardmax as hm
-    from hardmax.models.routing_flow import as_source
     from hardmax.models.shipped_source import shipped_source
+    from hardmax.models.sources import as_source
 
     check_targets(out, None)
     if model is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hardmax.cli.atlas import number_list, refuse_words, text_of
+from hardmax.cli.models import layers_and_heads, model_and_text, number_list, text_for
 from hardmax.cli.outputs import number, print_json, print_table
 
 if TYPE_CHECKING:
@@ -17,11 +17,8 @@ __all__ = ["report"]
 
 
 @click.command()
-@click.argument("model", required=False)
-@click.option("--text", help="What the model reads.")
-@click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the text from a file.")
-@click.option("--layers", metavar="LIST", help="Which layers, counted from 0: 0,3-5. All by default.")
-@click.option("--heads", metavar="LIST", help="Which heads of each layer.")
+@model_and_text
+@layers_and_heads
 @click.option("--read-out", type=int, metavar="POSITION", help="Whose knowledge is shown, counted from 0.")
 @click.option(
     "--influence/--no-influence",
@@ -44,7 +41,6 @@ __all__ = ["report"]
     help="The folder for report.html, report.json, heads.csv and figures.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option("--hub", is_flag=True, help="MODEL may be a name on the hub; without this, nothing is fetched.")
 def report(
     model: str | None,
     text: str | None,
@@ -72,9 +68,7 @@ def report(
     """
     import hardmax as hm
 
-    if model is None:
-        refuse_words(text, file)
-    words = None if model is None else text_of(text, file)
+    words = text_for(model, text, file)
     if not out.resolve().parent.is_dir():
         raise FileNotFoundError(f"cannot write {out}: its folder does not exist.")
     found = hm.report(

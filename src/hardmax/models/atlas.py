@@ -31,6 +31,7 @@ from hardmax.models.captured import CapturedLayer, Reading, Source
 from hardmax.models.head_measures import QueryMeasures, key_usage, measure_queries, readable, reading_position
 from hardmax.models.layer_cells import LayerSlice, Plane, layer_slice, plane_through, principal_plane
 from hardmax.models.reachable_keys import KeysThatCanWin, keys_that_can_win, read_keys
+from hardmax.models.sources import as_source
 from hardmax.networks.arguments import many
 from hardmax.results import Result, strict
 from hardmax.storage import written_whole
@@ -389,7 +390,7 @@ def head_atlas(
     [(6, 4), (6, 3)]
     """
     started, started_cpu = time.perf_counter(), time.process_time()
-    source = _source(model, tokenizer, hub)
+    source = as_source(model, tokenizer=tokenizer, hub=hub)
     maker = _Maker(
         layers=_wanted(layers, source.n_layers, "layers"),
         heads=_wanted_heads(heads, source),
@@ -432,12 +433,6 @@ def head_atlas(
         seconds=time.perf_counter() - started,
         cpu_seconds=time.process_time() - started_cpu,
     )
-
-
-def _source(model: Any, tokenizer: Any, hub: bool) -> Source:
-    from hardmax.models.routing_flow import as_source
-
-    return as_source(model, tokenizer=tokenizer, hub=hub)
 
 
 def _integers(values: Iterable[int], name: str) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.models.captured import CapturedLayer
-from hardmax.models.routing_flow import as_source
+from hardmax.models.sources import as_source
 from hardmax.results import Result
 
 __all__ = ["Norm", "NormComparison", "compare_norms", "differing_shares", "disk_points"]

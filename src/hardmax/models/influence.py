@@ -16,7 +16,8 @@ from hardmax.models.captured import CapturedLayer
 from hardmax.models.influence_report import InfluenceReport, TextInfluence, report_of
 from hardmax.models.interventions import Disturbed, disturb
 from hardmax.models.rollout import RolloutRecorder
-from hardmax.models.routing_flow import FlowRecorder, as_source, named_texts
+from hardmax.models.routing_flow import FlowRecorder
+from hardmax.models.sources import as_source, named_texts
 
 __all__ = ["InfluenceReport", "measure_influence"]
 

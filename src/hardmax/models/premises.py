@@ -31,7 +31,7 @@ from hardmax.errors import InvalidInputError
 from hardmax.geometry.power_diagrams import attention_diagram
 from hardmax.models.captured import CapturedLayer
 from hardmax.models.recall import Spread, spread
-from hardmax.models.routing_flow import as_source, named_texts
+from hardmax.models.sources import as_source, named_texts
 from hardmax.results import Result
 from hardmax.stability.scores import check_stability
 

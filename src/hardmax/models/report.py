@@ -27,8 +27,9 @@ from hardmax.models.influence_report import InfluenceReport
 from hardmax.models.report_page import figures_of, page
 from hardmax.models.report_svg import Figure
 from hardmax.models.report_table import heads_csv
-from hardmax.models.routing_flow import FlowRecorder, TokenFlow, as_source
+from hardmax.models.routing_flow import FlowRecorder, TokenFlow
 from hardmax.models.shipped_source import ShippedSource, shipped_source
+from hardmax.models.sources import as_source
 from hardmax.results import Result, plain, strict
 from hardmax.storage import written_whole
 

@@ -20,7 +20,7 @@ token has. Sets say what *could* arrive under a rule. What does arrive is measur
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow import bitsets
 from hardmax.flow.bitsets import Words
-from hardmax.models.captured import CapturedLayer, Reading, Source
+from hardmax.models.captured import CapturedLayer, Reading
+from hardmax.models.sources import as_source
 from hardmax.results import Result
 
 __all__ = ["FlowRecorder", "RoutingRule", "TokenFlow", "fetched_keys", "token_flow"]
@@ -374,31 +375,3 @@ def token_flow(
     recorder = FlowRecorder([rule])
     reading = source.read(text, recorder)
     return recorder.flows(reading)[0]
-
-
-def as_source(model: Any, *, tokenizer: Any = None, hub: bool = False) -> Source:
-    """The model itself where it is a source already, opened otherwise (needs the extra ``models``)."""
-    if callable(getattr(model, "read", None)) and hasattr(model, "n_layers"):
-        source: Source = model
-        return source
-    from hardmax.models.loading import open_model
-
-    return open_model(model, tokenizer=tokenizer, hub=hub)
-
-
-def named_texts(texts: str | Sequence[str] | Mapping[str, str | None] | None) -> dict[str, str | None]:
-    """Texts with names, in order, from what a caller may give; None stands for a source's own sequence.
-
-    >>> named_texts(["one", "two"])
-    {'text 1': 'one', 'text 2': 'two'}
-    """
-    named: dict[str, str | None]
-    if texts is None or isinstance(texts, str):
-        named = {"text": texts}
-    elif isinstance(texts, Mapping):
-        named = dict(texts)
-    else:
-        named = {f"text {i}": text for i, text in enumerate(texts, start=1)}
-    if not named:
-        raise InvalidInputError("texts must hold at least one text, but was empty.")
-    return named
