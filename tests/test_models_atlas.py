@@ -16,7 +16,7 @@ import hardmax as hm
 from hardmax.cli import main
 from hardmax.cli.models import number_list
 from hardmax.errors import InvalidInputError
-from hardmax.models.atlas import HeadRecord
+from hardmax.models.head_records import HeadRecord
 
 
 def two_layers(**options) -> Layers:

@@ -14,7 +14,8 @@ from hardmax.cli.models import layers_and_heads, model_and_text, number_list, te
 from hardmax.cli.outputs import number, print_json, print_table
 
 if TYPE_CHECKING:
-    from hardmax.models.atlas import HeadAtlas, HeadRecord
+    from hardmax.models.atlas import HeadAtlas
+    from hardmax.models.head_records import HeadRecord
 
 __all__ = ["atlas"]
 

@@ -26,7 +26,8 @@ from hardmax.models.report_svg import (
 from hardmax.stability.bands import margin_needed
 
 if TYPE_CHECKING:
-    from hardmax.models.atlas import HeadAtlas, HeadRecord
+    from hardmax.models.atlas import HeadAtlas
+    from hardmax.models.head_records import HeadRecord
 
 __all__ = ["guarantees", "hardness_map", "head_figures", "keys_that_win", "margins", "sinks"]
 

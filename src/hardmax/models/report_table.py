@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from hardmax.models.report_svg import escape, number, shortened
 
 if TYPE_CHECKING:
-    from hardmax.models.atlas import HeadAtlas, HeadRecord
+    from hardmax.models.atlas import HeadAtlas
+    from hardmax.models.head_records import HeadRecord
 
 __all__ = ["COLUMNS", "Column", "head_rows", "heads_csv", "heads_table"]
 
