@@ -90,6 +90,31 @@ def test_rows_are_statistics_of_scores(atlas: hm.HeadAtlas) -> None:
         assert record.certified
 
 
+def test_rows_of_hard_causal_heads_are_statistics_over_queries_with_a_choice() -> None:
+    """Query by query, over the keys that it reads; the first has only itself and does not count."""
+    layer = random_layer(5, n=24, heads=3, present=causal(24), scale=4.0)
+    for record in hm.head_atlas(Layers([layer]), plane=None).heads:
+        margins, tops, proven = [], [], []
+        for t in range(1, 24):
+            scores = sorted((4.0 * float(layer.queries[record.head, t] @ layer.keys[record.head, s]))
+                            for s in range(t + 1))  # fmt: skip
+            margins.append(scores[-1] - scores[-2])
+            tops.append(1 / sum(math.exp(score - scores[-1]) for score in scores))
+            odds = t * math.exp(-margins[-1])  # no rival is nearer than the second
+            proven.append(odds / (1 + odds))
+        assert record.n_queries == 23
+        assert record.margin_low == pytest.approx(np.quantile(margins, 0.1))
+        assert record.margin_high == pytest.approx(np.quantile(margins, 0.9))
+        assert record.tv_to_hardmax == pytest.approx(np.median(1 - np.array(tops)))
+        for eta, sure, seen in (
+            (0.01, record.share_hard_1, record.share_measured_1),
+            (0.1, record.share_hard_10, record.share_measured_10),
+        ):
+            assert sure == pytest.approx(np.mean(np.array(proven) <= eta))
+            assert seen == pytest.approx(np.mean(1 - np.array(tops) <= eta))
+        assert 0 < record.share_hard_1 < record.share_measured_1 < 1
+
+
 def test_layers_heads_and_positions_are_chosen() -> None:
     source = two_layers(present=causal(7))
     atlas = hm.head_atlas(source, "x", layers=[1], heads=[2, 0], positions=[3, 5], plane=(0, 1, 2))
