@@ -16,17 +16,17 @@ from scipy.integrate import quad
 from hardmax.claims.certificates import Certificate
 from hardmax.claims.infoflow_theorems import log_slope, theorem_claim
 from hardmax.claims.ledger import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.flow.antipodes import antipodal_pair
-from hardmax.flow.codes import analog_code, binary_code
-from hardmax.flow.decoding_bounds import (
+from hardmax.flow.theorems.antipodes import antipodal_pair
+from hardmax.flow.theorems.codes import analog_code, binary_code
+from hardmax.flow.theorems.decoding_bounds import (
     alternation_program,
     alternation_width_bound,
     decoder_width_bound,
     identity_block,
     identity_error,
 )
-from hardmax.flow.tanh_steps import tanh_step
-from hardmax.flow.two_layer import TwoLayer
+from hardmax.flow.theorems.tanh_steps import tanh_step
+from hardmax.flow.theorems.two_layer import TwoLayer
 
 __all__ = ["CLAIMS"]
 

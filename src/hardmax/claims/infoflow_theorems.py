@@ -14,17 +14,17 @@ import numpy as np
 
 from hardmax.claims.certificates import Certificate
 from hardmax.claims.ledger import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.flow.colliding_pairs import CollidingPair
-from hardmax.flow.depth_separation import (
+from hardmax.flow.theorems.colliding_pairs import CollidingPair
+from hardmax.flow.theorems.depth_separation import (
     affine_readout,
     inner_product_block,
     separation_transformer,
     softmax_gap,
 )
-from hardmax.flow.retrieval_bound import retrieval_exponents, retrieval_pair, retrieval_width_bound
-from hardmax.flow.separation_inputs import sup_error
-from hardmax.flow.single_layer_bound import cap_centres, separation_exponents
-from hardmax.flow.two_layer import TwoLayer
+from hardmax.flow.theorems.retrieval_bound import retrieval_exponents, retrieval_pair, retrieval_width_bound
+from hardmax.flow.theorems.separation_inputs import sup_error
+from hardmax.flow.theorems.single_layer_bound import cap_centres, separation_exponents
+from hardmax.flow.theorems.two_layer import TwoLayer
 
 __all__ = ["CLAIMS", "log_slope", "theorem_claim"]
 

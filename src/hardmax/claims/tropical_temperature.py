@@ -149,7 +149,7 @@ def _lse_hess_fixed(effort: Effort) -> Finding:
 
 def _lse_hess_sharp(effort: Effort) -> Finding:
     """The family of the proof's last step, k rivals at the margin and one between, and random rivals."""
-    from hardmax.stability.covariance import leading_eigenvalue
+    from hardmax.temperature.covariance import leading_eigenvalue
 
     rng = np.random.default_rng(0)
     largest, least = 0.0, math.inf
