@@ -22,8 +22,9 @@ from oracles.random_space import space_instance
 import hardmax as hm
 from hardmax.errors import FileFormatError, InvalidInputError, UnsupportedDimensionError
 from hardmax.networks.groups import layers_of
-from hardmax.regions import checkpoints, running, tasks
 from hardmax.regions.api import planar
+from hardmax.regions.engine import checkpoints, tasks
+from hardmax.regions.engine import workers as running
 from hardmax.regions.engine.joining import JoinedCells, select
 from hardmax.regions.engine.question import Question, engine_for
 from hardmax.regions.engine.tasks import Schedule
