@@ -47,8 +47,47 @@ if TYPE_CHECKING:
 __all__ = ["AffineLayer", "FoldLayer", "Layer", "MaxLayer", "WallLayer", "layers_of"]
 
 
+class _AnyLayer:
+    """What every layer says of itself, so that a walk over layers need not ask for its class.
+
+    Attributes
+    ----------
+    heads, units : int
+        Heads with a routing and ReLU units with a bit; 0 for layers without.
+    head_slice, unit_slice : slice
+        Where they stand among all heads and units of the network.
+    jumps : bool
+        Whether the map may jump where a routing changes: a wall. Otherwise it only bends: a fold.
+    """
+
+    @property
+    def heads(self) -> int:
+        """The number of heads."""
+        return 0
+
+    @property
+    def units(self) -> int:
+        """The number of ReLU units."""
+        return 0
+
+    @property
+    def head_slice(self) -> slice:
+        """Its heads among all heads."""
+        return slice(0, 0)
+
+    @property
+    def unit_slice(self) -> slice:
+        """Its units among all units."""
+        return slice(0, 0)
+
+    @property
+    def jumps(self) -> bool:
+        """Whether the map may jump."""
+        return False
+
+
 @dataclass(frozen=True, eq=False)
-class AffineLayer:
+class AffineLayer(_AnyLayer):
     r""":math:`y \mapsto Wy + b`."""
 
     weights: ExactArray
@@ -66,7 +105,7 @@ class AffineLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class FoldLayer:
+class FoldLayer(_AnyLayer):
     r""":math:`y \mapsto [y +]\; U \max(Zy + z, 0) + b`; ``scores`` is :math:`Z`, or ``None`` for the
     identity.
 
@@ -86,6 +125,11 @@ class FoldLayer:
         return self.biases.shape[0]
 
     @property
+    def unit_slice(self) -> slice:
+        """Its units among all units."""
+        return slice(self.first_unit, self.first_unit + self.units)
+
+    @property
     def d_in(self) -> int:
         """Dimension of what enters."""
         return self.units if self.scores is None else self.scores.shape[1]
@@ -97,7 +141,7 @@ class FoldLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class WallLayer:
+class WallLayer(_AnyLayer):
     r""":math:`y \mapsto [y +]\; \sum_h v_{j_h}` with :math:`j_h = \arg\max_j \langle s_j, y\rangle + b_j`
     over head h.
 
@@ -121,6 +165,16 @@ class WallLayer:
         return len(self.head_start) - 1
 
     @property
+    def head_slice(self) -> slice:
+        """Its heads among all heads."""
+        return slice(self.first_head, self.first_head + self.heads)
+
+    @property
+    def jumps(self) -> bool:
+        """Whether the map may jump: outputs of two winners differ."""
+        return True
+
+    @property
     def d_in(self) -> int:
         """Dimension of what enters."""
         return self.scores.shape[1]
@@ -138,6 +192,11 @@ class MaxLayer(WallLayer):
 
     Decided like a :class:`WallLayer`; ``outputs`` is empty. See the head of this module.
     """
+
+    @property
+    def jumps(self) -> bool:
+        """A maximum bends without a jump."""
+        return False
 
     @property
     def d_out(self) -> int:

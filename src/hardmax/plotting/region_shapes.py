@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Box
-from hardmax.networks.groups import FoldLayer, MaxLayer, WallLayer
 from hardmax.plotting.tropical import clipped
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, encode_wall
 
@@ -164,8 +163,7 @@ class Shapes:
             chosen = np.flatnonzero(layers == layer)
             both = thickness[contacts.pairs[chosen]]
             drawn = self.result._exact_maps.layers[layer]
-            jumps = isinstance(drawn, WallLayer) and not isinstance(drawn, MaxLayer)
-            share = _SHARE["wall" if jumps else "fold"]
+            share = _SHARE["wall" if drawn.jumps else "fold"]
             widths[chosen] = share * points_per_unit * both.min(axis=1)
         widths[widths < _THINNEST] = 0.0
         return widths
@@ -185,11 +183,11 @@ class Shapes:
         first[:1] = True
         found: dict[int, Floats] = {}
         for i, layer in enumerate(layers):
-            if isinstance(layer, WallLayer):
-                winners = cells.routings[:, layer.first_head : layer.first_head + layer.heads]
+            if layer.heads:
+                winners = cells.routings[:, layer.head_slice]
                 first[1:] |= (winners[1:] != winners[:-1]).any(axis=1)
-            elif isinstance(layer, FoldLayer):
-                first[1:] |= _differ(cells.bits, layer.first_unit, layer.first_unit + layer.units)
+            elif layer.units:
+                first[1:] |= _differ(cells.bits, layer.unit_slice.start, layer.unit_slice.stop)
             else:
                 continue
             groups = np.flatnonzero(first)
