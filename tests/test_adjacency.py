@@ -11,7 +11,7 @@ from oracles.random_networks import instance
 from oracles.rational_regions import enumerate_rationally
 
 import hardmax as hm
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import Cells, decode_wall, encode_wall
 from hardmax.regions.maps.adjacency import adjacent_cells
 from hardmax.regions.maps.exact_maps import ExactMaps

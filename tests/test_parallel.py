@@ -21,7 +21,7 @@ from oracles.random_space import space_instance
 
 import hardmax as hm
 from hardmax.errors import FileFormatError, InvalidInputError, UnsupportedDimensionError
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.regions.api import planar
 from hardmax.regions.engine import checkpoints, tasks
 from hardmax.regions.engine import workers as running

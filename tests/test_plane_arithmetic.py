@@ -13,7 +13,7 @@ from oracles.random_networks import instance
 import hardmax as hm
 from hardmax.exact.double_double_kernels import products
 from hardmax.exact.rationals import as_exact
-from hardmax.networks.groups import AffineLayer, WallLayer, layers_of
+from hardmax.networks.layers import AffineLayer, WallLayer, layers_of
 from hardmax.regions.api import planar
 from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.plane import kernels

@@ -12,7 +12,7 @@ from oracles.rational_regions import enumerate_rationally
 from oracles.rational_space import enumerate_space
 
 import hardmax as hm
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import AT_INFINITY
 from hardmax.regions.segment.double_double_rows import PairMaps
 from hardmax.regions.segment.double_double_rows import root_of as pair_root

@@ -6,7 +6,7 @@ from oracles.random_space import space_instance
 
 import hardmax as hm
 from hardmax.errors import HardmaxError
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.regions.plane import kernels as plane_kernels
 from hardmax.regions.space import kernels as space_kernels
 from hardmax.regions.space.machine import SpaceMachine

@@ -14,7 +14,7 @@ from scipy.spatial import ConvexHull
 
 import hardmax as hm
 from hardmax.errors import UnsupportedDimensionError
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.plotting.solids import draw_slices
 from hardmax.regions.cells import decode_wall, encode_wall
 from hardmax.regions.maps.boundary_rows import strictly_inside

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from hardmax.bounds import zaslavsky as zaslavsky
     from hardmax.claims.ledger import Ledger as Ledger
     from hardmax.claims.ledger import check_claims as check_claims
-    from hardmax.flow.advise import Advice as Advice
-    from hardmax.flow.advise import advise as advise
     from hardmax.flow.architectures import Architecture as Architecture
-    from hardmax.flow.estimate import CostEstimate as CostEstimate
-    from hardmax.flow.estimate import estimate_cost as estimate_cost
+    from hardmax.flow.costs.advise import Advice as Advice
+    from hardmax.flow.costs.advise import advise as advise
+    from hardmax.flow.costs.estimate import CostEstimate as CostEstimate
+    from hardmax.flow.costs.estimate import estimate_cost as estimate_cost
     from hardmax.flow.head_scores import BilinearScore as BilinearScore
     from hardmax.flow.head_scores import KeyScore as KeyScore
     from hardmax.flow.information_flow import InformationFlow as InformationFlow
@@ -170,10 +170,10 @@ _HOME_OF = {
     "Plan": "hardmax.flow.plans",
     "information_sets": "hardmax.flow.information_sets",
     "InformationFlow": "hardmax.flow.information_flow",
-    "estimate_cost": "hardmax.flow.estimate",
-    "CostEstimate": "hardmax.flow.estimate",
-    "advise": "hardmax.flow.advise",
-    "Advice": "hardmax.flow.advise",
+    "estimate_cost": "hardmax.flow.costs.estimate",
+    "CostEstimate": "hardmax.flow.costs.estimate",
+    "advise": "hardmax.flow.costs.advise",
+    "Advice": "hardmax.flow.costs.advise",
     "BilinearScore": "hardmax.flow.head_scores",
     "KeyScore": "hardmax.flow.head_scores",
     "stability_bounds": "hardmax.temperature.margin_bounds",

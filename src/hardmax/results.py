@@ -50,14 +50,14 @@ _HTML_ROWS = 10
 
 # Where load finds the class of a kind that is not imported yet; a test holds the table to the classes.
 _HOME_OF_KIND = {
-    "Advice": "hardmax.flow.advise",
-    "CostEstimate": "hardmax.flow.estimate",
+    "Advice": "hardmax.flow.costs.advise",
+    "CostEstimate": "hardmax.flow.costs.estimate",
     "CellCount": "hardmax.regions.counts",
     "CellEstimate": "hardmax.regions.sampling.estimate",
     "CellSurvival": "hardmax.temperature.surviving_cells",
     "CollidingPair": "hardmax.flow.theorems.colliding_pairs",
     "CommonRefinement": "hardmax.tropical.refinements",
-    "CostTable": "hardmax.flow.cost_law",
+    "CostTable": "hardmax.flow.costs.cost_law",
     "HeadAtlas": "hardmax.models.atlas",
     "HeadBudget": "hardmax.bounds.budgets",
     "Hypersurface": "hardmax.tropical.refinements",
@@ -77,7 +77,7 @@ _HOME_OF_KIND = {
     "Recovery": "hardmax.lab.probes",
     "Report": "hardmax.models.report",
     "Reproduction": "hardmax.papers.recipes",
-    "ScoreRanks": "hardmax.flow.score_ranks",
+    "ScoreRanks": "hardmax.flow.costs.score_ranks",
     "SegmentTrace": "hardmax.regions.segment.trace",
     "StabilityBounds": "hardmax.temperature.margin_bounds",
     "StabilityReport": "hardmax.temperature.observed_scores",

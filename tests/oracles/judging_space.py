@@ -9,7 +9,7 @@ from math import isfinite
 import numpy as np
 
 import hardmax as hm
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.regions.result import RegionSet
 
 from .judging_regions import _float, signatures_of

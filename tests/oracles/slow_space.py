@@ -12,7 +12,7 @@ import numpy as np
 
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.networks.groups import FoldLayer, WallLayer, layers_of
+from hardmax.networks.layers import FoldLayer, WallLayer, layers_of
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, encode_wall
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.space.space_cells import SpaceCells

@@ -10,8 +10,8 @@ import numpy as np
 
 from hardmax.claims.infoflow_predictions import pairwise_plan, paper_triangles, safe_triangles
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.comparisons import maximum_comparisons, minimal_set_size
-from hardmax.flow.cost_law import cost_exponents
+from hardmax.flow.costs.comparisons import maximum_comparisons, minimal_set_size
+from hardmax.flow.costs.cost_law import cost_exponents
 from hardmax.flow.head_scores import BilinearScore, KeyScore
 from hardmax.flow.information_flow import InformationFlow
 from hardmax.flow.information_sets import information_sets

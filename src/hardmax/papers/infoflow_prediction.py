@@ -1,9 +1,9 @@
 """Beyond P2: what InfoFlow predicts and what training finds in one picture, and how routing forms.
 
 ``infoflow.thresholds`` puts the predicted cost exponent and the thresholds of
-:func:`~hardmax.flow.estimate.estimate_cost` beside measured NMSE for the number of heads, the depth and the
-length of sequences, with the smallest architecture of :func:`~hardmax.flow.advise.advise` named beside
-them, and says how often the arg-max routing of the trained models brings CLS all that the
+:func:`~hardmax.flow.costs.estimate.estimate_cost` beside measured NMSE for the number of heads, the depth and
+the length of sequences, with the smallest architecture of :func:`~hardmax.flow.costs.advise.advise` named
+beside them, and says how often the arg-max routing of the trained models brings CLS all that the
 target depends on. ``infoflow.dynamics`` follows one training: cells, margins in units of temperature, and the
 share of hard queries, which P1 names as an open question.
 """
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.flow.advise import Suggestion, advise
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.estimate import CostEstimate, estimate_cost
+from hardmax.flow.costs.advise import Suggestion, advise
+from hardmax.flow.costs.estimate import CostEstimate, estimate_cost
 from hardmax.papers.infoflow_dimension import pairwise_target, width_of
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
 from hardmax.papers.training_reports import (

@@ -17,7 +17,7 @@ from typing import Any
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.networks.groups import AffineLayer
+from hardmax.networks.layers import AffineLayer
 from hardmax.networks.network import Network
 from hardmax.regions.counts import CellCount, RegionCount
 from hardmax.regions.engine.checkpoints import Checkpoint

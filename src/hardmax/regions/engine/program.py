@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.plane import kernels
 
 __all__ = ["Program", "score_norms", "spectral_bound"]

@@ -18,7 +18,7 @@ import numpy as np
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Domain, Polytope
-from hardmax.networks.groups import AffineLayer, Layer, layers_of
+from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.regions.maps.fingerprints import Fingerprints
 from hardmax.regions.result import _domain_from_state, _domain_state

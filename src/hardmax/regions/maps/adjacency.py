@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import CertificateError
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
 from hardmax.regions.maps import adjacency_kernels as kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -84,7 +84,7 @@ def adjacent_cells(cells: Cells, layers: tuple[Layer, ...], exact: ExactMaps) ->
     >>> from hardmax.geometry.domains import Box
     >>> from hardmax.networks.blocks import FeedForward
     >>> from hardmax.networks.network import Network
-    >>> from hardmax.networks.groups import layers_of
+    >>> from hardmax.networks.layers import layers_of
     >>> from hardmax.regions.plane.machine import PlaneMachine
     >>> net = Network([FeedForward([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], [[1.0, 1.0]], [0.0])])
     >>> layers, square = layers_of(net), Box.cube(2, -1, 1)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import as_exact
-from hardmax.networks.groups import AffineLayer, Layer
+from hardmax.networks.layers import AffineLayer, Layer
 from hardmax.regions.cells import Cells
 from hardmax.regions.engine.joining import select
 from hardmax.regions.maps.exact_maps import ExactMaps

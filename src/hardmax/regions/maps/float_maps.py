@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import as_exact, nearest_float
-from hardmax.networks.groups import AffineLayer, Layer
+from hardmax.networks.layers import AffineLayer, Layer
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.map_kernels import float_maps
 from hardmax.regions.maps.steps import Steps, frozen, steps_of
@@ -67,7 +67,7 @@ def pattern_maps(
     >>> from hardmax.geometry.domains import Box
     >>> from hardmax.networks.blocks import FeedForward
     >>> from hardmax.networks.network import Network
-    >>> from hardmax.networks.groups import layers_of
+    >>> from hardmax.networks.layers import layers_of
     >>> layers = layers_of(Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])]))
     >>> bits = np.arange(4, dtype=np.uint64)[:, None]
     >>> none, untied = np.zeros((4, 0), dtype=np.int32), np.zeros(4, dtype=np.uint8)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hardmax.exact.double_double_kernels import UNIT, products, signs
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.engine.program import score_norms
 
 __all__ = ["UNIT", "DoubleDoubleMaps", "Rows", "pair_of", "signs_at_corners", "sum_of_pairs"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.groups import FoldLayer, Layer, WallLayer
+from hardmax.networks.layers import FoldLayer, Layer, WallLayer
 from hardmax.regions.cells import decode_wall
 from hardmax.regions.maps.adjacency import Contacts
 from hardmax.regions.search import kernels

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import Layer, WallLayer
+from hardmax.networks.layers import Layer, WallLayer
 from hardmax.regions.cells import decode_wall, encode_wall
 from hardmax.regions.engine.program import Program
 from hardmax.regions.engine.stack_machine import StackMachine, State

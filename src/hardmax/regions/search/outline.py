@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.groups import FoldLayer, Layer, WallLayer
+from hardmax.networks.layers import FoldLayer, Layer, WallLayer
 from hardmax.regions.cells import DOMAIN_SIDE, decode_wall
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps

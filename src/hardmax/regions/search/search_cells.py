@@ -23,7 +23,7 @@ from hardmax.regions.search.outline import Facets, Outline
 from hardmax.regions.search.rational_programs import inner_point
 
 if TYPE_CHECKING:
-    from hardmax.networks.groups import Layer
+    from hardmax.networks.layers import Layer
     from hardmax.regions.maps.adjacency import Contacts
 
 __all__ = ["FoundCells"]

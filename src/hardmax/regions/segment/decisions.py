@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import nearest_float
-from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.segment import double_double_rows as pairs

@@ -29,7 +29,7 @@ from hardmax.errors import EmptyDomainError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -102,7 +102,7 @@ class SegmentMachine:
     --------
     >>> from hardmax.geometry.domains import Box
     >>> from hardmax.networks.constructions.sawtooth import sawtooth_network
-    >>> from hardmax.networks.groups import layers_of
+    >>> from hardmax.networks.layers import layers_of
     >>> net = sawtooth_network(1, n_tokens=3, teeth=2, depth=2)
     >>> machine = SegmentMachine(
     ...     layers_of(net), Box([0], [1]), arithmetic="certified", store=True, sliver=0.0)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer
 from hardmax.networks.signatures import pack_bits, unpack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 from hardmax.regions.segment.rational_intervals import NEGATIVE_END, POSITIVE_END, Place, root_of
@@ -196,7 +196,7 @@ def signature_order(
 ) -> Integers:
     """The lexicographic order of signatures, layer by layer: keys ascending, a unit off before on.
 
-    >>> from hardmax.networks.groups import layers_of
+    >>> from hardmax.networks.layers import layers_of
     >>> from hardmax.networks.network import Network
     >>> layers = layers_of(Network.random_mlp([1, 2, 1], 0))
     >>> signature_order(layers, np.array([[1], [3], [2]], dtype=np.uint64), np.zeros((3, 0), dtype=np.int32))

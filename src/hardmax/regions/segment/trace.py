@@ -20,7 +20,7 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.geometry.domains import Box
-from hardmax.networks.groups import AffineLayer, Layer, layers_of
+from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature
 from hardmax.regions.counts import _how_sure

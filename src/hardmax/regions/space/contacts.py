@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.cells import GROUP_BITS, KEY_BITS
 from hardmax.regions.maps.adjacency import Contacts
 from hardmax.regions.maps.adjacency_kernels import by_group

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, GROUP_BITS, KEY_BITS, decode_wall
 from hardmax.regions.maps.adjacency_kernels import name_groups
 from hardmax.regions.maps.boundary_rows import Row

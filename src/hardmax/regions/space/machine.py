@@ -20,7 +20,7 @@ from hardmax.errors import EmptyDomainError
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall, encode_wall
 from hardmax.regions.engine.program import Program
 from hardmax.regions.engine.stack_machine import StackMachine

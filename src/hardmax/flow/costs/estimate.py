@@ -5,7 +5,7 @@ N(target) with equation (5), which asks for information sets of some size M; and
 tokens on which the target depends. With the cost law both ask for epsilon^{-p} parameters.
 
 Step 2, from above. A plan is searched whose information sets reach the active set
-(:mod:`hardmax.flow.plan_search`), is run on samples, and its sets are charged by the same law.
+(:mod:`hardmax.flow.costs.plan_search`), is run on samples, and its sets are charged by the same law.
 
 The law is a law of the paper, supported by Theorem 3 after repair, not a theorem about transformers: the
 numbers say what InfoFlow predicts, and the assumptions are listed with them.
@@ -22,13 +22,13 @@ import numpy as np
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.comparisons import minimal_set_size, model_comparisons
-from hardmax.flow.cost_law import cost_exponents
+from hardmax.flow.costs.comparisons import minimal_set_size, model_comparisons
+from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.flow.costs.plan_search import Need, assign, global_plan, needs_of, plan_for, unproven_terms
+from hardmax.flow.costs.score_ranks import score_ranks
 from hardmax.flow.information_flow import InformationFlow
 from hardmax.flow.information_sets import information_sets
-from hardmax.flow.plan_search import Need, assign, global_plan, needs_of, plan_for, unproven_terms
 from hardmax.flow.plans import Plan
-from hardmax.flow.score_ranks import score_ranks
 from hardmax.results import Result
 from hardmax.targets.intervals import Interval
 from hardmax.targets.target import Target

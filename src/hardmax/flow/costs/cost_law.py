@@ -49,7 +49,7 @@ class CostExponents:
     Attributes
     ----------
     law, upper, appendix_b, section_4, section_6 : Fraction
-        See :mod:`hardmax.flow.cost_law`; ``law`` is the default.
+        See :mod:`hardmax.flow.costs.cost_law`; ``law`` is the default.
     """
 
     law: Fraction

@@ -1,10 +1,10 @@
 """How many heads and layers does my task need? The smallest architectures that learn a target by InfoFlow.
 
 For every depth the fewest heads are found with which a plan of maxima exists
-(:mod:`hardmax.flow.plan_search`), and beside them one head that reads everything. Widths follow from the cost
-law: a layer whose sets hold M tokens of d numbers gets the smallest width E with M d/E - 1 at most the
-exponent that is allowed, wide enough for the ranks of its scores. What is left is a list of architectures,
-counted in parameters, and for each of them what breaks when one head is taken away.
+(:mod:`hardmax.flow.costs.plan_search`), and beside them one head that reads everything. Widths follow from
+the cost law: a layer whose sets hold M tokens of d numbers gets the smallest width E with M d/E - 1 at most
+the exponent that is allowed, wide enough for the ranks of its scores. What is left is a list of
+architectures, counted in parameters, and for each of them what breaks when one head is taken away.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.cost_law import cost_exponents
-from hardmax.flow.estimate import sampled_needs, set_sizes
+from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.flow.costs.estimate import sampled_needs, set_sizes
+from hardmax.flow.costs.plan_search import Assignment, Need, assign, plan_for, unproven_terms
 from hardmax.flow.information_sets import information_sets
-from hardmax.flow.plan_search import Assignment, Need, assign, plan_for, unproven_terms
 from hardmax.results import Result
 from hardmax.targets.target import Target
 

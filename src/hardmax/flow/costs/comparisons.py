@@ -113,7 +113,7 @@ def model_comparisons(
     beta1 : int
         The dimension of comparison of the target.
     version : {"printed", "clamped", "repaired"}
-        Which form of (5); see :mod:`hardmax.flow.comparisons`.
+        Which form of (5); see :mod:`hardmax.flow.costs.comparisons`.
     max_active : int, optional
         D0 of the target, which the repaired version needs.
     sizes : pair of arrays, optional
