@@ -1,4 +1,4 @@
-"""``hardmax sample``: how many cells random points fall into (P1 section VII)."""
+"""``hardmax estimate``: how many cells random points fall into (P1 section VII)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hardmax.errors import InvalidInputError
 if TYPE_CHECKING:
     from hardmax.regions.sampling.estimate import CellEstimate
 
-__all__ = ["sample"]
+__all__ = ["estimate"]
 
 
 @click.command()
@@ -38,7 +38,7 @@ __all__ = ["sample"]
     metavar="FILE.npz",
     help="Save the estimate; hm.load reads it back.",
 )
-def sample(
+def estimate(
     network: str,
     box: tuple[float, float] | None,
     samples: int,
@@ -56,9 +56,9 @@ def sample(
 
     \b
     Examples:
-      hardmax sample network.npz --box -4 4
-      hardmax sample mlp:2,64,64,64,1,seed=0 --box -4 4
-      hardmax sample network.npz --box -4 4 --samples 10000000 --seed 1 --json
+      hardmax estimate network.npz --box -4 4
+      hardmax estimate mlp:2,64,64,64,1,seed=0 --box -4 4
+      hardmax estimate network.npz --box -4 4 --samples 10000000 --seed 1 --json
     """
     check_targets(out, None)
     if not 0.0 < confidence < 1.0:
