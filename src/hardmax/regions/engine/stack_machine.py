@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.networks.layers import FoldLayer, Layer, WallLayer
+from hardmax.regions.engine.layers import SIGN_AT
 from hardmax.regions.engine.program import Program
-from hardmax.regions.plane.kernels import SIGN_AT
 
 __all__ = ["SERIALS", "StackMachine", "State", "Tally"]
 

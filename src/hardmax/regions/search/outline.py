@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from hardmax.networks.layers import FoldLayer, Layer, WallLayer
 from hardmax.regions.cells import DOMAIN_SIDE, decode_wall
+from hardmax.regions.engine import layers
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.plane import kernels as plane_kernels
 from hardmax.regions.search import kernels
 from hardmax.regions.search.rational_programs import IntegerRow, facet_numbers, is_bounded
 
@@ -83,23 +83,21 @@ class Outline:
         cells, n, t = self.cells, self.n, self.work
         program = Program.of(self.exact.layers, columns=n)
         table = program.table
-        row_at = np.concatenate([[0], np.cumsum(table[: program.last + 1, plane_kernels.ROWS])]).astype(
-            np.int64
-        )
+        row_at = np.concatenate([[0], np.cumsum(table[: program.last + 1, layers.ROWS])]).astype(np.int64)
         path = np.zeros(program.path_size)
         for k in range(n - 1):
             path[k * (n - 1) + k] = 1.0
         sides, side_errors = unit_sides(self.exact)
-        y_at, z_at = (np.ascontiguousarray(table[:, c]) for c in (plane_kernels.Y_AT, plane_kernels.Z_AT))
         bits, routings = plain(cells.bits, program.words), plain(cells.routings, program.heads)
         kernels.outline(
-            table, program.bounds, program.weights, program.heads_at, program.key_of, program.last, n, path,
-            y_at, z_at, np.zeros((program.last + 2, kernels.ERRORS)), np.zeros((int(row_at[-1]) + 1, n)),
+            program.net, program.last, n, path,
+            np.zeros((program.last + 2, layers.ERRORS)), np.zeros((int(row_at[-1]) + 1, n)),
             np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
             plain(cells.tied), plain(cells.candidate_start), plain(cells.candidates), self.sign,
             plain(cells.witnesses), sides, side_errors, self.rows, self.errors, self.verdict, self.unbounded,
             self._domain_bounded, t["base"], t["base_error"], t["base_code"], t["base_sign"],
-            np.zeros(program.widest + 1, dtype=np.int64), np.zeros(program.widest + 1), t["w"], t["z"],
+            np.zeros(program.widest + 1, dtype=np.int64), np.zeros(program.widest + 1, dtype=np.int64),
+            np.zeros(n * (program.widest + 1)), t["w"], t["z"],
             t["lifted"], t["lifted_error"], t["basis"], t["inverse"], t["multipliers"], t["y"], t["values"],
             t["c"],
         )  # fmt: skip
@@ -172,9 +170,9 @@ def unit_sides(exact: ExactMaps) -> tuple[Floats, Floats]:
     rounded = exact.domain.a.rounded or exact.domain.b.rounded
     with np.errstate(all="ignore"):
         length = np.sqrt((rows * rows).sum(axis=1))
-        tame = (length > 1.0 / kernels.TAME) & (length < kernels.TAME)
+        tame = (length > 1.0 / layers.TAME) & (length < layers.TAME)
         unit = np.where(tame[:, None], rows / length[:, None], 0.0)
-    return unit, np.where(tame, (2.0 + 2.0 * rounded) * kernels.UNIT, np.inf)
+    return unit, np.where(tame, (2.0 + 2.0 * rounded) * layers.UNIT, np.inf)
 
 
 def _workspace(size: int, n: int) -> dict[str, NDArray[Any]]:
