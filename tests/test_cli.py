@@ -20,7 +20,7 @@ from hardmax import geometry, lab, regions, targets, tropical
 from hardmax.cli import main
 from hardmax.cli.inputs import read_arrays, read_heads, read_vectors
 from hardmax.geometry.minkowski import Verification
-from hardmax.models.report import Report
+from hardmax.models.report.report import ModelReport
 
 KEYS = np.array([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0], [0.25, 0.125]])
 SQUARE = [np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 0.0], [0.0, 1.0]])]
@@ -302,7 +302,7 @@ def test_what_the_operating_system_says_becomes_a_sentence(monkeypatch, error, s
     def fail(*args, **options):
         raise error
 
-    monkeypatch.setattr(Report, "write", fail)
+    monkeypatch.setattr(ModelReport, "write", fail)
     done = CliRunner().invoke(main, ["report"])
     assert done.exit_code == 2
     assert done.stderr.startswith(f"hardmax: {sentence}")

@@ -16,7 +16,7 @@ import hardmax as hm
 from hardmax.cli import main
 from hardmax.cli.models import number_list
 from hardmax.errors import InvalidInputError
-from hardmax.models.head_records import HeadRecord
+from hardmax.models.atlas.head_records import HeadRecord
 
 
 def two_layers(**options) -> Layers:
@@ -248,7 +248,7 @@ def test_wrong_wishes_get_one_sentence(options, sentence) -> None:
 def command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = two_layers(present=causal(7))
-    monkeypatch.setattr("hardmax.models.atlas.as_source", lambda model, *, tokenizer, hub: source)
+    monkeypatch.setattr("hardmax.models.atlas.head_atlas.as_source", lambda model, *, tokenizer, hub: source)
 
     def run(*args: object):
         return CliRunner().invoke(main, ["atlas", *(str(arg) for arg in args)])

@@ -51,18 +51,18 @@ if TYPE_CHECKING:
     from hardmax.geometry.minkowski import MinkowskiVertices as MinkowskiVertices
     from hardmax.geometry.minkowski import minkowski_vertices as minkowski_vertices
     from hardmax.geometry.minkowski import parabolic_heads as parabolic_heads
-    from hardmax.models.atlas import HeadAtlas as HeadAtlas
-    from hardmax.models.atlas import head_atlas as head_atlas
-    from hardmax.models.frozen_norms import NormComparison as NormComparison
-    from hardmax.models.frozen_norms import compare_norms as compare_norms
-    from hardmax.models.influence import measure_influence as measure_influence
-    from hardmax.models.influence_report import InfluenceReport as InfluenceReport
-    from hardmax.models.premises import PremiseReport as PremiseReport
-    from hardmax.models.premises import check_premises as check_premises
-    from hardmax.models.report import Report as Report
-    from hardmax.models.report import report as report
-    from hardmax.models.routing_flow import TokenFlow as TokenFlow
-    from hardmax.models.routing_flow import token_flow as token_flow
+    from hardmax.models.atlas.assumptions import AssumptionReport as AssumptionReport
+    from hardmax.models.atlas.assumptions import check_assumptions as check_assumptions
+    from hardmax.models.atlas.frozen_norms import FrozenNormEffect as FrozenNormEffect
+    from hardmax.models.atlas.frozen_norms import frozen_norm_effect as frozen_norm_effect
+    from hardmax.models.atlas.head_atlas import HeadAtlas as HeadAtlas
+    from hardmax.models.atlas.head_atlas import head_atlas as head_atlas
+    from hardmax.models.influence.influence_report import InfluenceReport as InfluenceReport
+    from hardmax.models.influence.measure import measure_influence as measure_influence
+    from hardmax.models.influence.routing_flow import TokenFlow as TokenFlow
+    from hardmax.models.influence.routing_flow import token_flow as token_flow
+    from hardmax.models.report.report import ModelReport as ModelReport
+    from hardmax.models.report.report import report as report
     from hardmax.networks.blocks import Affine as Affine
     from hardmax.networks.blocks import Attention as Attention
     from hardmax.networks.blocks import FeedForward as FeedForward
@@ -187,18 +187,18 @@ _HOME_OF = {
     "output_error_bound": "hardmax.temperature.outputs",
     "surviving_cells": "hardmax.temperature.surviving_cells",
     "CellSurvival": "hardmax.temperature.surviving_cells",
-    "head_atlas": "hardmax.models.atlas",
-    "report": "hardmax.models.report",
-    "Report": "hardmax.models.report",
-    "HeadAtlas": "hardmax.models.atlas",
-    "token_flow": "hardmax.models.routing_flow",
-    "TokenFlow": "hardmax.models.routing_flow",
-    "measure_influence": "hardmax.models.influence",
-    "InfluenceReport": "hardmax.models.influence_report",
-    "compare_norms": "hardmax.models.frozen_norms",
-    "NormComparison": "hardmax.models.frozen_norms",
-    "check_premises": "hardmax.models.premises",
-    "PremiseReport": "hardmax.models.premises",
+    "head_atlas": "hardmax.models.atlas.head_atlas",
+    "report": "hardmax.models.report.report",
+    "ModelReport": "hardmax.models.report.report",
+    "HeadAtlas": "hardmax.models.atlas.head_atlas",
+    "token_flow": "hardmax.models.influence.routing_flow",
+    "TokenFlow": "hardmax.models.influence.routing_flow",
+    "measure_influence": "hardmax.models.influence.measure",
+    "InfluenceReport": "hardmax.models.influence.influence_report",
+    "frozen_norm_effect": "hardmax.models.atlas.frozen_norms",
+    "FrozenNormEffect": "hardmax.models.atlas.frozen_norms",
+    "check_assumptions": "hardmax.models.atlas.assumptions",
+    "AssumptionReport": "hardmax.models.atlas.assumptions",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }

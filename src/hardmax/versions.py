@@ -9,7 +9,7 @@ import platform
 from functools import cache
 from importlib import metadata
 
-_CORE = ("numpy", "scipy", "numba", "highspy", "python-flint", "joblib", "click", "rich")
+_CORE = ("numpy", "scipy", "numba", "highspy", "python-flint", "jinja2", "joblib", "click", "rich")
 _EXTRAS = ("matplotlib", "pandas", "torch", "transformers", "safetensors")
 
 

@@ -1,0 +1,187 @@
+r"""The bundled model as a source that can be read: no torch, no download.
+
+It is the transformer of P2 section 3 with 15 tokens in :math:`\mathbb{R}^4` and a classification token CLS,
+two layers of two heads (:mod:`hardmax.lab.shipped`). Its tokens are vectors and not words, so it has no text:
+it reads a sequence that is drawn from the domain of its target. Positions count from 0, CLS is position 15 as
+in P2. CLS asks and is never read, so there are 16 queries and 15 keys; in the last layer CLS alone asks, and
+the queries of the other tokens may read nothing there.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError
+from hardmax.lab.data import outputs_of
+from hardmax.lab.shipped import shipped_model
+from hardmax.lab.states import HeadWeights, LayerStates, head_weights, run_states
+from hardmax.lab.tensor_files import TrainedModel
+from hardmax.models.influence.sequence_interventions import SequenceInterventions
+from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading, Visit
+
+__all__ = ["BundledSource", "bundled_source"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class BundledSource:
+    """A small trained model on one sequence; made by :func:`bundled_source`.
+
+    Attributes
+    ----------
+    name, family : str
+    n_layers : int
+    heads : tuple of int
+        Heads of each layer.
+    model : TrainedModel
+    sequence : array (T, d)
+        What is read.
+    """
+
+    name: str
+    model: TrainedModel
+    sequence: Floats
+    family: str = "hardmax lab"
+
+    @property
+    def n_layers(self) -> int:
+        """The number of layers."""
+        return self.model.shape.depth
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The number of heads of each layer."""
+        return tuple(self.model.shape.heads)
+
+    @property
+    def about(self) -> str:
+        """What the model is, in a sentence."""
+        shape = self.model.shape
+        return (
+            "The model bundled with hardmax: it was trained to add two maxima of bilinear forms over pairs "
+            f"of {shape.n_tokens} vectors with {shape.d_token} coordinates (equation (6) of the InfoFlow "
+            "paper), and its last token, CLS, gives the answer; in the last layer CLS alone asks. It reads "
+            "one random sequence."
+        )
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """The positions that the target depends on in this sequence: its active set."""
+        (target,) = outputs_of((self.model.about or {})["job"]["target"])
+        return tuple(int(t) for t in np.flatnonzero(np.asarray(target.active_set(self.sequence[None])[0])))
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """How positions are called: x1, ..., xT and CLS, as P2 writes them."""
+        return (*(f"x{t + 1}" for t in range(self.model.shape.n_tokens)), "CLS")
+
+    def read(self, text: str | None, visit: Visit, *, layers: tuple[int, ...] | None = None) -> TextReading:
+        """Send the sequence through the model and show each wanted layer to ``visit``, in order.
+
+        The differences compare scores and probabilities that are rebuilt from the captured queries and keys
+        with those of the model's own forward pass.
+
+        Raises
+        ------
+        InvalidInputError
+            When a text is given: this model reads vectors. When there is no such layer.
+        """
+        if text is not None:
+            raise InvalidInputError(
+                "text must be left out for the bundled model, because it reads vectors and not words; give a "
+                "model with a tokenizer to read a text."
+            )
+        wanted = tuple(range(self.n_layers)) if layers is None else layers
+        for layer in wanted:
+            if not 0 <= layer < self.n_layers:
+                raise InvalidInputError(
+                    f"layers must be between 0 and {self.n_layers - 1} for this model, but held {layer}."
+                )
+        shape, vector = self.model.shape, self.model.vector
+        start = time.process_time()
+        states, _ = run_states(shape, vector, self.sequence[None])
+        seconds = time.process_time() - start
+        of_scores, of_probabilities = [0.0], [0.0]
+        for index in sorted(wanted):
+            weights = head_weights(shape, vector, index)
+            captured = _captured(index, states[index], weights)
+            score, probability = _differences(captured, states[index])
+            of_scores.append(score)
+            of_probabilities.append(probability)
+            visit(captured)
+        return TextReading(
+            tokens=self.tokens,
+            key_tokens=self.tokens[:-1],
+            score_difference=max(of_scores),
+            probability_difference=max(of_probabilities),
+            native_difference=None,
+            forward_seconds=seconds,
+        )
+
+    def disturb(self, text: str | None) -> SequenceInterventions:
+        """The sequence, ready to have its tokens replaced (:func:`hardmax.measure_influence`)."""
+        return SequenceInterventions(self.model.shape, self.model.vector, self.sequence)
+
+
+def bundled_source(*, rng: int | np.random.Generator = 0) -> BundledSource:
+    """The bundled model on a sequence that is drawn with ``rng`` from the domain of its target.
+
+    Examples
+    --------
+    >>> source = bundled_source()
+    >>> seen = []
+    >>> reading = source.read(None, seen.append)
+    >>> [(layer.heads, layer.n_queries, layer.n_keys) for layer in seen]
+    [(2, 16, 15), (2, 16, 15)]
+    >>> reading.tokens[-1], reading.probability_difference < 1e-12
+    ('CLS', True)
+    """
+    model = shipped_model()
+    (target,) = outputs_of((model.about or {})["job"]["target"])
+    sequence = np.asarray(target.sample(1, model.shape.n_tokens, rng=rng)[0], dtype=np.float64)
+    return BundledSource("pairwise-2", model, sequence)
+
+
+def _captured(index: int, states: LayerStates, weights: HeadWeights) -> CapturedLayer:
+    """One layer: every token asks and CLS last; only tokens are read."""
+    tokens = states.tokens[0]
+    inputs = np.concatenate([tokens, states.cls[:1]])
+    present = np.ones((len(inputs), len(tokens)), dtype=bool)
+    if states.scores is None:  # the last layer, where the model computes nothing for the other tokens
+        present[:-1] = False
+
+    def query_map(position: int) -> QueryMap:
+        return QueryMap(weights.W_Q, np.zeros(weights.W_Q.shape[:2]), None)
+
+    return CapturedLayer(
+        index=index,
+        inputs=inputs,
+        queries=np.einsum("hne,te->htn", weights.W_Q, inputs),
+        keys=np.einsum("hne,te->htn", weights.W_K, tokens),
+        values=np.einsum("hne,te->htn", weights.W_V, tokens),
+        present=present,
+        scale=float(weights.beta),
+        output_weights=weights.W_O,
+        query_map=query_map,
+    )
+
+
+def _differences(layer: CapturedLayer, states: LayerStates) -> tuple[float, float]:
+    """The largest difference of scores, relative to the largest score, and of probabilities."""
+    own = states.cls_scores[0][:, None]  # (h, 1, T)
+    if states.scores is not None:
+        own = np.concatenate([states.scores[0], own], axis=1)
+    asked = slice(layer.n_queries - own.shape[1], None)
+    probabilities = states.weights(own)
+    own = own * states.beta
+    largest = max(float(np.abs(own).max()), np.finfo(np.float64).tiny)
+    score = max(float(np.abs(layer.scores(h)[asked] - own[h]).max()) for h in range(layer.heads))
+    probability = max(
+        float(np.abs(layer.probabilities(h)[asked] - probabilities[h]).max()) for h in range(layer.heads)
+    )
+    return score / largest, probability
