@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.claims.infoflow_printed_tables import NMSE_PAIRWISE, NMSE_TRIANGLE, RECOVERY
 from hardmax.errors import InvalidInputError
 from hardmax.lab.layout import TransformerShape
 from hardmax.lab.training import Job, TrainingSettings
-from hardmax.papers.infoflow_dimension import width_of
-from hardmax.papers.infoflow_recovery import retrieval_target
+from hardmax.papers.infoflow.printed_tables import NMSE_PAIRWISE, NMSE_TRIANGLE, RECOVERY
+from hardmax.papers.infoflow.table11 import width_of
+from hardmax.papers.infoflow.tables1_to_10 import retrieval_target
 from hardmax.papers.recipes import find_recipe, recipes
 from hardmax.papers.training_reports import spread
 from hardmax.papers.training_runs import Group, Trial, kept_folder, operations

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hardmax.papers.tropical.counts import _with_moved_fold
 
 import hardmax as hm
 from hardmax.errors import InvalidInputError
-from hardmax.papers import tropical_tables
 from hardmax.papers.notation import NOTATION, notation_page, resolve
-from hardmax.papers.tropical_bounds import _with_moved_fold
+from hardmax.papers.tropical import sec3_algebra
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -135,7 +135,7 @@ def test_table_2(out):
     ],
 )
 def test_table_2_notices_a_broken_operation(out, monkeypatch, broken, replacement, row):
-    monkeypatch.setattr(tropical_tables, broken, replacement)
+    monkeypatch.setattr(sec3_algebra, broken, replacement)
     done = hm.reproduce("tropical.table2", out, settings={"draws": 10})
     assert done.comparisons[row].verdict.startswith("fails")
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 
 import hardmax as hm
-from hardmax.claims import replay
 from hardmax.errors import InvalidInputError
+from hardmax.papers import replay
 from hardmax.regions.growth import Growth, HeadChoices, NetworkChoices, cell_growth, vertex_growth
 
 SMALL = {

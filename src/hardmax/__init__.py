@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hardmax.bounds import region_bounds as region_bounds
     from hardmax.bounds import vertex_maximum as vertex_maximum
     from hardmax.bounds import zaslavsky as zaslavsky
-    from hardmax.claims.ledger import Ledger as Ledger
-    from hardmax.claims.ledger import check_claims as check_claims
     from hardmax.flow.architectures import Architecture as Architecture
     from hardmax.flow.costs.advise import Advice as Advice
     from hardmax.flow.costs.advise import advise as advise
@@ -70,6 +68,8 @@ if TYPE_CHECKING:
     from hardmax.networks.constructions.sawtooth import sawtooth_network as sawtooth_network
     from hardmax.networks.network import Network as Network
     from hardmax.networks.signatures import Signature as Signature
+    from hardmax.papers.ledger import Ledger as Ledger
+    from hardmax.papers.ledger import check_claims as check_claims
     from hardmax.papers.recipes import Reproduction as Reproduction
     from hardmax.papers.recipes import reproduce as reproduce
     from hardmax.regions.api import count_cells as count_cells
@@ -158,8 +158,8 @@ _HOME_OF = {
     "CellEstimate": "hardmax.regions.sampling.estimate",
     "trace_segment": "hardmax.regions.segment.trace",
     "SegmentTrace": "hardmax.regions.segment.trace",
-    "check_claims": "hardmax.claims.ledger",
-    "Ledger": "hardmax.claims.ledger",
+    "check_claims": "hardmax.papers.ledger",
+    "Ledger": "hardmax.papers.ledger",
     "reproduce": "hardmax.papers.recipes",
     "Reproduction": "hardmax.papers.recipes",
     "Target": "hardmax.targets.target",

@@ -62,7 +62,7 @@ _HOME_OF_KIND = {
     "HeadBudget": "hardmax.bounds.budgets",
     "Hypersurface": "hardmax.tropical.refinements",
     "LayerSlice": "hardmax.models.atlas.layer_cells",
-    "Ledger": "hardmax.claims.ledger",
+    "Ledger": "hardmax.papers.ledger",
     "InformationFlow": "hardmax.flow.information_flow",
     "InfluenceReport": "hardmax.models.influence.influence_report",
     "MinkowskiVertices": "hardmax.geometry.minkowski",

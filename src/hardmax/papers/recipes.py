@@ -6,8 +6,8 @@ function ``cook`` turns them into an :class:`Outcome`: pictures, tables of numbe
 writes all of it into a folder, whole or not at all. The same name, profile, seed and settings give the same
 numbers, tables and SVG pictures.
 
-A module of this room ends with ``RECIPES: tuple[Recipe, ...]`` and is found by that. Recipes import pictures
-inside ``cook``, so that the list of them needs no matplotlib::
+A module that :mod:`hardmax.papers.sections` lists ends with ``RECIPES: tuple[Recipe, ...]``. Recipes import
+pictures inside ``cook``, so that the list of them needs no matplotlib::
 
     def _cook(settings: Settings) -> Outcome:
         from hardmax.plotting.growth import draw_growth
@@ -25,7 +25,6 @@ from __future__ import annotations
 import difflib
 import math
 import os
-import pkgutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from hardmax.errors import InvalidInputError
+from hardmax.papers.sections import collected
 from hardmax.results import Result
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ class Option:
             When it is of another type, not among the choices, or too small.
         """
         if not isinstance(self.default, tuple):
-            return self._entry(given, self.default)
+            value: Value = self._entry(given, self.default)
+            return value
         if isinstance(given, str):
             given = [part for part in given.split(",") if part.strip()]
         if not isinstance(given, (list, tuple, np.ndarray)) or not len(given):
@@ -379,14 +380,11 @@ def recipes() -> Mapping[str, Recipe]:
     >>> "tropical.fig4" in recipes()
     True
     """
-    import hardmax.papers as room
-
     found: dict[str, Recipe] = {}
-    for module in sorted(info.name for info in pkgutil.iter_modules(room.__path__)):
-        for recipe in getattr(import_module(f"{room.__name__}.{module}"), "RECIPES", ()):
-            if recipe.name in found:
-                raise InvalidInputError(f"there must be one recipe of a name, but {recipe.name} has two.")
-            found[recipe.name] = recipe
+    for recipe in collected("RECIPES"):
+        if recipe.name in found:
+            raise InvalidInputError(f"there must be one recipe of a name, but {recipe.name} has two.")
+        found[recipe.name] = recipe
     return {name: found[name] for name in sorted(found, key=_place)}
 
 

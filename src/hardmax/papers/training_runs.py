@@ -291,7 +291,8 @@ def _kept(job: Job, folder: Path | None) -> TrainingResult | None:
     if folder is None:
         return None
     if folder.is_dir() and _is_store(folder):
-        return _stored(job, folder)
+        stored: TrainingResult | None = _stored(job, folder)
+        return stored
     try:
         result = load(folder / f"{job.key}.npz")
     except (OSError, FileFormatError):
