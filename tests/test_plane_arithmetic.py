@@ -12,11 +12,11 @@ import hardmax as hm
 from hardmax.exact.double_double_kernels import products
 from hardmax.exact.rationals import as_exact
 from hardmax.networks.layers import AffineLayer, WallLayer, layers_of
-from hardmax.regions.api import planar
 from hardmax.regions.engine import layers
 from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.plane import kernels
 from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
+from hardmax.regions.plane.geometry import planar
 from hardmax.regions.plane.machine import PlaneMachine
 from hardmax.regions.plane.rational_polygons import corners_of, domain_polygon, envelope, sign_at
 

@@ -16,8 +16,8 @@ from hardmax import Box, Polytope, WholeSpace
 from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError
 from hardmax.geometry.cones import splitting
 from hardmax.geometry.cones.rational_splitting import RationalCone
+from hardmax.geometry.cones.ray_kernels import choose, cross
 from hardmax.geometry.cones.splitting import refine
-from hardmax.geometry.ray_kernels import choose, cross
 from hardmax.geometry.scores import Scores
 
 

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
-from hardmax.geometry.ray_kernels import choose, cross, free_slot, lowest, popcount
+from hardmax.geometry.cones.ray_kernels import choose, cross, free_slot, lowest, popcount
 
 # results of a cut
 MISSES, TOUCHES, CUTS, EMPTIES, UNDECIDED, OVERFLOWS = 0, 1, 2, 3, 4, 5

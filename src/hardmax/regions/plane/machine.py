@@ -20,7 +20,7 @@ from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.engine.layers import (
     A_MAX,
     C_MAX,
@@ -538,21 +538,22 @@ class PlaneMachine(StackMachine):
         witness = self.output["witness"][: 3 * n].reshape(-1, 3)
         for array in self.output.values():
             array.setflags(write=False)
+        offsets = self.output["start"][: n + 1]
         return Cells(
+            kind="polygons",
             bits=self.output["bits"][: n * self.program.words].reshape(n, self.program.words),
             routings=self.output["routes"][: n * self.program.heads].reshape(n, self.program.heads),
             tied=self.output["tied"][:n],
-            edge_start=self.output["start"][: n + 1],
-            vx=vertices[:, 0],
-            vy=vertices[:, 1],
-            vr=vertices[:, 2],
-            dx=vertices[:, 3] if self.unbounded else None,
-            dy=vertices[:, 4] if self.unbounded else None,
-            owner=labels[:, 0],
-            wall=labels[:, 1],
             witnesses=witness[:, :2],
             margins=witness[:, 2],
+            facets=Ragged(offsets, labels),
+            vertices=Ragged(offsets, vertices),
         )
+
+    @property
+    def tolerance(self) -> float:
+        """How thin a sliver is, in the coordinates of the domain."""
+        return float(self.totals[1] / self.totals[2])
 
 
 def _size(corners: list[Corner]) -> tuple[float, float]:

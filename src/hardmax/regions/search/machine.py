@@ -22,7 +22,7 @@ from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import Layer, WallLayer
-from hardmax.regions.cells import decode_wall, encode_wall
+from hardmax.regions.cells import DOMAIN_SIDE, NOT_NAMED, Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.engine.layers import CERTIFIED, ERRORS, EXACT, FLOAT, ROWS
 from hardmax.regions.engine.program import Program
 from hardmax.regions.engine.stack_machine import StackMachine, State
@@ -30,7 +30,6 @@ from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.search import kernels
 from hardmax.regions.search.outline import unit_sides
 from hardmax.regions.search.rational_programs import IntegerRow, inner_point, is_bounded, times
-from hardmax.regions.search.search_cells import FoundCells
 
 __all__ = ["SearchMachine"]
 
@@ -434,7 +433,7 @@ class SearchMachine(StackMachine):
 
     # results
 
-    def take(self) -> FoundCells:
+    def take(self) -> Cells:
         """What was written down since the last time; the machine keeps nothing of it."""
         room = len(self.output["tied"]), len(self.output["codes"])
         cells = self.cells()
@@ -443,23 +442,31 @@ class SearchMachine(StackMachine):
         self._make_output(*room)
         return cells
 
-    def cells(self) -> FoundCells:
+    def cells(self) -> Cells:
         """What was written down."""
         n, facets = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_FACETS])
         self._make_output(n, facets)
         for array in self.output.values():
             array.setflags(write=False)
         witness = self.output["witness"][: self.n * n].reshape(n, self.n)
-        return FoundCells(
-            d=self.domain.d,
+        codes = self.output["codes"][:facets]
+        side = codes <= kernels.SIDE
+        owner, wall = np.where(side, DOMAIN_SIDE, NOT_NAMED), np.where(side, kernels.SIDE - codes, codes)
+        return Cells(
+            kind="halfspaces",
             bits=self.output["bits"][: n * self.program.words].reshape(n, self.program.words),
             routings=self.output["routes"][: n * self.program.heads].reshape(n, self.program.heads),
             tied=self.output["tied"][:n],
-            candidate_start=self.output["start"][: n + 1],
-            candidates=self.output["codes"][:facets],
             witnesses=witness[:, :-1],
             margins=witness[:, -1],
-        ).bind(self.exact_maps)
+            facets=Ragged(self.output["start"][: n + 1], np.column_stack([owner, wall])),
+            vertices=Ragged(np.zeros(n + 1, dtype=np.int64), np.zeros((0, 0))),
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """How small the margin of a sliver is."""
+        return self.sliver
 
 
 class _Node:

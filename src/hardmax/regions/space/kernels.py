@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
-from hardmax.geometry.ray_kernels import choose, cross, free_slot, highest, lowest, popcount
+from hardmax.geometry.cones.ray_kernels import choose, cross, free_slot, highest, lowest, popcount
 from hardmax.regions.engine.layers import (
     A_MAX,
     C_MAX,

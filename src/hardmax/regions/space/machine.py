@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.geometry.domains import Domain
+from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall, encode_wall
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.engine.layers import (
     CERTIFIED,
     ERRORS,
@@ -40,7 +40,6 @@ from hardmax.regions.engine.program import Program
 from hardmax.regions.engine.stack_machine import StackMachine
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.space import kernels
-from hardmax.regions.space.space_cells import SpaceCells
 
 __all__ = ["LARGEST_DIMENSION", "SpaceMachine"]
 
@@ -376,7 +375,7 @@ class SpaceMachine(StackMachine):
                 self.output[name][: len(saved)] = saved
         self.whole = True
 
-    def take(self) -> SpaceCells:
+    def take(self) -> Cells:
         """What was written down since the last time; the machine keeps nothing of it."""
         o = self.output
         room = len(o["tied"]), len(o["mask"]), len(o["label"]) // 2, o["mask"].shape[1]
@@ -649,7 +648,7 @@ class SpaceMachine(StackMachine):
 
     # results
 
-    def cells(self) -> SpaceCells:
+    def cells(self) -> Cells:
         """What was written down."""
         n, rays, facets = (
             int(self.control[c]) for c in (kernels.C_OUT_CELLS, kernels.C_OUT_RAYS, kernels.C_OUT_FACETS)
@@ -661,22 +660,24 @@ class SpaceMachine(StackMachine):
         table = o["rays"][: rays * (D + 1)].reshape(rays, D + 1)
         labels = o["label"][: 2 * facets].reshape(facets, 2)
         witness = o["witness"][: n * D].reshape(n, D)
-        return SpaceCells(
-            d=self.d,
+        return Cells(
+            kind="polyhedra",
             bits=o["bits"][: n * g.words].reshape(n, g.words),
             routings=o["routes"][: n * g.heads].reshape(n, g.heads),
             tied=o["tied"][:n],
-            ray_start=o["ray_start"][: n + 1],
-            rays=table[:, :D],
-            ray_error=table[:, D],
-            facet_start=o["facet_start"][: n + 1],
-            owner=labels[:, 0],
-            wall=labels[:, 1],
-            mask=o["mask"][:rays],
-            free=o["free"][:n],
             witnesses=witness[:, : self.d],
             margins=witness[:, self.d],
+            facets=Ragged(o["facet_start"][: n + 1], labels),
+            vertices=Ragged(o["ray_start"][: n + 1], table),
+            masks=Ragged(o["ray_start"][: n + 1], o["mask"][:rays]),
+            free=o["free"][:n],
         )
+
+    @property
+    def tolerance(self) -> float:
+        """How thin a sliver is: relative to the largest side of a box."""
+        box = self.domain if isinstance(self.domain, Box) else None
+        return self.sliver if box is None else self.sliver * float((box.high.floats - box.low.floats).max())
 
 
 class _Node:
