@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardmax.papers.recipes import Settings
+from hardmax.papers.recipes import NOT_RUN, Settings
 from hardmax.papers.training_runs import Group
 
 if TYPE_CHECKING:
     from hardmax.lab.training import TrainingResult
 
 __all__ = [
-    "NOT_RUN",
     "deviation_notes",
     "quick_note",
     "runs_table",
@@ -23,8 +22,6 @@ __all__ = [
     "summary_table",
     "told",
 ]
-
-NOT_RUN = "not run"
 
 
 def spread(values: Sequence[float]) -> str:

@@ -19,9 +19,8 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.advise import Suggestion, advise
 from hardmax.flow.costs.estimate import CostEstimate, estimate_cost
 from hardmax.papers.infoflow.table11 import pairwise_target, width_of
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, measured
 from hardmax.papers.training_reports import (
-    NOT_RUN,
     deviation_notes,
     runs_table,
     spread,
@@ -144,17 +143,15 @@ def _advice_rows(
         }
         run = {heads: value for heads, value in medians.items() if value is not None}
         words = f"advised: heads {_listed(first.heads)}, {first.rules}, exponent {float(first.exponent):.3g}"
-        if not run:
-            found, verdict = NOT_RUN, NOT_RUN
-        else:
+        found = NOT_RUN
+        if run:
             best = min(run, key=lambda heads: run[heads])
             found = f"least median NMSE of {len(run)} trained: {run[best]:.2e} with heads {_listed(best)}"
-            verdict = "measurement only"
-            if first.heads in run and best != first.heads:
+            if first.heads not in run:
+                found += "; the advised heads were not among them"
+            elif best != first.heads:
                 found += f"; {run[first.heads]:.2e} with the advised ones"
-            elif first.heads not in run:
-                verdict = f"{verdict}: the advised heads were not among them"
-        rows.append(Comparison(f"smallest architecture, T = {T}", words, found, verdict))
+        rows.append(measured(f"smallest architecture, T = {T}", words, found))
     return rows
 
 
@@ -244,12 +241,7 @@ def _threshold_rows(
             if held != NOT_RUN:
                 words += f"; sets hold the active set on {held:.1%} of inputs"
             rows.append(
-                Comparison(
-                    f"NMSE, {name}",
-                    f"predicted: {cost.rules}, exponent {float(cost.upper):.3g}",
-                    words,
-                    "measurement only" if group.values else NOT_RUN,
-                )
+                measured(f"NMSE, {name}", f"predicted: {cost.rules}, exponent {float(cost.upper):.3g}", words)
             )
     few_or_enough: tuple[list[float], list[float]] = ([], [])
     for h in models["heads per layer"]:
@@ -260,12 +252,7 @@ def _threshold_rows(
     if few and enough:
         gap = min(few) / max(enough)
         rows.append(
-            Comparison(
-                "least NMSE with too few heads over largest with enough",
-                "larger than 1",
-                f"{gap:.3g}",
-                "the order is as predicted" if gap > 1 else "the order is not as predicted",
-            )
+            measured("least NMSE with too few heads over largest with enough", "larger than 1", f"{gap:.3g}")
         )
     return tuple(rows)
 
@@ -287,7 +274,7 @@ def _cook_dynamics(settings: Settings) -> Outcome:
     tables: dict[str, Any] = {"summary": summary_table(groups), "runs": runs_table(groups)}
     notes = (*deviation_notes(settings, "The papers print nothing of this."), stuck_note(groups))
     if best is None:
-        return Outcome({}, tables, (Comparison("routing during training", "open", NOT_RUN, NOT_RUN),), notes)
+        return Outcome({}, tables, (measured("routing during training", "open", NOT_RUN),), notes)
     result = best[1]
     target = _target(description)
     X = target.sample(settings["inputs"], T, settings.rng("inputs"))
@@ -307,22 +294,18 @@ def _cook_dynamics(settings: Settings) -> Outcome:
         return f"{format(float(values[0]), spec)} to {format(float(values[-1]), spec)}"
 
     rows = [
-        Comparison("NMSE, first to last checkpoint", "open", moved(found.nmse, ".2e"), "measurement only"),
-        Comparison(
-            "information sets hold the active set", "open", moved(found.learns, ".1%"), "measurement only"
-        ),
-        Comparison(
-            f"cells of the first layer in a plane, mean of {settings['sequences']} sequences",
+        measured("NMSE, first to last checkpoint", "open", moved(found.nmse, ".2e")),
+        measured("information sets hold the active set", "open", moved(found.learns, ".1%")),
+        measured(
+            f"cells of the first layer in a plane, exactly, mean of {settings['sequences']} sequences",
             "open",
             moved(found.cells.mean(axis=1), ".1f"),
-            "exact counts",
         ),
         *(
-            Comparison(
+            measured(
                 f"{name}: share of hard queries; margin / temperature",
                 "open",
                 f"{moved(found.share_hard[:, i], '.1%')}; {moved(found.margin[:, i], '.3g')}",
-                "measurement only",
             )
             for i, name in enumerate(found.heads)
         ),

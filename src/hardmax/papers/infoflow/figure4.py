@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, measured
 from hardmax.papers.training_reports import (
-    NOT_RUN,
     quick_note,
     runs_table,
     spread,
@@ -118,32 +117,22 @@ def _weights(result: Any, X: Any) -> Any:
 def _rows(group: Group, weights: Any) -> tuple[Comparison, ...]:
     if weights is None:
         return tuple(
-            Comparison(name, paper, NOT_RUN, NOT_RUN)
+            measured(name, paper, NOT_RUN)
             for name, paper in (("attention at positions 1 to 3", "1/3 each"), ("attention elsewhere", "0"))
         )
     read, rest = weights[:, list(_READ)], np.delete(weights, _READ, axis=1)
-    near = np.abs(read.mean(axis=0) - 1 / 3).max() < 0.01
     return (
-        Comparison(
+        measured(
             "attention at positions 1 to 3, mean",
             "1/3 each",
             ", ".join(f"{value:.3f}" for value in read.mean(axis=0)),
-            "agrees" if near else "differs: not trained long enough, or not at all",
         ),
-        Comparison(
-            "attention at any other position, mean",
-            "0",
-            f"at most {rest.mean(axis=0).max():.4f}",
-            "measurement only",
+        measured("attention at any other position, mean", "0", f"at most {rest.mean(axis=0).max():.4f}"),
+        measured(
+            "the same for all inputs", "yes", f"deviation over inputs at most {weights.std(axis=0).max():.4f}"
         ),
-        Comparison(
-            "the same for all inputs",
-            "yes",
-            f"deviation over inputs at most {weights.std(axis=0).max():.4f}",
-            "measurement only",
-        ),
-        Comparison("validation NMSE", "near zero", spread(group.values), "measurement only"),
-        Comparison("validation MSE", "near zero", told(3 * min(group.values)), "measurement only"),
+        measured("validation NMSE", "near zero", spread(group.values)),
+        measured("validation MSE", "near zero", told(3 * min(group.values))),
     )
 
 

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents
@@ -17,13 +16,15 @@ from hardmax.flow.information_sets import information_sets
 from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, Rule
 from hardmax.papers.certificates import Certificate, relations
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared
 from hardmax.targets import builtin
 
-__all__ = ["APPENDIX_E", "CLAIMS", "RECIPES"]
+__all__ = ["APPENDIX_E", "CLAIMS", "RECIPES", "names_of", "positions_set"]
 
 APPENDIX_E: list[list[Any]] = [[0, -1], ["7/10", "7/10"], [0, 1], ["-1/5", "-9/10"]]
 """The four tokens of the example in appendix E."""
+
+_EXAMPLE = np.array([[[float(Fraction(entry)) for entry in row] for row in APPENDIX_E]])
 
 
 def _versions(effort: Effort) -> Finding:
@@ -51,14 +52,13 @@ def _appendix_e(effort: Effort) -> Finding:
     printed, negated = (_small_flow(tokens, sign) for sign in (1, -1))
     least = min(_dot(a, b) for a in tokens for b in tokens)
     active = {t for t, a in enumerate(tokens) if any(_dot(a, b) == least for b in tokens)}
-    X = np.array([[[float(entry) for entry in row] for row in tokens]])
-    simulated = _simulated_appendix_e(X)
+    simulated = set(np.flatnonzero(_simulated(-1.0).sets()[0]).tolist())
     agrees = simulated == negated[2] and negated[0] == [2, 3, 0, 2]  # what the paper prints, from 0
     last = {"sign": -1, "arity": 2, "form": ["bilinear", [[1, 0], [0, 1]]]}
     return failing(
         not active <= printed[2] and active <= negated[2] and agrees,
-        f"the printed score (least product) has its argmax at {_names(printed[0])}, and CLS ends with "
-        f"{_set(printed[2])}; with the other sign the argmax is {_names(negated[0])} as printed, and CLS "
+        f"the printed score (least product) has its argmax at {names_of(printed[0])}, and CLS ends with "
+        f"{_set(printed[2])}; with the other sign the argmax is {names_of(negated[0])} as printed, and CLS "
         f"ends with {_set(negated[2])} = I_F",
         {"printed": printed[0], "negated": negated[0]},
         Certificate(
@@ -95,21 +95,20 @@ def _dot(x: Sequence[Fraction], y: Sequence[Fraction]) -> Fraction:
     return sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0))
 
 
-def _simulated_appendix_e(X: NDArray[np.float64]) -> set[int]:
-    """The same by the simulator, with negated scores."""
+def _simulated(sign: float) -> InformationFlow:
+    """Appendix E by the simulator, with both scores multiplied by ``sign``."""
 
-    def least_product(keys: NDArray[np.float64]) -> NDArray[np.float64]:
+    def least_product(keys: np.ndarray) -> np.ndarray:
         products = np.einsum("btid,btjd->btij", keys, keys)
-        return np.asarray(-products.min(axis=(2, 3)))
+        return np.asarray(sign * products.min(axis=(2, 3)))
 
     plan = Plan(
         [
-            {"tokens": MaxPosition(BilinearScore(-np.eye(2)))},
+            {"tokens": MaxPosition(BilinearScore(sign * np.eye(2)))},
             {"cls": MaxPosition(KeyScore(least_product))},
         ]
     )
-    flow = information_sets(Architecture(4, 2, (1, 1), 4), plan, X)
-    return set(np.flatnonzero(flow.sets()[0]).tolist())
+    return information_sets(Architecture(4, 2, (1, 1), 4), plan, _EXAMPLE, keep="all")
 
 
 def _two_layers(effort: Effort) -> Finding:
@@ -153,20 +152,20 @@ def _reading_in_turn(heads: tuple[int, int]) -> Plan:
     return Plan([{"cls": [largest(i) for i in layer]} for layer in layers])
 
 
-def _names(positions: Sequence[int]) -> str:
+def names_of(positions: Sequence[int]) -> str:
+    """``x1, x3``, as traces print positions."""
     return ", ".join(f"x{t + 1}" for t in positions)
 
 
 def _set(positions: set[int]) -> str:
-    return "{" + _names(sorted(positions)) + "}"
+    return "{" + names_of(sorted(positions)) + "}"
 
 
-def _compared(quantity: str, paper: Any, computed: Any) -> Comparison:
-    agrees = str(paper) == str(computed)
-    return Comparison(quantity, str(paper), str(computed), "agrees" if agrees else "differs")
+def _same(quantity: str, paper: str, computed: str, claim: str = "") -> Comparison:
+    return compared(quantity, paper, computed, paper == computed, claim=claim, exactly=True)
 
 
-def _shown(positions: Iterable[int]) -> str:
+def positions_set(positions: Iterable[int]) -> str:
     """Positions counted from 1, as the paper prints them."""
     return "{" + ", ".join(str(int(t) + 1) for t in sorted(positions)) + "}"
 
@@ -194,32 +193,29 @@ def _cook_figure_3(settings: Settings) -> Outcome:
     for name, rule in rules.items():
         plan = Plan([{token: rule}, {}])
         flow = information_sets(Architecture(T, 1, (1, 1), 1), plan, np.zeros((1, T, 1)), keep="all")
-        sets[name] = _shown(np.flatnonzero(flow.sets(1, token)[0]).tolist())
+        sets[name] = positions_set(np.flatnonzero(flow.sets(1, token)[0]).tolist())
     expected = {
-        "max-position": _shown({winner, token}),
-        "global": _shown(range(T)),
-        "positions": _shown(positions),
+        "max-position": positions_set({winner, token}),
+        "global": positions_set(range(T)),
+        "positions": positions_set(positions),
     }
     return Outcome(
         {"fig3": draw_rules(T, token, winner, positions)},
         {"sets": {"rule": list(sets), "information set": list(sets.values())}},
-        tuple(_compared(f"set of token {token + 1}, {name}", expected[name], sets[name]) for name in sets),
+        tuple(_same(f"set of token {token + 1}, {name}", expected[name], sets[name]) for name in sets),
     )
 
 
 # Figure 5
 # ----------------------------------------------------------------------------------------------------------
 
-_APPENDIX_E = [[0.0, -1.0], [0.7, 0.7], [0.0, 1.0], [-0.2, -0.9]]
-
 
 def _cook_figure_5(settings: Settings) -> Outcome:
     from hardmax.plotting.flows import draw_flow
 
     target = builtin.depth_separation(2)
-    X = np.array([_APPENDIX_E])
-    active = target.active_set(X)
-    flows = {"negated": _flow_of(X, -1.0), "as printed": _flow_of(X, 1.0)}
+    active = target.active_set(_EXAMPLE)
+    flows = {"negated": _simulated(-1.0), "as printed": _simulated(1.0)}
     rows: dict[str, list[str]] = {
         "score": [],
         "layer 1 reads": [],
@@ -230,13 +226,16 @@ def _cook_figure_5(settings: Settings) -> Outcome:
         rows["score"].append(name)
         rows["layer 1 reads"].append(_winners(flow))
         rows["sets after layer 1"].append(_token_sets(flow))
-        rows["CLS at the end"].append(_shown(np.flatnonzero(flow.sets()[0]).tolist()))
+        rows["CLS at the end"].append(positions_set(np.flatnonzero(flow.sets()[0]).tolist()))
+    winners, sets, ends = (rows[name] for name in ("layer 1 reads", "sets after layer 1", "CLS at the end"))
+    claim = "infoflow.if.appe"
     comparisons = (
-        _compared("positions read in layer 1, score as printed", "3, 4, 1, 3", rows["layer 1 reads"][1]),
-        _compared("positions read in layer 1, score negated", "3, 4, 1, 3", rows["layer 1 reads"][0]),
-        _compared("sets after layer 1", "{1, 3} {2, 4} {1, 3} {3, 4}", rows["sets after layer 1"][0]),
-        _compared("I(5, 2)", "{1, 3}", rows["CLS at the end"][0]),
-        _compared("I_F", "{1, 3}", _shown(np.flatnonzero(active[0]).tolist())),
+        _same("positions read in layer 1, score as printed", "3, 4, 1, 3", winners[1], claim),
+        _same("positions read in layer 1, score negated", "3, 4, 1, 3", winners[0], claim),
+        _same("sets after layer 1, score negated", "{1, 3} {2, 4} {1, 3} {3, 4}", sets[0], claim),
+        _same("I(5, 2), score as printed", "{1, 3}", ends[1], claim),
+        _same("I(5, 2), score negated", "{1, 3}", ends[0], claim),
+        _same("I_F", "{1, 3}", positions_set(np.flatnonzero(active[0]).tolist()), claim),
     )
     notes = (
         "The printed scores have the wrong sign: their argmax is another one. The second layer ties between "
@@ -249,26 +248,12 @@ def _cook_figure_5(settings: Settings) -> Outcome:
     return Outcome(figures, {"sets": rows}, comparisons, notes)
 
 
-def _flow_of(X: np.ndarray, sign: float) -> InformationFlow:
-    def least_product(keys: np.ndarray) -> np.ndarray:
-        products = np.einsum("btid,btjd->btij", keys, keys)
-        return np.asarray(sign * products.min(axis=(2, 3)))
-
-    plan = Plan(
-        [
-            {"tokens": MaxPosition(BilinearScore(sign * np.eye(2)))},
-            {"cls": MaxPosition(KeyScore(least_product))},
-        ]
-    )
-    return information_sets(Architecture(4, 2, (1, 1), 4), plan, X, keep="all")
-
-
 def _winners(flow: InformationFlow) -> str:
     return ", ".join(str(int(s) + 1) for s in flow.routings[0][0, :-1, 0])
 
 
 def _token_sets(flow: InformationFlow) -> str:
-    return " ".join(_shown(np.flatnonzero(row).tolist()) for row in flow.sets(1, "tokens")[0])
+    return " ".join(positions_set(np.flatnonzero(row).tolist()) for row in flow.sets(1, "tokens")[0])
 
 
 CLAIMS: tuple[Claim, ...] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import combinations, permutations, product
 from math import comb
@@ -15,8 +14,8 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.comparisons import model_comparisons
 from hardmax.papers.certificates import Certificate, relations
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.infoflow.sec4_information_sets import APPENDIX_E
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.infoflow.sec4_information_sets import APPENDIX_E, names_of, positions_set
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared
 from hardmax.targets import builtin
 from hardmax.targets.functions import Coordinate
 from hardmax.targets.target import Target
@@ -37,8 +36,8 @@ def _figure_2(effort: Effort) -> Finding:
     right_roots = roots == [(1, 2, 2), (0, 3, 0)]
     return holding(
         right_roots,
-        f"level 1: {_names(roots[0][:2])} and {_names(roots[1][:2])}; roots "
-        f"{_names([roots[0][2], roots[1][2]])}; "
+        f"level 1: {names_of(roots[0][:2])} and {names_of(roots[1][:2])}; roots "
+        f"{names_of([roots[0][2], roots[1][2]])}; "
         f"N = {sum(len(tree['leaves']) - 1 for tree in trees)}, F = {values[2] + values[0]}",
         {"roots": [root[2] for root in roots], "comparisons": 6},
         Certificate(
@@ -83,10 +82,6 @@ def _equation_5_global(effort: Effort) -> Finding:
             (repaired, ">=", ["*", 3, ["-", 8, 1]]),
         ),
     )
-
-
-def _names(positions: Sequence[int]) -> str:
-    return ", ".join(f"x{t + 1}" for t in positions)
 
 
 _NORM_TRIPLE = {"sign": -1, "arity": 3, "form": ["norm"]}
@@ -264,16 +259,6 @@ def _integer_inputs(n: int, T: int, *, seed: int) -> list[list[list[int]]]:
     return [rng.integers(-997, 998, (T, 2)).tolist() for _ in range(n)]
 
 
-def _compared(quantity: str, paper: Any, computed: Any) -> Comparison:
-    agrees = str(paper) == str(computed)
-    return Comparison(quantity, str(paper), str(computed), "agrees" if agrees else "differs")
-
-
-def _set(positions: Iterable[int]) -> str:
-    """Positions counted from 1, as the paper prints them."""
-    return "{" + ", ".join(str(int(t) + 1) for t in sorted(positions)) + "}"
-
-
 # Figure 2
 # ----------------------------------------------------------------------------------------------------------
 
@@ -289,18 +274,34 @@ def _cook_figure_2(settings: Settings) -> Outcome:
     trees = [tree for tree in target.trees(len(values)) if tree.n_leaves > 1]
     roots = [[int(t) for t in tree(X)[0] if t >= 0] for tree in trees]
     number = target.comparisons(len(values))
-    comparisons: tuple[Comparison, ...] = ()
-    if values == [0.1, 0.3, 0.4, 0.2]:
-        comparisons = (
-            _compared("root of the first tree", "{3}", _set(roots[0])),
-            _compared("root of the second tree", "{1}", _set(roots[1])),
-            _compared("comparisons, exactly D(T - 1)", 2 * (len(values) - 1), number),
-        )
+    as_drawn = values == [0.1, 0.3, 0.4, 0.2]
+    wanted = 2 * (len(values) - 1)
+    comparisons = (
+        *(
+            compared(
+                f"root of the {which} tree",
+                paper if as_drawn else "not stated",
+                positions_set(root),
+                positions_set(root) == paper if as_drawn else None,
+                claim="infoflow.if.fig2",
+                exactly=True,
+            )
+            for which, paper, root in zip(("first", "second"), ("{3}", "{1}"), roots, strict=True)
+        ),
+        compared(
+            "comparisons, exactly D(T - 1)",
+            str(wanted),
+            str(number),
+            str(number) == str(wanted),
+            claim="infoflow.cmp.dret.exact",
+            exactly=True,
+        ),
+    )
     table: dict[str, list[Any]] = {
         "tree": list(range(1, len(trees) + 1)),
         "leaves": [tree.n_leaves for tree in trees],
         "comparisons": [tree.n_comparisons for tree in trees],
-        "root": [_set(root) for root in roots],
+        "root": [positions_set(root) for root in roots],
     }
     titles = ["the largest value", "the smallest value"]
     return Outcome({"fig2": draw_trees(trees, X[0], titles)}, {"trees": table}, comparisons)

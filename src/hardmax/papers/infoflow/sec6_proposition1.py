@@ -14,7 +14,7 @@ from hardmax.flow.information_sets import information_sets
 from hardmax.flow.plans import MaxPosition, Plan
 from hardmax.papers.certificates import Certificate, relations
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared
 from hardmax.targets import builtin
 
 __all__ = ["CLAIMS", "RECIPES", "pairwise_plan"]
@@ -42,21 +42,16 @@ def pairwise_plan(matrices: Any, *, omit_first: int | None = None, omit_last: in
 
 
 def _single_layer(effort: Effort) -> Finding:
-    def least(D: int, T: int, comparisons: int, printed: bool) -> int:
-        return next(
-            s for s in range(1, D + 1) if (s * T - 1 if printed else s * (T - 1)) >= comparisons or s == D
-        )
-
     largest = 8 if effort == Effort.QUICK else 16
     rule = all(
-        (least(D, T, D * (T - D), False) == D) == (T > D * (D - 1) + 1)
+        (_fewest(D, T, D * (T - D), "paper") == D) == (T > D * (D - 1) + 1)
         for D in range(2, largest)
         for T in range(D + 1, 3 * D * D)
     )
     exact = all(
-        least(D, T, D * (T - 1), False) == D for D in range(1, largest) for T in range(D + 1, 3 * D * D)
+        _fewest(D, T, D * (T - 1), "paper") == D for D in range(1, largest) for T in range(D + 1, 3 * D * D)
     )
-    found = [(T, least(6, T, 6 * (T - 6), False)) for T in (16, 31, 32)]
+    found = [(T, _fewest(6, T, 6 * (T - 6), "paper")) for T in (16, 31, 32)]
     return failing(
         found[0][1] < 6,
         f"D = 6: s(T - 1) >= D(T - D) is met by {', '.join(f's = {s} at T = {T}' for T, s in found)}; s >= D "
@@ -99,24 +94,32 @@ def _printed_47(T: int, h1: int, h2: int) -> int:
 
 
 def _first_layer_heads(effort: Effort) -> Finding:
-    T = 64
-    by_paper, unordered = [], []
-    for D in range(1, 7):
-        counts = {h: int(maximum_comparisons(Architecture(T, 4, (h, D), h * D), 2)) for h in range(1, D + 1)}
-        halved = D * (comb(T, 2) - comb(2 * D, 2) - 1)
-        by_paper.append(next(h for h in counts if counts[h] >= D * (T**2 - 1)))
-        unordered.append(next(h for h in counts if counts[h] >= halved))
-    reached = int(maximum_comparisons(Architecture(T, 4, (5, 6), 30), 2))
+    by_paper, unordered = zip(*(_asked_for(64, 4, D) for D in range(1, 7)), strict=True)
+    reached = int(maximum_comparisons(Architecture(64, 4, (5, 6), 30), 2))
     return failing(
-        by_paper[5] < 6,
+        by_paper[5] is not None and by_paper[5] < 6,
         f"T = 64, h_2 = D: the count asks for h_1 >= {', '.join(map(str, by_paper))} for D = 1, ..., 6 with "
         f"N = D(T^2 - 1), and {', '.join(map(str, unordered))} with unordered pairs; (5, 6) reaches "
         f"{reached}",
-        {"paper": by_paper, "unordered": unordered, "(5, 6)": reached},
+        {"paper": list(by_paper), "unordered": list(unordered), "(5, 6)": reached},
         relations((reached, ">=", ["*", 6, ["-", ["^", 64, 2], 1]]),
                   (["+", ["*", 64, ["-", ["^", 6, 2], 1]], ["*", 5, 64, 63], ["^", 5, 2], ["^", 41, 2], -2,
                     ["*", 11, 63]], "=", reached)),
     )  # fmt: skip
+
+
+def _comparisons(T: int, D: int) -> tuple[int, int]:
+    """What D maxima over pairs need: D(T^2 - 1) by the paper, and with unordered pairs."""
+    return D * (T**2 - 1), max(D * (comb(T, 2) - comb(2 * D, 2) - 1), 0)
+
+
+def _asked_for(T: int, d: int, D: int) -> tuple[int | None, int | None]:
+    """The fewest heads h_1 <= D with which (h_1, D) reaches each of these numbers."""
+    reached = {h: int(maximum_comparisons(Architecture(T, d, (h, D), h * D), 2)) for h in range(1, D + 1)}
+    by_paper, unordered = (
+        next((h for h in reached if reached[h] >= wanted), None) for wanted in _comparisons(T, D)
+    )
+    return by_paper, unordered
 
 
 def _learns_with_d(effort: Effort) -> Finding:
@@ -161,11 +164,6 @@ def _distinct(effort: Effort) -> Finding:
     )
 
 
-def _compared(quantity: str, paper: Any, computed: Any) -> Comparison:
-    agrees = str(paper) == str(computed)
-    return Comparison(quantity, str(paper), str(computed), "agrees" if agrees else "differs")
-
-
 # Section 6: one layer
 # ----------------------------------------------------------------------------------------------------------
 
@@ -193,10 +191,32 @@ def _cook_section_6(settings: Settings) -> Outcome:
         y_log=False,
     )
     first = next((T for T, s in zip(lengths, paper, strict=True) if s == D), None)
+    formula = D * (D - 1) + 2
     comparisons = (
-        _compared("heads by the paper's count", f">= {D} for all T", f">= {D} from T = {first} on"),
-        _compared("first T, formula D(D - 1) + 2", D * (D - 1) + 2, first),
-        _compared("heads with the exact N", f">= {D}", f">= {min(exact)}"),
+        compared(
+            "heads by the paper's count",
+            f">= {D} for all T",
+            f">= {min(paper)}" + (f", >= {D} from T = {first} on" if first else ""),
+            min(paper) >= D,
+            claim="infoflow.6-a",
+            exactly=True,
+        ),
+        compared(
+            "first T, formula D(D - 1) + 2",
+            str(formula),
+            "beyond the largest T" if first is None else str(first),
+            first == formula if formula <= lengths[-1] else None,
+            claim="infoflow.6-a",
+            exactly=True,
+        ),
+        compared(
+            "heads with the exact N",
+            f">= {D}",
+            f">= {min(exact)}",
+            min(exact) >= D,
+            claim="infoflow.6-a",
+            exactly=True,
+        ),
     )
     table = {
         "T": lengths,
@@ -243,8 +263,6 @@ def _cook_proposition_1(settings: Settings) -> Outcome:
         )
     }
     for D in terms:
-        reached = {h: int(maximum_comparisons(Architecture(T, d, (h, D), h * D), 2)) for h in range(1, D + 1)}
-        ordered, unordered = D * (T**2 - 1), max(D * (comb(T, 2) - comb(2 * D, 2) - 1), 0)
         rng = settings.rng(f"matrices {D}")
         matrices = rng.standard_normal((D, d, d))
         target = builtin.pairwise(matrices)
@@ -259,10 +277,8 @@ def _cook_proposition_1(settings: Settings) -> Outcome:
         ]
         values = (
             D,
-            ordered,
-            unordered,
-            next((h for h in reached if reached[h] >= ordered), None),
-            next(h for h in reached if reached[h] >= unordered),
+            *_comparisons(T, D),
+            *_asked_for(T, d, D),
             *shares,
         )
         for name, value in zip(table, values, strict=True):
@@ -299,10 +315,24 @@ def _cook_proposition_1(settings: Settings) -> Outcome:
         ]
     )
     comparisons = [
-        _compared(f"h1 by the paper's count, D = {D}", D, table["h1 by paper"][terms.index(D)]) for D in terms
+        compared(
+            f"h1 by the paper's count, D = {D}",
+            f"at least {D}",
+            f"more than {D}" if h1 is None else str(h1),
+            h1 is None or h1 >= D,
+            claim="infoflow.p1.h1",
+            exactly=True,
+        )
+        for D, h1 in zip(terms, table["h1 by paper"], strict=True)
     ]
     comparisons.append(
-        _compared("(D, D) learns by maxima alone", "yes", "yes" if min(table["(D, D) learns"]) == 1 else "no")
+        compared(
+            "(D, D) learns by maxima alone",
+            "yes",
+            f"on a share of {min(table['(D, D) learns']):g} of inputs or more",
+            min(table["(D, D) learns"]) == 1,
+            claim="infoflow.p1.dd",
+        )
     )
     notes = (
         "Unordered pairs need about half as many comparisons as the paper counts, so its count asks for "

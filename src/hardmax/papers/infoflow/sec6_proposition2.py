@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
 from itertools import pairwise
 from math import comb
 from typing import Any
@@ -12,7 +15,7 @@ from hardmax.flow.costs.cost_law import cost_exponents
 from hardmax.papers.certificates import relations
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
 from hardmax.papers.infoflow.printed_tables import NMSE_TRIANGLE, TRIANGLE_MODELS
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared
 
 __all__ = ["CLAIMS", "RECIPES"]
 
@@ -62,32 +65,39 @@ def _premise(effort: Effort) -> Finding:
     )
 
 
-def _first_length(heads: tuple[int, int], width: int, count: Any) -> int:
+def _exponent(T: int, heads: tuple[int, int], width: int, count: Callable[[int], int]) -> Fraction:
+    """The cost exponent of the least set size with which the comparisons of the target are reached."""
+    M = minimal_set_size(count(T), Architecture(T, 2, heads, width), 3)
+    return cost_exponents(M, 2, width).law
+
+
+def _largest_exponent(count: Callable[[int], int]) -> Fraction:
+    """Over the three models and the lengths of Table 12."""
+    return max(_exponent(T, heads, width, count) for heads, width in TRIANGLE_MODELS for T in NMSE_TRIANGLE)
+
+
+def _first_length(heads: tuple[int, int], width: int, count: Callable[[int], int]) -> int:
     """The first T at which the bound on M gives a positive cost exponent."""
-    T = 4
-    while True:
-        M = minimal_set_size(count(T), Architecture(T, 2, heads, width), 3)
-        if cost_exponents(M, 2, width).law > 0:
-            return T
-        T += 1
+    return next(T for T in itertools.count(4) if _exponent(T, heads, width, count) > 0)
+
+
+def _enough_heads(T: int, count: Callable[[int], int]) -> int:
+    """The fewest heads in each of two layers with which sets of size 1 make enough comparisons."""
+    return next(
+        H for H in itertools.count(1) if minimal_set_size(count(T), Architecture(T, 2, (H, H), H), 3) == 1
+    )
 
 
 def _experiment(effort: Effort) -> Finding:
-    exponents = [
-        cost_exponents(
-            minimal_set_size(paper_triangles(T), Architecture(T, 2, heads, width), 3), 2, width
-        ).law
-        for heads, width in TRIANGLE_MODELS
-        for T in NMSE_TRIANGLE
-    ]
+    largest = _largest_exponent(paper_triangles)
     first = [_first_length(heads, width, paper_triangles) for heads, width in TRIANGLE_MODELS]
     safe = [_first_length(heads, width, safe_triangles) for heads, width in TRIANGLE_MODELS]
     M = minimal_set_size(paper_triangles(64), Architecture(64, 2, (2, 2), 24), 3)
     return failing(
-        max(exponents) == 0,
-        f"largest exponent for the three models and T <= 64: {max(exponents)}; first positive at T = "
+        largest == 0,
+        f"largest exponent for the three models and T <= 64: {largest}; first positive at T = "
         f"{', '.join(map(str, first))} with C(T,3) - 3, at {', '.join(map(str, safe))} with C(T-3,3) - 3",
-        {"largest exponent": max(exponents), "first T": first, "first T, safe N": safe},
+        {"largest exponent": largest, "first T": first, "first T, safe N": safe},
         relations(*_bound_on_m(64, 2, M), (["/", ["*", M, 2], 24], "<=", 1)),
     )
 
@@ -104,12 +114,7 @@ def _bound_on_m(T: int, H: int, M: int) -> list[tuple[Any, str, Any]]:
 
 
 def _heads(effort: Effort) -> Finding:
-    found = {}
-    for T in (16, 32, 64, 128, 256):
-        H = 1
-        while minimal_set_size(paper_triangles(T), Architecture(T, 2, (H, H), H), 3) > 1:
-            H += 1
-        found[T] = H
+    found = {T: _enough_heads(T, paper_triangles) for T in (16, 32, 64, 128, 256)}
     return failing(
         found[64] < 64,
         "two layers, every set of size 1: enough comparisons from "
@@ -155,20 +160,16 @@ def _section_62(effort: Effort) -> Finding:
 
 
 def _table_12_consistent(effort: Effort) -> Finding:
-    exponents = {
-        (heads, width, T): cost_exponents(
-            minimal_set_size(paper_triangles(T), Architecture(T, 2, heads, width), 3), 2, width
-        ).law
-        for heads, width in TRIANGLE_MODELS
-        for T in NMSE_TRIANGLE
-    }
+    exponents = [
+        _exponent(T, heads, width, paper_triangles) for heads, width in TRIANGLE_MODELS for T in NMSE_TRIANGLE
+    ]
     below = {}
     for heads in ((2, 2), (4, 4)):
         T = 10
         while int(model_comparisons(Architecture(T, 2, heads, 4), 3)) >= paper_triangles(T):
             T += 1
         below[heads] = T
-    trivial = all(value == 0 for value in exponents.values())
+    trivial = all(value == 0 for value in exponents)
     return earned(
         Verdict.VACUOUS,
         trivial,
@@ -188,19 +189,18 @@ def _cook_proposition_2(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
 
     lengths = list(settings["lengths"])
-    models = [((2, 2), 24), ((4, 4), 24), ((4, 4), 48)]
     count = {"paper": paper_triangles, "safe": safe_triangles}[settings["comparisons"]]
     formula = {"paper": "C(T,3) - 3", "safe": "C(T-3,3) - 3"}[settings["comparisons"]]
     table: dict[str, list[Any]] = {"T": lengths, "comparisons": [count(T) for T in lengths]}
     sizes, exponents, thresholds = [], [], []
-    for heads, width in models:
+    for heads, width in TRIANGLE_MODELS:
         M = [minimal_set_size(count(T), Architecture(T, 2, heads, width), 3) for T in lengths]
         p = [cost_exponents(m, 2, width).law for m in M]
         name = f"{heads}, E = {width}"
         table[f"M {name}"], table[f"exponent {name}"] = M, p
         sizes.append(Curve(name, lengths, M))
         exponents.append(Curve(name, lengths, [float(value) for value in p]))
-        thresholds.append(_first_positive(heads, width, count))
+        thresholds.append(_first_length(heads, width, count))
     scale = sizes[0].y[-1] / lengths[-1] ** (2 / 3)
     slope = Curve("slope 2/3", lengths, [scale * T ** (2 / 3) for T in lengths], "reference")
     figure = draw_rates(
@@ -215,35 +215,35 @@ def _cook_proposition_2(settings: Settings) -> Outcome:
             ),
         ]
     )
-    tested = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
-    largest = max(
-        cost_exponents(minimal_set_size(count(T), Architecture(T, 2, heads, width), 3), 2, width).law
-        for heads, width in models
-        for T in tested
-    )
-    heads_enough = next(
-        H for H in range(1, 65) if minimal_set_size(count(64), Architecture(64, 2, (H, H), H), 3) == 1
-    )
-    first = [
-        Comparison(
-            f"first T with a positive exponent, {heads}, E = {width}",
-            "not stated",
-            str(T),
-            f"computed, N = {formula}, (5) as printed",
-        )
-        for (heads, width), T in zip(models, thresholds, strict=True)
-    ]
-    helps = heads_enough < 64
-    enough = f"{'yes' if helps else 'no'}: M = 1 is enough from H = {heads_enough} on"
+    largest, enough = _largest_exponent(count), _enough_heads(64, count)
+    as_stated = settings["comparisons"] == "paper"
     comparisons = (
-        Comparison(
+        compared(
             "exponent at the tested T <= 64",
             "grows with T",
             str(largest),
-            "differs: the bound is trivial" if largest == 0 else "agrees",
+            largest > 0 if as_stated else None,
+            claim="infoflow.p2.experiment",
+            exactly=True,
         ),
-        *first,
-        Comparison("more heads help at T = 64, L = 2", "no", enough, "differs" if helps else "agrees"),
+        *(
+            compared(
+                f"first T with a positive exponent, {heads}, E = {width}",
+                "not stated",
+                str(T),
+                None,
+                claim="infoflow.p2.experiment",
+            )
+            for (heads, width), T in zip(TRIANGLE_MODELS, thresholds, strict=True)
+        ),
+        compared(
+            "more heads help at T = 64, L = 2",
+            "no",
+            f"M = 1 is enough from H = {enough} on",
+            enough >= 64 if as_stated else None,
+            claim="infoflow.p2.heads",
+            exactly=True,
+        ),
     )
     notes = (
         f"M is the least size with which equation (5), as printed, reaches N = {formula}.",
@@ -252,13 +252,6 @@ def _cook_proposition_2(settings: Settings) -> Outcome:
         "The repaired equation (5) asks for smaller sets: hardmax flow estimate triangle-center.",
     )
     return Outcome({"prop2": figure}, {"sizes": table}, comparisons, notes)
-
-
-def _first_positive(heads: tuple[int, int], width: int, count: Any) -> int:
-    T = 4
-    while cost_exponents(minimal_set_size(count(T), Architecture(T, 2, heads, width), 3), 2, width).law == 0:
-        T += 1
-    return T
 
 
 CLAIMS: tuple[Claim, ...] = (

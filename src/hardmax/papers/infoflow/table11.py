@@ -17,9 +17,8 @@ from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing
 from hardmax.papers.infoflow.printed_tables import (
     NMSE_PAIRWISE,
 )
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, measured
 from hardmax.papers.training_reports import (
-    NOT_RUN,
     deviation_notes,
     runs_table,
     spread,
@@ -142,11 +141,8 @@ def _rows(
             group = _group(groups, D, i)
             paper = f"{float(NMSE_PAIRWISE[D][i]):.2e}" if D in NMSE_PAIRWISE else "not printed"
             values = group.values if group else []
-            verdict = NOT_RUN
-            if values:
-                same = settings["tokens"] == PAPER_TOKENS
-                verdict = "measurement only" if same else f"measurement only: T = {settings['tokens']}"
-            rows.append(Comparison(f"best NMSE, D = {D}, {label}", paper, spread(values), verdict))
+            quantity = f"best NMSE, D = {D}, {label}"
+            rows.append(measured(quantity, paper, spread(values), claim="infoflow.tab.11a"))
     return rows
 
 
@@ -159,20 +155,11 @@ def _gaps(groups: dict[str, Group], maxima: tuple[int, ...]) -> list[Comparison]
         printed = (
             f"{min(float(paper[1] / paper[0]), float(paper[2] / paper[0])):.3g}" if paper else "not printed"
         )
-        if any(m is None for m in medians):
-            rows.append(Comparison(f"D = {D}: least gap to (D, D)", printed, NOT_RUN, NOT_RUN))
-            continue
-        full, fewer_first, fewer_second = (float(m) for m in medians if m is not None)
-        gap = min(fewer_first, fewer_second) / full
-        verdict = "the others are worse" if gap > 1 else "the order is not seen"
-        rows.append(
-            Comparison(
-                f"D = {D}: least gap to (D, D)",
-                printed,
-                f"{gap:.3g} (medians)",
-                f"measurement only: {verdict}",
-            )
-        )
+        gap = NOT_RUN
+        if None not in medians:
+            full, fewer_first, fewer_second = (float(m) for m in medians if m is not None)
+            gap = f"{min(fewer_first, fewer_second) / full:.3g} (medians)"
+        rows.append(measured(f"D = {D}: least gap to (D, D)", printed, gap, claim="infoflow.tab.11b"))
     return rows
 
 
@@ -224,11 +211,10 @@ def _cook_activation(settings: Settings) -> Outcome:
         medians = [groups[f"{name} {kind}"].median for kind in ("tanh", "gelu")]
         run = any(median is not None for median in medians)
         rows.append(
-            Comparison(
+            measured(
                 f"best NMSE {name}, tanh and gelu",
                 "not stated which sigmoidal activation",
-                f"{told(medians[0])} and {told(medians[1])}{' (medians)' * run}",
-                "measurement only; gelu is not sigmoidal" if run else NOT_RUN,
+                f"{told(medians[0])} and {told(medians[1])} (medians)" if run else NOT_RUN,
             )
         )
     return Outcome(

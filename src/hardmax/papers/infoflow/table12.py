@@ -8,7 +8,6 @@ claims check --select infoflow.p2*``), far beyond the lengths of the experiment.
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -19,9 +18,8 @@ from hardmax.papers.infoflow.printed_tables import (
     NMSE_TRIANGLE,
     TRIANGLE_MODELS,
 )
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, measured
 from hardmax.papers.training_reports import (
-    NOT_RUN,
     deviation_notes,
     runs_table,
     spread,
@@ -85,11 +83,11 @@ def _cook_triangle(settings: Settings) -> Outcome:
         series.append(Measured(f"({heads[0]},{heads[1]}), E = {width}", shown, seeds, printed))
     panel = MeasuredPanel("triangle-center target", "T", tuple(series), x_log=True)
     rows = [
-        Comparison(
+        measured(
             f"best NMSE, {_name(T, i)}",
             f"{float(NMSE_TRIANGLE[T][i]):.2e}" if T in NMSE_TRIANGLE else "not printed",
             spread(_values(groups, T, i)),
-            "measurement only" if _values(groups, T, i) else NOT_RUN,
+            claim="infoflow.tab.12",
         )
         for T in shown
         for i in range(len(TRIANGLE_MODELS))
@@ -120,12 +118,8 @@ def _growth(groups: dict[str, Group], lengths: tuple[int, ...]) -> list[Comparis
         medians = [(T, groups[_name(T, i)].median) for T in sorted(lengths) if _name(T, i) in groups]
         run = [(T, m) for T, m in medians if m is not None]
         quantity = f"NMSE grows with T, ({heads[0]},{heads[1]}) E = {width}"
-        if len(run) < 2:
-            rows.append(Comparison(quantity, "yes", NOT_RUN, NOT_RUN))
-            continue
-        grows = all(a[1] < b[1] for a, b in itertools.pairwise(run))
-        words = ", ".join(f"{m:.2g} at T = {T}" for T, m in run)
-        rows.append(Comparison(quantity, "yes", words, "holds here" if grows else "not monotone here"))
+        words = ", ".join(f"{m:.2g} at T = {T}" for T, m in run) if len(run) > 1 else NOT_RUN
+        rows.append(measured(quantity, "yes", words, claim="infoflow.p2.experiment"))
     return rows
 
 

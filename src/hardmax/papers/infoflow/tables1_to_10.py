@@ -25,9 +25,8 @@ from hardmax.papers.infoflow.printed_tables import (
 )
 from hardmax.papers.infoflow.printed_tables import Recovery as Printed
 from hardmax.papers.infoflow.table11 import pairwise_target, width_of
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, measured
 from hardmax.papers.training_reports import (
-    NOT_RUN,
     deviation_notes,
     runs_table,
     spread,
@@ -218,46 +217,29 @@ def _compared(
     printed: Printed, words: str, best: Any, group: Group, rank: int, probes: list[Any]
 ) -> list[Comparison]:
     low, high = float(min(printed.ratio)), float(max(printed.ratio))
-    verdict = NOT_RUN
-    if best is not None:
-        ratios = best.ratio
-        if rank == 1:
-            verdict = "training helps" if (ratios < 1).all() else "training does not help all heads"
-        else:
-            inside = ((ratios > 0.85) & (ratios < 1.15)).all()
-            verdict = "training changes little" if inside else "training changes it"
-        verdict = f"measurement only: {verdict}"
     every = [float(value) for probe in probes for value in probe.ratio]
     return [
-        Comparison(
-            f"{words}: NMSE of the models",
-            "not printed",
-            spread(group.values),
-            NOT_RUN if best is None else "measurement only",
-        ),
-        Comparison(
+        measured(f"{words}: NMSE of the models", "not printed", spread(group.values)),
+        measured(
             f"{words}: initialised error, mean over heads",
             f"{float(sum(printed.initialised) / len(printed.initialised)):.3f}",
             told(None if best is None else best.initialised.mean(), ".3f"),
-            NOT_RUN if best is None else "measurement only",
         ),
-        Comparison(
+        measured(
             f"{words}: trained error, mean over heads",
             f"{float(sum(printed.trained) / len(printed.trained)):.3f}",
             told(None if best is None else best.trained.mean(), ".3f"),
-            NOT_RUN if best is None else "measurement only",
         ),
-        Comparison(
+        measured(
             f"{words}: trained / initialised, head by head",
             f"{low:.3f} to {high:.3f}",
             NOT_RUN if best is None else ", ".join(f"{value:.3f}" for value in best.ratio),
-            verdict,
+            claim="infoflow.tab.range" if rank == 1 else "infoflow.c.2",
         ),
-        Comparison(
+        measured(
             f"{words}: the same over all seeds",
             "best seed only",
             NOT_RUN if not every else f"{min(every):.3f} to {max(every):.3f}, median {np.median(every):.3f}",
-            NOT_RUN if not every else "measurement only",
         ),
     ]
 

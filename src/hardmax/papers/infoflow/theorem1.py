@@ -28,7 +28,7 @@ from hardmax.flow.theorems.single_layer_bound import (
 )
 from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding, within
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, judged
 
 __all__ = ["CLAIMS", "RECIPES", "log_slope", "theorem_claim"]
 
@@ -214,14 +214,18 @@ def _build(effort: Effort) -> Finding:
     )
 
 
+def _of_order_one_over(widths: Sequence[int], epsilons: Sequence[float]) -> bool:
+    """Whether the widths of the product block are O(1/epsilon), with the constant of the construction."""
+    return all(w <= 12 * (1 + 1.6 / e) for w, e in zip(widths, epsilons, strict=True))
+
+
 def _width(effort: Effort) -> Finding:
     epsilons = [0.4 / 2**i for i in range(8)]
     plain = [inner_product_block(epsilon / 72)[0].width for epsilon in epsilons]
     better = [inner_product_block(epsilon / 72, square="richardson")[0].width for epsilon in epsilons]
     slope, slope_better = log_slope(epsilons, plain), log_slope(epsilons, better)
-    bounded = all(w <= 12 * (1 + 1.6 / e) for w, e in zip(plain, epsilons, strict=True))
     return holding(
-        bounded and -1.05 < slope < -0.9,
+        _of_order_one_over(plain, epsilons) and -1.05 < slope < -0.9,
         f"widths {plain[0]} to {plain[-1]} for epsilon 0.4 to {epsilons[-1]:g}: slope {slope:.3f}; with "
         "Richardson "
         f"extrapolation {better[0]} to {better[-1]}, slope {slope_better:.2f}: O(1/epsilon) is not sharp",
@@ -249,21 +253,27 @@ def _a21(effort: Effort) -> Finding:
 
 
 def _output_o1(effort: Effort) -> Finding:
+    epsilons = [0.4 / 4**i for i in range(6)]
+    return _output_width(
+        epsilons, [affine_readout(epsilon / 4, reach=1 / 3)[0].width for epsilon in epsilons]
+    )
+
+
+def _output_width(epsilons: Sequence[float], widths: Sequence[int]) -> Finding:
+    """Whether the output block needs more units the smaller epsilon is: no fixed number reaches every one."""
     # 18 units: f(1/3) - f(-1/3) is at most 36 tanh(1/3), but the target moves by 12
     certificate = Certificate(
         "tanh_signs",
         {"sums": [{"constant": Fraction(29, 5), "terms": [[-18, Fraction(1, 3)]]}]},
         {"signs": [1]},
     )
-    epsilons = [0.4 / 4**i for i in range(6)]
-    widths = [affine_readout(epsilon / 4, reach=1 / 3)[0].width for epsilon in epsilons]
-    slope = log_slope(epsilons, widths)
+    slope = log_slope(epsilons, widths) if len(set(epsilons)) > 1 else math.nan
     return failing(
         -0.55 < slope < -0.45,
         f"18 units are off by at least 6 - 18 tanh(1/3) = {6 - 18 * math.tanh(1 / 3):.3f} > 1/5, and no "
         "fixed "
         f"number reaches every epsilon; built with {widths[0]} to {widths[-1]} units, slope {slope:.3f}",
-        {"epsilon": epsilons, "width": widths, "slope": slope},
+        {"epsilon": list(epsilons), "width": list(widths), "slope": slope},
         certificate,
     )
 
@@ -316,8 +326,9 @@ def _cook_theorem_1(settings: Settings) -> Outcome:
     inverse = [1 / epsilon for epsilon in epsilons]
     plain, better = rows["parameters"][:n], rows["parameters"][n:]
     worst = [max(a, b) for a, b in zip(rows["random"], rows["adversarial"], strict=True)]
-    slope = log_slope(epsilons, rows["width_product"][:n]) if n > 1 else float("nan")
-    slope_output = log_slope(epsilons, rows["width_output"][:n]) if n > 1 else float("nan")
+    outputs = rows["width_output"][:n]
+    products, by_richardson = rows["width_product"][:n], rows["width_product"][n:]
+    equal = [h for h in settings["heads"] if exponents[f"formal_H{h}"] == exponents[f"informal_H{h}"]]
     figure = draw_rates(
         [
             Panel(
@@ -366,39 +377,56 @@ def _cook_theorem_1(settings: Settings) -> Outcome:
         figures={"thm1": figure},
         tables={"construction": rows, "exponents": exponents, "pairs": pairs},
         comparisons=(
-            Comparison(
+            compared(
                 "largest error over ε",
                 "at most 1",
                 f"{max(w / e for w, e in zip(worst, rows['epsilon'], strict=True)):.3f}",
-                "holds",
+                all(w <= e for w, e in zip(worst, rows["epsilon"], strict=True)),
+                claim="infoflow.t1.build",
             ),
-            Comparison(
+            compared(
                 "largest weight",
                 "1",
-                f"{max(rows['largest_weight']):g}",
-                "holds, with β free: about 72 ln(T)/ε",
+                f"{max(rows['largest_weight']):g}, with β from {min(rows['beta']):.4g} to "
+                f"{max(rows['beta']):.4g}",
+                max(rows["largest_weight"]) <= 1.0,
+                claim="infoflow.t1.build",
             ),
-            Comparison(
-                "width of the product block, slope in ε", "-1", f"{slope:.3f}", "holds; Richardson needs less"
+            compared(
+                "width of the product block, O(1/ε)",
+                "slope -1 in ε",
+                f"{_grown(epsilons, products)}; by Richardson extrapolation "
+                f"{_grown(epsilons, by_richardson)}",
+                _of_order_one_over(products, epsilons),
+                claim="infoflow.t1.width",
             ),
-            Comparison(
-                "width of the output block, slope in ε",
-                "0, that is O(1) units",
-                f"{slope_output:.3f}",
-                "fails: O(ε^-1/2) units, total still O(1/ε)",
+            judged(
+                "width of the output block, O(1)",
+                "slope 0 in ε",
+                _grown(epsilons, outputs),
+                _output_width(epsilons, outputs),
+                claim="infoflow.t1.outputo1",
             ),
-            Comparison(
-                "exponent for one layer",
+            compared(
+                "exponent for one layer, informal at most formal",
                 "(T-2H)/(H(n+1)+1)-1 and (T-H-1)/(H(n+1)+1)-1",
-                "equal for H = 1 only",
-                "the second implies the first",
+                f"equal for H = {', '.join(map(str, equal)) or 'none'}, of "
+                f"{', '.join(map(str, settings['heads']))}",
+                all(
+                    informal <= formal
+                    for h in settings["heads"]
+                    for informal, formal in zip(
+                        exponents[f"informal_H{h}"], exponents[f"formal_H{h}"], strict=True
+                    )
+                ),
+                claim="infoflow.t1.k.order",
             ),
-            Comparison(
+            compared(
                 "colliding pairs: targets apart over 4ε",
                 "at least 1",
-                f"{min(g / (4 * e) for g, e in zip(pairs['target_gap'], pairs['epsilon'], strict=True)):.3f}",
-                f"holds; attention {min(pairs['attention_gap']):.1e} to {max(pairs['attention_gap']):.1e} "
-                "apart",
+                f"{min(g / e for g, e in zip(pairs['target_gap'], pairs['epsilon'], strict=True)) / 4:.3f}; "
+                f"attention {min(pairs['attention_gap']):.1e} to {max(pairs['attention_gap']):.1e} apart",
+                all(g >= 4 * e - 1e-12 for g, e in zip(pairs["target_gap"], pairs["epsilon"], strict=True)),
             ),
         ),
         notes=(
@@ -407,6 +435,11 @@ def _cook_theorem_1(settings: Settings) -> Outcome:
             "An exponent k of at most 0 says nothing: T must be at least H(n+2)+3.",
         ),
     )
+
+
+def _grown(epsilons: Sequence[float], widths: Sequence[int]) -> str:
+    slope = f", slope {log_slope(epsilons, widths):.3f}" if len(set(epsilons)) > 1 else ""
+    return f"{min(widths)} to {max(widths)} units{slope}"
 
 
 _CONSTRUCTION = (

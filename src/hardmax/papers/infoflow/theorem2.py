@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,7 @@ from hardmax.flow.theorems.two_layer import TwoLayer
 from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, holding
 from hardmax.papers.infoflow.theorem1 import theorem_claim
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, judged
 
 __all__ = ["CLAIMS", "RECIPES"]
 
@@ -22,8 +23,15 @@ __all__ = ["CLAIMS", "RECIPES"]
 # ----------------------------------------------------------------------------------------------------------
 
 
+_CASES = [(16, 2, 2), (64, 2, 6), (64, 32, 6)]  # T, k, n
+_BOUNDED = [(16, 2, 2, 1e-4), (64, 2, 6, 1e-4), (64, 2, 6, 1e-5), (64, 32, 6, 1e-5)]  # and epsilon
+
+
 def _t2_exponents(effort: Effort) -> Finding:
-    cases = [(16, 2, 2), (64, 2, 6), (64, 32, 6)]
+    return _exponents(_CASES)
+
+
+def _exponents(cases: Sequence[tuple[int, int, int]]) -> Finding:
     found = [retrieval_exponents(*case) for case in cases]
     ordered = all(each.informal < each.formal < each.proof for each in found)
     certificate = Certificate(
@@ -48,9 +56,7 @@ def _t2_pair(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     epsilon, pairs = 1 / 512, []
     for _ in range(3 if effort is Effort.QUICK else 30):
-        theta, shift, outer = rng.uniform(-1, 1, 4), rng.uniform(-1, 1, 4), rng.uniform(0, 0.25, 4)
-        slopes = rng.uniform(0, 5, 2)
-        pairs.append(_random_pair(theta, shift, outer, slopes, epsilon))
+        pairs.append(_random_pair(rng, epsilon))
     weight, value = [1, 2, 5], [Fraction(1, 4), Fraction(1, 2), Fraction(-1, 8)]
     pair = retrieval_pair(
         lambda x: (0.25 + 0.5 * x - x**2 / 8)[:, None],
@@ -72,12 +78,9 @@ def _t2_pair(effort: Effort) -> Finding:
         },
         {"targets_apart": True, "attention_apart": False},
     )
-    fine = all(
-        p.target_gap >= 4 * epsilon - 1e-12 and p.attention_gap <= p.guaranteed_gap for p in (*pairs, pair)
-    )
     gaps = [p.attention_gap for p in pairs]
     return holding(
-        fine,
+        _collide([*pairs, pair], epsilon),
         f"T = 7, k = 2, n = 1, epsilon = 1/512: {len(pairs)} random maps, targets 4 epsilon apart, attention "
         f"{min(gaps):.0e} to {max(gaps):.0e} apart (guaranteed: {pair.guaranteed_gap:.2f})",
         {"attention_gaps": gaps, "target_gaps": [p.target_gap for p in pairs]},
@@ -85,7 +88,15 @@ def _t2_pair(effort: Effort) -> Finding:
     )
 
 
-def _random_pair(theta: Any, shift: Any, outer: Any, slopes: Any, epsilon: float) -> CollidingPair:
+def _collide(pairs: Sequence[CollidingPair], epsilon: float) -> bool:
+    """Whether the targets of all pairs are 4 epsilon apart, and attention no further than guaranteed."""
+    return all(p.target_gap >= 4 * epsilon - 1e-12 and p.attention_gap <= p.guaranteed_gap for p in pairs)
+
+
+def _random_pair(rng: np.random.Generator, epsilon: float) -> CollidingPair:
+    """Two sequences of seven tokens that collide in a random attention map."""
+    theta, shift, outer = rng.uniform(-1, 1, 4), rng.uniform(-1, 1, 4), rng.uniform(0, 0.25, 4)
+    slopes = rng.uniform(0, 5, 2)
     net = TwoLayer(theta[:, None], shift, outer[None] / 2, np.array([outer.sum() / 2]))
     return retrieval_pair(
         lambda x: net(x[:, None]),
@@ -97,24 +108,24 @@ def _random_pair(theta: Any, shift: Any, outer: Any, slopes: Any, epsilon: float
 
 
 def _t2_bound(effort: Effort) -> Finding:
-    cases = [(16, 2, 2, 1e-4), (64, 2, 6, 1e-4), (64, 2, 6, 1e-5), (64, 32, 6, 1e-5)]
-    found = [retrieval_width_bound(*case) for case in cases]
+    found = [retrieval_width_bound(*case) for case in _BOUNDED]
+    return holding(
+        _follow_from_the_chain(_BOUNDED, found),
+        "width at least "
+        + ", ".join(f"{value:.4g} at {case}" for value, case in zip(found, _BOUNDED, strict=True)),
+        {"cases": _BOUNDED, "width": found},
+    )
+
+
+def _follow_from_the_chain(cases: Sequence[tuple[int, int, int, float]], widths: Sequence[float]) -> bool:
+    """Whether the widths are those of the inequality chain of the proof, which is not the closed form."""
     again = []
-    for tokens, k, n, epsilon in cases:  # by the inequality chain of the proof, not by the closed form
+    for tokens, k, n, epsilon in cases:
         m = tokens - k + 1
         grid = math.floor(1 / (16 * m * epsilon))
         eta = 4 * m * grid ** (-m / (n + 1))
         again.append(2 * epsilon / (math.sqrt(n) * 2 * math.sqrt(n) * eta / (k - 1)))
-    same = np.allclose(found, again, rtol=1e-9)
-    return holding(
-        bool(same),
-        "width at least "
-        + ", ".join(f"{value:.4g} at {case}" for value, case in zip(found, cases, strict=True)),
-        {"cases": cases, "width": found},
-    )
-
-
-"""In the order of the paper."""
+    return bool(np.allclose(widths, again, rtol=1e-9))
 
 
 def _cook_theorem_2(settings: Settings) -> Outcome:
@@ -129,14 +140,13 @@ def _cook_theorem_2(settings: Settings) -> Outcome:
         "formal": [float(each.formal) for each in found],
         "proof": [float(each.proof) for each in found],
     }
-    cases = [(16, 2, 2), (64, 2, 6), (64, 32, 6)]
     epsilons = [10.0**-e for e in np.arange(3.0, 7.01, 0.5)]
     widths: dict[str, Any] = {"epsilon": epsilons}
-    for t, place, width in cases:
+    for t, place, width in _CASES:
         widths[f"T{t}_k{place}_n{width}"] = [retrieval_width_bound(t, place, width, e) for e in epsilons]
     epsilon = settings["epsilon"]
-    pairs = [_random_retrieval_pair(settings, i, epsilon) for i in range(settings["maps"])]
-    table = {
+    pairs = [_random_pair(settings.rng("map", i), epsilon) for i in range(settings["maps"])]
+    table: dict[str, list[Any]] = {
         "map": list(range(len(pairs))),
         "target_gap": [pair.target_gap for pair in pairs],
         "attention_gap": [pair.attention_gap for pair in pairs],
@@ -168,7 +178,7 @@ def _cook_theorem_2(settings: Settings) -> Outcome:
                         f"T = {t}, k = {place}, n = {width}",
                         *_positive(epsilons, widths[f"T{t}_k{place}_n{width}"]),
                     )
-                    for t, place, width in cases
+                    for t, place, width in _CASES
                 ),
                 x_falls=True,
             ),
@@ -185,34 +195,36 @@ def _cook_theorem_2(settings: Settings) -> Outcome:
             ),
         ]
     )
-    golden = [(16, 2, 2, 1e-4), (64, 2, 6, 1e-4), (64, 2, 6, 1e-5), (64, 32, 6, 1e-5)]
     at_64 = retrieval_exponents(64, 2, 6)
     return Outcome(
         figures={"thm2": figure},
         tables={"exponents": exponents, "widths": widths, "pairs": table},
         comparisons=(
-            Comparison(
+            judged(
                 "exponent at T = 64, k = 2, n = 6",
                 f"{float(at_64.informal):.4f} (Theorem 2), {float(at_64.formal):.4f} (Theorem 5)",
-                f"{float(at_64.proof):.4f}",
-                "inconsistent versions; the proof gives the largest, which implies the others",
+                f"{float(at_64.proof):.4f} (the proof)",
+                _exponents([(64, 2, 6)]),
+                claim="infoflow.t2.exponents",
             ),
-            Comparison(
+            compared(
                 "colliding pair, T = 7, k = 2, n = 1: targets apart over 4ε",
                 "at least 1",
-                f"{min(table['target_gap']) / (4 * epsilon):.4f}",
-                f"holds; attention {min(table['attention_gap']):.0e} to {max(table['attention_gap']):.0e} "
-                "apart, "
-                f"guaranteed {table['guaranteed_gap'][0]:.2f}",
+                f"{min(table['target_gap']) / (4 * epsilon):.4f}; attention "
+                f"{min(table['attention_gap']):.0e} to {max(table['attention_gap']):.0e} apart, guaranteed "
+                f"{table['guaranteed_gap'][0]:.2f}",
+                _collide(pairs, epsilon),
+                claim="infoflow.t2.pair",
             ),
             *(
-                Comparison(
-                    f"width at (T, k, n, ε) = {case}",
+                compared(
+                    f"width at (T, k, n, ε) = {case}, by the chain of inequalities of the proof",
                     "not stated",
                     f"{retrieval_width_bound(*case):.4g}",
-                    "proven",
+                    _follow_from_the_chain([case], [retrieval_width_bound(*case)]),
+                    claim="infoflow.t2.bound",
                 )
-                for case in golden
+                for case in _BOUNDED
             ),
         ),
         notes=("For k = T, the minimum, the bound says nothing; it needs T - k > n.",),
@@ -223,19 +235,6 @@ def _positive(x: list[float], y: list[float]) -> tuple[list[float], list[float]]
     """Without the zeros, which a logarithmic axis cannot show."""
     kept = [(a, b) for a, b in zip(x, y, strict=True) if b > 0]
     return [a for a, _ in kept], [b for _, b in kept]
-
-
-def _random_retrieval_pair(settings: Settings, number: int, epsilon: float) -> Any:
-    rng = settings.rng("map", number)
-    theta, shift, outer = rng.uniform(-1, 1, 4), rng.uniform(-1, 1, 4), rng.uniform(0, 0.25, 4)
-    slopes = rng.uniform(0, 5, 2)
-    return retrieval_pair(
-        lambda x: ((1 + np.tanh(x[:, None] * theta + shift)) / 2 @ outer)[:, None],
-        lambda x: slopes[0] * x + slopes[1] * np.tanh(3 * x - 1),
-        n_tokens=7,
-        k=2,
-        epsilon=epsilon,
-    )
 
 
 CLAIMS: tuple[Claim, ...] = (

@@ -15,9 +15,8 @@ from hardmax.flow.theorems.depth_separation import separation_transformer
 from hardmax.flow.theorems.retrieval_bound import retrieval_exponents
 from hardmax.flow.theorems.separation_inputs import separation_inputs
 from hardmax.flow.theorems.single_layer_bound import separation_exponents
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, compared, measured
 from hardmax.papers.training_reports import (
-    NOT_RUN,
     deviation_notes,
     runs_table,
     spread,
@@ -129,42 +128,32 @@ def _depth_rows(
     groups: dict[str, Group], hidden: tuple[int, ...], built: list[Any], trained: dict[int, list[Any]], k: Any
 ) -> tuple[Comparison, ...]:
     rows = [
-        Comparison(
+        compared(
             "one layer: exponent of the lower bound, H = 1",
             "positive for long sequences",
-            f"{float(k):.3f}",
-            "says nothing here" if k <= 0 else "at least epsilon^-k parameters",
+            f"{float(k):.3f}" + (", which says nothing" if k <= 0 else ""),
+            None,
         )
     ]
     for w in hidden:
         one, two = groups[f"1 layer, w={w}"], groups[f"2 layers, w={w}"]
         ratio = None if one.median is None or two.median is None else one.median / two.median
         rows += [
-            Comparison(f"NMSE, one layer, w = {w}", "not trained", spread(one.values), _verdict(one)),
-            Comparison(f"NMSE, two layers, w = {w}", "not trained", spread(two.values), _verdict(two)),
-            Comparison(
-                f"one layer over two layers, w = {w}",
-                "larger than 1",
-                told(ratio, ".3g"),
-                NOT_RUN if ratio is None else "two layers are better" if ratio > 1 else "no advantage here",
-            ),
+            measured(f"NMSE, one layer, w = {w}", "not trained", spread(one.values)),
+            measured(f"NMSE, two layers, w = {w}", "not trained", spread(two.values)),
+            measured(f"one layer over two layers, w = {w}", "larger than 1", told(ratio, ".3g")),
         ]
     if trained[2]:
         parameters, rms, largest = min(trained[2], key=lambda row: row[1])
         near = min(built, key=lambda row: abs(np.log(row[0] / parameters)))
         rows.append(
-            Comparison(
+            measured(
                 f"constructed with {near[0]:,} parameters beside trained with {parameters:,}",
                 "not compared",
                 f"rms {near[1]:.2e} and {rms:.2e}, largest {near[2]:.2e} and {largest:.2e}",
-                "measurement only",
             )
         )
     return tuple(rows)
-
-
-def _verdict(group: Group) -> str:
-    return "measurement only" if group.values else NOT_RUN
 
 
 # Theorem 2
@@ -203,17 +192,16 @@ def _cook_largest(settings: Settings) -> Outcome:
         says = "cheap: the largest" if k == 1 else f"at least epsilon^-{exponents[k]:.3g} parameters"
         if k > 1 and not name.endswith("1 layer"):
             says = "no bound for more layers"
-        rows.append(Comparison(f"NMSE, {name}", says, spread(group.values), _verdict(group)))
+        rows.append(measured(f"NMSE, {name}", says, spread(group.values)))
     first = groups.get(f"k={ks[0]}, 1 layer")
     others = [groups[f"k={k}, 1 layer"].median for k in ks[1:] if f"k={k}, 1 layer" in groups]
     if first is not None and first.median is not None and all(m is not None for m in others) and others:
         least = min(m for m in others if m is not None)
         rows.append(
-            Comparison(
+            measured(
                 f"one layer: least NMSE for k > {ks[0]} over that for k = {ks[0]}",
                 "larger than 1",
                 f"{least / first.median:.3g}",
-                "as expected" if least > first.median else "not seen",
             )
         )
     table = {"k": list(ks), "exponent": [exponents[k] for k in ks]}

@@ -22,7 +22,7 @@ from hardmax.networks.constructions.best_found import best_found_layers, best_fo
 from hardmax.networks.network import Network
 from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, judged, measured
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.regions.result import RegionSet
 
@@ -94,40 +94,37 @@ def _cook_figure_2(settings: Settings) -> Outcome:
     from hardmax.plotting.folding import draw_folding
 
     network = _drawn(settings)
-    found = enumerate_regions(network, WholeSpace(2), n_jobs=1)
+    cells = enumerate_regions(network, WholeSpace(2), n_jobs=1)
     after = count_cells(network, WholeSpace(2), n_jobs=1).cells_by_depth[:2]
     random = np.array([_cells(_gaussian(settings, i)) for i in range(settings["draws"])])
     bounds = {bound.name: int(bound.value) for bound in mlp_bounds(_WIDTHS)}
     best = max(bounds["best_found"], *random.tolist(), *after)
     printed = bounds["product"]
     return Outcome(
-        figures={"fig2": draw_folding(network, _box(settings, found))},
+        figures={"fig2": draw_folding(network, _box(settings, cells))},
         tables={
             "cells": {"after_layer": [1, 2], "cells": list(after), "paper": [7, printed]},
             "weights": _weight_table(network),
             "gaussian": {"draw": list(range(len(random))), "cells": random.tolist()},
         },
         comparisons=(
-            Comparison("cells after layer 1", "7", str(after[0]), "holds" if after[0] == 7 else "fewer here"),
-            Comparison(
+            compared("cells after layer 1", "7", str(after[0]), after[0] == 7, exactly=True),
+            judged(
                 "most cells after layer 2",
                 str(printed),
                 f"between {best} (found) and {bounds['rank_aware']} (bound)",
-                f"fails as a maximum: {printed} bounds the number and is never attained"
-                if bounds["rank_aware"] < printed
-                else "holds",
+                _ex_iii3_49(Effort.QUICK),
+                claim="tropical.ex_iii3_49",
             ),
-            Comparison(
+            measured(
                 "cells of the network drawn",
                 str(printed),
-                f"{found.n_cells} cells, {found.n_regions} regions",
-                "fails" if found.n_cells < printed else "holds",
+                f"{cells.n_cells} cells, {cells.n_regions} regions",
             ),
-            Comparison(
+            measured(
                 f"cells with Gaussian weights, {len(random)} draws",
                 "not stated",
                 f"mean {random.mean():.1f}, {random.min()} to {random.max()}",
-                "measurement only",
             ),
         ),
         notes=(
@@ -155,11 +152,11 @@ def _cells(network: Network) -> int:
     return count_cells(network, WholeSpace(2), n_jobs=1).n_cells
 
 
-def _box(settings: Settings, found: RegionSet) -> Box:
+def _box(settings: Settings, cells: RegionSet) -> Box:
     """A square around all vertices, or the one that was asked for."""
     if settings["box"] > 0.0:
         return Box.cube(2, -settings["box"], settings["box"])
-    low, high = found.vertices.min(axis=0), found.vertices.max(axis=0)
+    low, high = cells.vertices.min(axis=0), cells.vertices.max(axis=0)
     centre, half = (low + high) / 2, 0.58 * float((high - low).max())
     return Box((centre - half).tolist(), (centre + half).tolist())
 
@@ -220,38 +217,33 @@ def _cook_example_iii3(settings: Settings) -> Outcome:
             },
         },
         comparisons=(
-            Comparison(
+            compared(
                 "cells of layer 1",
                 "7",
                 str(count.cells_by_depth[0]),
-                "holds, as a maximum"
-                if count.cells_by_depth[0] == mlp_bounds(widths[:2]).upper.value == 7
-                else "fails",
+                count.cells_by_depth[0] == mlp_bounds(widths[:2]).upper.value == 7,
+                exactly=True,
             ),
-            Comparison(
+            judged(
                 "most cells of both layers",
                 "49, called the theoretical maximum",
                 f"at most {bounds['rank_aware'].value}; {count.n_cells} found",
-                "fails: a cell with k units on has an image of dimension at most k"
-                if bounds["rank_aware"].value < bounds["product"].value
-                else "holds",
+                _ex_iii3_49(Effort.QUICK),
+                claim="tropical.ex_iii3_49",
             ),
-            Comparison(
-                "linear regions of the best network found (identity output)",
-                "49",
-                str(regions.n_regions),
-                "cells on which the same map goes on are one region",
+            measured(
+                "linear regions of the best network found (identity output)", "49", str(regions.n_regions)
             ),
-            Comparison(
+            measured(
                 f"random Gaussian networks, {len(random)} draws",
                 "not stated",
                 f"mean {np.mean(random):.1f}, at most {max(random)}",
-                "measurement only",
             ),
         ),
         notes=(
-            "The true maximum lies between 34 and 40. The search (tests/scripts/mlp_search.py) tried twenty "
-            "million networks, all four ways of orienting three lines.",
+            "Cells on which the same map goes on are one region. The true maximum lies between 34 and 40. "
+            "The search (tests/scripts/mlp_search.py) tried twenty million networks, all four ways of "
+            "orienting three lines.",
         ),
     )
 

@@ -7,6 +7,7 @@ keeping its cell while heavier keys lose theirs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -14,14 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import InvalidInputError
 from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram, power_diagram
 from hardmax.geometry.domains import Box
 from hardmax.networks.blocks import Attention
 from hardmax.networks.network import Network
 from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged, measured
 
 __all__ = ["CLAIMS", "RECIPES"]
 
@@ -131,8 +131,11 @@ def _cells_are_cones(effort: Effort) -> Finding:
 
 def _contains_origin(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
-    heads = [rng.integers(-9, 10, (n, d)) for n in range(1, 9) for d in (1, 2, 5)]
-    agree = all(bool(_largest(np.zeros((1, k.shape[1]), dtype=np.int64) @ k.T).all()) for k in heads)
+    return _origin_in_every_cell([rng.integers(-9, 10, (n, d)) for n in range(1, 9) for d in (1, 2, 5)])
+
+
+def _origin_in_every_cell(heads: Sequence[NDArray[Any]]) -> Finding:
+    agree = all(bool(_largest(np.zeros((1, k.shape[1]), dtype=k.dtype) @ k.T).all()) for k in heads)
     return holding(
         agree,
         f"{len(heads)} sets of keys: at the origin every score is 0, so it lies in every closed cell: "
@@ -247,7 +250,7 @@ def _grid(d: int, radius: int) -> Integers:
     return np.array(list(product(range(-radius, radius + 1), repeat=d)), dtype=np.int64)
 
 
-def _largest(scores: Integers) -> NDArray[np.bool_]:
+def _largest(scores: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(scores == scores.max(axis=1, keepdims=True))
 
 
@@ -270,7 +273,7 @@ def _dot(key: Integers, point: NDArray[np.float64]) -> Fraction:
     return sum((int(a) * Fraction(float(b)) for a, b in zip(key, point, strict=True)), Fraction(0))
 
 
-def _proven_diagram(keys: Integers) -> tuple[dict[str, Any], bool]:
+def _proven_diagram(keys: NDArray[Any]) -> tuple[dict[str, Any], bool]:
     """The data of a certificate for which keys have cells, and whether the library's own check passes."""
     diagram = attention_diagram(keys)
     winners: dict[int, list[Any]] = {}
@@ -300,28 +303,34 @@ def _cook_figure_3(settings: Settings) -> Outcome:
     pictures = {"fig3": (keys, box), "fig3_light_corner": (_LIGHT_CORNER, Box.cube(2, -4.5, 4.5))}
     diagrams = {name: attention_diagram(points) for name, (points, _) in pictures.items()}
     drawn, example = diagrams["fig3"], diagrams["fig3_light_corner"]
+    lost = [np.flatnonzero(~one.nonempty).tolist() for one in (drawn, example)]
     return Outcome(
         figures={name: _pair(diagrams[name], points, shown) for name, (points, shown) in pictures.items()},
         tables={"keys": _table(drawn), "keys_light_corner": _table(example)},
         comparisons=(
-            Comparison(
+            measured(
                 "keys that lose their cell from (a) to (b)",
                 "two (purple, orange)",
                 f"{int((~drawn.nonempty).sum())} of {drawn.n_keys} (the paper does not state its keys)",
-                "none vanishes here" if drawn.nonempty.all() else "holds: cells can vanish",
             ),
             _blamed_on_weights(example),
-            Comparison(
+            compared(
                 "every key without a cell is a convex combination of others",
                 "not stated",
-                f"{_certified(drawn) + _certified(example)} certificates, checked in rationals",
-                "holds",
+                f"{sum(map(len, lost))} certificates, checked in rationals",
+                all(
+                    one.emptiness(j).verify()
+                    for one, keys in zip((drawn, example), lost, strict=True)
+                    for j in keys
+                ),
+                claim="tropical.cell_nonempty_iff_vertex",
             ),
-            Comparison(
-                "cells of (b) may be empty",
-                "yes",
-                "every closed cell contains the origin, where all scores are 0; only interiors vanish",
-                "fails as worded",
+            judged(
+                "every closed cell of (b) contains the origin, where all scores are 0",
+                "cells are called possibly empty",
+                "only interiors vanish",
+                _origin_in_every_cell([keys for keys, _ in pictures.values()]),
+                claim="tropical.contains_origin",
             ),
             _lightest_keys(settings),
         ),
@@ -359,25 +368,29 @@ def _combination(certificate: Any) -> str:
     return " + ".join(f"{float(weight):.6g} k{key}" for weight, key in pairs)
 
 
-def _certified(diagram: PowerDiagram) -> int:
-    """How many keys have no cell; each of them with a convex combination that was checked exactly."""
-    lost = np.flatnonzero(~diagram.nonempty).tolist()
-    if not all(diagram.emptiness(j).verify() for j in lost):
-        raise InvalidInputError("a certificate failed its check.")
-    return len(lost)
-
-
 def _blamed_on_weights(diagram: PowerDiagram) -> Comparison:
     weights = (diagram.sites**2).sum(axis=1)
     lightest = int(weights.argmin())
     heavier = np.flatnonzero(~diagram.nonempty & (weights > weights[lightest])).tolist()
-    return Comparison(
-        "cells vanish because their weights |k|^2 are relatively small",
-        "yes",
+    record, proven = _proven_diagram(diagram.sites)
+    winning = sorted(int(j) for j in record["winners"])
+    computed = (
         f"key {lightest} has the smallest weight ({weights[lightest]:.2f}) and "
         f"{'a' if diagram.nonempty[lightest] else 'no'} cell; the heavier keys "
-        f"{', '.join(map(str, heavier))} have none (fig3_light_corner)",
-        "fails" if diagram.nonempty[lightest] and heavier else "not decided by this example",
+        f"{', '.join(map(str, heavier))} have none (fig3_light_corner)"
+    )
+    finding = failing(
+        proven and lightest in winning and bool(heavier),
+        computed,
+        None,
+        Certificate("diagrams", {"diagrams": [record]}, {"winning": [winning]}),
+    )
+    return judged(
+        "cells vanish because their weights |k|^2 are relatively small",
+        "yes",
+        computed,
+        finding,
+        claim="tropical.fig3_caption",
     )
 
 
@@ -388,11 +401,11 @@ def _lightest_keys(settings: Settings) -> Comparison:
         nonempty = attention_diagram(keys).nonempty
         any_lost += not nonempty.all()
         kept += bool(nonempty[(keys**2).sum(axis=1).argmin()]) and not nonempty.all()
-    return Comparison(
+    return measured(
         f"Gaussian keys, {draws} draws: the lightest key keeps its cell while another loses its own",
         "never, by the caption",
         f"{kept} of the {any_lost} draws in which a cell vanishes",
-        "measurement only",
+        claim="tropical.fig3_caption",
     )
 
 

@@ -18,7 +18,7 @@ from hardmax.networks.blocks import Attention, FeedForward
 from hardmax.networks.network import Network
 from hardmax.papers.certificates import Certificate, network_record
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, refuted
 from hardmax.papers.tropical.sec7_signatures import random_transformers
 from hardmax.regions.api import count_cells, enumerate_regions
 
@@ -96,24 +96,27 @@ def _cook_figure_7(settings: Settings) -> Outcome:
             "weights": _weights(attention, feed_forward),
         },
         comparisons=(
-            Comparison(
+            refuted(
                 "cells of the drawn block in the whole plane = common refinement",
                 f"{drawn['common refinement']}{' (three lines: never more than 7)' if three_lines else ''}",
                 str(drawn["block"]),
-                "fails" if drawn["block"] != drawn["common refinement"] else "equal for this block",
+                drawn["block"] != drawn["common refinement"],
+                claim="tropical.block_is_refinement",
             ),
-            Comparison(
+            refuted(
                 f"random blocks (N = {size[0]}, d_ff = {size[1]}, {len(random)} draws) = common refinement",
                 "always",
                 f"equally many in {len(random) - more - fewer}, more in {more}, fewer in {fewer}",
-                "fails" if more + fewer else "holds on these draws",
+                more + fewer > 0,
+                claim="tropical.block_is_refinement",
             ),
-            Comparison(
+            compared(
                 "product bound: cells of the block <= cells of attention x cells of the ReLU layer",
                 "yes (Theorem V.5)",
                 f"{within} of {len(random)} draws; drawn: {drawn['block']} <= "
                 f"{drawn['attention']} x {drawn['ReLU layer']}",
-                "holds numerically" if within == len(random) else "fails",
+                within == len(random) and drawn["block"] <= drawn["attention"] * drawn["ReLU layer"],
+                claim="tropical.block_product_bound",
             ),
         ),
         notes=(

@@ -23,8 +23,8 @@ from hardmax.errors import InvalidInputError
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
 from hardmax.geometry.minkowski import MinkowskiVertices, minkowski_vertices, parabolic_heads
 from hardmax.papers.certificates import Certificate
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged, measured
 
 __all__ = ["CLAIMS", "RECIPES"]
 
@@ -174,32 +174,50 @@ def _gs_quoted_ineq(effort: Effort) -> Finding:
 
 
 def _fig4_216(effort: Effort) -> Finding:
-    found = _parabolic(6, 3, 3, False)
-    steps = [minkowski_vertices(parabolic_heads(6, 3, 3)[0][:h]).count for h in (1, 2, 3)]
-    most = vertex_maximum(6, 3, 3)
-    affine = _parabolic(6, 3, 3, True).count
     rng = np.random.default_rng(0)
     trials = 20 if effort is Effort.QUICK else 500
     gaussian = [minkowski_vertices(rng.standard_normal((3, 6, 3))).count for _ in range(trials)]
-    return failing(
-        most == found.count == 92 and found.verify().ok and max(gaussian) <= most,
-        f"no more than {most} vertices are possible, and integer keys attain them ({steps[0]}, {steps[1]}, "
-        f"{steps[2]} for one, two, three heads); Gaussian heads have {np.mean(gaussian):.0f} on average; "
-        f"affine scores reach {affine}",
+    return _all_sums_are_vertices(6, 3, gaussian)
+
+
+def _all_sums_are_vertices(n: int, heads: int, gaussian: Sequence[int]) -> Finding:
+    """Whether a sum of heads of n keys in space can have n^heads vertices: the maximum, which integer keys
+    attain, and the numbers of vertices of Gaussian keys."""
+    found = _parabolic(n, heads, 3, False)
+    sets = parabolic_heads(n, heads, 3)[0]
+    steps = [minkowski_vertices(sets[:h]).count for h in range(1, heads + 1)]
+    most, affine = vertex_maximum(n, heads, 3), _parabolic(n, heads, 3, True).count
+    return earned(
+        Verdict.FAILS if most < n**heads else Verdict.HOLDS,
+        most == found.count and found.verify().ok and max(gaussian) <= most,
+        f"no more than {most} vertices are possible, and integer keys attain them "
+        f"({', '.join(map(str, steps))} for {_listed(heads)}); Gaussian heads have "
+        f"{np.mean(gaussian):.0f} on average; affine scores reach {affine}",
         {"maximum": most, "attained": steps, "gaussian_mean": float(np.mean(gaussian)), "affine": affine},
-        _heads_certificate([found], [(92, 92)]),
+        _heads_certificate([found], [(found.count, most)]),
     )
+
+
+def _listed(heads: int) -> str:
+    """``one, two, three heads``."""
+    return f"{', '.join(_WORDS.get(h, str(h)) for h in range(1, heads + 1))} head{'s' * (heads > 1)}"
+
+
+_WORDS = {1: "one", 2: "two", 3: "three", 4: "four"}
 
 
 def _pow_512_8(effort: Effort) -> Finding:
-    value, printed = 512**8, 11 * 10**20
+    value = 512**8
     return failing(
-        not 10 * value < 11 * printed,  # further off than rounding to two digits allows
+        not 10 * value < 11 * _PRINTED_POWER,  # further off than rounding to two digits allows
         f"512^8 = 2^72 = {value} = {value / 1e21:.3f}e21; printed 1.1e21, short by a factor of "
-        f"{value / printed:.1f}",
-        {"value": value, "printed": printed},
+        f"{value / _PRINTED_POWER:.1f}",
+        {"value": value, "printed": _PRINTED_POWER},
         Certificate("power", {"base": 512, "exponent": 8}, {"value": value}),
     )
+
+
+_PRINTED_POWER = 11 * 10**20  # of Example V.3, for 512^8
 
 
 def _rem_v6(effort: Effort) -> Finding:
@@ -259,29 +277,33 @@ def _cook_figure_4(settings: Settings) -> Outcome:
         "gaussian_most": random.max(axis=0),
     }
     vertices = sums[-1]
-    titles = ["one head", *(f"{_word(h)} heads" for h in range(2, heads + 1))]
+    titles = ["one head", *(f"{_WORDS.get(h, h)} heads" for h in range(2, heads + 1))]
     figures = {
         "fig4": compare_sums(sums, titles=titles, proportions="round"),
         "fig4_gaussian": compare_sums(pictures["gaussian"], titles=titles),
     }
-    of_paper = "216" if (n_tokens, heads) == (6, 3) else f"{n_tokens**heads} (N^H)"
-    attained = "attained by the keys drawn" if counts[-1] == best[-1] else f"the keys drawn have {counts[-1]}"
     return Outcome(
         figures=figures,
         tables={"counts": table, "vertices": _vertex_table(vertices)},
         comparisons=(
-            Comparison(
+            judged(
                 f"most vertices of a sum, N = {n_tokens}, H = {heads}, d = 3",
-                of_paper,
+                "216" if (n_tokens, heads) == (6, 3) else f"{n_tokens**heads} (N^H)",
                 str(best[-1]),
-                ("fails" if best[-1] < n_tokens**heads else "holds") + f": {attained}",
+                _all_sums_are_vertices(n_tokens, heads, random[:, -1].tolist()),
+                claim="tropical.fig4_216",
             ),
-            Comparison("vertices of one head", f"at most {n_tokens}", str(counts[0]), "holds"),
-            Comparison(
+            compared(
+                "vertices of one head",
+                f"at most {n_tokens}",
+                str(counts[0]),
+                counts[0] <= n_tokens,
+                claim="tropical.single_head_le_n",
+            ),
+            measured(
                 f"vertices with Gaussian keys, {len(random)} draws",
                 "not stated",
                 f"mean {random[:, -1].mean():.1f}, {random[:, -1].min()} to {random[:, -1].max()}",
-                "measurement only",
             ),
         ),
         notes=(
@@ -317,10 +339,6 @@ def _vertex_table(result: MinkowskiVertices) -> dict[str, Any]:
     return {"choice": result.choices, "vertex": result.vertices, "witness": result.witnesses}
 
 
-def _word(n: int) -> str:
-    return {2: "two", 3: "three", 4: "four"}.get(n, str(n))
-
-
 # Example V.3
 # ----------------------------------------------------------------------------------------------------
 
@@ -335,7 +353,10 @@ def _cook_example_v3(settings: Settings) -> Outcome:
     every = head_budget(n, d, biased=biased)
     pair = head_budget(n, d, heads=[1, heads], biased=biased)
     small = _small_budget(settings)
-    as_printed = (n, d, heads) == (512, 512, 8)
+    printed: tuple[Comparison, ...] = ()
+    if (n, d, heads) == (512, 512, 8):
+        power = _pow_512_8(Effort.QUICK)
+        printed = (judged("512^8", "1.1e21", readable(n, heads), power, claim="tropical.pow_512_8"),)
     best = every.best
     figure: Any = draw_budget(every).figure
     return Outcome(
@@ -352,53 +373,54 @@ def _cook_example_v3(settings: Settings) -> Outcome:
             "counted": small,
         },
         comparisons=(
-            Comparison(
+            compared(
                 "parameters of one attention layer, 4 d^2",
                 "about 1.05e6" if d == 512 else "4 d^2",
                 ", ".join(map(str, sorted(set(pair.n_parameters)))),
-                "holds" if set(pair.n_parameters) == {4 * d * d} else "fails",
+                set(pair.n_parameters) == {4 * d * d},
+                exactly=True,
             ),
-            Comparison(
+            compared(
                 "vertices with one head",
                 f"at most {n}",
                 str(pair.vertices[0]),
-                "attained" if pair.vertices[0] == n else "holds, not attained",
+                pair.vertices[0] <= n,
+                claim="tropical.single_head_le_n",
+                exactly=True,
             ),
-            Comparison(
+            *printed,
+            compared(
                 f"vertices with {heads} heads, N^H",
-                "1.1e21" if as_printed else "N^H",
-                f"{readable(pair.vertices[1])} (N^H = {readable(n, heads)})",
-                _judge_power(pair.vertices[1], n**heads, 1.1e21 if as_printed else None),
+                readable(n, heads),
+                readable(pair.vertices[1]),
+                pair.vertices[1] == n**heads,
+                claim="tropical.mink_product_regime",
+                exactly=True,
             ),
-            Comparison(
+            compared(
                 "the best cut of this budget",
                 "more heads, more cells",
-                f"H = {every.heads[best]}, width {every.d_head[best]}: {readable(every.vertices[best])}",
-                "fails at width 1, where a head tells two keys apart"
-                if every.vertices[-1] < every.vertices[best]
-                else "holds",
+                f"H = {every.heads[best]}, width {every.d_head[best]}: {readable(every.vertices[best])}; "
+                f"width {every.d_head[-1]}: {readable(every.vertices[-1])}",
+                every.vertices[-1] == every.vertices[best],
+                exactly=True,
             ),
-            Comparison(
+            compared(
                 "the same comparison small, counted exactly",
                 "N^H while the width is at least 2",
                 ", ".join(
                     f"H={H}: {c} of {m}"
                     for H, c, m in zip(small["heads"], small["counted"], small["maximum"], strict=True)
                 ),
-                "attained" if small["counted"] == small["maximum"] else "not attained",
+                small["counted"] == small["maximum"],
+                claim="tropical.mink_product_regime",
             ),
         ),
         notes=(
-            "Each head has coordinates of its own and keys on a parabola in them; that needs a width of 2.",
+            "At width 1 a head tells two keys apart. Each head has coordinates of its own and keys on a "
+            "parabola in them; that needs a width of 2.",
         ),
     )
-
-
-def _judge_power(most: int, power: int, printed: float | None) -> str:
-    attained = "attained" if most == power else f"the maximum is {readable(most)}"
-    if printed is None or abs(power / printed - 1.0) < 0.05:  # the paper prints two digits
-        return attained if most == power else f"fails: {attained}"
-    return f"fails: {power / printed:.2f} times the printed number; the power itself is {attained}"
 
 
 def _small_budget(settings: Settings) -> dict[str, list[int]]:

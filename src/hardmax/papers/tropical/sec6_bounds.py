@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.papers.certificates import Certificate
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged
 from hardmax.temperature.bands import margin_needed
 from hardmax.temperature.closed_forms import QUANTITIES
 from hardmax.temperature.margin_bounds import StabilityBounds, stability_bounds, standard_temperature
@@ -244,8 +244,6 @@ def _lse_affine_fixed(effort: Effort) -> Finding:
 
 def _ex_vi2_numbers(effort: Effort) -> Finding:
     bounds = stability_bounds(512, 2.0, 0.125)
-    printed = (bounds.value * 1e8, bounds.gradient_paper * 1e6, bounds.hessian_paper * 1e5)
-    truncated = [math.floor(x) for x in printed]
     certificate = Certificate(
         "softmax_tail",
         {"n_tokens": 512, "margin": 2, "temperature": Fraction(1, 8)},
@@ -259,7 +257,7 @@ def _ex_vi2_numbers(effort: Effort) -> Finding:
         },
     )
     return holding(
-        truncated == [718, 115, 46] and math.floor(1e4 * (1 - bounds.gradient_paper)) == 9998,
+        _truncated(bounds) == [718, 115, 46, 9998],
         f"{bounds.value:.4g}, {bounds.gradient_paper:.4g}, {bounds.hessian_paper:.4g} and "
         f"{1 - bounds.gradient_paper:.4%}: as printed when truncated; but the top probability is at least "
         f"{bounds.top_probability:.4%}, and {bounds.hessian_sharp:.5g} > {bounds.hessian_paper:.5g} is "
@@ -275,11 +273,23 @@ def _ex_vi2_numbers(effort: Effort) -> Finding:
     )
 
 
+def _truncated(bounds: StabilityBounds) -> list[int]:
+    """The digits that Example VI.2 prints: value, L1 distance, Hessian, concentration."""
+    shares = (bounds.value * 1e8, bounds.gradient_paper * 1e6, bounds.hessian_paper * 1e5)
+    return [math.floor(x) for x in (*shares, 1e4 * (1 - bounds.gradient_paper))]
+
+
+def _top_probability(d_head: int, temperature: float | None = None) -> float:
+    """What the larger of the scores 2 and 0 gets: in a standard head, or at a temperature."""
+    if temperature is not None:
+        return float(check_stability([[2.0, 0.0]], temperature).top_probability[0])
+    weights = np.exp(np.array([2.0, 0.0]) / math.sqrt(d_head))
+    return float(weights[0] / weights.sum())
+
+
 def _ex_vi2_tau(effort: Effort) -> Finding:
-    raw = np.array([[2.0, 0.0]])
-    standard = np.exp(raw / math.sqrt(64))
-    standard /= standard.sum()
-    seen = {t: check_stability(raw, t).top_probability[0] for t in (8.0, 0.125)}
+    standard = _top_probability(64)
+    seen = {t: _top_probability(64, t) for t in (8.0, 0.125)}
     bounds = stability_bounds(512, 2.0, standard_temperature(64))
     certificate = Certificate(
         "softmax_tail",
@@ -294,14 +304,12 @@ def _ex_vi2_tau(effort: Effort) -> Finding:
         },
     )
     return failing(
-        abs(seen[8.0] - standard[0, 0]) < 1e-15
-        and abs(seen[0.125] - standard[0, 0]) > 0.4
-        and len(bounds.vacuous) == 5,
-        f"scores 2 and 0, 64 dimensions: softmax(s/sqrt 64) gives {standard[0, 0]:.4f}, temperature 8 gives "
+        abs(seen[8.0] - standard) < 1e-15 and abs(seen[0.125] - standard) > 0.4 and len(bounds.vacuous) == 5,
+        f"scores 2 and 0, 64 dimensions: softmax(s/sqrt 64) gives {standard:.4f}, temperature 8 gives "
         f"the same, 1/8 gives {seen[0.125]:.7f}; at temperature 8 every bound of the example is vacuous: top "
         f"probability at least {bounds.top_probability:.2%}, value bound {bounds.value:.3g}, Hessian "
         f"{bounds.hessian_paper:.3g} (true supremum {bounds.hessian_sharp:.3g})",
-        {"standard": float(standard[0, 0]), "at_8": float(seen[8.0]), "at_one_eighth": float(seen[0.125])},
+        {"standard": standard, "at_8": seen[8.0], "at_one_eighth": seen[0.125]},
         certificate,
     )
 
@@ -322,47 +330,59 @@ def _cook_example_vi2(settings: Settings) -> Outcome:
     bounds = {way: stability_bounds(n, margin, temperature) for way, temperature in ways.items()}
     printed, real = bounds["paper"], bounds["raw scores"]
     as_in_paper = (n, margin, d_head) == (512, 2.0, 64)
+    standard, upside_down = _top_probability(d_head), _top_probability(d_head, printed.temperature)
     return Outcome(
         figures={"exVI2": _margin_picture(n, margin, ways)},
         tables={"bounds": _bounds_table(bounds)},
         comparisons=(
-            Comparison(
+            compared(
                 f"temperature of a standard head, d_k = {d_head}",
                 f"1/sqrt({d_head}) = {printed.temperature:g}",
-                f"sqrt({d_head}) = {real.temperature:g} on raw scores, 1 on scaled ones",
-                "fails: upside down",
+                f"sqrt({d_head}) = {real.temperature:g} on raw scores, 1 on scaled ones; scores 2 and 0: "
+                f"{standard:.4f}, at the temperature of the paper {upside_down:.4f}",
+                abs(upside_down - standard) < 1e-12,
+                claim="tropical.ex_vi2_tau",
             ),
-            Comparison(
+            compared(
                 "value above the maximum",
                 "7.18e-6" if as_in_paper else "not stated",
                 f"{printed.value:.4g}",
-                "holds, truncated; rounded 7.19e-6" if as_in_paper else "computed",
+                _truncated(printed)[0] == 718 if as_in_paper else None,
+                claim="tropical.ex_vi2_numbers",
+                exactly=True,
             ),
-            Comparison(
+            compared(
                 "L1 distance to one-hot",
                 "1.15e-4" if as_in_paper else "not stated",
                 f"{printed.gradient_paper:.4g} (sharp {printed.gradient_sharp:.5g})",
-                "holds" if as_in_paper else "computed",
+                _truncated(printed)[1] == 115 if as_in_paper else None,
+                claim="tropical.ex_vi2_numbers",
+                exactly=True,
             ),
-            Comparison(
-                "concentration on the winner",
+            compared(
+                "concentration on the winner, 1 - L1 distance",
                 "99.98%" if as_in_paper else "not stated",
-                f"at least {printed.top_probability:.4%}",
-                "holds, but loses a factor: total variation is half of L1" if as_in_paper else "computed",
+                f"{1 - printed.gradient_paper:.4%}; the total variation is half of L1: at least "
+                f"{printed.top_probability:.4%}",
+                _truncated(printed)[3] == 9998 if as_in_paper else None,
+                claim="tropical.ex_vi2_numbers",
+                exactly=True,
             ),
-            Comparison(
+            compared(
                 "norm of the Hessian at most",
                 "4.6e-4" if as_in_paper else f"{printed.hessian_paper:.5g} (the formula)",
                 f"supremum {printed.hessian_sharp:.5g}, formula {printed.hessian_paper:.5g}, corrected "
                 f"{printed.hessian:.5g}",
-                "fails: more is attained" if printed.hessian_paper < printed.hessian_sharp else "holds here",
+                printed.hessian_sharp <= printed.hessian_paper,
+                claim="tropical.lse_hess_paper",
             ),
             *(_at_real_temperature(way, bounds[way]) for way in ("raw scores", "scaled scores")),
-            Comparison(
+            compared(
                 "margin that gives the printed accuracy on raw scores",
                 f"{margin:g}",
                 f"{margin * raw * raw:g} raw, {margin * raw:g} scaled",
-                f"fails: {raw * raw:g} times as much" if raw > 1 else "holds",
+                margin * raw * raw <= margin,
+                claim="tropical.ex_vi2_tau",
             ),
         ),
         notes=(
@@ -389,12 +409,17 @@ def _bounds_table(bounds: dict[str, StabilityBounds]) -> dict[str, Any]:
 
 def _at_real_temperature(way: str, bounds: StabilityBounds) -> Comparison:
     empty = len(bounds.vacuous)
-    return Comparison(
+    computed = (
+        f"{empty} of {len(QUANTITIES)} bounds say nothing: top probability at least "
+        f"{bounds.top_probability:.2%}, value {bounds.value:.3g}, Hessian formula "
+        f"{bounds.hessian_paper:.3g}, supremum {bounds.hessian_sharp:.3g}"
+    )
+    return judged(
         f"the same example at temperature {bounds.temperature:g} ({way})",
         "virtually affine",
-        f"top probability at least {bounds.top_probability:.2%}, value {bounds.value:.3g}, Hessian formula "
-        f"{bounds.hessian_paper:.3g}, supremum {bounds.hessian_sharp:.3g}",
-        f"vacuous: {empty} of {len(QUANTITIES)} bounds say nothing" if empty else "holds",
+        computed,
+        earned(Verdict.VACUOUS, empty > 0, computed),
+        claim="tropical.ex_vi2_tau",
     )
 
 

@@ -22,7 +22,7 @@ from hardmax.geometry.diagrams.power_diagrams import attention_diagram
 from hardmax.geometry.minkowski import MinkowskiVertices, minkowski_vertices
 from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, measured, refuted
 from hardmax.regions.growth import (
     CellGrowth,
     Growth,
@@ -34,7 +34,7 @@ from hardmax.regions.growth import (
 
 __all__ = ["CLAIMS", "RECIPES"]
 
-_PRINTED = 0.13
+_PRINTED = 0.13  # the slope of figure 6(a) at L = 1
 
 
 _HEADS, _KEYS, _D = 3, 7, 4  # the largest sum of figure 6(b)
@@ -160,9 +160,6 @@ def _sum_record(keys: NDArray[np.int64], found: MinkowskiVertices) -> tuple[dict
     return record, [len({choice[h] for choice in winners}) for h in range(_HEADS)]
 
 
-PAPER_SLOPE = 0.13  # of figure 6(a) at L = 1
-
-
 _PARTS = {"a": ("a",), "b": ("b",), "both": ("a", "b")}
 
 
@@ -219,7 +216,7 @@ def _part_a(settings: Settings, panels: Any) -> Outcome:
                 Curve(growth.signatures, f"$L={depth}$, Monte Carlo", colour, True, 1.025, fitted=False)
             )
     first = found[depths[0]].cells
-    told = first.mean[0] * (np.array(n_tokens) / n_tokens[0]) ** PAPER_SLOPE
+    told = first.mean[0] * (np.array(n_tokens) / n_tokens[0]) ** _PRINTED
     title = f"(a) cells in $[-{choices.box:g}, {choices.box:g}]^2$, {settings['seeds']} networks"
     draw_growth(curves, ax=panels[0], title=title, ylabel="cells", references={"slope 0.13": told})
     draw_slopes(
@@ -227,7 +224,7 @@ def _part_a(settings: Settings, panels: Any) -> Outcome:
         labels=[f"$L={depth}$" for depth in depths],
         ax=panels[1],
         title=f"(a) exact slopes, {settings['sweep_seeds']} networks per row",
-        reference=PAPER_SLOPE,
+        reference=_PRINTED,
         reference_label="paper, $L=1$: 0.13",
     )
     return Outcome(
@@ -353,20 +350,20 @@ def _compared_a(
     for name, growth in (("exact cells", found[shallow].cells), ("Monte Carlo", found[shallow].signatures)):
         if growth is not None:
             rows.append(
-                Comparison(
+                measured(
                     f"figure 6(a): slope at L = {shallow}, {name}",
                     "about 0.13" if shallow == 1 else "not stated",
                     _with_spread(growth),
-                    "measurement only: it depends on choices that the paper does not state",
+                    claim="tropical.fig6a_slope_013",
                 )
             )
     slopes = [growth[shallow].cells.slope for growth in swept.values()]
     rows.append(
-        Comparison(
+        measured(
             f"figure 6(a): slopes at L = {shallow} over {len(slopes)} choices",
             "about 0.13" if shallow == 1 else "not stated",
             f"{min(slopes):.2f} to {max(slopes):.2f}",
-            "measurement only",
+            claim="tropical.fig6a_slope_013",
         )
     )
     if deep > shallow and len(settings["lengths"]) > 1:
@@ -376,19 +373,19 @@ def _compared_a(
         n_networks = sum(growth.cells.counts.size for growth in sampled)
         above = sum(growth.above_regions for growth in sampled)
         rows.append(
-            Comparison(
+            compared(
                 "figure 6(a): signatures of random points are a lower bound on linear regions",
                 "yes",
                 f"more signatures than regions in {above} of {n_networks} networks",
-                "fails" if above else "holds on these networks; in general it bounds cells only",
+                above == 0,
+                claim="tropical.mc_lower_bound_regions",
             )
         )
         rows.append(
-            Comparison(
+            measured(
                 f"figure 6(a): cells that {settings['samples']:,} points miss",
                 "not stated",
                 f"{100 * max(growth.missed for growth in sampled):.2f} % at the worst depth",
-                "measurement only",
             )
         )
     return tuple(rows)
@@ -408,18 +405,10 @@ def _deeper_grows_faster(shallow: Growth, deep: Growth, low: int, high: int) -> 
     difference = both[1].slopes - both[0].slopes
     error = float(difference.std(ddof=1) / np.sqrt(len(difference))) if len(difference) > 1 else np.inf
     mean = float(difference.mean())
-    return Comparison(
+    return measured(
         f"figure 6(a): slope between the last two N: L = {high} minus L = {low}",
         "positive",
         f"{mean:+.2f} ± {error:.2f}",
-        "measurement only: "
-        + (
-            "positive here"
-            if mean > 2 * error
-            else "negative here"
-            if mean < -2 * error
-            else "not distinguishable from 0"
-        ),
     )
 
 
@@ -505,39 +494,38 @@ def _compared_b(
     settings: Settings, shown: list[Growth], found: Mapping[int, list[Growth]]
 ) -> tuple[Comparison, ...]:
     slopes = [growth.slope for growth in shown]
-    rises = all(a < b for a, b in pairwise(slopes))
     last = shown[-1]
     single, n = shown[0], last.n_tokens[-1]
     share = float(last.mean[-1]) / n ** len(shown)
     rows = [
-        Comparison(
+        compared(
             f"figure 6(b): slopes for H = 1 to {len(shown)} increase, d_k = {settings['head_rank']}",
             "yes",
             ", ".join(f"{slope:.3f}" for slope in slopes),
-            "holds" if rises else "fails",
+            _rises(slopes),
+            claim="tropical.fig6b_slopes_increase",
         )
     ]
     rows += [
-        Comparison(
+        measured(
             f"figure 6(b): the same at d_k = {rank}",
             "d_k is not stated",
             ", ".join(
                 f"{abs(growth.slope) if abs(growth.slope) < 5e-4 else growth.slope:.3f}" for growth in growths
             ),
-            "measurement only: d_k decides",
+            claim="tropical.fig6b_slopes_increase",
         )
         for rank, growths in found.items()
         if rank != settings["head_rank"]
     ]
     rows.append(
-        Comparison(
+        refuted(
             "figure 6(b): counts stay below N^H because interior keys do not reach the hull",
             "yes",
             f"{single.mean[-1]:.2f} of {n} keys of a head are vertices, but only {100 * share:.0f} % of the "
             f"{n ** len(shown)} sums",
-            "fails: the keys are extreme, their sums are not"
-            if single.mean[-1] / n > share ** (1 / len(shown)) and single.mean[-1] > 0.9 * n
-            else "not decided by these numbers",
+            bool(single.mean[-1] / n > share ** (1 / len(shown)) and single.mean[-1] > 0.9 * n),
+            claim="tropical.fig6b_interior_explanation",
         )
     )
     return tuple(rows)
