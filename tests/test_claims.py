@@ -27,7 +27,7 @@ from hardmax.papers.findings import PAPERS, Claim, Effort, Finding, Verdict, fai
 from hardmax.papers.ledger import all_claims, selected
 from hardmax.papers.sections import SECTIONS
 
-ROOM = Path(replay.__file__).parent
+PACKAGE = Path(replay.__file__).parent
 
 
 def run(*args: object):
@@ -61,7 +61,7 @@ def only(monkeypatch):
 
 
 def test_every_section_with_claims_or_recipes_is_listed():
-    there = [path for paper in PAPERS for path in (ROOM / paper).glob("*.py")]
+    there = [path for paper in PAPERS for path in (PACKAGE / paper).glob("*.py")]
     listed = set()
     for name in (f"{path.parent.name}.{path.stem}" for path in there):
         module = import_module(f"hardmax.papers.{name}")

@@ -112,6 +112,6 @@ def test_a_verdict_follows_the_numbers(monkeypatch):
     true = theorem1.separation_transformer
     monkeypatch.setattr(theorem1, "separation_transformer", lambda _, *rest, **more: true(1.0, *rest, **more))
     recipe = find_recipe("infoflow.thm1")
-    outcome = recipe.cook(recipe.settings(given={"epsilons": "0.1", "inputs": 5}))
+    outcome = recipe.run(recipe.settings(given={"epsilons": "0.1", "inputs": 5}))
     rows = {row.quantity: row.verdict for row in outcome.comparisons}
     assert rows["largest error over ε"] == "fails"

@@ -43,7 +43,7 @@ from hardmax.papers.sections import SECTIONS
 from hardmax.plotting.style import new_figure
 
 
-def cook(settings: Settings) -> Outcome:
+def toy_outcome(settings: Settings) -> Outcome:
     figure = new_figure(2.0, 2.0)
     figure.add_subplot().plot([0, 1], settings.rng("line").normal(size=2))
     table = {"n": [1, 2], "x": np.array([[0.5, np.inf], [np.nan, 2.0]]), "word": ["a,b", "|"]}
@@ -61,7 +61,7 @@ TOY = Recipe(
         Option("skip", False, "whether"),
         Option("pairing", "paired", "which", choices=("paired", "unpaired")),
     ),
-    cook,
+    toy_outcome,
 )
 
 
@@ -383,7 +383,7 @@ def test_a_recipe_that_fails_writes_nothing(monkeypatch, tmp_path):
 
 def test_a_recipe_without_pictures_or_options_is_fine(tmp_path):
     plain = Recipe("tropical.exI1", "Only words", (), lambda settings: Outcome({}, {}, (), ("A remark.",)))
-    done = write_reproduction(plain, plain.settings(), plain.cook(plain.settings()), tmp_path)
+    done = write_reproduction(plain, plain.settings(), plain.run(plain.settings()), tmp_path)
     assert done.files == ("comparison.md", "numbers.json")
     page = (tmp_path / "tropical.exI1" / "comparison.md").read_text()
     assert "A remark." in page
@@ -465,8 +465,8 @@ def test_without_matplotlib_recipes_are_listed_and_the_extra_is_named(tmp_path):
         "from hardmax.cli import main\n"
         "from click.testing import CliRunner\n"
         "listed = CliRunner().invoke(main, ['reproduce', '--list'])\n"
-        "cooked = CliRunner().invoke(main, ['reproduce', 'tropical.fig4'])\n"
-        "print(listed.exit_code, 'tropical.fig4' in listed.stdout, cooked.exit_code, cooked.stderr)\n"
+        "done = CliRunner().invoke(main, ['reproduce', 'tropical.fig4'])\n"
+        "print(listed.exit_code, 'tropical.fig4' in listed.stdout, done.exit_code, done.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.startswith("0 True 1 hardmax: pictures need matplotlib"), done.stderr

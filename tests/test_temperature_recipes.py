@@ -36,7 +36,7 @@ def test_example_vi2_both_ways(tmp_path):
 
 def test_example_vi2_with_other_numbers_claims_nothing_about_the_paper():
     recipe = find_recipe("tropical.exVI2")
-    outcome = recipe.cook(recipe.settings(given={"n_tokens": 16, "margin": 30.0}))
+    outcome = recipe.run(recipe.settings(given={"n_tokens": 16, "margin": 30.0}))
     assert all("7.18e-6" not in row.paper for row in outcome.comparisons)
     numbers = [row for row in outcome.comparisons if row.claim == "tropical.ex_vi2_numbers"]
     assert [row.verdict for row in numbers] == ["not compared"] * 3
@@ -44,7 +44,7 @@ def test_example_vi2_with_other_numbers_claims_nothing_about_the_paper():
 
 def test_a_head_of_one_dimension_has_temperature_one_either_way():
     recipe = find_recipe("tropical.exVI2")
-    outcome = recipe.cook(recipe.settings(given={"d_head": 1}))
+    outcome = recipe.run(recipe.settings(given={"d_head": 1}))
     verdicts = {row.quantity: row.verdict for row in outcome.comparisons}
     assert verdicts["temperature of a standard head, d_k = 1"] == "holds numerically"
     assert verdicts["margin that gives the printed accuracy on raw scores"] == "holds numerically"

@@ -35,7 +35,7 @@ def kept(tmp_path_factory):
 def cooked(name, kept, **settings):
     """The outcome of a recipe, without the files: drawing takes longer than these trainings."""
     recipe = find_recipe(name)
-    return recipe.cook(recipe.settings("quick", 0, {**TINY, "keep": kept, **settings}))
+    return recipe.run(recipe.settings("quick", 0, {**TINY, "keep": kept, **settings}))
 
 
 def test_every_experiment_has_its_recipe():
@@ -139,7 +139,7 @@ def test_threads_do_not_change_numbers():
 def test_the_paper_profile_tells_its_cost_first_and_runs_nothing(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, logger="hardmax"):
         recipe = find_recipe("infoflow.table12")
-        done = recipe.cook(recipe.settings("paper", 0, {"keep": str(tmp_path / "none")}))
+        done = recipe.run(recipe.settings("paper", 0, {"keep": str(tmp_path / "none")}))
     (said,) = [r.getMessage() for r in caplog.records if "Estimated cost" in r.getMessage()]
     assert "144 trainings" in said  # 12 lengths, 3 models, 2 rates, 2 seeds
     assert set(done.tables["runs"]["state"]) == {"not run"}

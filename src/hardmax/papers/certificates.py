@@ -1,4 +1,4 @@
-"""Certificates: what a stranger needs to check a verdict without trusting this library.
+"""Certificates: what anybody needs to check a verdict without trusting this library.
 
 A certificate is data for one function of :mod:`hardmax.papers.replay`, a single file that uses nothing but
 the standard library: ``check_<kind>(data)`` recomputes a value, in rationals, and the value must be

@@ -90,7 +90,7 @@ def _folder_whole(target: Path) -> Iterator[Path]:
     fresh.mkdir()
     try:
         yield fresh
-        _check_replaceable(target)  # somebody may have put a file there while the recipe cooked
+        _check_replaceable(target)  # somebody may have put a file there while the recipe ran
         if target.exists():
             os.replace(target, earlier)
         os.replace(fresh, target)

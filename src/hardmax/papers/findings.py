@@ -66,7 +66,7 @@ class Finding:
     numbers : mapping
         The same numbers for machines.
     certificate : Certificate or None
-        What a stranger needs to check it.
+        What anybody needs to check it.
     """
 
     verdict: Verdict

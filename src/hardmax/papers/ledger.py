@@ -41,7 +41,7 @@ class Entry:
     numbers : mapping
         The same numbers for machines.
     certificate : Certificate or None
-        What a stranger needs to check it.
+        What anybody needs to check it.
     seconds : float
         How long the check took.
     """

@@ -1,16 +1,16 @@
 """One recipe per figure, table and example of the papers: it computes, draws and compares.
 
 A recipe knows the choices that a paper leaves open as :class:`Option`, each with a stated default. Its
-function ``cook`` turns them into an :class:`Outcome`: pictures, tables of numbers, and a
+function ``run`` turns them into an :class:`Outcome`: pictures, tables of numbers, and a
 :class:`Comparison` "paper / computed / verdict" for every number that the paper prints. A verdict is computed
 from the numbers beside it, or is the finding of a claim with the settings of the recipe; it is never written
 down. :func:`reproduce` writes all of it into a folder, whole or not at all. The same name, profile, seed and
 settings give the same numbers, tables and SVG pictures.
 
 A module that :mod:`hardmax.papers.sections` lists ends with ``RECIPES: tuple[Recipe, ...]``. Recipes import
-pictures inside ``cook``, so that the list of them needs no matplotlib::
+pictures inside that function, so that the list of them needs no matplotlib::
 
-    def _cook(settings: Settings) -> Outcome:
+    def _run(settings: Settings) -> Outcome:
         from hardmax.plotting.growth import draw_growth
 
         rng = settings.rng("keys")
@@ -18,7 +18,7 @@ pictures inside ``cook``, so that the list of them needs no matplotlib::
         return Outcome(figures={"fig9": figure}, tables={"counts": {"N": [2, 3], "cells": [4, 9]}},
                        comparisons=(compared("cells at N = 3", "9", str(cells), cells == 9),))
 
-    RECIPES = (Recipe("tropical.fig9", "What the picture shows", (Option("box", 4.0, "..."),), _cook),)
+    RECIPES = (Recipe("tropical.fig9", "What the picture shows", (Option("box", 4.0, "..."),), _run),)
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Settings(Mapping[str, Any]):
-    """What a recipe is cooked with: ``settings["option name"]``, the profile and the seed.
+    """What a recipe runs with: ``settings["option name"]``, the profile and the seed.
 
     Examples
     --------
@@ -331,7 +331,7 @@ class Recipe:
     name: str
     title: str
     options: tuple[Option, ...]
-    cook: Callable[[Settings], Outcome]
+    run: Callable[[Settings], Outcome]
 
     def settings(
         self, profile: Profile = "quick", seed: int = 0, given: Mapping[str, Any] | None = None
@@ -537,5 +537,5 @@ def reproduce(
     recipe = find_recipe(name)
     chosen = recipe.settings(profile, seed, settings)
     import_module("hardmax.plotting")  # says which extra is missing before time is spent
-    outcome = recipe.cook(chosen)
+    outcome = recipe.run(chosen)
     return write_reproduction(recipe, chosen, outcome, Path(out))

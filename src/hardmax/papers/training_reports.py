@@ -1,4 +1,4 @@
-"""How trainings are told: every seed, mean, median, spread, what went wrong, what differs from the paper."""
+"""Reports of trainings: every seed, mean, median, spread, what went wrong, what differs from the paper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
     "spread",
     "stuck_note",
     "summary_table",
-    "told",
+    "formatted",
 ]
 
 
@@ -41,10 +41,10 @@ def spread(values: Sequence[float]) -> str:
     )
 
 
-def told(value: Any, spec: str = ".2e") -> str:
+def formatted(value: Any, spec: str = ".2e") -> str:
     """A number, or "not run".
 
-    >>> told(None), told(0.0123)
+    >>> formatted(None), formatted(0.0123)
     ('not run', '1.23e-02')
     """
     return NOT_RUN if value is None else format(float(value), spec)

@@ -45,7 +45,7 @@ def _models(settings: Settings) -> dict[str, _Models]:
     }
 
 
-def _cook_thresholds(settings: Settings) -> Outcome:
+def _run_thresholds(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
 
     D, d = settings["maxima"], settings["d"]
@@ -261,7 +261,7 @@ def _threshold_rows(
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cook_dynamics(settings: Settings) -> Outcome:
+def _run_dynamics(settings: Settings) -> Outcome:
     from hardmax.lab.hardness import follow_training
     from hardmax.plotting.trainings import draw_training_geometry
 
@@ -339,7 +339,7 @@ RECIPES = (
             Option("inputs", 1000, "inputs whose information sets are followed", least=1),
             *_TRAINING,
         ),
-        _cook_thresholds,
+        _run_thresholds,
     ),
     Recipe(
         "infoflow.dynamics",
@@ -354,6 +354,6 @@ RECIPES = (
             Option("tolerance", 0.01, "total variation distance up to which a query is hard", positive=True),
             *_TRAINING,
         ),
-        _cook_dynamics,
+        _run_dynamics,
     ),
 )

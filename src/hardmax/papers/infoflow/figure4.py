@@ -14,12 +14,12 @@ import numpy as np
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, holding
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, measured
 from hardmax.papers.training_reports import (
+    formatted,
     quick_note,
     runs_table,
     spread,
     stuck_note,
     summary_table,
-    told,
 )
 from hardmax.papers.training_runs import Group, sweep, training_options, trainings
 
@@ -47,7 +47,7 @@ def _permutation_floor(effort: Effort) -> Finding:
 _READ = (0, 1, 2)
 
 
-def _cook_positions(settings: Settings) -> Outcome:
+def _run_positions(settings: Settings) -> Outcome:
     from hardmax.lab.layout import TransformerShape
     from hardmax.plotting.trainings import draw_weights
 
@@ -132,7 +132,7 @@ def _rows(group: Group, weights: Any) -> tuple[Comparison, ...]:
             "the same for all inputs", "yes", f"deviation over inputs at most {weights.std(axis=0).max():.4f}"
         ),
         measured("validation NMSE", "near zero", spread(group.values)),
-        measured("validation MSE", "near zero", told(3 * min(group.values))),
+        measured("validation MSE", "near zero", formatted(3 * min(group.values))),
     )
 
 
@@ -173,6 +173,6 @@ RECIPES: tuple[Recipe, ...] = (
                 beta=0.1767766952966369,  # 1/sqrt(32)
             ),
         ),
-        _cook_positions,
+        _run_positions,
     ),
 )

@@ -174,7 +174,7 @@ def positions_set(positions: Iterable[int]) -> str:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cook_figure_3(settings: Settings) -> Outcome:
+def _run_figure_3(settings: Settings) -> Outcome:
     from hardmax.plotting.readings import draw_rules
 
     T, token, winner = settings["tokens"], settings["reader"], settings["winner"]
@@ -210,7 +210,7 @@ def _cook_figure_3(settings: Settings) -> Outcome:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cook_figure_5(settings: Settings) -> Outcome:
+def _run_figure_5(settings: Settings) -> Outcome:
     from hardmax.plotting.flows import draw_flow
 
     target = builtin.depth_separation(2)
@@ -304,7 +304,7 @@ RECIPES: tuple[Recipe, ...] = (
             Option("winner", 0, "the key with the largest score", least=0),
             Option("positions", (0, 1), "the positions that rule 3 reads", least=0),
         ),
-        _cook_figure_3,
+        _run_figure_3,
     ),
-    Recipe("infoflow.fig5", "The example of appendix E, layer by layer", (), _cook_figure_5),
+    Recipe("infoflow.fig5", "The example of appendix E, layer by layer", (), _run_figure_5),
 )

@@ -263,7 +263,7 @@ def _integer_inputs(n: int, T: int, *, seed: int) -> list[list[list[int]]]:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cook_figure_2(settings: Settings) -> Outcome:
+def _run_figure_2(settings: Settings) -> Outcome:
     from hardmax.plotting.comparison_trees import draw_trees
 
     values = list(settings["values"])
@@ -420,6 +420,6 @@ RECIPES: tuple[Recipe, ...] = (
         "infoflow.fig2",
         "Two comparison trees at work on four numbers",
         (Option("values", (0.1, 0.3, 0.4, 0.2), "the tokens"),),
-        _cook_figure_2,
+        _run_figure_2,
     ),
 )

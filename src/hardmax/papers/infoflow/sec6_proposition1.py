@@ -168,7 +168,7 @@ def _distinct(effort: Effort) -> Finding:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cook_section_6(settings: Settings) -> Outcome:
+def _run_section_6(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
 
     D = settings["maxima"]
@@ -244,7 +244,7 @@ def _fewest(D: int, T: int, wanted: int, version: str) -> int:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cook_proposition_1(settings: Settings) -> Outcome:
+def _run_proposition_1(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
 
     T, d, n = settings["tokens"], settings["d"], settings["inputs"]
@@ -414,7 +414,7 @@ RECIPES: tuple[Recipe, ...] = (
             Option("maxima", 6, "D", least=2),
             Option("longest", 64, "the largest T", least=8),
         ),
-        _cook_section_6,
+        _run_section_6,
     ),
     Recipe(
         "infoflow.prop1",
@@ -425,6 +425,6 @@ RECIPES: tuple[Recipe, ...] = (
             Option("terms", (2, 3, 4, 5, 6), "D", least=2),
             Option("inputs", 100, "samples per D", medium=1000, paper=4000, least=1),
         ),
-        _cook_proposition_1,
+        _run_proposition_1,
     ),
 )

@@ -185,7 +185,7 @@ def _table_12_consistent(effort: Effort) -> Finding:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cook_proposition_2(settings: Settings) -> Outcome:
+def _run_proposition_2(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
 
     lengths = list(settings["lengths"])
@@ -351,6 +351,6 @@ RECIPES: tuple[Recipe, ...] = (
             ),
             Option("comparisons", "paper", "C(T,3) - 3, or the safe C(T-3,3) - 3", choices=("paper", "safe")),
         ),
-        _cook_proposition_2,
+        _run_proposition_2,
     ),
 )

@@ -20,11 +20,11 @@ from hardmax.papers.infoflow.printed_tables import (
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, measured
 from hardmax.papers.training_reports import (
     deviation_notes,
+    formatted,
     runs_table,
     spread,
     stuck_note,
     summary_table,
-    told,
 )
 from hardmax.papers.training_runs import Group, Trial, shape_for, sweep, training_options, trainings
 
@@ -100,7 +100,7 @@ def _sweeps(settings: Settings) -> dict[str, list[Trial]]:
     return sweeps
 
 
-def _cook_dimension(settings: Settings) -> Outcome:
+def _run_dimension(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
 
     groups = trainings(settings, _sweeps(settings))
@@ -181,7 +181,7 @@ def _shown_by(settings: Settings) -> str:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cook_activation(settings: Settings) -> Outcome:
+def _run_activation(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
 
     D = settings["maxima"][0]
@@ -214,7 +214,7 @@ def _cook_activation(settings: Settings) -> Outcome:
             measured(
                 f"best NMSE {name}, tanh and gelu",
                 "not stated which sigmoidal activation",
-                f"{told(medians[0])} and {told(medians[1])} (medians)" if run else NOT_RUN,
+                f"{formatted(medians[0])} and {formatted(medians[1])} (medians)" if run else NOT_RUN,
             )
         )
     return Outcome(
@@ -273,8 +273,8 @@ CLAIMS: tuple[Claim, ...] = (
 
 
 RECIPES: tuple[Recipe, ...] = (
-    Recipe("infoflow.table11", "Heads that D maxima of bilinear forms need", _DIMENSION, _cook_dimension),
-    Recipe("infoflow.fig1a", "The same as a picture: the intrinsic dimension", _DIMENSION, _cook_dimension),
+    Recipe("infoflow.table11", "Heads that D maxima of bilinear forms need", _DIMENSION, _run_dimension),
+    Recipe("infoflow.fig1a", "The same as a picture: the intrinsic dimension", _DIMENSION, _run_dimension),
     Recipe(
         "infoflow.activation",
         "tanh, which the paper assumes, against GELU",
@@ -284,6 +284,6 @@ RECIPES: tuple[Recipe, ...] = (
             *_COMMON,
             *(replace(option, default=1) if option.name == "seeds" else option for option in _TRAINING),
         ),
-        _cook_activation,
+        _run_activation,
     ),
 )

@@ -65,7 +65,7 @@ def _name(T: int, model: int) -> str:
     return f"T={T} ({heads[0]},{heads[1]}) E={width}"
 
 
-def _cook_triangle(settings: Settings) -> Outcome:
+def _run_triangle(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
 
     sweeps = {}
@@ -162,6 +162,6 @@ CLAIMS: tuple[Claim, ...] = (
 
 
 RECIPES: tuple[Recipe, ...] = (
-    Recipe("infoflow.table12", "The triangle-center target for growing T", _OPTIONS, _cook_triangle),
-    Recipe("infoflow.fig1b", "The same as a picture: hardness of triples", _OPTIONS, _cook_triangle),
+    Recipe("infoflow.table12", "The triangle-center target for growing T", _OPTIONS, _run_triangle),
+    Recipe("infoflow.fig1b", "The same as a picture: hardness of triples", _OPTIONS, _run_triangle),
 )

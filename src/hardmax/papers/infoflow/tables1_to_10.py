@@ -28,11 +28,11 @@ from hardmax.papers.infoflow.table11 import pairwise_target, width_of
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, measured
 from hardmax.papers.training_reports import (
     deviation_notes,
+    formatted,
     runs_table,
     spread,
     stuck_note,
     summary_table,
-    told,
 )
 from hardmax.papers.training_runs import Group, shape_for, sweep, training_options, trainings
 
@@ -125,7 +125,7 @@ def retrieval_target(D: int, d: int, draw: int) -> dict[str, Any]:
     return {"name": "text", "text": " + ".join(terms), "d": d, "domain": "gaussian"}
 
 
-def _cook_recovery(settings: Settings, *, number: int) -> Outcome:
+def _run_recovery(settings: Settings, *, number: int) -> Outcome:
     from hardmax.plotting.trainings import Probed, draw_recovery
 
     printed = next(table for table in RECOVERY if table.number == number)
@@ -223,12 +223,12 @@ def _compared(
         measured(
             f"{words}: initialised error, mean over heads",
             f"{float(sum(printed.initialised) / len(printed.initialised)):.3f}",
-            told(None if best is None else best.initialised.mean(), ".3f"),
+            formatted(None if best is None else best.initialised.mean(), ".3f"),
         ),
         measured(
             f"{words}: trained error, mean over heads",
             f"{float(sum(printed.trained) / len(printed.trained)):.3f}",
-            told(None if best is None else best.trained.mean(), ".3f"),
+            formatted(None if best is None else best.trained.mean(), ".3f"),
         ),
         measured(
             f"{words}: trained / initialised, head by head",
@@ -342,7 +342,7 @@ RECIPES = tuple(
         f"Recovery of the {_RANK[1 if table.number <= 3 else 2]} token, heads ({table.heads[0]}, "
         f"{table.heads[1]})",
         _OPTIONS,
-        partial(_cook_recovery, number=table.number),
+        partial(_run_recovery, number=table.number),
     )
     for table in RECOVERY
 )

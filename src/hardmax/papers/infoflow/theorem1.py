@@ -293,7 +293,7 @@ def _t1_remark(effort: Effort) -> Finding:
     )
 
 
-def _cook_theorem_1(settings: Settings) -> Outcome:
+def _run_theorem_1(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Look, Panel, draw_rates
 
     n_tokens, epsilons = settings["n_tokens"], list(settings["epsilons"])
@@ -607,6 +607,6 @@ RECIPES: tuple[Recipe, ...] = (
             Option("heads", (1, 2, 4), "heads H of the single layer", least=1),
             Option("head_width", 6, "dimension n of a head in the exponents", least=1),
         ),
-        _cook_theorem_1,
+        _run_theorem_1,
     ),
 )

@@ -128,7 +128,7 @@ def _follow_from_the_chain(cases: Sequence[tuple[int, int, int, float]], widths:
     return bool(np.allclose(widths, again, rtol=1e-9))
 
 
-def _cook_theorem_2(settings: Settings) -> Outcome:
+def _run_theorem_2(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
 
     k, n = settings["k"], settings["head_width"]
@@ -284,6 +284,6 @@ RECIPES: tuple[Recipe, ...] = (
             ),
             Option("epsilon", 1 / 512, "accuracy for the pairs, below 1/384"),
         ),
-        _cook_theorem_2,
+        _run_theorem_2,
     ),
 )

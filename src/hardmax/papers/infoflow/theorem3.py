@@ -261,7 +261,7 @@ def _tail_power(step: Any, t: float, p: float) -> float:
     return float((1.0 / (1.0 + math.exp(-2.0 * argument))) ** p / step.steepness)
 
 
-def _cook_theorem_3(settings: Settings) -> Outcome:
+def _run_theorem_3(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Look, Panel, draw_rates
 
     epsilons = list(settings["epsilons"])
@@ -539,6 +539,6 @@ RECIPES: tuple[Recipe, ...] = (
                 least=1,
             ),
         ),
-        _cook_theorem_3,
+        _run_theorem_3,
     ),
 )

@@ -18,11 +18,11 @@ from hardmax.flow.theorems.single_layer_bound import separation_exponents
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, compared, measured
 from hardmax.papers.training_reports import (
     deviation_notes,
+    formatted,
     runs_table,
     spread,
     stuck_note,
     summary_table,
-    told,
 )
 from hardmax.papers.training_runs import Group, shape_for, sweep, training_options, trainings
 from hardmax.targets import builtin
@@ -34,7 +34,7 @@ __all__ = ["RECIPES"]
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cook_depth(settings: Settings) -> Outcome:
+def _run_depth(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
 
     T = settings["tokens"]
@@ -141,7 +141,7 @@ def _depth_rows(
         rows += [
             measured(f"NMSE, one layer, w = {w}", "not trained", spread(one.values)),
             measured(f"NMSE, two layers, w = {w}", "not trained", spread(two.values)),
-            measured(f"one layer over two layers, w = {w}", "larger than 1", told(ratio, ".3g")),
+            measured(f"one layer over two layers, w = {w}", "larger than 1", formatted(ratio, ".3g")),
         ]
     if trained[2]:
         parameters, rms, largest = min(trained[2], key=lambda row: row[1])
@@ -160,7 +160,7 @@ def _depth_rows(
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cook_largest(settings: Settings) -> Outcome:
+def _run_largest(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
 
     T, n, ks = settings["tokens"], settings["width"], settings["ks"]
@@ -236,7 +236,7 @@ RECIPES = (
                 seeds=(1, 3, 8),
             ),
         ),
-        _cook_depth,
+        _run_depth,
     ),
     Recipe(
         "infoflow.kth-largest",
@@ -253,6 +253,6 @@ RECIPES = (
                 seeds=(1, 3, 8),
             ),
         ),
-        _cook_largest,
+        _run_largest,
     ),
 )

@@ -226,7 +226,7 @@ class _Row:
     holds: bool
 
 
-def _cook_table_1(settings: Settings) -> Outcome:
+def _run_table_1(settings: Settings) -> Outcome:
     names = [name for row in NOTATION for name in row.code]
     for name in names:
         resolve(name)
@@ -255,7 +255,7 @@ def _cook_table_1(settings: Settings) -> Outcome:
     )
 
 
-def _cook_table_2(settings: Settings) -> Outcome:
+def _run_table_2(settings: Settings) -> Outcome:
     rows = {concept: check(settings) for concept, _, check in _ROWS}
     comparisons = tuple(
         compared(
@@ -575,6 +575,6 @@ CLAIMS: tuple[Claim, ...] = (
 
 
 RECIPES: tuple[Recipe, ...] = (
-    Recipe("tropical.table1", "The symbols of the paper and their names in code", (), _cook_table_1),
-    Recipe("tropical.table2", "The dictionary of operations, each row a check", (_DRAWS,), _cook_table_2),
+    Recipe("tropical.table1", "The symbols of the paper and their names in code", (), _run_table_1),
+    Recipe("tropical.table2", "The dictionary of operations, each row a check", (_DRAWS,), _run_table_2),
 )

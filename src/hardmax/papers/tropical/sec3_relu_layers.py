@@ -90,7 +90,7 @@ _LARGE_CELLS: tuple[Any, ...] = (
 _OUTPUT = (np.eye(3), np.zeros(3))
 
 
-def _cook_figure_2(settings: Settings) -> Outcome:
+def _run_figure_2(settings: Settings) -> Outcome:
     from hardmax.plotting.folding import draw_folding
 
     network = _drawn(settings)
@@ -185,7 +185,7 @@ _D = 2  # figure 1 and Example III.3 draw in the plane
 # ----------------------------------------------------------------------------------------------------
 
 
-def _cook_example_iii3(settings: Settings) -> Outcome:
+def _run_example_iii3(settings: Settings) -> Outcome:
     from hardmax.plotting.regions import compare_depths
 
     widths = [_D, 3, 3]
@@ -309,12 +309,12 @@ RECIPES: tuple[Recipe, ...] = (
             ),
             Option("draws", 50, "Gaussian networks that are counted", medium=500, paper=2000, least=1),
         ),
-        _cook_figure_2,
+        _run_figure_2,
     ),
     Recipe(
         "tropical.exIII3",
         "Two ReLU layers of three units in the plane: 49 is no maximum",
         (Option("draws", 200, "random networks that are counted", medium=2000, paper=20000, least=1),),
-        _cook_example_iii3,
+        _run_example_iii3,
     ),
 )

@@ -297,7 +297,7 @@ def _proven_diagram(keys: NDArray[Any]) -> tuple[dict[str, Any], bool]:
 _LIGHT_CORNER = np.array([[0.5, 0.0], [-3.0, 2.5], [-3.0, -2.5], [-4.0, 0.3], [-2.1, 0.33], [-2.4, -0.55]])
 
 
-def _cook_figure_3(settings: Settings) -> Outcome:
+def _run_figure_3(settings: Settings) -> Outcome:
     keys = settings.rng("keys").standard_normal((settings["n_tokens"], 2)).round(settings["decimals"])
     box = Box.cube(2, -settings["box"], settings["box"])
     pictures = {"fig3": (keys, box), "fig3_light_corner": (_LIGHT_CORNER, Box.cube(2, -4.5, 4.5))}
@@ -550,6 +550,6 @@ RECIPES: tuple[Recipe, ...] = (
             Option("box", 3.0, "the pictures show [-box, box]^2; not stated", positive=True),
             Option("draws", 100, "random sets of keys that are asked", medium=1000, paper=1000, least=1),
         ),
-        _cook_figure_3,
+        _run_figure_3,
     ),
 )

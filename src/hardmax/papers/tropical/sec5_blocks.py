@@ -73,7 +73,7 @@ def _block_product_bound(effort: Effort) -> Finding:
     )
 
 
-def _cook_figure_7(settings: Settings) -> Outcome:
+def _run_figure_7(settings: Settings) -> Outcome:
     from hardmax.plotting.blocks import compare_block
 
     attention, feed_forward = _drawn(settings)
@@ -234,6 +234,6 @@ RECIPES: tuple[Recipe, ...] = (
             Option("box", 4.0, "the pictures show [-box, box]^2; not stated", positive=True),
             Option("draws", 60, "random blocks that are counted", medium=500, paper=2000, least=1),
         ),
-        _cook_figure_7,
+        _run_figure_7,
     ),
 )

@@ -258,7 +258,7 @@ def _heads_certificate(
 _D = 3  # the dimension in which figure 4 draws
 
 
-def _cook_figure_4(settings: Settings) -> Outcome:
+def _run_figure_4(settings: Settings) -> Outcome:
     from hardmax.plotting.polytopes import compare_sums
 
     n_tokens, heads = settings["n_tokens"], settings["heads"]
@@ -343,7 +343,7 @@ def _vertex_table(result: MinkowskiVertices) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------
 
 
-def _cook_example_v3(settings: Settings) -> Outcome:
+def _run_example_v3(settings: Settings) -> Outcome:
     from hardmax.plotting.counts import draw_budget
 
     n, d, heads = settings["n_tokens"], settings["d_model"], settings["heads"]
@@ -575,7 +575,7 @@ RECIPES: tuple[Recipe, ...] = (
             Option("heads", 3, "heads in the last picture (the paper: 3)", least=1),
             Option("draws", 20, "Gaussian draws whose vertices are counted", medium=200, paper=1000, least=1),
         ),
-        _cook_figure_4,
+        _run_figure_4,
     ),
     Recipe(
         "tropical.exV3",
@@ -587,6 +587,6 @@ RECIPES: tuple[Recipe, ...] = (
             Option("score_bias", False, "whether queries carry a bias; the paper defines attention without"),
             Option("counted_tokens", 5, "sequence length of the small comparison that is counted", least=1),
         ),
-        _cook_example_v3,
+        _run_example_v3,
     ),
 )

@@ -334,7 +334,7 @@ _LARGEST_PANEL = 6000  # cells; larger panels show a corner
 # ----------------------------------------------------------------------------------------------------
 
 
-def _cook_figure_1(settings: Settings) -> Outcome:
+def _run_figure_1(settings: Settings) -> Outcome:
     from hardmax.plotting.counts import draw_explosion
 
     n, teeth, depths = settings["n_tokens"], settings["teeth"], range(1, settings["depth"] + 1)
@@ -612,6 +612,6 @@ RECIPES: tuple[Recipe, ...] = (
                 least=0,
             ),
         ),
-        _cook_figure_1,
+        _run_figure_1,
     ),
 )

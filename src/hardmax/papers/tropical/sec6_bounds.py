@@ -323,7 +323,7 @@ def temperature_claim(name: str, place: str, statement: str, computation: str, *
     return Claim("tropical", name, place, statement, computation=computation, **rest)
 
 
-def _cook_example_vi2(settings: Settings) -> Outcome:
+def _run_example_vi2(settings: Settings) -> Outcome:
     n, margin, d_head = settings["n_tokens"], settings["margin"], settings["d_head"]
     raw = standard_temperature(d_head)
     ways = {"paper": 1 / raw, "raw scores": raw, "scaled scores": 1.0}
@@ -551,6 +551,6 @@ RECIPES: tuple[Recipe, ...] = (
             Option("margin", 2.0, "lead of the largest score (the paper: 2)", least=0.001),
             Option("d_head", 64, "dimension of the head, d_k (the paper: 64)", least=1),
         ),
-        _cook_example_vi2,
+        _run_example_vi2,
     ),
 )

@@ -199,7 +199,7 @@ def _hidden_regions(keys: NDArray[Any], queries: Floats, temperatures: Sequence[
 Floats = NDArray[np.float64]
 
 
-def _cook_figure_5(settings: Settings) -> Outcome:
+def _run_figure_5(settings: Settings) -> Outcome:
     from hardmax.plotting.temperatures import draw_temperatures
 
     n, half, temperatures = settings["n_tokens"], settings["box"], settings["temperatures"]
@@ -371,6 +371,6 @@ RECIPES: tuple[Recipe, ...] = (
             Option("grid", 201, "queries along a side (not stated)", medium=401, paper=801, least=2),
             Option("draws", 200, "draws of keys whose cells are counted", medium=2000, paper=20_000, least=1),
         ),
-        _cook_figure_5,
+        _run_figure_5,
     ),
 )

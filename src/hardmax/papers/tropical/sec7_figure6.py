@@ -58,7 +58,7 @@ def _fig6a_slope_013(effort: Effort) -> Finding:
     for label, chosen in choices.items():
         found = cell_growth(chosen, n_tokens=(2, 3, 4, 5), depths=(1,), draws=draws, stream=_stream)
         slopes[label] = found[1].cells
-    told = "; ".join(
+    words = "; ".join(
         f"{label}: {growth.slope:.2f} (networks {growth.slope_mean:.2f} ± {growth.slope_error:.2f}, spread "
         f"{growth.slope_spread:.2f})"
         for label, growth in slopes.items()
@@ -68,7 +68,7 @@ def _fig6a_slope_013(effort: Effort) -> Finding:
     return earned(
         Verdict.MEASUREMENT,
         spans > _PRINTED,
-        f"exact cells, {draws} networks each; {told}",
+        f"exact cells, {draws} networks each; {words}",
         {label: {"slope": growth.slope, "slopes": growth.slopes} for label, growth in slopes.items()},
     )
 
@@ -88,13 +88,14 @@ def _fig6b_slopes_increase(effort: Effort) -> Finding:
     }
     rising = {rank: _rises([growth.slope for growth in found]) for rank, found in slopes.items()}
     single = sum(_rises(row) for row in np.array([growth.slopes for growth in slopes[4]]).T.tolist())
-    told = "; ".join(
+    words = "; ".join(
         f"d_k={rank}: {', '.join(f'{round(growth.slope, 3) + 0.0:.3f}' for growth in found)}"
         for rank, found in slopes.items()
     )
     return holding(
         rising[4] and single == draws and not rising[1],
-        f"slopes for H = 1, 2, 3 over {draws} draws, {told}; at d_k=4 they rise in {single} of {draws} draws",
+        f"slopes for H = 1, 2, 3 over {draws} draws, {words}; at d_k=4 they rise in {single} of {draws} "
+        "draws",
         {f"d_k={rank}": [growth.slope for growth in found] for rank, found in slopes.items()},
         numerically=True,
     )
@@ -163,7 +164,7 @@ def _sum_record(keys: NDArray[np.int64], found: MinkowskiVertices) -> tuple[dict
 _PARTS = {"a": ("a",), "b": ("b",), "both": ("a", "b")}
 
 
-def _cook_figure_6(settings: Settings) -> Outcome:
+def _run_figure_6(settings: Settings) -> Outcome:
     from hardmax.plotting.style import new_figure
 
     parts = _PARTS[settings["part"]]
@@ -216,9 +217,9 @@ def _part_a(settings: Settings, panels: Any) -> Outcome:
                 Curve(growth.signatures, f"$L={depth}$, Monte Carlo", colour, True, 1.025, fitted=False)
             )
     first = found[depths[0]].cells
-    told = first.mean[0] * (np.array(n_tokens) / n_tokens[0]) ** _PRINTED
+    promised = first.mean[0] * (np.array(n_tokens) / n_tokens[0]) ** _PRINTED
     title = f"(a) cells in $[-{choices.box:g}, {choices.box:g}]^2$, {settings['seeds']} networks"
-    draw_growth(curves, ax=panels[0], title=title, ylabel="cells", references={"slope 0.13": told})
+    draw_growth(curves, ax=panels[0], title=title, ylabel="cells", references={"slope 0.13": promised})
     draw_slopes(
         {label: [growth[depth].cells for depth in depths] for label, growth in swept.items()},
         labels=[f"$L={depth}$" for depth in depths],
@@ -621,6 +622,6 @@ RECIPES: tuple[Recipe, ...] = (
                 choices=("independent", "shared"),
             ),
         ),
-        _cook_figure_6,
+        _run_figure_6,
     ),
 )

@@ -46,7 +46,7 @@ def _sig_ge_regions(effort: Effort) -> Finding:
 
 
 def _dead_unit() -> Network:
-    """A head whose two cells are told apart by nothing: the ReLU unit behind it is off on both."""
+    """A head with two cells that nothing distinguishes: the ReLU unit behind it is off on both."""
     head = Attention([[[-1], [1]]], None, [[[-1], [1]]])
     return Network(
         (
