@@ -19,11 +19,11 @@ from hardmax.models.atlas.frozen_norms import differing_shares, disk_points
 from hardmax.models.atlas.norms import Norm
 from hardmax.models.bundled import bundled_source
 from hardmax.models.influence.influence_report import TextInfluence, report_of
-from hardmax.models.influence.recall import _medians, recall_columns
+from hardmax.models.influence.recall import recall_columns
 from hardmax.models.influence.rollout import RolloutRecorder
 from hardmax.models.influence.routing_flow import FlowRecorder, RoutingRule
 from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading
-from hardmax.models.spread import spread
+from hardmax.models.spread import _medians, spread
 
 some = settings(max_examples=40)
 

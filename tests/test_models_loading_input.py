@@ -321,10 +321,10 @@ def test_sinks_relative_biases_and_layers_without_attention():
         )
 
 
-def test_every_stranger_is_no_family():
-    from hardmax.models.reading.families import _KNOWN_STRANGERS
+def test_a_refused_family_is_not_a_known_one():
+    from hardmax.models.reading.families import _REFUSED
 
-    assert not set(_KNOWN_STRANGERS) & set(FAMILIES)
+    assert not set(_REFUSED) & set(FAMILIES)
 
 
 def test_an_unknown_argument_of_attention_is_refused(monkeypatch):

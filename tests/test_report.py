@@ -407,11 +407,34 @@ def test_many_heads_and_heads_that_say_nothing(bundled_report):
 
 
 def test_a_report_sends_the_text_through_the_model_once(monkeypatch):
-    """Interventions are passes of their own, with other inputs."""
+    """Interventions are a pass of their own: fifteen sequences with one token changed, and the plain one."""
     passes, run = [], bundled.run_states
-    monkeypatch.setattr(bundled, "run_states", lambda *args: passes.append(1) or run(*args))
+    monkeypatch.setattr(bundled, "run_states", lambda *args: passes.append(len(args[2])) or run(*args))
     assert hm.report().influence is not None
-    assert passes == [1]
+    assert passes == [1, 16]
+
+
+def test_a_report_walks_as_the_architecture_page_says():
+    """The hops of docs/architecture.md, each first entered in the order of the page."""
+    source = Path(hm.__file__).parent
+    page = (Path(__file__).resolve().parent.parent / "docs" / "architecture.md").read_text()
+    section = page.split("## A report, hop by hop")[1].split("\n## ")[0]
+    hops = re.findall(r"^\d+\. `([\w/.]+): ([\w.]+)`", section, flags=re.MULTILINE)
+    assert len(hops) == len(re.findall(r"^\d+\. ", section, flags=re.MULTILINE)) > 10
+    entered: dict[tuple[str, str], None] = {}
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code.co_filename.startswith(str(source / "models")):
+            file = Path(frame.f_code.co_filename).relative_to(source).as_posix()
+            entered.setdefault((file, frame.f_code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        hm.report().html()
+    finally:
+        sys.setprofile(before)
+    assert [hop for hop in entered if hop in hops] == hops
 
 
 def test_a_causal_model_is_reported_with_the_position_of_its_pictures():

@@ -232,7 +232,7 @@ def head_atlas(
     ----------
     model : path, hub id, torch module or Source
         A local folder, a name on the hub (only with ``hub=True``), a module with its ``tokenizer``, or
-        anything that hands over its layers (:class:`hardmax.models.reading.captured_layer.Source`).
+        anything that shows its layers (:class:`hardmax.models.reading.captured_layer.Source`).
     text : str, optional
         What the model reads; a Source may have a text of its own.
     tokenizer : optional
@@ -243,7 +243,7 @@ def head_atlas(
         Which, counted from 0; all by default.
     positions : iterable of int, optional
         For masks, biases and rotations that depend on the query: keys that can win and slices are asked for
-        at each of these; ``heads`` tells the last of them. By default the last query that reads anything.
+        at each of these; ``heads`` holds the last of them. By default the last query that reads anything.
     plane : {"principal", None} or three tokens
         What spans the slices: principal directions of the layer's inputs, or the inputs of three tokens;
         ``None`` leaves slices out.

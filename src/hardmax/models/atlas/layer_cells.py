@@ -3,7 +3,7 @@ r"""How all heads of a layer together cut a plane of inputs, exactly.
 Let the query side of a layer move while keys and masks stay as they are (the conditioned input space of P1):
 head h routes the input :math:`x = o + t_1 u_1 + t_2 u_2` to the largest of
 :math:`k_{hl} \cdot (W_h x + b_h) + B_{hl} / \sigma`. These are affine functions of t, multiplied out in
-integers from the numbers that were handed over, so no wall is moved by rounding, and the cells of all heads
+integers from the captured numbers, so no wall is moved by rounding, and the cells of all heads
 together, the common refinement of their diagrams, are enumerated by :func:`hardmax.enumerate_regions`.
 
 The input is what the query projection receives, after the norm where one stands before it. The plane is
@@ -221,7 +221,7 @@ class LayerSlice(Result):
         return [self.corners[a:b] for a, b in zip(self.start[:-1], self.start[1:], strict=True)]
 
     def summary(self) -> dict[str, Any]:
-        """What can be told in a line or two: everything but the cells themselves."""
+        """Everything but the cells themselves, in plain values."""
         left_out = ("origin", "directions", "routings", "witnesses", "corners", "start")
         return {name: value for name, value in self._state().items() if name not in left_out}
 

@@ -70,7 +70,7 @@ class GradientInfluence:
 
 
 Passed = Callable[[int], None]
-"""Is told how many passes through the model were made since it was last told."""
+"""Called with the number of passes through the model since its last call."""
 
 
 class Disturbed(Protocol):
@@ -130,7 +130,7 @@ class Interventions:
         if not hasattr(opened, "module") or not hasattr(opened, "encode"):
             raise InvalidInputError(
                 f"model must be a torch model to be disturbed, but {getattr(opened, 'name', opened)!s} only "
-                "hands over its attention; its information sets come from token_flow."
+                "shows its attention; its information sets come from token_flow."
             )
         if text is None:
             raise InvalidInputError("text must be a text for this model, but was None.")
@@ -241,7 +241,7 @@ class Interventions:
         rng : int
             For the basis.
         passed : callable, optional
-            Is told the passes as they are made, tokens times directions in all.
+            Called with the passes as they are made, tokens times directions in all.
         """
         m = self.d if probes is None else int(probes)
         if not 1 <= m <= self.d:

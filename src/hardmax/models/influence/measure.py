@@ -71,8 +71,8 @@ def measure_influence(
     rng : int
         The seed of draws, directions and bootstrap.
     progress : callable, optional
-        Is told the name of a text, the passes through the model that were made for it, and how many there
-        will be: a long text takes tokens times (baselines plus directions) of them.
+        Called with the name of a text, the passes through the model that were made for it, and how many
+        there will be: a long text takes tokens times (baselines plus directions) of them.
 
     Returns
     -------

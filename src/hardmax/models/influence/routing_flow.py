@@ -1,6 +1,6 @@
 r"""What a token of a real model can know if its heads fetch only what they look at (P2 section 5).
 
-P2 keeps book of information by arg-max positions: after layer l token t holds
+P2 tracks information by arg-max positions: after layer l token t holds
 
 .. math:: I(t, l) = I(t, l - 1) \cup \bigcup_h \bigcup_{s \in R_h(t)} I(s, l - 1), \qquad I(t, 0) = \{t\},
 

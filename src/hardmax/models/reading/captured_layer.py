@@ -1,4 +1,4 @@
-r"""One layer of attention on one sequence, as plain arrays: what a model hands over.
+r"""One layer of attention on one sequence, as plain arrays.
 
 Head h of a layer gives the query of token t the probabilities
 
@@ -9,7 +9,7 @@ and the token receives :math:`W_O^h \sum_s p_{hts} v_{g(h)s}` from it; g(h) is t
 keys and values. In the words of P1 this is a head at temperature :math:`1/\sigma` on raw scores. Queries and
 keys are those that really meet: after normalisation and rotation, where a model has them.
 
-Nothing here knows torch: a model of any library, or none, can be measured that hands over these arrays.
+Nothing here knows torch: whatever gives these arrays can be measured, a model of any library or none.
 """
 
 from __future__ import annotations

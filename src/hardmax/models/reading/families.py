@@ -44,7 +44,7 @@ class Family:
     norm_over : {"head", "all heads"}
         Over which coordinates it is taken.
     factor : str or None
-        The attribute by which queries are multiplied before they are handed over.
+        The attribute by which queries are multiplied before attention receives them.
     after_padding : bool
         Whether positions are counted from the number of the padding token, which costs that many of them.
     images : bool
@@ -144,7 +144,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 # What stops a model whose family we do not read, in words that a user can check in its config.json.
-_KNOWN_STRANGERS = {
+_REFUSED = {
     "bloom": "adds ALiBi slopes to its scores outside transformers' attention interface",
     "mpt": "adds ALiBi slopes to its scores outside transformers' attention interface",
     "falcon": "computes attention outside transformers' attention interface",
@@ -194,7 +194,7 @@ def obstacles(model: Any) -> list[str]:
     kind = getattr(config, "model_type", "")
     found = []
     if kind not in FAMILIES:
-        reason = _KNOWN_STRANGERS.get(kind)
+        reason = _REFUSED.get(kind)
         found.append(f"its family {kind!r} " + (reason if reason else "is not among those that are read"))
     elif any(True for _ in model.modules()) and not list(attention_modules(model, FAMILIES[kind])):
         found.append(

@@ -1,4 +1,4 @@
-"""Open a model of Hugging Face and read a text with it: the front door of this room.
+"""Open a Hugging Face model and read a text with it.
 
 A folder, an id on the hub (only with ``hub=True``) or a module with its tokenizer becomes an
 :class:`OpenModel`, which shows its layers one by one as plain arrays
@@ -132,7 +132,7 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
 
 @dataclass(frozen=True, eq=False)
 class OpenModel:
-    """A model of Hugging Face that can be read; a :class:`~hardmax.models.reading.captured_layer.Source`.
+    """A Hugging Face model that can be read; a :class:`~hardmax.models.reading.captured_layer.Source`.
 
     Attributes
     ----------
@@ -325,7 +325,7 @@ class OpenModel:
             yield
 
     def _seconds(self, inputs: dict[str, Any]) -> float:
-        """CPU time of a forward pass in float32 that nobody looks at."""
+        """CPU time of a plain forward pass in float32."""
         start = time.process_time()
         with self._in_float32():
             forward(self._body, inputs)

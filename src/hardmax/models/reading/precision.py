@@ -34,7 +34,7 @@ def weight_precision(model: Any) -> str:
 
 @contextmanager
 def alone(model: Any) -> Iterator[None]:
-    """Have a model to oneself; other threads that ask for the same one wait, the same thread does not."""
+    """Lock a model for this thread; other threads that ask for it wait, the same thread does not."""
     with _ENTERING:
         lock = _LOCKS.setdefault(model, RLock())
     with lock:

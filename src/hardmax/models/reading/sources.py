@@ -1,4 +1,4 @@
-"""What callers may hand over: models in several forms, and texts with or without names."""
+"""The models and texts that every verb takes: models in several forms, texts with or without names."""
 
 from __future__ import annotations
 

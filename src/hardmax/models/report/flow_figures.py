@@ -48,7 +48,7 @@ def growth(flows: Sequence[TokenFlow], position: int) -> Figure:
     parts.append(
         text((_LEFT + _RIGHT) / 2, bottom + 27, "layers passed", class_="axis-title", text_anchor="middle")
     )
-    items, told = [], []
+    items, medians = [], []
     for i, flow in enumerate(flows[:4]):
         sizes = flow.sizes
         low, middle, high = np.quantile(sizes, [0.25, 0.5, 0.75], axis=1)
@@ -66,7 +66,7 @@ def growth(flows: Sequence[TokenFlow], position: int) -> Figure:
             )
         mark = element("line", x1=-6, x2=6, y1=0, y2=0, class_=f"line-{i}", stroke_width=1.8)
         items.append((mark, flow.rule))
-        told.append(f"{flow.rule}: median {', '.join(number(float(v)) for v in middle)}")
+        medians.append(f"{flow.rule}: median {', '.join(number(float(v)) for v in middle)}")
     items.append(
         (
             element("circle", cx=0, cy=0, r=2.8, class_="ring line-5", stroke_width=1.3),
@@ -78,14 +78,12 @@ def growth(flows: Sequence[TokenFlow], position: int) -> Figure:
         "growth",
         "How far information can have travelled",
         "Size of the information sets after each layer: median and quartiles over all tokens, circles for "
-        "the "
-        "read-out token. Under argmax a head carries what its winning key holds; the other rules are "
-        "declared "
-        "relaxations.",
+        "the read-out token. Under argmax a head carries what its winning key holds; the other rules are "
+        "declared relaxations.",
         "exact for each rule; the rules are models of attention",
         "".join(parts + key),
         bottom + 40 + used,
-        "; ".join(told) + ".",
+        "; ".join(medians) + ".",
     )
 
 
@@ -161,8 +159,7 @@ def recall_rows(influence: InfluenceReport) -> list[dict[str, Any]]:
 
 
 def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """How much of the influence lies inside the sets, beside random, rollout's and best sets of the same "
-    "size."""
+    """How much of the influence lies inside the sets, beside random, rollout's and best sets of the size."""
     kinds = [("information set", 0, False), ("rollout", 1, False), ("random", 5, False), ("best", 2, True)]
     line, top = 30.0, 8.0
     left = 140.0
@@ -216,10 +213,8 @@ def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
         "Influence inside the information sets, layer by layer",
         "Share of the influence of input tokens on output tokens that lies inside sets of equal size: the "
         f"information sets under {rows[0]['rule']}, the largest entries of attention rollout, random ones, "
-        "and the "
-        "best there are. Points are medians over output tokens whose set is neither empty nor full, bars "
-        "their "
-        "quartiles.",
+        "and the best there are. Points are medians over output tokens whose set is neither empty nor "
+        "full, bars their quartiles.",
         "measured",
         "".join(parts + key),
         bottom + 42 + used,

@@ -135,13 +135,12 @@ def margins(atlas: HeadAtlas) -> Figure:
         "margins",
         "How far the winning key leads, head by head",
         f"Medians over the queries of a head, with bars from the lowest to the highest tenth. With {keys} "
-        "keys a "
-        "margin above a dashed line guarantees that softmax is within 1 % or 10 % of hardmax in total "
-        "variation.",
+        "keys a margin above a dashed line guarantees that softmax is within 1 % or 10 % of hardmax in "
+        "total variation.",
         "measured; dashed lines are proven",
         body,
         bottom + 40 + used,
-        _told(heads, "median margin", lambda r: r.margin_median),
+        _in_words(heads, "median margin", lambda r: r.margin_median),
     )
 
 
@@ -186,12 +185,11 @@ def guarantees(atlas: HeadAtlas) -> Figure:
         "guarantees",
         "How many queries are hard, and how many are so for certain",
         "Mean over the heads of a layer. Open circles: queries whose margin alone proves it, by the "
-        "corrected "
-        "bound of Theorem VI.1; full circles: what the probabilities say.",
+        "corrected bound of Theorem VI.1; full circles: what the probabilities say.",
         "measured, and bounded from below",
         "".join(parts + key),
         bottom + 40 + used,
-        _told(heads, "share of queries within 10 % of hardmax", lambda r: r.share_measured_10),
+        _in_words(heads, "share of queries within 10 % of hardmax", lambda r: r.share_measured_10),
     )
 
 
@@ -228,12 +226,11 @@ def keys_that_win(atlas: HeadAtlas) -> Figure:
         "keys",
         "Keys that can win, and keys that do",
         "A key can win when its cell in the head’s power diagram has interior: some query would be sent to "
-        "it. "
-        "It does win when a query of this text is.",
+        "it. It does win when a query of this text is.",
         "certified; do win: measured" if proven else "partly certified; do win: measured",
         "".join(parts + key),
         bottom + 40 + used,
-        _told(heads, "keys that can win", lambda r: r.keys_can_win),
+        _in_words(heads, "keys that can win", lambda r: r.keys_can_win),
     )
 
 
@@ -267,9 +264,8 @@ def sinks(atlas: HeadAtlas) -> Figure:
         atlas.heads,
         "sinks",
         "Sinks: keys that win far more than their share",
-        "Share of the queries of a head that one key wins; the square names it where it is a sink. Without a "
-        "name "
-        "no key stands out.",
+        "Share of the queries of a head that one key wins; the square names it where it is a sink. Without "
+        "a name no key stands out.",
         lambda r: r.sink_share if r.sink >= 0 else math.nan,
         lambda r: shortened(token(r), 5) if r.sink >= 0 else "",
         lambda r: (
@@ -356,7 +352,7 @@ def _map(
         text(_LEFT + 44 * (len(steps) + 1), bottom + 47, edges[-1], class_="tick", text_anchor="middle")
     )
     return Figure(
-        name, title, caption, "measured", "".join(parts), bottom + 54, _told(heads, measured, value)
+        name, title, caption, "measured", "".join(parts), bottom + 54, _in_words(heads, measured, value)
     )
 
 
@@ -365,7 +361,7 @@ def _mean(records: Sequence[HeadRecord], field: str) -> float:
     return sum(values) / len(values) if values else math.nan
 
 
-def _told(heads: Sequence[HeadRecord], what: str, value: Callable[[HeadRecord], float]) -> str:
+def _in_words(heads: Sequence[HeadRecord], what: str, value: Callable[[HeadRecord], float]) -> str:
     """A figure in words: the range over all heads, and where the ends are."""
     known = [(float(value(r)), r) for r in heads if not math.isnan(float(value(r)))]
     if not known:

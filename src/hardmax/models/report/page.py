@@ -37,7 +37,10 @@ __all__ = ["figures_of", "json_for_script", "page"]
 _SHOWN_TOKENS = 600
 
 _CERTAINTIES = (
-    ("exact", "true of the numbers that were handed over; decided in rationals where floats cannot decide"),
+    (
+        "exact",
+        "true of the numbers of the model as they are; decided in rationals where floats cannot decide",
+    ),
     ("certified", "proven, with a witness for every key that can win and a certificate for every other"),
     ("measured", "computed in double precision on this text; another text gives other numbers"),
     ("bounded", "a guarantee from one side; the truth may be better"),
@@ -239,8 +242,7 @@ def _assumptions(report: ModelReport) -> list[tuple[str, str, str]]:
             "The margin is large enough for the stability theorem to say something (Theorem VI.1, "
             "corrected).",
             f"For {_share(mean('share_hard_10'))} of the queries at 10 %, {_share(mean('share_hard_1'))} at "
-            "1 %; in "
-            f"{len(speaks)} of {len(heads)} heads for any query at 10 %.",
+            f"1 %; in {len(speaks)} of {len(heads)} heads for any query at 10 %.",
             "bounded",
         ),
         (
@@ -257,8 +259,7 @@ def _assumptions(report: ModelReport) -> list[tuple[str, str, str]]:
         (
             "Queries lie clear of walls.",
             f"The nearest wall is {number(_median([r.wall_distance_relative for r in heads]))} of the "
-            "query’s norm "
-            "away in the median head.",
+            "query’s norm away in the median head.",
             "measured",
         ),
     ]
@@ -273,14 +274,14 @@ def _settings(report: ModelReport) -> list[tuple[str, str]]:
         "time": times,
         **{f"version of {key}": value for key, value in report.provenance.items()},
     }
-    return [(str(key).replace("_", " "), _told(value)) for key, value in pairs.items()]
+    return [(str(key).replace("_", " "), _in_words(value)) for key, value in pairs.items()]
 
 
-def _told(value: Any) -> str:
+def _in_words(value: Any) -> str:
     if value is None:
         return "by default"
     if isinstance(value, float):
         return number(value)
     if isinstance(value, (list, tuple)):
-        return ", ".join(_told(item) for item in value)
+        return ", ".join(_in_words(item) for item in value)
     return str(value)

@@ -29,7 +29,7 @@ from hardmax.models.influence.measure import CANDIDATES, text_influence
 from hardmax.models.influence.rollout import RolloutRecorder
 from hardmax.models.influence.routing_flow import FlowRecorder, TokenFlow
 from hardmax.models.reading.captured_layer import CapturedLayer
-from hardmax.models.reading.recorders import Recorder, read
+from hardmax.models.reading.recorders import read
 from hardmax.models.reading.sources import as_source
 from hardmax.models.report.page import figures_of, page
 from hardmax.models.report.svg import Figure
@@ -245,14 +245,13 @@ def report(
     atlas = AtlasRecorder(source, layers=layers, heads=heads)
     shape = _ShapeRecorder(None if rules else atlas.layers)
     flow = FlowRecorder([*rules, CANDIDATES] if disturbs else rules) if rules else None
-    rollout = RolloutRecorder(max_tokens=None if influence else INFLUENCE_TOKENS)
-    recorders: list[Recorder] = [atlas, shape, *([flow] if flow else []), *([rollout] if disturbs else [])]
-    reading = read(source, text, recorders)
+    rollout = RolloutRecorder(max_tokens=None if influence else INFLUENCE_TOKENS) if disturbs else None
+    reading = read(source, text, [one for one in (atlas, shape, flow, rollout) if one is not None])
     found = atlas_of(atlas, reading)
     flows = flow.flows(reading) if flow else ()
     position = _read_out(read_out, reading.tokens, shape.n_readable)
     measured = None
-    if rollout.walks:
+    if rollout is not None and rollout.walks:
         walked = rollout.rollout(len(reading.key_tokens))
         measured = report_of(source.name, [text_influence(disturb(source, text), flows, walked)])
     return ModelReport(

@@ -76,8 +76,7 @@ def slice_figure(piece: LayerSlice, tokens: Sequence[str], number: int) -> Figur
         f"Inside a cell every head keeps its key; a wall is where one head changes it.{thin} The plane is "
         f"that of {piece.spanned_by}; on all of it there are {piece.n_cells_plane:,} cells, and heads of "
         f"this size could have {piece.refinement_bound:,}. Head by head in the window: {shown}. Points are "
-        f"tokens, projected."
-        f"{seen}{where}{frozen}".replace("%", "\u00a0%"),
+        f"tokens, projected.{seen}{where}{frozen}".replace("%", "\u00a0%"),
         "exact" if piece.complete else "a lower bound: time ran out before all cells were found",
         "".join(parts),
         _TOP + tall + 1,

@@ -235,8 +235,7 @@ class Figure:
         )
 
     def standalone(self) -> str:
-        """As a file of its own, in light colours that are written out: programs for paper know no "
-        "variables."""
+        """As a file of its own, in light colours written out: programs for paper know no variables."""
         inline = self.inline().replace(
             "<svg ",
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{self.height:.0f}" ',

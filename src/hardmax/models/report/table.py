@@ -39,13 +39,13 @@ def _share(value: float) -> str:
     return f"{value:.1%}".replace(".0%", "%").replace("%", "\u00a0%")
 
 
-def _whole(value: float) -> str:
+def _integer(value: float) -> str:
     return "–" if value < 0 else f"{value:,.0f}"
 
 
 COLUMNS = (
-    Column("layer", "layer", "Head", "", "counted from 0", _whole),
-    Column("head", "head", "Head", "", "counted from 0", _whole),
+    Column("layer", "layer", "Head", "", "counted from 0", _integer),
+    Column("head", "head", "Head", "", "counted from 0", _integer),
     Column(
         "margin_median",
         "median",
@@ -110,18 +110,17 @@ COLUMNS = (
         "Keys",
         "certified",
         "keys whose cell has interior: some query would choose them",
-        _whole,
+        _integer,
     ),
-    Column("keys_do_win", "do win", "Keys", "measured", "keys that win for a query of this text", _whole),
+    Column("keys_do_win", "do win", "Keys", "measured", "keys that win for a query of this text", _integer),
     Column("usage_entropy", "entropy", "Keys", "measured", "entropy of how often each key wins, in bits"),
     Column(
         "largest_reach_margin",
         "margin",
         "Reach",
         "bounded",
-        "the largest margin that any key can get at the largest query norm that occurs: attained; the bound "
-        "that is "
-        "never exceeded stands in heads.csv",
+        "the largest margin that any key can get at the largest query norm that occurs: attained; the "
+        "bound that is never exceeded stands in heads.csv",
     ),
     Column(
         "largest_reach_probability",
@@ -137,9 +136,8 @@ COLUMNS = (
         "distance",
         "Nearest wall",
         "measured",
-        "distance of a query to the nearest wall of its cell, in query space; median. The formula is exact, "
-        "rounding "
-        "is bounded by wall_distance_rounding in heads.csv",
+        "distance of a query to the nearest wall of its cell, in query space; median. The formula is "
+        "exact, rounding is bounded by wall_distance_rounding in heads.csv",
     ),
     Column(
         "wall_distance_relative",
