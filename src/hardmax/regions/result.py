@@ -340,15 +340,26 @@ class RegionSet(Result):
         cells = self.cells
         return pattern_maps(self._exact_maps.layers, cells.bits, cells.routings, cells.tied, self._exact_maps)
 
+    @cached_property
+    def _finite_maps(self) -> Any:
+        return self._maps.finite(self.cells.bits, self.cells.routings, self._exact_maps)
+
     @property
     def linear(self) -> Floats:
         """The linear parts of the maps, (n_cells, d_out, d)."""
-        return np.asarray(self._maps.linear[:, :, : self.d])
+        return np.asarray(self._finite_maps.linear[:, :, : self.d])
 
     @property
     def offset(self) -> Floats:
         """The constant parts of the maps, (n_cells, d_out)."""
-        return np.asarray(self._maps.offset)
+        return np.asarray(self._finite_maps.offset)
+
+    def exact_map(self, i: int) -> tuple[list[list[Fraction]], list[Fraction]]:
+        """``(A, b)``, the map :math:`x \\mapsto A x + b` of cell ``i`` in fractions."""
+        i = self._index(i)
+        rows, denominator = self._exact_maps.output(self.cells.bits[i], self.cells.routings[i])
+        table = [[Fraction(int(value), denominator) for value in row] for row in rows.tolist()]
+        return [row[: self.d] for row in table], [row[-1] for row in table]
 
     @cached_property
     def _contacts(self) -> Contacts:

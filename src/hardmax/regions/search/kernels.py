@@ -68,6 +68,7 @@ C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT,
 C_OUT_CELLS, C_OUT_FACETS, C_WORDS, C_ROUTES, C_MOST_CELLS, C_DIMENSION, C_PROGRAMS = range(10, 17)
 C_UNBOUNDED = 17
 C_OPEN_DOMAIN = 18  # 1 where cells may be unbounded
+C_FACETS = 19  # rows at the beginning of the first cone that are known to be facets
 CONTROL = 20
 
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, WORK_FULL, BUDGET = range(8)
@@ -513,7 +514,8 @@ def push(control, si, sf, layer, head, place, cuts, n_cuts, choice, n_choice, w,
 def thin_out(base, base_error, base_code, base_sign, start, m, n, trust, control,
              lifted, basis, inverse, weights, y, values, z):  # fmt: skip
     """Drop rows that provably follow from the others; returns how many are left."""
-    i = 0
+    i = control[C_FACETS]
+    control[C_FACETS] = 0
     while i < m and m > 1:
         for k in range(n):
             z[k] = base[start + i, k]
@@ -720,7 +722,10 @@ def emit(table, control, signs, key_of, base, base_error, base_code, start, m, w
     d = n - 1
     size = 1.0
     for k in range(d):
-        x = w[k] / w[d]
+        if w[d] != 0.0:
+            x = w[k] / w[d]
+        else:  # beyond the range of floats
+            x = np.inf * w[k] if w[k] != 0.0 else 0.0
         out_witness[cell * n + k] = x
         size = max(size, abs(x))
     size *= np.sqrt(n)

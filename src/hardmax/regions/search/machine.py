@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
-from hardmax.geometry.domains import Domain
+from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.layers import Layer, WallLayer
 from hardmax.regions.cells import DOMAIN_SIDE, NOT_NAMED, Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.engine.layers import CERTIFIED, ERRORS, EXACT, FLOAT, ROWS
@@ -28,7 +28,7 @@ from hardmax.regions.engine.program import Program
 from hardmax.regions.engine.stack_machine import StackMachine, State
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.search import kernels
-from hardmax.regions.search.outline import unit_sides
+from hardmax.regions.search.outline import domain_is_bounded, unit_sides
 from hardmax.regions.search.rational_programs import IntegerRow, inner_point, is_bounded, times
 
 __all__ = ["SearchMachine"]
@@ -167,7 +167,8 @@ class SearchMachine(StackMachine):
         base["code"][:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
         base["sign"][:m] = 1
         rows = [*(self.exact_maps.domain_line(i) for i in range(m - 1)), self._infinity]
-        self.control[kernels.C_OPEN_DOMAIN] = not is_bounded(rows, self.n - 1)
+        self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps)
+        self.control[kernels.C_FACETS] = m - 1 if isinstance(self.domain, Box) else 0
         witness = inner_point(rows)
         if witness is None:
             raise EmptyDomainError(

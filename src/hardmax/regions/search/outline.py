@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.geometry.domains import Box
 from hardmax.networks.layers import FoldLayer, Layer, WallLayer
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, decode_wall
 from hardmax.regions.engine import layers
@@ -21,7 +22,7 @@ from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.search import kernels
 from hardmax.regions.search.rational_programs import IntegerRow, facet_numbers, is_bounded
 
-__all__ = ["Facets", "Outline", "decoded", "plain", "unit_sides"]
+__all__ = ["Facets", "Outline", "decoded", "domain_is_bounded", "plain", "unit_sides"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -93,17 +94,12 @@ class Outline:
             np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
             plain(cells.tied), plain(cells.facets.offsets), plain(self.codes), self.sign,
             plain(cells.witnesses), sides, side_errors, self.rows, self.errors, self.verdict, self.unbounded,
-            self._domain_bounded, t["base"], t["base_error"], t["base_code"], t["base_sign"],
+            domain_is_bounded(self.exact), t["base"], t["base_error"], t["base_code"], t["base_sign"],
             np.zeros(program.widest + 1, dtype=np.int64), np.zeros(program.widest + 1, dtype=np.int64),
             np.zeros(n * (program.widest + 1)), t["w"], t["z"],
             t["lifted"], t["lifted_error"], t["basis"], t["inverse"], t["multipliers"], t["y"], t["values"],
             t["c"],
         )  # fmt: skip
-
-    @cached_property
-    def _domain_bounded(self) -> bool:
-        domain = self.exact.domain
-        return is_bounded([self.exact.domain_line(i) for i in range(domain.b.shape[0])], self.cells.d)
 
     def _decide(self) -> None:
         """What floats left open, in rationals."""
@@ -171,6 +167,14 @@ def unit_sides(exact: ExactMaps) -> tuple[Floats, Floats]:
         tame = (length > 1.0 / layers.TAME) & (length < layers.TAME)
         unit = np.where(tame[:, None], rows / length[:, None], 0.0)
     return unit, np.where(tame, (2.0 + 2.0 * rounded) * layers.UNIT, np.inf)
+
+
+def domain_is_bounded(exact: ExactMaps) -> bool:
+    """Whether the domain is bounded: a box is, whatever its dimension, and only a polytope takes programs."""
+    domain = exact.domain
+    if isinstance(domain, Box):
+        return True
+    return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d)
 
 
 def _workspace(size: int, n: int) -> dict[str, NDArray[Any]]:

@@ -225,7 +225,9 @@ class SegmentTrace(Result):
     def _maps(self) -> Any:
         from hardmax.regions.maps.float_maps import pattern_maps
 
-        return pattern_maps(self._layers, self.bits, self.routings, self.tied, self._exact_maps)
+        signatures = self.bits, self.routings
+        maps = pattern_maps(self._layers, *signatures, self.tied, self._exact_maps)
+        return maps.finite(*signatures, self._exact_maps)
 
     @cached_property
     def _layers(self) -> tuple[Layer, ...]:

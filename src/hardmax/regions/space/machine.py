@@ -757,7 +757,7 @@ def _rounded(row: Row, size: int) -> list[float]:
     shift = max(length - 1000, 0)
     floats = [math.ldexp(v >> shift, shift - length) for v in row]
     # what is not zero stays so: a vertex, however far out, is no direction
-    tiny = [x if x or not v else math.copysign(5e-324, v) for x, v in zip(floats, row, strict=True)]
+    tiny = [x if x or not v else 5e-324 if v > 0 else -5e-324 for x, v in zip(floats, row, strict=True)]
     return [*tiny, len(row) * 2.0**-52]
 
 
