@@ -172,7 +172,7 @@ def test_heads_that_share_keys_and_biases_that_do_not() -> None:
 
 
 def test_more_queries_than_keys() -> None:
-    """As in the lab: CLS asks and is never read."""
+    """As in training: CLS asks and is never read."""
     layer = random_layer(2, n=6)
     layer = replace(
         layer, keys=layer.keys[:, :5], values=layer.values[:, :5], present=np.ones((6, 5), dtype=bool)
@@ -272,7 +272,7 @@ def test_without_a_model_the_one_that_comes_along_is_read(tmp_path, monkeypatch)
 
     printed = run("atlas", "--plane", "none")
     assert printed.exit_code == 0, printed.output
-    assert "pairwise-2 (hardmax lab) on 16 tokens" in printed.stdout
+    assert "pairwise-2 (hardmax training) on 16 tokens" in printed.stdout
     assert "15/15" in printed.stdout
     printed = run("influence", "--read-out", "15", "--draws", "5", "--out", "influence.npz")
     assert printed.exit_code == 0, printed.output

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.lab.geometry import routed_flow
-from hardmax.lab.states import run_states
 from hardmax.models.atlas.assumptions import AssumptionRecorder, assumption_report
 from hardmax.models.atlas.frozen_norms import differing_shares, disk_points
 from hardmax.models.atlas.norms import Norm
@@ -24,6 +22,8 @@ from hardmax.models.influence.rollout import RolloutRecorder
 from hardmax.models.influence.routing_flow import FlowRecorder, RoutingRule
 from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading
 from hardmax.models.spread import _medians, spread
+from hardmax.training.geometry import routed_flow
+from hardmax.training.states import run_states
 
 some = settings(max_examples=40)
 
@@ -153,10 +153,10 @@ def test_the_bundled_model_agrees_with_the_flow_of_the_lab():
     for seed in range(3):
         source = bundled_source(rng=seed)
         flow = hm.token_flow(source)
-        lab = routed_flow(source.model.shape, source.model.vector, source.sequence[None])
-        assert flow.sizes[1:, -1].tolist() == lab.sizes.cls[0].tolist()
-        assert flow.words[-1, -1].tolist() == lab.cls_words[0, -1].tolist()
-        assert flow.sizes[1, :-1].tolist() == lab.sizes.tokens[0, 0].tolist()
+        routed = routed_flow(source.model.shape, source.model.vector, source.sequence[None])
+        assert flow.sizes[1:, -1].tolist() == routed.sizes.cls[0].tolist()
+        assert flow.words[-1, -1].tolist() == routed.cls_words[0, -1].tolist()
+        assert flow.sizes[1, :-1].tolist() == routed.sizes.tokens[0, 0].tolist()
 
 
 def test_a_flow_survives_a_file(tmp_path):

@@ -23,8 +23,6 @@ from report_sources import HOSTILE, ArraySource
 
 import hardmax as hm
 from hardmax.cli import main
-from hardmax.lab.geometry import routed_flow
-from hardmax.lab.states import run_states
 from hardmax.models import bundled
 from hardmax.models.bundled import bundled_source
 from hardmax.models.report import report as report_module
@@ -34,6 +32,8 @@ from hardmax.models.report.slice_figures import place_labels, slice_figure
 from hardmax.models.report.svg import escape, figure_style, linear_scale, log_scale
 from hardmax.models.report.table import COLUMNS, heads_csv
 from hardmax.storage import written_whole
+from hardmax.training.geometry import routed_flow
+from hardmax.training.states import run_states
 
 FIGURES = ["margins", "hardness", "guarantees", "keys", "sinks", "slice-0", "slice-1", "growth", "recall"]
 
@@ -122,9 +122,9 @@ def test_the_fidelity_of_the_bundled_model_can_fail(monkeypatch):
 def test_what_cls_knows_is_what_the_lab_says(seed):
     source = bundled_source(rng=seed)
     found = hm.report(source, rules=["argmax"])
-    lab = routed_flow(source.model.shape, source.model.vector, source.sequence[None])
+    routed = routed_flow(source.model.shape, source.model.vector, source.sequence[None])
     known = found.flows[0].known_by(found.read_out)
-    assert set(known) == {int(t) for t in np.flatnonzero(lab.sets(source.n_layers)[0])}
+    assert set(known) == {int(t) for t in np.flatnonzero(routed.sets(source.n_layers)[0])}
 
 
 def test_the_bundled_model_reads_no_text_and_has_two_layers():

@@ -9,14 +9,14 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import InvalidInputError
-from hardmax.lab.layout import TransformerShape
-from hardmax.lab.training import Job, TrainingSettings
 from hardmax.papers.infoflow.printed_tables import NMSE_PAIRWISE, NMSE_TRIANGLE, RECOVERY
 from hardmax.papers.infoflow.table11 import width_of
 from hardmax.papers.infoflow.tables1_to_10 import retrieval_target
 from hardmax.papers.recipes import find_recipe, recipes
 from hardmax.papers.training_reports import spread
 from hardmax.papers.training_runs import Group, Trial, kept_folder, operations
+from hardmax.training.layout import TransformerShape
+from hardmax.training.loop import Job, TrainingSettings
 
 TINY = {"samples": 512, "train_size": 512, "validation_size": 64, "jobs": 1}
 NAMES = [
@@ -111,7 +111,7 @@ def test_nothing_is_trained_twice(kept, monkeypatch):
     def fail(*args, **options):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr("hardmax.lab.training.train", fail)
+    monkeypatch.setattr("hardmax.training.loop.train", fail)
     again = cooked("infoflow.table11", kept, seeds=2)
     shared = cooked("infoflow.fig1a", kept, seeds=1)
     assert again.tables == first.tables
@@ -184,9 +184,8 @@ def test_advice_stands_beside_what_was_trained(kept):
 
 
 def test_missing_jobs_go_to_a_study_and_come_back(tmp_path):
-    """The way of the paper profile: write the jobs down, run them anywhere, cook again from the run store."""
-    drivers = pytest.importorskip("hardmax.lab.drivers")
-    from hardmax.lab.studies import read_study
+    """As in the paper profile: write the jobs to a file, run them anywhere, read the run store."""
+    from hardmax.training.studies import read_study, run_study
 
     few = {"ks": "1", "depths": "1", "train": "no"}
     file = tmp_path / "largest.json"
@@ -194,7 +193,7 @@ def test_missing_jobs_go_to_a_study_and_come_back(tmp_path):
     assert before.tables["runs"]["state"] == ["not run"]
     study = read_study(file)
     assert [job.key for job in study.jobs] == before.tables["runs"]["job"]
-    drivers.run_study(tmp_path / "store", study, jobs=1)
+    run_study(tmp_path / "store", study, n_jobs=1)
     after = cooked("infoflow.kth-largest", str(tmp_path / "store"), **few)
     here = cooked("infoflow.kth-largest", "nowhere", **{**few, "train": "yes"})
     assert after.tables == here.tables
@@ -252,7 +251,7 @@ def test_widths_follow_one_formula(table):
 
 
 def test_the_literal_reading_is_a_sum_of_maxima_of_linear_forms():
-    from hardmax.lab.data import outputs_of
+    from hardmax.training.data import outputs_of
 
     (target,) = outputs_of(retrieval_target(3, 4, 7))
     X = np.random.default_rng(0).standard_normal((50, 6, 4))

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hardmax import errors as errors
-    from hardmax import lab as lab
     from hardmax import targets as targets
+    from hardmax import training as training
     from hardmax.bounds import HeadBudget as HeadBudget
     from hardmax.bounds import RegionBounds as RegionBounds
     from hardmax.bounds import head_budget as head_budget
@@ -203,7 +203,7 @@ _HOME_OF = {
     "show_versions": "hardmax.versions",
 }
 
-_ROOMS = ("errors", "lab", "targets")  # modules that are public as they are
+_ROOMS = ("errors", "targets", "training")  # modules that are public as they are
 
 __all__ = [*_HOME_OF, *_ROOMS]  # a test holds the table to the imports above, which type checkers read
 

@@ -74,7 +74,7 @@ _HOME_OF_KIND = {
     "RegionBounds": "hardmax.bounds.bound",
     "RegionCount": "hardmax.regions.counts",
     "RegionSet": "hardmax.regions.result",
-    "Recovery": "hardmax.lab.probes",
+    "Recovery": "hardmax.training.probes",
     "ModelReport": "hardmax.models.report.report",
     "Reproduction": "hardmax.papers.recipes",
     "ScoreRanks": "hardmax.flow.costs.score_ranks",
@@ -82,8 +82,8 @@ _HOME_OF_KIND = {
     "StabilityBounds": "hardmax.temperature.margin_bounds",
     "StabilityReport": "hardmax.temperature.observed_scores",
     "TokenFlow": "hardmax.models.influence.routing_flow",
-    "TrainingResult": "hardmax.lab.training",
-    "TrainingGeometry": "hardmax.lab.hardness",
+    "TrainingResult": "hardmax.training.loop",
+    "TrainingGeometry": "hardmax.training.hardness",
     "TransitionBand": "hardmax.temperature.bands",
 }
 

@@ -105,12 +105,12 @@ def _add_commands() -> None:
         estimate,
         flow,
         influence,
-        lab,
         minkowski,
         regions,
         report,
         reproduce,
         stability,
+        training,
         versions,
     )
 
@@ -123,7 +123,7 @@ def _add_commands() -> None:
         stability.stability,
         flow.flow,
         influence.influence,
-        lab.lab,
+        training.training,
         atlas.atlas,
         report.report,
         reproduce.reproduce,

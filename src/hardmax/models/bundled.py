@@ -1,10 +1,10 @@
 r"""The bundled model as a source that can be read: no torch, no download.
 
 It is the transformer of P2 section 3 with 15 tokens in :math:`\mathbb{R}^4` and a classification token CLS,
-two layers of two heads (:mod:`hardmax.lab.shipped`). Its tokens are vectors and not words, so it has no text:
-it reads a sequence that is drawn from the domain of its target. Positions count from 0, CLS is position 15 as
-in P2. CLS asks and is never read, so there are 16 queries and 15 keys; in the last layer CLS alone asks, and
-the queries of the other tokens may read nothing there.
+two layers of two heads (:mod:`hardmax.training.shipped`). Its tokens are vectors and not words, so it has no
+text: it reads a sequence that is drawn from the domain of its target. Positions count from 0, CLS is position
+15 as in P2. CLS asks and is never read, so there are 16 queries and 15 keys; in the last layer CLS alone
+asks, and the queries of the other tokens may read nothing there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.lab.data import outputs_of
-from hardmax.lab.layout import TransformerShape
-from hardmax.lab.shipped import shipped_model
-from hardmax.lab.states import HeadWeights, LayerStates, head_weights, run_states
-from hardmax.lab.tensor_files import TrainedModel
 from hardmax.models.influence.interventions import GradientInfluence, Passed
 from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading, Visit
+from hardmax.training.data import outputs_of
+from hardmax.training.layout import TransformerShape
+from hardmax.training.shipped import shipped_model
+from hardmax.training.states import HeadWeights, LayerStates, head_weights, run_states
+from hardmax.training.tensor_files import TrainedModel
 
 __all__ = ["BundledSource", "SequenceInterventions", "bundled_source"]
 
@@ -47,7 +47,7 @@ class BundledSource:
     name: str
     model: TrainedModel
     sequence: Floats
-    family: str = "hardmax lab"
+    family: str = "hardmax training"
 
     @property
     def n_layers(self) -> int:
@@ -204,7 +204,7 @@ class SequenceInterventions:
         self, *, probes: int | None = None, rng: int = 0, passed: Passed | None = None
     ) -> GradientInfluence:
         """Not measured: this program does not differentiate."""
-        raise InvalidInputError("probes must be 0 for a model of the lab, whose gradients are not measured.")
+        raise InvalidInputError("probes must be 0 for the bundled model, whose gradients are not measured.")
 
 
 def _captured(index: int, states: LayerStates, weights: HeadWeights) -> CapturedLayer:

@@ -11,7 +11,7 @@ from hardmax.papers.recipes import NOT_RUN, Settings
 from hardmax.papers.training_runs import Group
 
 if TYPE_CHECKING:
-    from hardmax.lab.training import TrainingResult
+    from hardmax.training.loop import TrainingResult
 
 __all__ = [
     "deviation_notes",

@@ -62,7 +62,7 @@ def measure_influence(
     probes : int, optional
         Directions for the gradient. None: all of them, which is exact, for texts so short that they are no
         more than 4096 (tokens times width of the model), 8 otherwise, which is an estimate whose error is
-        reported; 0 leaves the gradient out. Models of the lab have none.
+        reported; 0 leaves the gradient out. Models of :mod:`hardmax.training` have none.
     tokenizer, hub
         As in :func:`hardmax.head_atlas`.
     n_draws : int

@@ -165,7 +165,7 @@ def _titles(settings: Settings) -> dict[str, str]:
 
 
 def _target(description: Any) -> Any:
-    from hardmax.lab.data import outputs_of
+    from hardmax.training.data import outputs_of
 
     return outputs_of(description)[0]
 
@@ -192,8 +192,8 @@ def _prediction_table(
 
 def _sets_table(settings: Settings, groups: dict[str, Group]) -> dict[str, list[Any]]:
     """How often the sets of the best seed contain the active set, and how hard its heads are."""
-    from hardmax.lab.geometry import routed_flow
-    from hardmax.lab.hardness import measured_hardness
+    from hardmax.training.geometry import routed_flow
+    from hardmax.training.hardness import measured_hardness
 
     names = ("model", "nmse", "share_learned", "mean_set", "share_hard_tokens", "share_hard_cls", "chance")
     table: dict[str, list[Any]] = {name: [] for name in names}
@@ -262,8 +262,8 @@ def _threshold_rows(
 
 
 def _run_dynamics(settings: Settings) -> Outcome:
-    from hardmax.lab.hardness import follow_training
     from hardmax.plotting.trainings import draw_training_geometry
+    from hardmax.training.hardness import follow_training
 
     D, d, T = settings["maxima"], settings["d"], settings["tokens"]
     heads = (D, D)

@@ -48,8 +48,8 @@ _READ = (0, 1, 2)
 
 
 def _run_positions(settings: Settings) -> Outcome:
-    from hardmax.lab.layout import TransformerShape
     from hardmax.plotting.trainings import draw_weights
+    from hardmax.training.layout import TransformerShape
 
     T, d, width = settings["tokens"], settings["d"], settings["d_model"]
     shape = TransformerShape(
@@ -108,7 +108,7 @@ def _rates(settings: Settings) -> str:
 
 
 def _weights(result: Any, X: Any) -> Any:
-    from hardmax.lab.states import run_states
+    from hardmax.training.states import run_states
 
     first = run_states(result.shape, result.best_parameters, X)[0][0]
     return first.weights(first.cls_scores)[:, 0]

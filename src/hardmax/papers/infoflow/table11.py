@@ -172,7 +172,7 @@ def _shown_by(settings: Settings) -> str:
         "quick": "It shows the order of three configurations at D = 2 on short sequences, and nothing for "
         "larger D.",
         "medium": "Medium gives all configurations the same sweep and three seeds on short sequences.",
-        "paper": "Paper profile: jobs that were not found are marked; run them with hardmax lab run, or "
+        "paper": "Paper profile: jobs that were not found are marked; run them with hardmax training run, or "
         "train=yes.",
     }[settings.profile]
 

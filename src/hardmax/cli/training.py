@@ -1,4 +1,4 @@
-"""``hardmax lab``: run the jobs of a study, go on with it, see how far it is, take its table out."""
+"""``hardmax training``: run the jobs of a study, resume it, see how far it is, export its table."""
 
 from __future__ import annotations
 
@@ -17,34 +17,33 @@ from hardmax.cli.outputs import print_json, print_table
 from hardmax.errors import IncompleteError, InvalidInputError
 
 if TYPE_CHECKING:
-    from hardmax.lab.progress import StudyProgress
-    from hardmax.lab.studies import Study
+    from hardmax.training.studies import RunStore, Study, StudyProgress
 
-__all__ = ["lab"]
+__all__ = ["training"]
 
-_TELL = 30.0  # seconds between two lines in a log
+_LOG_EVERY = 30.0  # seconds between two lines in a log
 
 
 @click.group()
-def lab() -> None:
-    """Run studies: lists of jobs of which none is ever lost.
+def training() -> None:
+    """Run studies: lists of jobs, of which no finished run is ever lost.
 
-    A study lives in a folder. It is begun from a JSON file with `run`, continued with `resume` after whatever
-    happened, and may be worked on by several drivers at once.
+    A study is a folder. `run` starts it from a JSON file, `resume` continues it after any interruption, and
+    several drivers may run it at once.
 
     \b
     Examples:
-      hardmax lab run heads.json --jobs 2
-      hardmax lab status out/heads
-      hardmax lab resume out/heads --jobs -1
-      hardmax lab export out/heads --out heads.csv
+      hardmax training run heads.json --jobs 2
+      hardmax training status out/heads
+      hardmax training resume out/heads --jobs -1
+      hardmax training export out/heads --out heads.csv
     """
 
 
 def _driving(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
-        click.option("--retry-failed", is_flag=True, help="Run jobs again that have failed, too."),
+        click.option("--retry-failed", is_flag=True, help="Also run failed jobs again."),
         click.option(
             "--runner",
             metavar="MODULE:FUNCTION",
@@ -61,7 +60,7 @@ def _driving(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@lab.command()
+@training.command()
 @click.argument("study")
 @click.option(
     "--out",
@@ -83,17 +82,17 @@ def run(
 ) -> None:
     """Run a study until every job is finished.
 
-    STUDY is a JSON file that describes one, or the folder of one that was begun. What is finished is never
+    STUDY is a JSON file that describes one, or the folder of one that was started. What is finished is never
     run again; jobs that the file has gained are added.
 
     \b
     Examples:
-      hardmax lab run heads.json --jobs 2
-      hardmax lab run heads.json --dask tcp://10.0.0.1:8786
+      hardmax training run heads.json --jobs 2
+      hardmax training run heads.json --dask tcp://10.0.0.1:8786
     """
-    begun = None if Path(study).is_file() else _begun(study, out)
-    if begun is not None:
-        folder, made = begun, None
+    started = None if Path(study).is_file() else _started(study, out)
+    if started is not None:
+        folder, made = started, None
     else:
         made = _read(study, out)
         folder = out / made.name
@@ -101,58 +100,52 @@ def run(
     _drive(folder, made, jobs, dask, runner, retry_failed, as_json)
 
 
-@lab.command()
+@training.command()
 @click.argument("study")
 @_driving
 def resume(
     study: str, jobs: int | None, dask: str | None, runner: str | None, retry_failed: bool, as_json: bool
 ) -> None:
-    """Go on with a study that was begun.
+    """Continue a study that was started.
 
     STUDY is its folder. Result files are checked first; the job of a missing or damaged one is run again.
 
     \b
     Examples:
-      hardmax lab resume out/heads --jobs 2
-      hardmax lab resume out/heads --retry-failed
+      hardmax training resume out/heads --jobs 2
+      hardmax training resume out/heads --retry-failed
     """
     _drive(_folder(study), None, jobs, dask, runner, retry_failed, as_json)
 
 
-@lab.command()
+@training.command()
 @click.argument("study")
 @click.option("--check", is_flag=True, help="Read every result file and compare it with its checksum.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def status(study: str, check: bool, as_json: bool) -> None:
     """How far a study is.
 
-    STUDY is its folder. Others may be at work on it meanwhile.
+    STUDY is its folder. Others may be running it meanwhile.
 
     \b
     Examples:
-      hardmax lab status out/heads
-      hardmax lab status out/heads --check --json
+      hardmax training status out/heads
+      hardmax training status out/heads --check --json
     """
-    from hardmax.lab.progress import progress_of
-    from hardmax.lab.store import RunStore
+    from hardmax.training.studies import RunStore
+    from hardmax.training.studies.progress import progress_of
 
-    with RunStore(_folder(study)) as store:
-        progress = progress_of(store)
-        failed = store.rows("failed")
-        report = {
-            "study": store.name,
-            "runner": store.runner,
-            **_numbers(progress),
-            "failures": [{"key": row.key, "job": row.job, "error": row.error} for row in failed],
-            **({"damaged": store.damaged()} if check else {}),
-        }
+    store = RunStore(_folder(study))
+    report = _report(store, progress_of(store))
+    if check:
+        report["damaged"] = store.damaged()
     if as_json:
         print_json(report)
     else:
         _print(report)
 
 
-@lab.command()
+@training.command()
 @click.argument("study")
 @click.option(
     "--out",
@@ -165,24 +158,24 @@ def status(study: str, check: bool, as_json: bool) -> None:
     "--history", is_flag=True, help="One row per line of each result's own table: the history of a training."
 )
 def export(study: str, out: Path | None, as_json: bool, history: bool) -> None:
-    """Take the table of a study out: one row per job, finished or not.
+    """Export the table of a study: one row per job, finished or not.
 
     STUDY is its folder. Parquet needs pandas and pyarrow.
 
     \b
     Examples:
-      hardmax lab export out/heads --out heads.csv
-      hardmax lab export out/heads --history --out curves.parquet
+      hardmax training export out/heads --out heads.csv
+      hardmax training export out/heads --history --out curves.parquet
     """
-    from hardmax.lab.exports import FORMATS, export_rows, history_rows, job_rows, write_table
-    from hardmax.lab.store import RunStore
+    from hardmax.training.studies import RunStore
+    from hardmax.training.studies.tables import FORMATS, export_rows, history_rows, job_rows, write_table
 
     if out is not None and out.suffix.lower().removeprefix(".") not in FORMATS:
         raise InvalidInputError(
             f"--out must end in {', '.join('.' + f for f in FORMATS)}, but was {str(out)!r}."
         )
-    with RunStore(_folder(study)) as store:
-        rows = history_rows(store) if history else job_rows(store)
+    store = RunStore(_folder(study))
+    rows = history_rows(store) if history else job_rows(store)
     if out is None:
         click.echo(export_rows(rows, "json" if as_json else "csv").decode().replace("\r\n", "\n"), nl=False)
         return
@@ -195,8 +188,8 @@ def export(study: str, out: Path | None, as_json: bool, history: bool) -> None:
 
 
 def _folder(study: str) -> Path:
-    """The folder of a study that was begun; ``out/`` need not be said."""
-    folder = _begun(study)
+    """The folder of a study that was started; ``out/`` may be left out."""
+    folder = _started(study)
     if folder is None:
         raise InvalidInputError(
             f"STUDY must be the folder of a study, but {study!r} is none{_nearest(study)}"
@@ -204,14 +197,14 @@ def _folder(study: str) -> Path:
     return folder
 
 
-def _begun(study: str, out: Path = Path("out")) -> Path | None:
-    from hardmax.lab.store import is_store
+def _started(study: str, out: Path = Path("out")) -> Path | None:
+    from hardmax.training.studies import is_store
 
     return next((folder for folder in (Path(study), out / study) if is_store(folder)), None)
 
 
 def _read(study: str, out: Path) -> Study:
-    from hardmax.lab.studies import read_study
+    from hardmax.training.studies import read_study
 
     path = Path(study)
     if path.is_file():
@@ -222,7 +215,7 @@ def _read(study: str, out: Path) -> Study:
 
 
 def _nearest(study: str, out: Path = Path("out")) -> str:
-    from hardmax.lab.store import is_store
+    from hardmax.training.studies import is_store
 
     known: dict[str, str] = {}
     for parent in (Path(study).parent, out):
@@ -233,7 +226,7 @@ def _nearest(study: str, out: Path = Path("out")) -> str:
 
 
 def _confirm(study: Study, runner: str | None, file: str) -> None:
-    from hardmax.lab.runners import RUNNERS
+    from hardmax.training.studies.runners import RUNNERS
 
     if runner is not None and runner != study.runner:
         raise InvalidInputError(f"--runner must be that of {file}, {study.runner!r}, but was {runner!r}.")
@@ -257,42 +250,39 @@ def _drive(
     retry_failed: bool,
     as_json: bool,
 ) -> None:
-    from hardmax.lab.drivers import run_study
-    from hardmax.lab.store import RunStore
+    from hardmax.training.studies import RunStore, run_study
 
     try:
-        with _told() as told:
+        with _progress() as progress:
             done = run_study(
                 folder,
                 study,
-                jobs=jobs,
+                n_jobs=jobs,
                 dask=dask,
                 runner=runner if study is None else None,
                 retry_failed=retry_failed,
-                progress=told,
+                progress=progress,
             )
     except KeyboardInterrupt:
-        click.echo(f"what is finished is kept; go on with: hardmax lab resume {folder}", err=True)
+        click.echo(f"what is finished is kept; continue with: hardmax training resume {folder}", err=True)
         raise
-    with RunStore(folder) as store:
-        failed = [{"key": row.key, "job": row.job, "error": row.error} for row in store.rows("failed")]
-        report = {"study": store.name, "runner": store.runner, **_numbers(done), "failures": failed}
+    report = _report(RunStore(folder), done)
     if as_json:
         print_json(report)
     else:
         _print(report)
-    if failed:
+    if report["failures"]:
         raise IncompleteError(
-            f"{len(failed)} of {done.total} jobs failed; hardmax lab status {folder} says why, "
-            "--retry-failed runs them again."
+            f"{len(report['failures'])} of {done.total} jobs failed; hardmax training status {folder} says "
+            "why, --retry-failed runs them again."
         )
 
 
 @contextmanager
-def _told() -> Iterator[Callable[[StudyProgress], object]]:
+def _progress() -> Iterator[Callable[[StudyProgress], object]]:
     """Progress on standard error: a line that changes on a terminal, a line now and then in a log."""
     if not sys.stderr.isatty():
-        yield _Log().tell
+        yield _Log().write
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -301,23 +291,23 @@ def _told() -> Iterator[Callable[[StudyProgress], object]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as line:
         task = line.add_task("", total=None)
 
-        def told(state: StudyProgress) -> None:
+        def show(state: StudyProgress) -> None:
             line.update(task, total=state.total, completed=state.finished, description=_in_words(state))
 
-        yield told
+        yield show
 
 
 class _Log:
-    """Says something when jobs have finished, but not too often."""
+    """Writes a line when something has changed, but not too often."""
 
     def __init__(self) -> None:
         self._next, self._last = float("-inf"), ""
 
-    def tell(self, state: StudyProgress) -> None:
+    def write(self, state: StudyProgress) -> None:
         words = _in_words(state)
         if words != self._last and time.monotonic() >= self._next:
             click.echo(words, err=True)
-            self._next, self._last = time.monotonic() + _TELL, words
+            self._next, self._last = time.monotonic() + _LOG_EVERY, words
 
 
 def _in_words(state: StudyProgress) -> str:
@@ -343,12 +333,19 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 86400:.1f} days"
 
 
-# Telling
+# Reports
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _numbers(progress: StudyProgress) -> dict[str, Any]:
-    return {"total": progress.total, "complete": progress.complete, **asdict(progress)}
+def _report(store: RunStore, progress: StudyProgress) -> dict[str, Any]:
+    return {
+        "study": store.name,
+        "runner": store.runner,
+        "total": progress.total,
+        "complete": progress.complete,
+        **asdict(progress),
+        "failures": [{"key": row.key, "job": row.job, "error": row.error} for row in store.rows("failed")],
+    }
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -358,13 +355,11 @@ def _print(report: dict[str, Any]) -> None:
         rows.append(["drivers", f"{report['drivers']}, {report['slots']} jobs at a time"])
     if report["waiting"] or report["running"]:
         left = report["remaining"]
-        unknown = "not known yet" if report["drivers"] else "nobody is at work"
+        unknown = "not known yet" if report["drivers"] else "no driver is running"
         rows.append(["remaining", unknown if left is None else f"about {_duration(left)}"])
     notes = []
     if report["recovered"]:
         notes.append(f"{report['recovered']} result files were damaged; their jobs were run again.")
-    if report["running"] and not report["drivers"]:
-        notes.append("Whoever ran the jobs that were running is gone; hardmax lab resume runs them again.")
     if "damaged" in report:
         notes.append(f"damaged result files: {len(report['damaged'])}")
     for failure in report["failures"][:5]:

@@ -6,17 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import MissingExtraError
-from hardmax.lab.layout import TransformerShape
+from hardmax.training.layout import TransformerShape
 
 try:
     import torch
 except ImportError as error:
     raise MissingExtraError(
-        "training with torch needs torch, which is not installed; try: pip install 'hardmax[lab]', or "
+        "training with torch needs torch, which is not installed; try: pip install 'hardmax[training]', or "
         "path='fused'."
     ) from error
 
-from hardmax.lab.transformer import Transformer
+from hardmax.training.transformer import Transformer
 
 __all__ = ["TorchSteps"]
 
@@ -24,7 +24,7 @@ Floats = NDArray[np.float32]
 
 
 class TorchSteps:
-    """AdamW steps of a :class:`~hardmax.lab.transformer.Transformer` on the mean squared error."""
+    """AdamW steps of a :class:`~hardmax.training.transformer.Transformer` on the mean squared error."""
 
     def __init__(
         self,

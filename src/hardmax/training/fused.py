@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError
-from hardmax.lab import fused_kernels
-from hardmax.lab.fused_kernels import (
+from hardmax.training import fused_kernels
+from hardmax.training.fused_kernels import (
     ADDITIVE,
     APPENDED,
     DERIVE,
@@ -24,7 +24,7 @@ from hardmax.lab.fused_kernels import (
     NO_POSITIONS,
     Plan,
 )
-from hardmax.lab.layout import TransformerShape
+from hardmax.training.layout import TransformerShape
 
 __all__ = ["FusedSteps", "gradient"]
 
@@ -237,7 +237,7 @@ class FusedSteps:
         return float(loss)
 
     def _check(self, X: Floats, Y: Floats, order: NDArray[np.int64], needed: int, task: int) -> None:
-        """Kernels read what they are told to read; what does not fit is refused here."""
+        """Kernels do not check what they read, so arrays that do not fit are refused here."""
         shape = self._shape
         if X.shape[1:] != (shape.n_tokens, shape.d_token):
             raise DimensionMismatchError(

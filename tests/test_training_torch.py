@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import plain_transformer
-from test_lab import C4, PAIRS, SMALL, VARIANTS, batch, in_double, shapes
+from test_training import C4, PAIRS, SMALL, VARIANTS, batch, in_double, shapes
 
-from hardmax.lab.fused import FusedSteps
-from hardmax.lab.jobs import Job, TrainingSettings
-from hardmax.lab.layout import TransformerShape
-from hardmax.lab.training import train
+from hardmax.training.fused import FusedSteps
+from hardmax.training.jobs import Job, TrainingSettings
+from hardmax.training.layout import TransformerShape
+from hardmax.training.loop import train
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from hardmax.lab.torch_loop import TorchSteps  # noqa: E402
-from hardmax.lab.transformer import Transformer  # noqa: E402
+from hardmax.training.torch_loop import TorchSteps  # noqa: E402
+from hardmax.training.transformer import Transformer  # noqa: E402
 
 
 def by_torch(shape, vector, X, Y):
@@ -92,17 +92,17 @@ def test_fused_training_needs_no_torch():
     code = """
 import sys
 sys.modules["torch"] = None
-import hardmax.lab.training as lab
-job = lab.Job("max(t) x[t][0]", lab.TransformerShape(3, 1, (2,), (1,), (2,)),
-              lab.TrainingSettings(256, train_size=128, validation_size=16, evaluations=1))
-assert lab.train(job).best < 100
+import hardmax.training as training
+job = training.Job("max(t) x[t][0]", training.TransformerShape(3, 1, (2,), (1,), (2,)),
+              training.TrainingSettings(256, train_size=128, validation_size=16, evaluations=1))
+assert training.train(job).best < 100
 try:
-    lab.train(job, path="torch")
+    training.train(job, path="torch")
 except ImportError as error:
     print(error)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'hardmax[lab]'" in run.stdout
+    assert "pip install 'hardmax[training]'" in run.stdout
 
 
 def test_a_transformer_refuses_another_vector():

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.lab.layout import TransformerShape
-from hardmax.lab.states import states_in_blocks
 from hardmax.results import Result
+from hardmax.training.layout import TransformerShape
+from hardmax.training.states import states_in_blocks
 
 __all__ = ["Recovery", "recovery", "recovery_errors", "token_of_rank"]
 

@@ -9,7 +9,7 @@ Two views of the transformer of P2 section 3, for any vector of parameters, trai
   :func:`cells_in_plane`).
 
 Information sets follow the arg-max only. A head that spreads its weight carries more than that, or less: the
-share of hard queries (:mod:`hardmax.lab.hardness`) says how far the sets are to be believed.
+share of hard queries (:mod:`hardmax.training.hardness`) says how far the sets are to be believed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from hardmax.flow.plans import Plan
 from hardmax.flow.propagation import Propagation
 from hardmax.flow.slots import lay_out
 from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram
-from hardmax.lab.layout import TransformerShape
-from hardmax.lab.states import head_weights, parameter_arrays, run_states, states_in_blocks
 from hardmax.networks.blocks import Affine, Attention
 from hardmax.networks.network import Network
+from hardmax.training.layout import TransformerShape
+from hardmax.training.states import head_weights, parameter_arrays, run_states, states_in_blocks
 
 __all__ = ["cells_in_plane", "fixed_context", "head_diagram", "query_network", "routed_flow"]
 

@@ -1,24 +1,24 @@
 """How far a study is, and how long it will take.
 
 Costs say how much work each job is compared with the others. Seconds per unit of cost are the median over the
-jobs that were finished last and those that tell how fast they are: the first job of a worker may compile for
-longer than it runs. What is left is shared by all slots of all living drivers, and takes at least as long as
-the longest job that is under way.
+jobs that were finished last and those that report how fast they are: the first job of a worker may compile
+for longer than it runs. What is left is shared by all slots of all running drivers, and takes at least as
+long as the longest job that is running.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from hardmax.lab.leases import living_drivers
-from hardmax.lab.store import RunStore
+from hardmax.training.studies.store import STATES, RunStore
 
 __all__ = ["Pace", "StudyProgress", "progress_of"]
 
-_LAST = 200  # finished jobs that tell the speed
+_LAST = 200  # finished jobs that decide the speed
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class StudyProgress:
     waiting, running, finished, failed : int
         Numbers of jobs.
     drivers, slots : int
-        Who is at work, and on how many jobs at a time.
+        Running drivers, and how many jobs they run at a time.
     cpu_seconds : float
-        What all finished jobs took.
+        Processor time of all finished jobs.
     remaining : float or None
-        Estimated seconds; ``None`` while nothing is known, or nobody works.
+        Estimated seconds; ``None`` while nothing is known, or no driver is running.
     recovered : int
         Finished jobs whose file was damaged when this driver began, and which are run again.
     trouble : str
-        Why nothing can be written at the moment, if that is so.
+        Why nothing can be written at the moment, or empty.
     """
 
     waiting: int
@@ -65,17 +65,17 @@ class StudyProgress:
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a running job is: what it says about itself, since it first did.
+    """How fast a running job is, from the shares that it reports.
 
     Attributes
     ----------
     share : float
         How much of it is done, from 0 to 1.
     gained, seconds : float
-        How much of that was done since its first word, and in which time. What came before, such as
+        How much of that was done since its first report, and in which time. What came before, such as
         compiling, does not count.
     first_at : float
-        When that word came.
+        When that report came.
     """
 
     share: float
@@ -85,7 +85,7 @@ class Pace:
 
     @classmethod
     def after(cls, before: Pace | None, share: float, now: float) -> Pace:
-        """The pace after one more word."""
+        """The pace after one more report."""
         if before is None:
             return cls(share, 0.0, 0.0, now)
         return cls(share, share - before.share + before.gained, now - before.first_at, before.first_at)
@@ -100,31 +100,31 @@ def progress_of(
 ) -> StudyProgress:
     """How far the study of a store is; ``paces`` says how fast some running jobs are."""
     paces = paces or {}
-    with store.translated():
-        drivers = living_drivers(store)
-        done = store.database.execute(
-            "SELECT seconds / cost FROM jobs WHERE state = 'finished' ORDER BY finished DESC LIMIT ?",
-            (_LAST,),
-        ).fetchall()
-        (cpu,) = store.database.execute("SELECT total(cpu_seconds) FROM jobs").fetchone()
-        (waiting_cost,) = store.database.execute(
-            "SELECT total(cost) FROM jobs WHERE state = 'waiting'"
-        ).fetchone()
-        running = store.database.execute(
-            "SELECT key, cost, since FROM jobs WHERE state = 'running'"
-        ).fetchall()
-    counts = store.counts()
-    slots = sum(slots for _, _, slots in drivers)
-    now = time.time()
-    jobs = [(cost, max(now - since, 0.0), paces.get(key)) for key, cost, since in running]
-    remaining = _remaining(float(waiting_cost), jobs, [rate for (rate,) in done], slots)
-    if not counts["waiting"] and not counts["running"]:
-        remaining = 0.0
+    rows, drivers, now = store.rows(), store.drivers(), time.time()
+    states = Counter(row.state for row in rows)
+    since = {key: at for driver in drivers for key, at in driver.running.items()}
+    slots = sum(driver.slots for driver in drivers)
+    finished = sorted(
+        ((row.record, row.planned.cost) for row in rows if row.record is not None),
+        key=lambda pair: pair[0].finished,
+    )
+    remaining: float | None = 0.0
+    if states["waiting"] or states["running"]:
+        remaining = _remaining(
+            sum(row.planned.cost for row in rows if row.state == "waiting"),
+            [
+                (row.planned.cost, max(now - since.get(row.key, now), 0.0), paces.get(row.key))
+                for row in rows
+                if row.state == "running"
+            ],
+            [record.seconds / cost for record, cost in finished[-_LAST:]],
+            slots,
+        )
     return StudyProgress(
-        **counts,
+        **{state: states[state] for state in STATES},
         drivers=len(drivers),
         slots=slots,
-        cpu_seconds=float(cpu),
+        cpu_seconds=sum(record.cpu_seconds for record, _ in finished),
         remaining=remaining,
         recovered=recovered,
         trouble=trouble,

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.lab.data import Description, canonical, content_hash, outputs_of
-from hardmax.lab.layout import TransformerShape, whole
+from hardmax.training.data import Description, canonical, content_hash, outputs_of
+from hardmax.training.layout import TransformerShape, whole
 
 __all__ = ["NUMERICS", "Job", "TrainingSettings"]
 
@@ -164,7 +164,7 @@ class Job:
     Parameters
     ----------
     target : str or mapping
-        The text of a target or its description (:func:`hardmax.lab.data.outputs_of`).
+        The text of a target or its description (:func:`hardmax.training.data.outputs_of`).
     shape : TransformerShape
     settings : TrainingSettings
     seed : int

@@ -1,8 +1,9 @@
 """Studies: lists of jobs, each of which can be run alone, by anybody, with the same result.
 
 A job is a JSON value; its key is the SHA-256 of its canonical text, so that equal jobs are one job wherever
-they are written down. Runners with a short name (:mod:`hardmax.lab.runners`) read their jobs first: entries
-that were left out are filled in, and the key may depend on more, such as the version of the numerics.
+they are written down. Runners with a short name (:mod:`hardmax.training.studies.runners`) read their jobs
+first: entries that were left out are filled in, and the key may depend on more, such as the version of the
+numerics.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import FileFormatError, HardmaxError, InvalidInputError
-from hardmax.lab.runners import RUNNERS, check_runner_name, imported
 from hardmax.storage import written_whole
+from hardmax.training.studies.runners import RUNNERS, check_runner_name, imported
 
 __all__ = ["Study", "StudyJob", "canonical", "read_study", "write_study"]
 
@@ -105,7 +106,7 @@ class Study:
     runner : str
         A short name, or ``module:function``: ``function(text)`` returns a
         :class:`~hardmax.results.Result`, or the bytes of the file that its ``save`` writes. If it has a
-        parameter ``progress``, it is given a function that may be told the share that is done, from 0 to 1.
+        parameter ``progress``, it gets a function to call with the share that is done, from 0 to 1.
 
     Examples
     --------
@@ -215,7 +216,7 @@ def read_study(path: str | Path) -> Study:
 
 
 def write_study(study: Study, path: str | Path) -> Path:
-    """Write a study to a JSON file that :func:`read_study` and ``hardmax lab run`` read.
+    """Write a study to a JSON file that :func:`read_study` and ``hardmax training run`` read.
 
     Examples
     --------

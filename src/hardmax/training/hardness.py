@@ -1,6 +1,6 @@
 """How hard the heads of a model are, and how that changes while it is trained.
 
-Margins are told in units of the temperature: beta times the lead of the winning score. A query is hard when
+Margins are given in units of the temperature: beta times the lead of the winning score. A query is hard when
 its softmax is within a tolerance of hardmax in total variation (:func:`hardmax.check_stability`).
 :func:`follow_training` measures this, the exact cells of the first layer and the information sets at every
 checkpoint of a training, which P1 names as an open question.
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.lab.geometry import cells_in_plane, head_diagram, routed_flow
-from hardmax.lab.layout import TransformerShape
-from hardmax.lab.states import run_states, states_in_blocks
 from hardmax.results import Result
 from hardmax.targets.target import Target
 from hardmax.temperature.observed_scores import check_stability
+from hardmax.training.geometry import cells_in_plane, head_diagram, routed_flow
+from hardmax.training.layout import TransformerShape
+from hardmax.training.states import run_states, states_in_blocks
 
 __all__ = ["Hardness", "TrainingGeometry", "follow_training", "measured_hardness"]
 

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
-from hardmax.lab.data import canonical
-from hardmax.lab.layout import TransformerShape
-from hardmax.lab.training import TrainingResult, predict
 from hardmax.storage import written_whole
+from hardmax.training.data import canonical
+from hardmax.training.layout import TransformerShape
+from hardmax.training.loop import TrainingResult, predict
 from hardmax.versions import installed_versions
 
 __all__ = ["TrainedModel", "load_model"]
@@ -100,8 +100,8 @@ class TrainedModel:
         return predict(self.shape, self.vector, X) * self.scale + self.mean
 
     def to_torch(self) -> Any:
-        """The transformer as a torch module; its output is standardised (needs the extra ``lab``)."""
-        from hardmax.lab.transformer import Transformer
+        """The transformer as a torch module; its output is standardised (needs the extra ``training``)."""
+        from hardmax.training.transformer import Transformer
 
         return Transformer(self.shape, self.vector)
 

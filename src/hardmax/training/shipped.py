@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 
 from hardmax.errors import InvalidInputError
-from hardmax.lab.tensor_files import TrainedModel, load_model
+from hardmax.training.tensor_files import TrainedModel, load_model
 
 __all__ = ["MODELS", "shipped_model"]
 
@@ -28,7 +28,7 @@ def shipped_model(name: str = "pairwise-2") -> TrainedModel:
 
     Examples
     --------
-    >>> from hardmax.lab.data import outputs_of
+    >>> from hardmax.training.data import outputs_of
     >>> model = shipped_model()
     >>> model.shape.heads, model.shape.n_tokens
     ((2, 2), 15)
@@ -39,5 +39,5 @@ def shipped_model(name: str = "pairwise-2") -> TrainedModel:
     """
     if name not in MODELS:
         raise InvalidInputError(f"name must be one of {', '.join(MODELS)}, but was {name!r}.")
-    with as_file(files("hardmax.lab") / "trained" / f"{name}.safetensors") as path:
+    with as_file(files("hardmax.training") / "trained" / f"{name}.safetensors") as path:
         return load_model(path)

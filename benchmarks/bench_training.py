@@ -11,15 +11,15 @@ from timing import Comparison, print_table, side_by_side
 
 import numpy as np  # isort: skip (the thread counts come first)
 
-from hardmax.lab.fused import FusedSteps
-from hardmax.lab.layout import TransformerShape
+from hardmax.training.fused import FusedSteps
+from hardmax.training.layout import TransformerShape
 
 BATCH, N, STEPS = 128, 4096, 8
 LEAST = {15: 6.0, 64: 4.0}
 
 
 def measured(n_tokens: int, activation: str) -> Comparison:
-    from hardmax.lab.torch_loop import TorchSteps
+    from hardmax.training.torch_loop import TorchSteps
 
     shape = TransformerShape(
         n_tokens, 4, widths=(12, 12), heads=(2, 2), hidden=(32, 32), beta=1.0, activation=activation

@@ -1,4 +1,4 @@
-"""The lab without torch: shapes, data, jobs, the fused step against plain numpy in double precision."""
+"""Training without torch: shapes, data, jobs, the fused step against plain numpy in double precision."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from oracles import plain_transformer
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
-from hardmax.lab import fused_kernels
-from hardmax.lab.data import BLOCK, canonical, examples, nmse, outputs_of
-from hardmax.lab.fused import FusedSteps, gradient
-from hardmax.lab.fused_kernels import LANES, load, outer_tile, product_tile, store, sum_tile
-from hardmax.lab.jobs import NUMERICS, Job, TrainingSettings
-from hardmax.lab.layout import TransformerShape
-from hardmax.lab.tensor_files import TrainedModel, load_model
-from hardmax.lab.training import TrainingResult, predict, run_job, train
+from hardmax.training import fused_kernels
+from hardmax.training.data import BLOCK, canonical, examples, nmse, outputs_of
+from hardmax.training.fused import FusedSteps, gradient
+from hardmax.training.fused_kernels import LANES, load, outer_tile, product_tile, store, sum_tile
+from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
+from hardmax.training.layout import TransformerShape
+from hardmax.training.loop import TrainingResult, predict, run_job, train
+from hardmax.training.tensor_files import TrainedModel, load_model
 
 PAIRS = {"name": "pairwise", "D": 2, "d": 4, "seed": 0}
 C4 = TransformerShape(15, 4, widths=(12, 12), heads=(2, 2), hidden=(32, 32), beta=1.0)
@@ -633,7 +633,7 @@ def test_files_that_are_not_models(spoil, message, tmp_path):
 
 
 def test_a_file_with_foreign_tensors_is_refused(tmp_path):
-    from hardmax.lab.tensor_files import _packed
+    from hardmax.training.tensor_files import _packed
 
     path = tmp_path / "model.safetensors"
     shape = SMALL.shape

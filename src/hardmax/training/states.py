@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.lab.layout import TransformerShape
+from hardmax.training.layout import TransformerShape
 
 __all__ = ["HeadWeights", "LayerStates", "head_weights", "parameter_arrays", "run_states", "states_in_blocks"]
 

@@ -1,4 +1,4 @@
-r"""The transformer of P2 section 3 as a readable torch module (needs the extra ``lab``).
+r"""The transformer of P2 section 3 as a readable torch module (needs the extra ``training``).
 
 .. math::
 
@@ -7,7 +7,7 @@ r"""The transformer of P2 section 3 as a readable torch module (needs the extra 
 
 the same for CLS, which attends but is never a key, and :math:`y = \hat F(c_L')`. Head i is rows :math:`i n_l`
 to :math:`(i+1) n_l` of the query, key and value matrices. Names and shapes of the parameters are those of
-:class:`~hardmax.lab.layout.TransformerShape`, so a module and a vector are two views of one model.
+:class:`~hardmax.training.layout.TransformerShape`, so a module and a vector are two views of one model.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, MissingExtraError
-from hardmax.lab.layout import TransformerShape
+from hardmax.training.layout import TransformerShape
 
 try:
     import torch
     from torch import nn
 except ImportError as error:
     raise MissingExtraError(
-        "hardmax.lab.transformer needs torch, which is not installed; try: pip install 'hardmax[lab]'."
+        "hardmax.training.transformer needs torch, which is not installed; try: "
+        "pip install 'hardmax[training]'."
     ) from error
 
 __all__ = ["AttentionLayer", "Transformer"]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from hardmax.lab.jobs import Job
-    from hardmax.lab.training import TrainingResult
+    from hardmax.training.jobs import Job
+    from hardmax.training.loop import TrainingResult
 
 __all__ = ["RUNNERS", "Runner", "check_runner_name", "find_runner"]
 
@@ -46,11 +46,13 @@ class Runner:
 
 
 RUNNERS: Mapping[str, Runner] = {
-    "cells": Runner("hardmax.lab.random_cells:run_job", "hardmax.lab.random_cells:read_job"),
+    "cells": Runner(
+        "hardmax.training.studies.random_cells:run_job", "hardmax.training.studies.random_cells:read_job"
+    ),
     "train": Runner(
-        "hardmax.lab.runners:run_training",
-        "hardmax.lab.jobs:Job.from_json",
-        "hardmax.lab.runners:training_cost",
+        "hardmax.training.studies.runners:run_training",
+        "hardmax.training.jobs:Job.from_json",
+        "hardmax.training.studies.runners:training_cost",
         ("best", "final", "stuck"),
     ),
 }
@@ -102,15 +104,15 @@ def imported(place: str, name: str) -> Callable[..., Any]:
 
 def run_training(text: str, *, progress: Callable[[float], object]) -> TrainingResult:
     """The runner ``train``: train the job that ``Job.to_json`` described."""
-    from hardmax.lab.jobs import Job
-    from hardmax.lab.training import train
+    from hardmax.training.jobs import Job
+    from hardmax.training.loop import train
 
     job = Job.from_json(text)
 
-    def tell(samples: int, _: float) -> None:
+    def report(samples: int, _: float) -> None:
         progress(samples / job.settings.n_samples)
 
-    return train(job, progress=tell)
+    return train(job, progress=report)
 
 
 def training_cost(job: Job) -> float:

@@ -1,8 +1,8 @@
 r"""Training one job: AdamW on the mean squared error, with clipping, warm-up and cosine.
 
 Two ways compute the same steps. ``"fused"`` is one compiled kernel for forward pass, backward pass and AdamW
-(:mod:`hardmax.lab.fused`), needs no torch and is several times faster; ``"torch"`` is the plain loop, kept as
-the reference. Both start from the same vector and see the same batches in the same order.
+(:mod:`hardmax.training.fused`), needs no torch and is several times faster; ``"torch"`` is the plain loop,
+kept as the reference. Both start from the same vector and see the same batches in the same order.
 
 Values are standardised by the training set, so the loss is the training NMSE. ``best`` is the least
 validation NMSE along the way, the number that P2 reports; it is chosen on the validation set and therefore
@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.lab.data import Examples, examples, nmse
-from hardmax.lab.jobs import NUMERICS, Job, TrainingSettings
-from hardmax.lab.layout import TransformerShape
 from hardmax.results import Result
+from hardmax.training.data import Examples, examples, nmse
+from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
+from hardmax.training.layout import TransformerShape
 
 __all__ = ["NUMERICS", "Job", "TrainingResult", "TrainingSettings", "TransformerShape", "run_job", "train"]
 
@@ -138,8 +138,8 @@ class TrainingResult(Result):
         return predict(self.shape, vector, X) * self.scale + self.mean
 
     def to_torch(self, *, best: bool = True) -> Any:
-        """The model as a torch module; its output is standardised (needs the extra ``lab``)."""
-        from hardmax.lab.transformer import Transformer
+        """The model as a torch module; its output is standardised (needs the extra ``training``)."""
+        from hardmax.training.transformer import Transformer
 
         return Transformer(self.shape, self.best_parameters if best else self.parameters)
 
@@ -190,9 +190,9 @@ def train(
     job : Job
         What to train.
     progress : callable, optional
-        Is told the samples seen and the latest validation NMSE, about once a second.
+        Called with the samples seen and the latest validation NMSE, about once a second.
     path : {"fused", "torch"}
-        The compiled step, or the plain torch loop (needs the extra ``lab``).
+        The compiled step, or the plain torch loop (needs the extra ``training``).
     cache : path-like, optional
         A folder in which training and validation sets are kept.
     n_jobs : int, optional
@@ -313,7 +313,7 @@ class _Journal:
 
 
 def _fused(shape: TransformerShape, vector: Floats, settings: TrainingSettings) -> Steps:
-    from hardmax.lab.fused import FusedSteps
+    from hardmax.training.fused import FusedSteps
 
     return FusedSteps(
         shape, vector, batch=settings.batch, weight_decay=settings.weight_decay, clip=settings.clip
@@ -321,7 +321,7 @@ def _fused(shape: TransformerShape, vector: Floats, settings: TrainingSettings) 
 
 
 def _torch(shape: TransformerShape, vector: Floats, settings: TrainingSettings) -> Steps:
-    from hardmax.lab.torch_loop import TorchSteps
+    from hardmax.training.torch_loop import TorchSteps
 
     return TorchSteps(
         shape, vector, batch=settings.batch, weight_decay=settings.weight_decay, clip=settings.clip
@@ -333,7 +333,7 @@ _PATHS = {"fused": _fused, "torch": _torch}
 
 def predict(shape: TransformerShape, vector: NDArray[Any], X: ArrayLike) -> Floats:
     """What the transformer puts out for sequences: (B, T, d) -> (B, outputs), standardised as in training."""
-    from hardmax.lab.fused import FusedSteps
+    from hardmax.training.fused import FusedSteps
 
     sequences = np.ascontiguousarray(X, dtype=np.float32)
     if sequences.ndim != 3 or sequences.shape[1:] != (shape.n_tokens, shape.d_token):

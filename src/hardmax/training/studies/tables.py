@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import InvalidInputError, MissingExtraError
-from hardmax.lab.store import JobRow, RunStore
 from hardmax.results import columns_of, plain, strict
 from hardmax.storage import written_whole
+from hardmax.training.studies.store import JobRow, RunStore
 
 __all__ = ["FORMATS", "export_rows", "history_rows", "job_rows", "write_table"]
 
@@ -37,10 +37,10 @@ def _row(row: JobRow) -> dict[str, Any]:
         "state": row.state,
         **_flat(row.job, "job"),
         **{f"result.{name}": value for name, value in row.values.items()},
-        "seconds": row.seconds,
-        "cpu_seconds": row.cpu_seconds,
+        "seconds": None if row.record is None else row.record.seconds,
+        "cpu_seconds": None if row.record is None else row.record.cpu_seconds,
         "attempts": row.attempts,
-        "version": row.version,
+        "version": None if row.record is None else row.record.version,
         "error": row.error,
     }
 
