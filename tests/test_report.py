@@ -414,29 +414,6 @@ def test_a_report_sends_the_text_through_the_model_once(monkeypatch):
     assert passes == [1, 16]
 
 
-def test_a_report_walks_as_the_architecture_page_says():
-    """The hops of docs/architecture.md, each first entered in the order of the page."""
-    source = Path(hm.__file__).parent
-    page = (Path(__file__).resolve().parent.parent / "docs" / "architecture.md").read_text()
-    section = page.split("## A report, hop by hop")[1].split("\n## ")[0]
-    hops = re.findall(r"^\d+\. `([\w/.]+): ([\w.]+)`", section, flags=re.MULTILINE)
-    assert len(hops) == len(re.findall(r"^\d+\. ", section, flags=re.MULTILINE)) > 10
-    entered: dict[tuple[str, str], None] = {}
-
-    def note(frame, event, argument):
-        if event == "call" and frame.f_code.co_filename.startswith(str(source / "models")):
-            file = Path(frame.f_code.co_filename).relative_to(source).as_posix()
-            entered.setdefault((file, frame.f_code.co_qualname))
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        hm.report().html()
-    finally:
-        sys.setprofile(before)
-    assert [hop for hop in entered if hop in hops] == hops
-
-
 def test_a_causal_model_is_reported_with_the_position_of_its_pictures():
     found = hm.report(ArraySource("abcdefgh", causal=True), "text", layers=[1], heads=[0, 2])
     assert [(r.layer, r.head) for r in found.atlas.heads] == [(1, 0), (1, 2)]
