@@ -74,7 +74,7 @@ class CombinationProgram:
         return self.highs.getInfo().objective_function_value
 
 
-def emptiness() -> Comparison:
+def empty_cells() -> Comparison:
     keys = radial_keys()
     diagram = hm.attention_diagram(keys)  # also compiles
     empty = np.flatnonzero(~diagram.nonempty)
@@ -90,14 +90,14 @@ def emptiness() -> Comparison:
     def ours() -> None:
         built = hm.attention_diagram(keys)
         for j in np.flatnonzero(~built.nonempty):
-            built.emptiness(int(j))
+            built.empty_certificate(int(j))
 
     spent_ours, spent = side_by_side(ours, reference, repeats=3, rounds=1)
     if decisions != diagram.nonempty[sample].tolist():
         raise SystemExit("HiGHS and hardmax disagree about which cells are empty")
     begin = time.process_time()
     for j in empty:
-        _ = diagram.emptiness(int(j)).weights
+        _ = diagram.empty_certificate(int(j)).weights
     fractions = time.process_time() - begin
     note = (
         f"{len(empty)} of {N_KEYS} keys empty, each with its certified support; writing the weights out as "
@@ -132,7 +132,7 @@ def location() -> Comparison:
 
 
 def run() -> list[Comparison]:
-    return [emptiness(), location()]
+    return [empty_cells(), location()]
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def test_a_box_gives_polygons():
 
 def test_reach_is_the_distance_from_the_hull_of_the_others():
     np.save("line.npy", np.array([[0.0, 0.0], [3.0, 0.0], [1.0, 0.0]]))
-    reach = answer("diagram", "line.npy", "--reach")["reach"]
+    reach = answer("diagram", "line.npy", "--max-margin")["max_margin"]
     assert reach == pytest.approx([1.0, 2.0, 0.0], abs=1e-9)
 
 
@@ -187,7 +187,7 @@ def test_versions():
 
 
 def test_compile_names_the_kernels():
-    """Every engine of every room is in the list that processes share."""
+    """Every engine of every package is in the list that processes share."""
     seconds = answer("compile", "--jobs", "2")["seconds"]
     assert all(elapsed >= 0 for elapsed in seconds.values())
     every = {}
@@ -386,7 +386,7 @@ def test_a_box_without_a_plane_or_without_inside():
 
 def test_reach_of_a_biased_diagram():
     np.save("biases.npy", np.arange(4.0))
-    assert "biases" in refused("diagram", "keys.npy", "--biases", "biases.npy", "--reach")
+    assert "biases" in refused("diagram", "keys.npy", "--biases", "biases.npy", "--max-margin")
 
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_work(monkeypatch):

@@ -10,7 +10,7 @@ from oracles.random_networks import instance
 from oracles.rational_regions import exact_forward
 
 import hardmax as hm
-from hardmax.networks.layers import FoldLayer, WallLayer, layers_of
+from hardmax.networks.layers import ArgmaxLayer, ReluLayer, layers_of
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import pattern_maps, projected_maps
 from hardmax.regions.maps.steps import entry_bound, steps_of
@@ -43,7 +43,7 @@ def tied_cells(exact, layers, bits, routings) -> int:
         any(
             len(exact.tied_keys(number, head, bits, routings)) > 1
             for number, layer in enumerate(layers)
-            if isinstance(layer, WallLayer)
+            if isinstance(layer, ArgmaxLayer)
             for head in range(layer.heads)
         )
     )
@@ -73,11 +73,11 @@ def test_lines_are_positive_multiples_of_what_they_stand_for(number):
     point = random_point(np.random.default_rng(number))
     bits, routings, _ = signature_at(net, point)
     for number_, layer in enumerate(layers):
-        if not isinstance(layer, FoldLayer | WallLayer):
+        if not isinstance(layer, ReluLayer | ArgmaxLayer):
             continue
         rows, denominator = exact.entering(number_, bits, routings)
         y = value_at(rows, denominator, point)
-        if isinstance(layer, FoldLayer):
+        if isinstance(layer, ReluLayer):
             if layer.scores is None:
                 z = [v + Fraction(*_ratio(layer.biases, i)) for i, v in enumerate(y)]
             else:

@@ -16,7 +16,7 @@ from oracles.rational_space import enumerate_space
 
 import hardmax as hm
 from hardmax import FeedForward, Maxout, Network, errors
-from hardmax.networks.layers import AffineLayer, FoldLayer, MaxLayer, layers_of
+from hardmax.networks.layers import AffineLayer, MaxLayer, ReluLayer, layers_of
 from hardmax.networks.leaky import plain_blocks
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -238,7 +238,7 @@ def test_layers_of_the_new_blocks():
     assert (skipped[0].d_in, skipped[0].d_out) == (2, 3)
     assert skipped[1].weights.floats.tolist() == [[1, 0, 1], [0, 1, 2]]
     leaky = layers_of(Network.mlp([([[1, 2]], [0]), ([[3]], [1]), ([[1]], [0])], slope=0.5))
-    assert [type(layer) for layer in leaky] == [AffineLayer, FoldLayer, AffineLayer, FoldLayer, AffineLayer]
+    assert [type(layer) for layer in leaky] == [AffineLayer, ReluLayer, AffineLayer, ReluLayer, AffineLayer]
     assert all(not layer.weights.rounded for layer in leaky if isinstance(layer, AffineLayer))
 
 

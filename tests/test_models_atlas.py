@@ -80,7 +80,7 @@ def test_rows_are_statistics_of_scores(atlas: hm.HeadAtlas) -> None:
         diagram = hm.attention_diagram(layer.keys[layer.group(record.head)])
         np.testing.assert_array_equal(atlas.can_win[i], diagram.nonempty)
         assert (record.keys_can_win, record.keys_can_win_of) == (diagram.nonempty.sum(), 7)
-        reach = diagram.reach().values.max()
+        reach = diagram.max_margin().values.max()
         assert record.largest_reach_margin == pytest.approx(reach * layer.scale * norms.max())
         assert record.median_reach_margin == pytest.approx(reach * layer.scale * np.median(norms))
         assert margin.max() <= record.largest_reach_margin_bound

@@ -11,7 +11,7 @@ from oracles.random_networks import instance
 import hardmax as hm
 from hardmax.exact.double_double_kernels import products
 from hardmax.exact.rationals import as_exact
-from hardmax.networks.layers import AffineLayer, WallLayer, layers_of
+from hardmax.networks.layers import AffineLayer, ArgmaxLayer, layers_of
 from hardmax.regions.engine import layers
 from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.plane import kernels
@@ -185,5 +185,5 @@ def test_integer_polygons():
 def test_wall_layers_keep_multiplicities():
     head = hm.Attention([[[1.0], [1.0], [-1.0]]], None, [[[0.0], [1.0], [3.0]]])
     (layer,) = layers_of(hm.Network([head]))
-    assert isinstance(layer, WallLayer)
+    assert isinstance(layer, ArgmaxLayer)
     assert layer.multiplicities.tolist() == [2, 1]

@@ -47,7 +47,7 @@ def certify(diagram, head, *, certificates=None):
             assert np.isnan(diagram.witnesses[j]).all()
     empty = np.flatnonzero(~diagram.nonempty)
     for j in empty if certificates is None else empty[:certificates]:
-        certificate = diagram.emptiness(int(j))
+        certificate = diagram.empty_certificate(int(j))
         assert emptiness_problems(head, int(j), certificate.support, certificate.weights) == []
     first = {}
     for j, key in enumerate(head):
@@ -538,12 +538,12 @@ def test_locate_of_no_points():
 
 
 # ----------------------------------------------------------------------------------------------
-# Reach
+# MaxMargin
 # ----------------------------------------------------------------------------------------------
 
 
 def reach_values(diagram) -> np.ndarray:
-    reach = diagram.reach()
+    reach = diagram.max_margin()
     return np.asarray(getattr(reach, "values", reach), dtype=float)
 
 
@@ -586,9 +586,9 @@ def test_no_query_of_norm_one_has_a_larger_margin():
 def test_reach_of_a_biased_diagram_is_refused():
     keys = np.eye(3)
     with pytest.raises(errors.BiasedDiagramError):
-        hm.attention_diagram(keys, [0.0, 1.0, 0.0]).reach()
+        hm.attention_diagram(keys, [0.0, 1.0, 0.0]).max_margin()
     with pytest.raises(errors.BiasedDiagramError):
-        hm.power_diagram(2 * keys, [0.0, 1.0, 0.0]).reach()
+        hm.power_diagram(2 * keys, [0.0, 1.0, 0.0]).max_margin()
 
 
 # ----------------------------------------------------------------------------------------------
@@ -644,12 +644,12 @@ BAD = {
         "points",
     ),
     "certificate of a key that is not there": (
-        lambda: hm.attention_diagram([[0.0], [1.0], [2.0]]).emptiness(7),
+        lambda: hm.attention_diagram([[0.0], [1.0], [2.0]]).empty_certificate(7),
         (errors.InvalidInputError, IndexError),
         "7",
     ),
     "certificate of a full cell": (
-        lambda: hm.attention_diagram([[0.0], [1.0], [2.0]]).emptiness(0),
+        lambda: hm.attention_diagram([[0.0], [1.0], [2.0]]).empty_certificate(0),
         errors.HardmaxError,
         "0",
     ),
@@ -681,7 +681,7 @@ def test_a_million_unbiased_keys_in_the_plane():
     for position, j in enumerate(np.flatnonzero(expected)):
         assert win_problems(head, position, diagram.witnesses[j]) == []
     for j in np.flatnonzero(~expected)[::100_000]:
-        certificate = diagram.emptiness(int(j))
+        certificate = diagram.empty_certificate(int(j))
         rows = [int(j), *(int(i) for i in certificate.support)]
         assert emptiness_problems(lift_keys(keys[rows]), 0, range(1, len(rows)), certificate.weights) == []
 

@@ -39,7 +39,7 @@ def check_every_proof(diagram) -> None:
             assert all(v < values[j] for v, row in zip(values, rows, strict=True) if row != rows[j])
         else:
             assert np.isnan(diagram.witnesses[j]).all()
-            certificate = diagram.emptiness(j)
+            certificate = diagram.empty_certificate(j)
             support, weights = certificate.support.tolist(), certificate.weights
             assert certificate.verify()
             assert len(support) == len(set(support)) <= diagram.d + 1
@@ -214,7 +214,7 @@ def test_many_collinear_keys(d):
     along = rng.permutation(2001) - 1000.0
     diagram = hm.attention_diagram(np.multiply.outer(along, [1.0, -2.0, 3.0][:d]))
     np.testing.assert_array_equal(diagram.nonempty, np.abs(along) == 1000)
-    certificate = diagram.emptiness(int(np.flatnonzero(along == 1)[0]))
+    certificate = diagram.empty_certificate(int(np.flatnonzero(along == 1)[0]))
     assert sorted(along[certificate.support]) == [-1000, 1000]
     assert certificate.verify()
 
@@ -232,7 +232,9 @@ def test_high_dimension_with_structure():
     middles = (corners[:10] + corners[10:20]) / 2
     diagram = hm.attention_diagram(np.concatenate([corners, middles]))
     assert diagram.nonempty.tolist() == [True] * 40 + [False] * 10
-    assert [diagram.emptiness(40 + i).support.tolist() for i in range(10)] == [[i, 10 + i] for i in range(10)]
+    assert [diagram.empty_certificate(40 + i).support.tolist() for i in range(10)] == [
+        [i, 10 + i] for i in range(10)
+    ]
     check_every_proof(diagram)
 
 
@@ -246,7 +248,7 @@ def test_512_keys_in_128_dimensions():
         diagram.locate(diagram.witnesses[diagram.nonempty]), np.flatnonzero(diagram.nonempty)
     )
     for j in empty[:2]:
-        assert diagram.emptiness(int(j)).verify()
+        assert diagram.empty_certificate(int(j)).verify()
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -483,14 +485,14 @@ def test_faces_are_refused_in_high_dimension():
 
 
 # ----------------------------------------------------------------------------------------------------------
-# Reach
+# MaxMargin
 # ----------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=80)
 @given(diagrams(max_d=4, kinds=("keys",)))
 def test_reach_is_bounded_by_its_certificates(diagram):
-    reach = diagram.reach()
+    reach = diagram.max_margin()
     assert (reach.lower <= reach.values).all()
     assert (reach.values <= reach.upper).all()
     assert (reach.gap <= 1e-11).all()
@@ -511,7 +513,7 @@ def test_reach_against_brute_force_in_the_plane():
     """Distance to a polygon by its edges, and the best of many angles."""
     rng = np.random.default_rng(9)
     keys = rng.standard_normal((8, 2))
-    reach = hm.attention_diagram(keys).reach()
+    reach = hm.attention_diagram(keys).max_margin()
     angles = np.linspace(0, 2 * np.pi, 20001)
     queries = np.column_stack([np.cos(angles), np.sin(angles)])
     table = queries @ keys.T
@@ -540,27 +542,31 @@ def test_reach_against_brute_force_in_the_plane():
 def test_reach_scales_and_shifts():
     rng = np.random.default_rng(10)
     keys = rng.standard_normal((60, 10)) * rng.uniform(size=(60, 1))
-    plain = hm.attention_diagram(keys).reach()
+    plain = hm.attention_diagram(keys).max_margin()
     np.testing.assert_allclose(
-        hm.attention_diagram(1e-6 * keys).reach().values, 1e-6 * plain.values, rtol=1e-9, atol=1e-18
+        hm.attention_diagram(1e-6 * keys).max_margin().values, 1e-6 * plain.values, rtol=1e-9, atol=1e-18
     )
-    np.testing.assert_allclose(hm.attention_diagram(keys + 100.0).reach().values, plain.values, atol=1e-11)
+    np.testing.assert_allclose(
+        hm.attention_diagram(keys + 100.0).max_margin().values, plain.values, atol=1e-11
+    )
 
 
 def test_reach_of_one_key_of_copies_and_of_biased_keys():
-    assert hm.attention_diagram([[1.0, 2.0]]).reach().values.tolist() == [np.inf]
-    assert hm.attention_diagram(np.ones((3, 2))).reach().values.tolist() == [0.0, 0.0, 0.0]
+    assert hm.attention_diagram([[1.0, 2.0]]).max_margin().values.tolist() == [np.inf]
+    assert hm.attention_diagram(np.ones((3, 2))).max_margin().values.tolist() == [0.0, 0.0, 0.0]
     with pytest.raises(errors.BiasedDiagramError, match="unbiased"):
-        hm.attention_diagram(np.eye(2), [0.0, 1.0]).reach()
+        hm.attention_diagram(np.eye(2), [0.0, 1.0]).max_margin()
     squares = hm.power_diagram([[3.0, 4.0], [0.0, 0.0]], [25.0, 0.0])  # the unbiased diagram in disguise
-    np.testing.assert_allclose(squares.reach().values, [5.0, 5.0])
+    np.testing.assert_allclose(squares.max_margin().values, [5.0, 5.0])
 
 
 def test_reach_through_a_query_map():
     rng = np.random.default_rng(11)
     keys, w_q = rng.standard_normal((15, 5)), rng.standard_normal((5, 3))
-    mapped = hm.attention_diagram(keys, query_map=(w_q, None)).reach()
-    np.testing.assert_allclose(mapped.values, hm.attention_diagram(keys @ w_q).reach().values, atol=1e-12)
+    mapped = hm.attention_diagram(keys, query_map=(w_q, None)).max_margin()
+    np.testing.assert_allclose(
+        mapped.values, hm.attention_diagram(keys @ w_q).max_margin().values, atol=1e-12
+    )
     assert (mapped.gap < 1e-11).all()
 
 
@@ -593,7 +599,7 @@ def test_saving_a_thin_cell_and_a_reach(tmp_path):
     thin = hm.attention_diagram([[0], [1], [2]], [Fraction(0), Fraction(-1), -2 - Fraction(1, 2**60)])
     again = hm.load(thin.save(tmp_path / "thin.npz"))
     assert again.exact_witnesses == thin.exact_witnesses
-    reach = hm.attention_diagram(np.eye(3)).reach()
+    reach = hm.attention_diagram(np.eye(3)).max_margin()
     reach.save(tmp_path / "reach.npz")
     np.testing.assert_allclose(np.asarray(reach), np.sqrt(1.5))
     assert len(reach) == 3
@@ -614,11 +620,11 @@ def test_a_diagram_is_a_value():
 def test_certificates_are_refused_for_full_cells_and_strangers():
     diagram = hm.attention_diagram([[0.0], [1.0], [2.0]])
     with pytest.raises(errors.InvalidInputError, match="key 0 wins"):
-        diagram.emptiness(0)
+        diagram.empty_certificate(0)
     with pytest.raises(errors.InvalidInputError, match="from 0 to 2"):
-        diagram.emptiness(3)
-    assert diagram.emptiness(1) is diagram.emptiness(-2)
-    assert "key 1" in repr(diagram.emptiness(1))
+        diagram.empty_certificate(3)
+    assert diagram.empty_certificate(1) is diagram.empty_certificate(-2)
+    assert "key 1" in repr(diagram.empty_certificate(1))
 
 
 def test_a_forged_certificate_is_not_verified():

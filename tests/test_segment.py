@@ -93,7 +93,7 @@ def test_double_double_and_rationals_agree():
         machine = machine_of(network, domain)
         machine.decisions.pairs = PairMaps(machine.layers, machine.program)
         judge(network, domain, finished(machine))
-        asked += machine.decided_by_pairs
+        asked += machine.n_double_double
     assert asked > 10
 
 

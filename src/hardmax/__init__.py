@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hardmax.flow.plans import MaxPosition as MaxPosition
     from hardmax.flow.plans import Plan as Plan
     from hardmax.flow.plans import Positions as Positions
-    from hardmax.geometry.diagrams.max_margins import Reach as Reach
+    from hardmax.geometry.diagrams.max_margins import MaxMargin as MaxMargin
     from hardmax.geometry.diagrams.power_diagrams import PowerDiagram as PowerDiagram
     from hardmax.geometry.diagrams.power_diagrams import attention_diagram as attention_diagram
     from hardmax.geometry.diagrams.power_diagrams import power_diagram as power_diagram
@@ -130,7 +130,7 @@ _HOME_OF = {
     "power_diagram": "hardmax.geometry.diagrams.power_diagrams",
     "attention_diagram": "hardmax.geometry.diagrams.power_diagrams",
     "PowerDiagram": "hardmax.geometry.diagrams.power_diagrams",
-    "Reach": "hardmax.geometry.diagrams.max_margins",
+    "MaxMargin": "hardmax.geometry.diagrams.max_margins",
     "minkowski_vertices": "hardmax.geometry.minkowski",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "parabolic_heads": "hardmax.geometry.minkowski",

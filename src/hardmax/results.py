@@ -70,7 +70,7 @@ _HOME_OF_KIND = {
     "FrozenNormEffect": "hardmax.models.atlas.frozen_norms",
     "PowerDiagram": "hardmax.geometry.diagrams.power_diagrams",
     "AssumptionReport": "hardmax.models.atlas.assumptions",
-    "Reach": "hardmax.geometry.diagrams.max_margins",
+    "MaxMargin": "hardmax.geometry.diagrams.max_margins",
     "RegionBounds": "hardmax.bounds.bound",
     "RegionCount": "hardmax.regions.counts",
     "RegionSet": "hardmax.regions.result",

@@ -39,7 +39,7 @@ class Judgement:
     """What the rational enumerator found for an instance, and what is wrong with the engine's answer."""
 
     expected: RationalRegions
-    decided_exactly: int
+    n_rational: int
     problems: list[str]
 
 
@@ -50,7 +50,7 @@ def judge(
     the engine that keeps nothing against them."""
     expected = enumerate_rationally(case.network, case.domain)
     outlines = [Outline.of(cell) for cell in expected.cells]
-    problems, decided_exactly = [], 0
+    problems, n_rational = [], 0
     for arithmetic in arithmetics:
         try:
             found = hm.enumerate_regions(case.network, case.domain, arithmetic=arithmetic)
@@ -61,11 +61,11 @@ def judge(
                 count = hm.count_cells(case.network, case.domain, arithmetic=arithmetic)
                 listed = listed or count_problems(count, found)
                 if arithmetic == "certified":
-                    decided_exactly = count.decided_exactly
+                    n_rational = count.n_rational
         except Exception as error:  # whatever it is, it is the engine's
             listed = [f"{type(error).__name__}: {error}"]
         problems += [f"[{arithmetic}] {problem}" for problem in listed]
-    return Judgement(expected, decided_exactly, problems)
+    return Judgement(expected, n_rational, problems)
 
 
 def signatures_of(found: hm.RegionSet) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

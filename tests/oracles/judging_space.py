@@ -29,7 +29,7 @@ class Judgement:
     """What the rational enumerator found for an instance, and what is wrong with the engine's answer."""
 
     expected: RationalSpace
-    decided_exactly: int
+    n_rational: int
     problems: list[Problem]
 
 
@@ -45,7 +45,7 @@ def searched(network, domain, arithmetic: str = "certified") -> tuple[RegionSet,
         raise AssertionError(
             f"{machine.n_unbounded} unbounded cells were counted, not {(~found.bounded).sum()}"
         )
-    return found, machine.decided_exactly
+    return found, machine.n_rational
 
 
 def enumerated(network, domain, arithmetic: str = "certified") -> tuple[RegionSet, int]:
@@ -55,7 +55,7 @@ def enumerated(network, domain, arithmetic: str = "certified") -> tuple[RegionSe
     have = count.n_cells, count.n_unbounded, count.complete, count.exact
     if have != (found.n_cells, int((~found.bounded).sum()), found.complete, found.exact):
         raise AssertionError(f"count_cells says {count}")
-    return found, count.decided_exactly
+    return found, count.n_rational
 
 
 def judge_space(
@@ -63,18 +63,18 @@ def judge_space(
 ) -> Judgement:
     """Hold cells, maps, contacts and regions of an instance against the rational enumerator."""
     expected = enumerate_space(case.network, case.domain)
-    problems, decided_exactly = [], 0
+    problems, n_rational = [], 0
     for arithmetic in arithmetics:
         try:
             found, decided = engine(case.network, case.domain, arithmetic)
             listed = space_problems(found, expected)
             if not listed and contacts:
                 listed = touching_problems(found, expected)
-            decided_exactly = max(decided_exactly, decided if arithmetic == "certified" else 0)
+            n_rational = max(n_rational, decided if arithmetic == "certified" else 0)
         except Exception as error:  # whatever it is, it is the engine's
             listed = [f"{type(error).__name__}: {error}"]
         problems += [f"[{arithmetic}] {problem}" for problem in listed]
-    return Judgement(expected, decided_exactly, problems)
+    return Judgement(expected, n_rational, problems)
 
 
 def space_problems(found: RegionSet, expected: RationalSpace) -> list[Problem]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.networks.layers import FoldLayer, WallLayer, layers_of
+from hardmax.networks.layers import ArgmaxLayer, ReluLayer, layers_of
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, encode_wall
 from hardmax.regions.maps.exact_maps import ExactMaps
 
@@ -37,14 +37,14 @@ def space_cells(network, domain) -> Cells:
     for i in range(domain.b.shape[0]):
         assert cone.cut(list(exact.domain_line(i)), (DOMAIN_SIDE, i)) != EMPTIES
     words = max(1, -(-network.units_total // 64))
-    heads = sum(layer.heads for layer in layers if isinstance(layer, WallLayer))
+    heads = sum(layer.heads for layer in layers if isinstance(layer, ArgmaxLayer))
     pieces = [Piece(cone, np.zeros(words, dtype=np.uint64), np.zeros(heads, dtype=np.int32), 0)]
     serial = 0
     for number, layer in enumerate(layers):
         done = []
         for piece in pieces:
             parts = [piece]
-            if isinstance(layer, FoldLayer):
+            if isinstance(layer, ReluLayer):
                 rows = exact.lines(number, piece.bits, piece.routings)
                 for unit in range(layer.units):
                     parts = [
@@ -52,7 +52,7 @@ def space_cells(network, domain) -> Cells:
                         for part in parts
                         for half in _fold(part, rows[unit], number, unit, layer, serial)
                     ]
-            elif isinstance(layer, WallLayer):
+            elif isinstance(layer, ArgmaxLayer):
                 rows = exact.lines(number, piece.bits, piece.routings)
                 for head in range(layer.heads):
                     parts = [won for part in parts for won in _route(part, rows, number, head, layer, serial)]

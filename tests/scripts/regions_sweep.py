@@ -84,7 +84,7 @@ def work_off(start: int, stop: int) -> dict:
             walls=sum(kind == "wall" for kind in expected.adjacency.values()),
             regions=expected.n_regions,
             cells_beyond_regions=expected.n_cells > expected.n_regions,
-            needed_rationals=judgement.decided_exactly > 0,
+            needed_rationals=judgement.n_rational > 0,
         )
         if judgement.problems:
             failures[str(number)] = judgement.problems

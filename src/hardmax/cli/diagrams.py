@@ -43,7 +43,7 @@ FILE = click.Path(path_type=Path)
     help="In the plane: the square [LOW, HIGH]^2 to cut out.",
 )
 @click.option(
-    "--reach", is_flag=True, help="The largest margin that a query of norm at most 1 can give each key."
+    "--max-margin", is_flag=True, help="The largest margin that a query of norm at most 1 can give each key."
 )
 @output_options
 def diagram(
@@ -52,7 +52,7 @@ def diagram(
     sites: bool,
     weights: Path | None,
     box: tuple[float, float] | None,
-    reach: bool,
+    max_margin: bool,
     as_json: bool,
     out: Path | None,
     plot: Path | None,
@@ -68,7 +68,7 @@ def diagram(
       hardmax diagram keys.npy
       hardmax diagram keys.csv --biases biases.csv --json
       hardmax diagram sites.csv --sites --weights weights.csv --box -3 3 --plot diagram.svg
-      hardmax diagram keys.npy --reach --out diagram.npz
+      hardmax diagram keys.npy --max-margin --out diagram.npz
     """
     check_targets(out, plot)
     if weights is not None and not sites:
@@ -77,9 +77,9 @@ def diagram(
         )
     if biases is not None and sites:
         raise InvalidInputError("--biases belongs to keys; for --sites use --weights.")
-    cells, shown_box, reaches = _compute(keys, biases, sites, weights, box, reach)
+    cells, shown_box, margins = _compute(keys, biases, sites, weights, box, max_margin)
     save_and_draw(cells, out, plot, box=shown_box)
-    report = _report(cells, shown_box, reaches)
+    report = _report(cells, shown_box, margins)
     if as_json:
         print_json(report)
     else:
@@ -92,7 +92,7 @@ def _compute(
     sites: bool,
     weights: Path | None,
     box: tuple[float, float] | None,
-    reach: bool,
+    max_margin: bool,
 ) -> tuple[PowerDiagram, Box | None, Any]:
     import hardmax as hm
 
@@ -109,10 +109,10 @@ def _compute(
         square = None if box is None else hm.Box.cube(2, *box)
         if square is not None and cells.d != 2:
             raise InvalidInputError(f"--box cuts a square out of the plane, but dimension is {cells.d}.")
-        return cells, square, cells.reach().values if reach else None
+        return cells, square, cells.max_margin().values if max_margin else None
 
 
-def _report(cells: PowerDiagram, box: Box | None, reaches: Any) -> dict[str, Any]:
+def _report(cells: PowerDiagram, box: Box | None, margins: Any) -> dict[str, Any]:
     report: dict[str, Any] = {
         "kind": cells.kind,
         "n_keys": len(cells.nonempty),
@@ -121,8 +121,8 @@ def _report(cells: PowerDiagram, box: Box | None, reaches: Any) -> dict[str, Any
         "nonempty": cells.nonempty,
         "witnesses": cells.witnesses,
     }
-    if reaches is not None:
-        report["reach"] = reaches
+    if margins is not None:
+        report["max_margin"] = margins
     if box is not None:
         report["polygons"] = cells.polygons(box)
     return {**report, "provenance": cells.provenance}
@@ -132,14 +132,14 @@ def _print(report: dict[str, Any], word: str) -> None:
     def row(j: int) -> list[str]:
         nonempty = bool(report["nonempty"][j])
         line = [str(j), "yes" if nonempty else "no", point(report["witnesses"][j]) if nonempty else ""]
-        if "reach" in report:
-            line.append(number(report["reach"][j]))
+        if "max_margin" in report:
+            line.append(number(report["max_margin"][j]))
         if "polygons" in report:
             line.append(number(_area(report["polygons"][j])))
         return line
 
     columns = [word, "interior", "witness"]
-    columns += ["reach"] * ("reach" in report) + ["area in the box"] * ("polygons" in report)
+    columns += ["max margin"] * ("max_margin" in report) + ["area in the box"] * ("polygons" in report)
     won, n_keys, d = report["n_nonempty"], report["n_keys"], report["d"]
     print_table(
         f"{won} of {n_keys} {word}s win on a set with interior, in dimension {d}", columns, row, n_keys

@@ -39,7 +39,7 @@ def compile_kernels(
     def high_dimension() -> None:
         diagram = attention_diagram(rng.standard_normal((24, 9)) * rng.uniform(size=(24, 1)))
         diagram.nonempty.any()
-        diagram.reach()
+        diagram.max_margin()
         diagram.locate(rng.standard_normal((4, 9)))
 
     for name, run in (

@@ -1,7 +1,7 @@
 r"""The internal form: every block is an affine map or a layer of max-groups.
 
-A max-group is a set of affine scores of which the largest wins. In a :class:`WallLayer` (attention) the
-winner adds a constant vector, so the map may jump where the routing changes. In a :class:`FoldLayer` (ReLU)
+A max-group is a set of affine scores of which the largest wins. In a :class:`ArgmaxLayer` (attention) the
+winner adds a constant vector, so the map may jump where the routing changes. In a :class:`ReluLayer` (ReLU)
 the two scores of unit :math:`i` are its pre-activation and zero, and the winning *value* times a column is
 added, so the map only bends. In a :class:`MaxLayer` (maxout, max-pooling) the winning scores themselves go
 on. Engines see these layers and nothing else of a network: a leaky ReLU layer is a plain one between two
@@ -11,9 +11,9 @@ Two clean-ups are done here, once and exactly: masked keys disappear, and keys o
 score become one key with the mean of their outputs (they win together wherever they win; the zero-temperature
 limit of softmax is that mean).
 
-What an engine does with a :class:`MaxLayer`. It is a :class:`WallLayer` in everything that is decided: heads,
-keys, scores, walls, their codes, the order of cells, the lowest key in the signature where several coincide
-on a cell. Only what leaves it is different:
+What an engine does with a :class:`MaxLayer`. It is a :class:`ArgmaxLayer` in everything that is decided:
+heads, keys, scores, walls, their codes, the order of cells, the lowest key in the signature where several
+coincide on a cell. Only what leaves it is different:
 
 - The map that leaves a cell consists of rows that are known already: first, if ``skip``, the rows of the map
   that entered, then for each head the composed score of its winner. Nothing is added up, a node carries no
@@ -44,7 +44,7 @@ from hardmax.networks.leaky import plain_blocks
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
 
-__all__ = ["AffineLayer", "FoldLayer", "Layer", "MaxLayer", "WallLayer", "layers_of"]
+__all__ = ["AffineLayer", "ReluLayer", "Layer", "MaxLayer", "ArgmaxLayer", "layers_of"]
 
 
 class _AnyLayer:
@@ -105,7 +105,7 @@ class AffineLayer(_AnyLayer):
 
 
 @dataclass(frozen=True, eq=False)
-class FoldLayer(_AnyLayer):
+class ReluLayer(_AnyLayer):
     r""":math:`y \mapsto [y +]\; U \max(Zy + z, 0) + b`; ``scores`` is :math:`Z`, or ``None`` for the
     identity.
 
@@ -141,7 +141,7 @@ class FoldLayer(_AnyLayer):
 
 
 @dataclass(frozen=True, eq=False)
-class WallLayer(_AnyLayer):
+class ArgmaxLayer(_AnyLayer):
     r""":math:`y \mapsto [y +]\; \sum_h v_{j_h}` with :math:`j_h = \arg\max_j \langle s_j, y\rangle + b_j`
     over head h.
 
@@ -186,11 +186,11 @@ class WallLayer(_AnyLayer):
 
 
 @dataclass(frozen=True, eq=False)
-class MaxLayer(WallLayer):
+class MaxLayer(ArgmaxLayer):
     r""":math:`y \mapsto [y,]\; (\max_j \langle s_j, y\rangle + b_j)_h`: the winning scores, behind y if
     ``skip``.
 
-    Decided like a :class:`WallLayer`; ``outputs`` is empty. See the head of this module.
+    Decided like a :class:`ArgmaxLayer`; ``outputs`` is empty. See the head of this module.
     """
 
     @property
@@ -204,7 +204,7 @@ class MaxLayer(WallLayer):
         return self.heads + (self.d_in if self.skip else 0)
 
 
-Layer = AffineLayer | FoldLayer | WallLayer | MaxLayer
+Layer = AffineLayer | ReluLayer | ArgmaxLayer | MaxLayer
 
 
 def layers_of(network: Network) -> tuple[Layer, ...]:
@@ -233,7 +233,7 @@ def layers_of(network: Network) -> tuple[Layer, ...]:
             head += block.heads
         elif isinstance(block, FeedForward):
             scores = None if block.w_in is None or _is_identity(block.w_in) else block.w_in
-            layers.append(FoldLayer(scores, block.b_in, block.w_out, block.b_out, block.skip, unit))
+            layers.append(ReluLayer(scores, block.b_in, block.w_out, block.b_out, block.skip, unit))
             unit += block.width
         else:
             layers.append(_affine(block))
@@ -249,7 +249,7 @@ def _is_identity(matrix: ExactArray) -> bool:
     return rows == columns and not matrix.rounded and bool((matrix.floats == np.eye(rows)).all())
 
 
-def _walls(block: Attention, first_head: int) -> WallLayer:
+def _walls(block: Attention, first_head: int) -> ArgmaxLayer:
     heads, n_tokens, d = block.scores.shape
     e = block.outputs.shape[2]
     score_rows = _flat(block.scores, (heads * n_tokens, d))
@@ -266,7 +266,7 @@ def _walls(block: Attention, first_head: int) -> WallLayer:
             chosen.append(group[0])
         head_start.append(len(chosen))
     rows = np.array(chosen, dtype=np.int64)
-    return WallLayer(
+    return ArgmaxLayer(
         score_rows.take(rows),
         bias_rows.take(rows),
         np.array(head_start, dtype=np.int64),

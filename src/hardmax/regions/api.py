@@ -138,8 +138,8 @@ def count_cells(
             for i, layer in enumerate(found.machine.layers[: found.machine.program.last + 1])
             if not isinstance(layer, AffineLayer)
         ),
-        decided_in_pairs=tally.decided_by_pairs,
-        decided_exactly=tally.decided_exactly,
+        decided_in_pairs=tally.n_double_double,
+        n_rational=tally.n_rational,
     )
 
 

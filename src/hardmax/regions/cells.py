@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer
+from hardmax.networks.layers import AffineLayer, Layer, ReluLayer
 from hardmax.networks.signatures import unpack_bits
 
 __all__ = [
@@ -338,12 +338,12 @@ def signature_order(
     if n == 0:
         return np.arange(0)
     columns: list[NDArray[np.uint8]] = []
-    units = sum(layer.units for layer in layers if isinstance(layer, FoldLayer))
+    units = sum(layer.units for layer in layers if isinstance(layer, ReluLayer))
     relu = unpack_bits(bits, units) if units else np.zeros((n, 0), dtype=np.bool_)
     for layer in layers:
         if isinstance(layer, AffineLayer):
             continue
-        if isinstance(layer, FoldLayer):
+        if isinstance(layer, ReluLayer):
             part = relu[:, layer.first_unit : layer.first_unit + layer.units]
             columns.append(np.packbits(part, axis=1))
         else:

@@ -32,7 +32,7 @@ class CellCount(Result):
         Cells that reach to infinity; ``None`` if linear programs searched for cells, which do not tell.
     cells_by_depth : tuple of int
         Cells of the network cut off after each block that has walls or folds.
-    decided_in_pairs, decided_exactly : int
+    decided_in_pairs, n_rational : int
         How often floats could not tell and double-double arithmetic, or rationals, decided.
 
     Examples
@@ -55,7 +55,7 @@ class CellCount(Result):
     n_unbounded: int | None
     cells_by_depth: tuple[int, ...]
     decided_in_pairs: int
-    decided_exactly: int
+    n_rational: int
 
     def __int__(self) -> int:
         return self.n_cells
@@ -70,7 +70,7 @@ class CellCount(Result):
             "n_unbounded": self.n_unbounded,
             "cells_by_depth": list(self.cells_by_depth),
             "decided_in_pairs": self.decided_in_pairs,
-            "decided_exactly": self.decided_exactly,
+            "n_rational": self.n_rational,
         }
 
     @classmethod

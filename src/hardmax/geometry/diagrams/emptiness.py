@@ -44,7 +44,7 @@ class EmptinessCertificate:
     Examples
     --------
     >>> import hardmax as hm
-    >>> certificate = hm.attention_diagram([[0, 0], [4, 0], [0, 4], [1, 1]]).emptiness(3)
+    >>> certificate = hm.attention_diagram([[0, 0], [4, 0], [0, 4], [1, 1]]).empty_certificate(3)
     >>> certificate.support, certificate.weights
     (array([0, 1, 2]), (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)))
     >>> certificate.verify()

@@ -2,11 +2,11 @@ r"""How clearly a key can win: the largest margin that a query of norm at most 1
 
 For unbiased keys,
 
-.. math:: \operatorname{reach}_j = \max_{|q| \le 1} \min_{l \ne j} (k_j - k_l) \cdot q
+.. math:: \operatorname{margin}_j = \max_{|q| \le 1} \min_{l \ne j} (k_j - k_l) \cdot q
    = \operatorname{dist}\bigl(k_j, \operatorname{conv}\{k_l : l \ne j\}\bigr).
 
 The best query points from the nearest point of the hull to the key. A softmax head attends to key j with
-probability at least :math:`1 / (1 + (N - 1) e^{-\operatorname{reach}_j |q| / \tau})` at the best query of
+probability at least :math:`1 / (1 + (N - 1) e^{-\operatorname{margin}_j |q| / \tau})` at the best query of
 norm :math:`|q|`, and no query of that norm gives a larger margin. Any query bounds the distance from below
 and any convex combination bounds it from above; both are kept, rounded outwards, so the gap between them
 certifies the value.
@@ -24,7 +24,7 @@ from hardmax.geometry.feasibility import linear_programs as programs
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 from hardmax.results import Result
 
-__all__ = ["Reach", "reach_of_keys"]
+__all__ = ["MaxMargin", "max_margins"]
 
 Floats = NDArray[np.float64]
 
@@ -33,31 +33,31 @@ _BLOCK = 1 << 18
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Reach(Result):
+class MaxMargin(Result):
     """The largest margin of each key, with proven bounds.
 
     Attributes
     ----------
     values : (N,) float64
-        The reach of each key: 0 for a key without interior or with an exact copy, infinite for a key without
-        rivals.
+        The largest margin of each key: 0 for a key without interior or with an exact copy, infinite for a key
+        without rivals.
     lower, upper : (N,) float64
         Proven bounds, rounded outwards: the margin of ``queries`` and the distance to an explicit point of
         the hull.
     queries : (N, d) float64
-        The query of norm 1 that gives the margin; NaN where the reach is 0 or infinite.
+        The query of norm 1 that gives the margin; NaN where the margin is 0 or infinite.
 
     Examples
     --------
     >>> import hardmax as hm
-    >>> reach = hm.attention_diagram([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]]).reach()
-    >>> float(reach[0])
+    >>> margin = hm.attention_diagram([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]]).max_margin()
+    >>> float(margin[0])
     2.0
-    >>> bool((reach.gap < 1e-12).all())
+    >>> bool((margin.gap < 1e-12).all())
     True
     """
 
-    kind: ClassVar[str] = "Reach"
+    kind: ClassVar[str] = "MaxMargin"
 
     values: Floats
     lower: Floats
@@ -89,22 +89,22 @@ class Reach(Result):
     def _summary(self) -> str:
         won = int((self.values > 0).sum())
         gap = float(self.gap.max(initial=0.0))
-        return f"{len(self.values)} keys, {won} with positive reach, duality gap at most {gap:.1g}"
+        return f"{len(self.values)} keys, {won} with a positive margin, duality gap at most {gap:.1g}"
 
     def _table(self) -> dict[str, Floats]:
-        return {"reach": self.values, "lower": self.lower, "upper": self.upper}
+        return {"max_margin": self.values, "lower": self.lower, "upper": self.upper}
 
 
-def reach_of_keys(scores: Scores, nonempty: NDArray[np.bool_], guesses: Floats) -> Reach:
-    """The reach of every key of linear scores; at ``guesses`` the keys with interior win."""
+def max_margins(scores: Scores, nonempty: NDArray[np.bool_], guesses: Floats) -> MaxMargin:
+    """The largest margin of every key of linear scores; at ``guesses`` the keys with interior win."""
     n, d = scores.slopes.shape
     values = np.zeros(n)
     queries = np.full((n, d), np.nan)
     if n == 1:
         infinite = np.array([np.inf])
-        return Reach(infinite, infinite, infinite, queries)
+        return MaxMargin(infinite, infinite, infinite, queries)
     alone = np.bincount(scores.tie_group, minlength=n)[scores.tie_group] == 1
-    keys = np.flatnonzero(nonempty & alone)  # a copy or a point of the hull has reach 0
+    keys = np.flatnonzero(nonempty & alone)  # a copy or a point of the hull has margin 0
     index = np.unique(scores.tie_group)
     # a power of two brings the keys to size 1, so that no square leaves the range of float64
     exponent = int(np.frexp(np.abs(scores.slopes).max())[1])
@@ -135,7 +135,7 @@ def reach_of_keys(scores: Scores, nonempty: NDArray[np.bool_], guesses: Floats) 
         upper[keys] = np.ldexp(away, exponent) + 5e-324
         values[keys] = np.ldexp(np.clip(np.where(length > 0.0, length, away), margins, away), exponent)
     queries[keys] = unit
-    return Reach(values, lower, upper, queries)
+    return MaxMargin(values, lower, upper, queries)
 
 
 def _margins(points: Floats, noise: Floats, rows: NDArray[np.int64], queries: Floats) -> Floats:

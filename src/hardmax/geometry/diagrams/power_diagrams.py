@@ -35,7 +35,7 @@ from hardmax.geometry.diagrams.emptiness import EmptinessCertificate
 from hardmax.geometry.diagrams.faces import Facet, counter_clockwise, vertices_of, walls_of
 from hardmax.geometry.diagrams.interiors import Interiors, decide_interiors, find_support
 from hardmax.geometry.diagrams.location import Locator
-from hardmax.geometry.diagrams.max_margins import Reach, reach_of_keys
+from hardmax.geometry.diagrams.max_margins import MaxMargin, max_margins
 from hardmax.geometry.domains import Box
 from hardmax.geometry.scores import Scores
 from hardmax.results import Result
@@ -157,7 +157,7 @@ class PowerDiagram(Result):
         """Rational witnesses of the cells that hold none of the float ones."""
         return self._interiors.exact_witnesses
 
-    def emptiness(self, j: int) -> EmptinessCertificate:
+    def empty_certificate(self, j: int) -> EmptinessCertificate:
         r"""Why the cell of key ``j`` has no interior: a convex combination of at most d + 1 other keys.
 
         Parameters
@@ -173,7 +173,7 @@ class PowerDiagram(Result):
         Examples
         --------
         >>> import hardmax as hm
-        >>> hm.power_diagram([[0], [1], [2]], [4, 0, 4]).emptiness(1).weights
+        >>> hm.power_diagram([[0], [1], [2]], [4, 0, 4]).empty_certificate(1).weights
         (Fraction(1, 2), Fraction(1, 2))
         """
         if not -self.n_keys <= j < self.n_keys:
@@ -257,7 +257,8 @@ class PowerDiagram(Result):
         if self.d > _LOW_DIMENSION:
             raise UnsupportedDimensionError(
                 f"walls and vertices are listed up to dimension {_LOW_DIMENSION}, but this diagram has "
-                f"dimension {self.d}; nonempty, emptiness, locate and reach work in any dimension."
+                f"dimension {self.d}; nonempty, empty_certificate, locate and max_margin work in any "
+                "dimension."
             )
         return refine([self.scores])
 
@@ -328,10 +329,10 @@ class PowerDiagram(Result):
     # How clearly a key can win
     # ------------------------------------------------------------------------------------------------------
 
-    def reach(self) -> Reach:
+    def max_margin(self) -> MaxMargin:
         r"""The largest margin that a query of norm at most 1 can give each key (unbiased diagrams only).
 
-        .. math:: \operatorname{reach}_j = \max_{|q| \le 1} \min_{l \ne j} (a_j - a_l) \cdot q
+        .. math:: \operatorname{margin}_j = \max_{|q| \le 1} \min_{l \ne j} (a_j - a_l) \cdot q
            = \operatorname{dist}(a_j, \operatorname{conv}\{a_l : l \ne j\})
 
         With a query map, q is the input of the map.
@@ -345,19 +346,20 @@ class PowerDiagram(Result):
         Examples
         --------
         >>> import hardmax as hm
-        >>> hm.attention_diagram([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]]).reach().values.round(6)
+        >>> diagram = hm.attention_diagram([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
+        >>> diagram.max_margin().values.round(6)
         array([1.414214, 3.162278, 3.162278, 0.      ])
         """
         if self.biased:
             raise BiasedDiagramError(
-                "reach needs unbiased keys, but some offset of this diagram is not zero; "
+                "max_margin needs unbiased keys, but some offset of this diagram is not zero; "
                 "drop the biases, or use attention_diagram(keys) for the keys alone."
             )
         return self._reach
 
     @cached_property
-    def _reach(self) -> Reach:
-        return reach_of_keys(self.scores, self.nonempty, self.witnesses)
+    def _reach(self) -> MaxMargin:
+        return max_margins(self.scores, self.nonempty, self.witnesses)
 
     # As a result
     # ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ one object, the point of smallest norm in the hull of the rows,
 
 because :math:`g_l \cdot y^* \ge |y^*|^2`: a nonzero :math:`y^*` is the witness with the largest margin among
 all vectors of its norm, and :math:`y^* = 0` is a certificate. "Key j can win", "this tuple of keys is a
-vertex of the Minkowski sum" and ``reach`` are all this question (P1 Theorem IV.3, section V-A).
+vertex of the Minkowski sum" and ``max_margin`` are all this question (P1 Theorem IV.3, section V-A).
 
 The compiled kernel is Wolfe's algorithm. It keeps a *corral*, affinely independent rows whose hull holds the
 current point inside, and a QR factor of the lifted corral (columns :math:`(s, g_i)`, where s is the size of

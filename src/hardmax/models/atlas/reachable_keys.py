@@ -199,11 +199,11 @@ def _largest_margins(
     """For each key a margin that a query of the ball attains (0 where none does), one that none exceeds, and
     the direction of such a query."""
     if read.biases is None:
-        reach = cells.reach()
+        reach = cells.max_margin()
         size = scale * radius
         return reach.lower * size, reach.upper * size, np.nan_to_num(reach.queries)
     lift = max(scale * radius, 1e-300)
-    lifted = attention_diagram(np.column_stack([read.keys, read.biases / lift])).reach()
+    lifted = attention_diagram(np.column_stack([read.keys, read.biases / lift])).max_margin()
     directions = np.nan_to_num(lifted.queries[:, :-1])
     length = np.linalg.norm(directions, axis=1, keepdims=True)
     directions = np.divide(directions, length, out=np.zeros_like(directions), where=length > 0.0)

@@ -117,7 +117,7 @@ COLUMNS = (
     Column(
         "largest_reach_margin",
         "margin",
-        "Reach",
+        "MaxMargin",
         "bounded",
         "the largest margin that any key can get at the largest query norm that occurs: attained; the "
         "bound that is never exceeded stands in heads.csv",
@@ -125,7 +125,7 @@ COLUMNS = (
     Column(
         "largest_reach_probability",
         "probability",
-        "Reach",
+        "MaxMargin",
         "bounded",
         "the largest probability that such a query can give a key: attained; its bound stands in heads.csv",
     ),

@@ -283,7 +283,7 @@ def _proven_diagram(keys: NDArray[Any]) -> tuple[dict[str, Any], bool]:
         if diagram.nonempty[j]:
             winners[j] = list(diagram.exact_witnesses.get(j, diagram.witnesses[j].tolist()))
         else:
-            certificate = diagram.emptiness(j)
+            certificate = diagram.empty_certificate(j)
             passed &= certificate.verify()
             weights = [Fraction(0)] * len(keys)
             for i, weight in zip(certificate.support.tolist(), certificate.weights, strict=True):
@@ -319,7 +319,7 @@ def _run_figure_3(settings: Settings) -> Outcome:
                 "not stated",
                 f"{sum(map(len, lost))} certificates, checked in rationals",
                 all(
-                    one.emptiness(j).verify()
+                    one.empty_certificate(j).verify()
                     for one, keys in zip((drawn, example), lost, strict=True)
                     for j in keys
                 ),
@@ -351,7 +351,7 @@ def _pair(attention: PowerDiagram, keys: NDArray[np.float64], box: Box) -> Any:
 
 def _table(diagram: PowerDiagram) -> dict[str, Any]:
     keys = diagram.sites
-    certificates = [None if won else diagram.emptiness(j) for j, won in enumerate(diagram.nonempty)]
+    certificates = [None if won else diagram.empty_certificate(j) for j, won in enumerate(diagram.nonempty)]
     return {
         "key": list(range(len(keys))),
         "k": keys,

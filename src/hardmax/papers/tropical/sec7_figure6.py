@@ -150,7 +150,7 @@ def _sum_record(keys: NDArray[np.int64], found: MinkowskiVertices) -> tuple[dict
     losers = []
     for i, choice in enumerate(choices):
         if choice not in winners:
-            emptiness = diagram.emptiness(i)
+            emptiness = diagram.empty_certificate(i)
             support = [list(choices[k]) for k in emptiness.support.tolist()]
             losers.append([list(choice), support, list(emptiness.weights)])
     record = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.engine import layers as kernels
 
 __all__ = ["Program", "score_norms", "spectral_bound"]
@@ -89,7 +89,7 @@ class Program:
                 row[kernels.SCORES] = keep(layer.weights.floats)
                 row[kernels.BIASES] = keep(layer.offsets.floats)
                 bounds[i, :6] = _score_bounds(layer.weights, layer.offsets)
-            elif isinstance(layer, FoldLayer):
+            elif isinstance(layer, ReluLayer):
                 row[kernels.KIND], row[kernels.ROWS] = kernels.FOLD, layer.units
                 row[kernels.SKIP], row[kernels.FIRST] = layer.skip, units
                 row[kernels.SCORES] = -1 if layer.scores is None else keep(layer.scores.floats)
@@ -134,8 +134,8 @@ class Program:
         )
 
 
-def _nothing_to_fold(d: int) -> FoldLayer:
-    return FoldLayer(
+def _nothing_to_fold(d: int) -> ReluLayer:
+    return ReluLayer(
         scores=ExactArray(np.zeros((0, d))),
         biases=ExactArray(np.zeros(0)),
         outputs=ExactArray(np.zeros((d, 0))),
@@ -152,14 +152,14 @@ def _check_sizes(layers: tuple[Layer, ...]) -> None:
             "try network.truncate(n_blocks)."
         )
     for i, layer in enumerate(layers):
-        units = layer.units if isinstance(layer, FoldLayer) else 0
-        heads = layer.heads if isinstance(layer, WallLayer) else 0
+        units = layer.units if isinstance(layer, ReluLayer) else 0
+        heads = layer.heads if isinstance(layer, ArgmaxLayer) else 0
         if max(units, heads) >= MOST_GROUPS:
             raise UnsupportedDimensionError(
                 f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions, but "
                 f"has {max(units, heads)}."
             )
-        if isinstance(layer, WallLayer) and len(layer.key) >= MOST_KEYS:
+        if isinstance(layer, ArgmaxLayer) and len(layer.key) >= MOST_KEYS:
             raise UnsupportedDimensionError(
                 f"block {i} must have fewer than {MOST_KEYS} keys in all its heads for exact regions, but "
                 f"has {len(layer.key)}."
@@ -225,11 +225,11 @@ def _score_bounds(scores: ExactArray | None, biases: ExactArray) -> list[float]:
     return [*score_norms(scores), _gamma(scores.shape[1]), *_largest(biases)]
 
 
-def _output_bounds(layer: FoldLayer) -> list[float]:
+def _output_bounds(layer: ReluLayer) -> list[float]:
     return [*score_norms(layer.outputs), _gamma(layer.units + 4), *_largest(layer.offsets)]
 
 
-def _value_bounds(layer: WallLayer) -> list[float]:
+def _value_bounds(layer: ArgmaxLayer) -> list[float]:
     largest = norm = 0.0
     for h in range(layer.heads):
         values = layer.outputs.floats[layer.head_start[h] : layer.head_start[h + 1]]

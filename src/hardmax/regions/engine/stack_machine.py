@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.layers import FoldLayer, Layer, WallLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.engine.layers import SIGN_AT
 from hardmax.regions.engine.program import Program
 
@@ -40,7 +40,7 @@ class Tally:
         Area or volume of the bounded cells, in the machine's unit.
     layer_cells : tuple of int
         Cells after each layer.
-    decided_exactly, decided_by_pairs : int
+    n_rational, n_double_double : int
     """
 
     n_cells: int = 0
@@ -49,8 +49,8 @@ class Tally:
     serials: int = 0
     size: float = 0.0
     layer_cells: tuple[int, ...] = ()
-    decided_exactly: int = 0
-    decided_by_pairs: int = 0
+    n_rational: int = 0
+    n_double_double: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         long, short = sorted((self.layer_cells, other.layer_cells), key=len, reverse=True)
@@ -61,8 +61,8 @@ class Tally:
             self.serials + other.serials,
             self.size + other.size,
             tuple(a + b for a, b in zip(long, (*short, *(0,) * (len(long) - len(short))), strict=True)),
-            self.decided_exactly + other.decided_exactly,
-            self.decided_by_pairs + other.decided_by_pairs,
+            self.n_rational + other.n_rational,
+            self.n_double_double + other.n_double_double,
         )
 
 
@@ -80,8 +80,8 @@ class StackMachine:
     control: NDArray[np.int64]
     signs: NDArray[np.int64]
     layer_cells: NDArray[np.int64]
-    decided_exactly: int
-    decided_by_pairs: int
+    n_rational: int
+    n_double_double: int
 
     @classmethod
     @cache
@@ -141,8 +141,8 @@ class StackMachine:
         self.control[self.kernels.C_MOST_CELLS] = most
 
     @property
-    def toil(self) -> int:
-        """A cell takes about 2^toil times as long as in the plane, in floats."""
+    def log2_cost(self) -> int:
+        """A cell takes about 2^log2_cost times as long as in the plane, in floats."""
         return self.slow + (6 if self._count("C_TRUST") == self.kernels.EXACT else 0)
 
     @property
@@ -155,8 +155,8 @@ class StackMachine:
             self._count("C_SERIAL") & ((1 << SERIALS) - 1),
             self.size,
             tuple(self.layer_cells.tolist()),
-            self.decided_exactly,
-            self.decided_by_pairs,
+            self.n_rational,
+            self.n_double_double,
         )
 
     # where a node stands
@@ -167,14 +167,14 @@ class StackMachine:
         routings = np.zeros(self.program.heads, dtype=np.int32)
         for i, block in enumerate(self.layers[:layer]):
             at = int(self.program.table[i, SIGN_AT]) + 2
-            if isinstance(block, FoldLayer):
+            if isinstance(block, ReluLayer):
                 word, shift = divmod(block.first_unit, 64)
                 for j in range(-(-block.units // 64)):
                     value = int(self.signs[at + j]) & (2**64 - 1)
                     bits[word + j] |= np.uint64((value << shift) & (2**64 - 1))
                     if shift:
                         bits[word + j + 1] |= np.uint64(value >> (64 - shift))
-            elif isinstance(block, WallLayer):
+            elif isinstance(block, ArgmaxLayer):
                 winners = self.signs[at : at + block.heads]
                 routings[block.first_head : block.first_head + block.heads] = block.key[winners]
         return bits, routings

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import CertificateError
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Contacts, decode_wall, encode_wall
 from hardmax.regions.maps import adjacency_kernels as kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -111,10 +111,10 @@ class _Search:
         for number, layer in enumerate(self.layers):
             at = layer_of == number
             rows = drawn[at]
-            if isinstance(layer, FoldLayer):
+            if isinstance(layer, ReluLayer):
                 info[rows, kernels.UNIT] = layer.first_unit + group[at]
                 info[rows, kernels.FIRST_HEAD] = heads_after
-            elif isinstance(layer, WallLayer):
+            elif isinstance(layer, ArgmaxLayer):
                 info[rows, kernels.HEAD] = layer.first_head + group[at]
                 info[rows, kernels.ROW_A], info[rows, kernels.ROW_B] = a[at], b[at]
                 info[rows, kernels.KEY_A], info[rows, kernels.KEY_B] = layer.key[a[at]], layer.key[b[at]]

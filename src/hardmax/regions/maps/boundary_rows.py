@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.networks.layers import FoldLayer, WallLayer
+from hardmax.networks.layers import ArgmaxLayer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 from hardmax.regions.maps.exact_maps import ExactMaps
 
@@ -56,10 +56,10 @@ def inner_row(
     layer, group, a, b = decode_wall(wall)
     row = exact.line(layer, group, a, b, bits_row, routings_row)
     block = exact.layers[layer]
-    if isinstance(block, FoldLayer):
+    if isinstance(block, ReluLayer):
         unit = block.first_unit + group
         positive = bool(int(bits_row[unit // 64]) >> (unit % 64) & 1)
-    elif isinstance(block, WallLayer):
+    elif isinstance(block, ArgmaxLayer):
         winner = int(routings_row[block.first_head + group])
         positive = int(block.key[b]) == winner
         if not positive and int(block.key[a]) != winner:  # a key that is level with the winner on the cell

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray, grain
 from hardmax.geometry.domains import Domain
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 
 __all__ = ["ExactMaps", "common_denominator"]
 
@@ -100,13 +100,13 @@ class ExactMaps:
     ) -> tuple[int, ...]:
         r"""A positive multiple of the affine function whose zero set is a fold or a wall.
 
-        For a :class:`FoldLayer` the pre-activation of unit ``group``; for a :class:`WallLayer` the score of
+        For a :class:`ReluLayer` the pre-activation of unit ``group``; for a :class:`ArgmaxLayer` the score of
         compiled key ``b`` minus that of key ``a`` (row numbers of the layer), so it is negative where ``a``
         wins.
         """
         hidden = self._entering(layer, bits_row, routings_row)
         integers = self._layer(layer)
-        if isinstance(self.layers[layer], WallLayer):
+        if isinstance(self.layers[layer], ArgmaxLayer):
             row = integers.score_rows[b] - integers.score_rows[a]
         else:
             row = integers.score_rows[group]
@@ -124,7 +124,7 @@ class ExactMaps:
     ) -> list[int]:
         """The compiled keys whose score agrees identically with the winner's, the winner included."""
         walls = self.layers[layer]
-        if not isinstance(walls, WallLayer):
+        if not isinstance(walls, ArgmaxLayer):
             return []
         hidden = self._entering(layer, bits_row, routings_row)
         return self._tied(layer, walls, hidden, head, routings_row)
@@ -165,7 +165,7 @@ class ExactMaps:
         return hidden.scores
 
     def _tied(
-        self, layer: int, walls: WallLayer, hidden: _Hidden, head: int, routings_row: NDArray[np.int32]
+        self, layer: int, walls: ArgmaxLayer, hidden: _Hidden, head: int, routings_row: NDArray[np.int32]
     ) -> list[int]:
         start, stop = int(walls.head_start[head]), int(walls.head_start[head + 1])
         winner = _winner(walls, head, routings_row)
@@ -188,7 +188,7 @@ class ExactMaps:
         integers, block = self._layer(layer), self.layers[layer]
         if isinstance(block, AffineLayer):
             return integers.outputs * hidden.rows
-        if isinstance(block, FoldLayer):
+        if isinstance(block, ReluLayer):
             on = _unpacked(bits_row, block.first_unit, block.units)
             entries, width = self._scores(layer, hidden).entries(), self.d + 1
             zeros = [flint.fmpz(0)] * width
@@ -214,7 +214,7 @@ class ExactMaps:
         return flint.fmpz_mat(maxima.d_out + 1, width, entries + scores[-width:])
 
     def _routed(
-        self, layer: int, walls: WallLayer, hidden: _Hidden, routings_row: NDArray[np.int32]
+        self, layer: int, walls: ArgmaxLayer, hidden: _Hidden, routings_row: NDArray[np.int32]
     ) -> flint.fmpz_mat:
         integers = self._layer(layer)
         groups = [self._tied(layer, walls, hidden, head, routings_row) for head in range(walls.heads)]
@@ -267,7 +267,7 @@ class _Integers:
         self.growth = 1  # what a skip connection is multiplied by
         if isinstance(layer, AffineLayer):
             self.outputs, _ = _homogeneous(layer.weights, layer.offsets)
-        elif isinstance(layer, FoldLayer):
+        elif isinstance(layer, ReluLayer):
             self.scores, scale = _homogeneous(layer.scores, layer.biases)
             # the skip connection multiplies columns y over q, but the denominator row only once
             self.outputs, self.growth = _homogeneous(layer.outputs, layer.offsets)
@@ -305,12 +305,12 @@ def _prefixes(layers: tuple[Layer, ...]) -> list[_Prefix]:
         prefixes.append(_Prefix(number, words, (1 << rest) - 1, heads))
         if number < len(layers):
             layer = layers[number]
-            units += layer.units if isinstance(layer, FoldLayer) else 0
-            heads += layer.heads if isinstance(layer, WallLayer) else 0
+            units += layer.units if isinstance(layer, ReluLayer) else 0
+            heads += layer.heads if isinstance(layer, ArgmaxLayer) else 0
     return prefixes
 
 
-def _winner(walls: WallLayer, head: int, routings_row: NDArray[np.int32]) -> int:
+def _winner(walls: ArgmaxLayer, head: int, routings_row: NDArray[np.int32]) -> int:
     """The compiled key that a head's routing means."""
     start, stop = int(walls.head_start[head]), int(walls.head_start[head + 1])
     return start + int(np.searchsorted(walls.key[start:stop], routings_row[walls.first_head + head]))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer
+from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.maps.exact_maps import common_denominator
 from hardmax.regions.maps.map_kernels import residue_maps
 from hardmax.regions.maps.steps import Steps, entry_bound, frozen, steps_of
@@ -65,7 +65,7 @@ class Residues:
         for layer in self._layers:
             if isinstance(layer, AffineLayer):
                 found.append(_lcm(layer.weights, layer.offsets))
-            elif isinstance(layer, FoldLayer):
+            elif isinstance(layer, ReluLayer):
                 found += [_lcm(layer.scores, layer.biases), _lcm(layer.outputs, layer.offsets)]
             elif isinstance(layer, MaxLayer):
                 found.append(_lcm(layer.scores, layer.biases))

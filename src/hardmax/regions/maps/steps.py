@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.maps import map_kernels as kernels
 
@@ -103,7 +103,7 @@ def steps_of(layers: tuple[Layer, ...], d: int = 2) -> Steps:
     for layer in layers:
         if isinstance(layer, AffineLayer):
             under_way.product(layer.weights, layer.offsets)
-        elif isinstance(layer, FoldLayer):
+        elif isinstance(layer, ReluLayer):
             under_way.fold(layer)
         elif isinstance(layer, MaxLayer):
             under_way.maxima(layer)
@@ -164,7 +164,7 @@ class _Layout:
         row = self.step(kernels.PRODUCT, matrix.shape[0], 1, _norms(matrix, vector))
         row[kernels.MATRIX_AT], row[kernels.OFFSETS_AT] = self.store(matrix, True), self.store(vector)
 
-    def fold(self, layer: FoldLayer) -> None:
+    def fold(self, layer: ReluLayer) -> None:
         """Pre-activations, then the columns of the units that are on."""
         number, at = self.number, self.at
         if layer.scores is not None:
@@ -183,7 +183,7 @@ class _Layout:
         if layer.skip:
             row[kernels.SKIP], row[kernels.SKIP_AT] = number, at
 
-    def walls(self, layer: WallLayer) -> None:
+    def walls(self, layer: ArgmaxLayer) -> None:
         """The outputs of the winners."""
         number, at = self.number, self.at
         # a bound on the 2-norms whose squares neither vanish nor overflow
@@ -213,7 +213,7 @@ class _Layout:
             row[kernels.SKIP] = number  # beside, not added: only the errors have to know
         self.look_up(layer)
 
-    def look_up(self, layer: WallLayer) -> None:
+    def look_up(self, layer: ArgmaxLayer) -> None:
         """Where the key of a routing stands among the compiled keys, head by head."""
         starts, stops = layer.head_start[:-1].tolist(), layer.head_start[1:].tolist()
         for start, stop in zip(starts, stops, strict=True):

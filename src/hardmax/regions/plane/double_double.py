@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hardmax.exact.double_double_kernels import UNIT, products, signs
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Domain
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.engine.program import score_norms
 
 __all__ = ["DoubleDoubleMaps", "Rows", "difference", "one_row", "side_row", "signs_at_corners"]
@@ -95,7 +95,7 @@ class DoubleDoubleMaps:
                 return _Hidden(high, low, z_a, z_c)
             high, low = np.vstack([hidden.high, high]), np.vstack([hidden.low, low])
             return _Hidden(high, low, hidden.slope_error + z_a, hidden.constant_error + z_c)
-        if isinstance(block, WallLayer):
+        if isinstance(block, ArgmaxLayer):
             return self._routed(layer - 1, block, hidden, winners[layer - 1])
         return self._folded(layer - 1, block, hidden, rows, (z_a, z_c), winners[layer - 1])
 
@@ -135,7 +135,7 @@ class DoubleDoubleMaps:
     def _folded(
         self,
         layer: int,
-        block: FoldLayer,
+        block: ReluLayer,
         hidden: _Hidden,
         rows: Rows,
         errors: tuple[float, float],
@@ -165,7 +165,7 @@ class DoubleDoubleMaps:
             a, c = a + hidden.slope_error + gamma * ha, c + hidden.constant_error + gamma * hc
         return _Hidden(high, low, a, c)
 
-    def _routed(self, layer: int, block: WallLayer, hidden: _Hidden, winners: NDArray[np.int64]) -> _Hidden:
+    def _routed(self, layer: int, block: ArgmaxLayer, hidden: _Hidden, winners: NDArray[np.int64]) -> _Hidden:
         vh, vl = self._pair(layer, "outputs", block.outputs)
         high, low = np.zeros((block.d_out, 3)), np.zeros((block.d_out, 3))
         a = c = 0.0

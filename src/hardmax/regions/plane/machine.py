@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
-from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.engine.layers import (
     A_MAX,
@@ -106,8 +106,8 @@ class PlaneMachine(StackMachine):
         self.errors = np.zeros((program.last + 2, ERRORS))
         self.signs = np.zeros(program.sign_size, dtype=np.int64)
         self.double_double = DoubleDoubleMaps(layers)
-        self.decided_exactly = 0
-        self.decided_by_pairs = 0
+        self.n_rational = 0
+        self.n_double_double = 0
         self.whole = True  # false while the node on top of the stack is being replaced
         lines, labels = self._domain_lines(domain)
         self.unbounded = any(line[3] for line in lines)
@@ -302,7 +302,7 @@ class PlaneMachine(StackMachine):
             "signs": self.signs,
             "stack_ints": self.si[: self.control[kernels.C_INTS]],
             "stack_floats": self.sf[: self.control[kernels.C_FLOATS]],
-            "decided": np.array([self.decided_exactly, self.decided_by_pairs]),
+            "decided": np.array([self.n_rational, self.n_double_double]),
             "answer": self.answer if self.control[kernels.C_ANSWERED] else self.answer[:0],
             **{f"output_{name}": self.output[name][:size] for name, size in sizes.items()},
         }
@@ -315,7 +315,7 @@ class PlaneMachine(StackMachine):
         if len(ints) > len(self.si) or len(floats) > len(self.sf):
             self._make_stack(max(len(self.si), 2 * len(ints)), max(len(self.sf), 2 * len(floats)))
         self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
-        self.decided_exactly, self.decided_by_pairs = (int(v) for v in state["decided"])
+        self.n_rational, self.n_double_double = (int(v) for v in state["decided"])
         self.double_double.forget()
         answer = state["answer"]
         if len(answer) > len(self.answer):
@@ -371,7 +371,7 @@ class PlaneMachine(StackMachine):
         """Fill in the undecided signs of the node on top of the stack."""
         layer, _, k, n_pending, at, _ = self._top()
         if k > kernels.MASK:
-            self.decided_exactly += 1
+            self.n_rational += 1
             bits, routings = self._prefix(layer)
             corners = corners_of(self._exact_lines(self.si[at : at + 2 * k], bits, routings))
             unit = int(self.control[kernels.C_ASKED_UNIT])
@@ -384,9 +384,9 @@ class PlaneMachine(StackMachine):
         if self.control[kernels.C_TRUST] == CERTIFIED:
             self._decide_by_pairs(layer, self.si[at : at + 2 * k], pending)
         if not (pending[:, 1] & pending[:, 2]).any():
-            self.decided_by_pairs += 1
+            self.n_double_double += 1
             return
-        self.decided_exactly += 1
+        self.n_rational += 1
         bits, routings = self._prefix(layer)
         corners = corners_of(self._exact_lines(self.si[at : at + 2 * k], bits, routings))
         for row in pending:
@@ -442,13 +442,13 @@ class PlaneMachine(StackMachine):
         winners: dict[int, Integers] = {}
         for i, block in enumerate(self.layers[: layer + 1]):
             at = int(self.program.table[i, SIGN_AT])
-            if isinstance(block, FoldLayer):
+            if isinstance(block, ReluLayer):
                 serials[i] = int(self.signs[at])
                 words = self.signs[at + 2 : at + 2 - (-block.units // 64)].astype("<i8")
                 winners[i] = np.unpackbits(words.view(np.uint8), bitorder="little")[: block.units].astype(
                     np.int64
                 )
-            elif isinstance(block, WallLayer):
+            elif isinstance(block, ArgmaxLayer):
                 serials[i] = int(self.signs[at])
                 if i < layer and self.signs[at + 1]:
                     return None
@@ -469,10 +469,10 @@ class PlaneMachine(StackMachine):
 
     def _decide_head(self) -> None:
         """Replace the node on top of the stack by the cells of its next head."""
-        self.decided_exactly += 1
+        self.n_rational += 1
         layer, head, k, _, at, float_at = self._top()
         block = self.layers[layer]
-        assert isinstance(block, WallLayer)
+        assert isinstance(block, ArgmaxLayer)
         bits, routings = self._prefix(layer)
         labels = self.si[at : at + 2 * k].copy()
         lines = self._exact_lines(labels, bits, routings)

@@ -17,7 +17,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.layers import FoldLayer, Layer, WallLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import Cells, Contacts, decode_wall
 from hardmax.regions.search import kernels
 from hardmax.regions.search.outline import Outline, decoded, plain
@@ -80,7 +80,7 @@ class _Contact:
             layer, unit, _, _ = decode_wall(code)
             block = self.layers[layer]
             partner = None
-            if isinstance(block, FoldLayer) and not cells.tied[i]:
+            if isinstance(block, ReluLayer) and not cells.tied[i]:
                 bits = cells.bits[i].copy()
                 u = block.first_unit + unit
                 bits[u >> 6] ^= np.uint64(1) << np.uint64(u & 63)
@@ -114,7 +114,7 @@ class _Contact:
     @staticmethod
     def _jumps(layer: Layer) -> bool:
         """Whether a hyperplane of this layer is a wall."""
-        return isinstance(layer, WallLayer) and layer.outputs.shape[1] > 0
+        return isinstance(layer, ArgmaxLayer) and layer.outputs.shape[1] > 0
 
     def _touch(self, tests: list[tuple[int, int]]) -> list[bool]:
         if not tests:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Box, Domain
-from hardmax.networks.layers import Layer, WallLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.regions.cells import DOMAIN_SIDE, NOT_NAMED, Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.engine.layers import CERTIFIED, ERRORS, EXACT, FLOAT, ROWS
 from hardmax.regions.engine.program import Program
@@ -59,7 +59,7 @@ class SearchMachine(StackMachine):
 
     kernels: ClassVar[Any] = kernels
     slow = 4
-    decided_by_pairs = 0
+    n_double_double = 0
 
     def __init__(
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float = 0.0
@@ -80,7 +80,7 @@ class SearchMachine(StackMachine):
         self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max
         self.sliver = sliver
         self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
-        self.decided_exactly = 0
+        self.n_rational = 0
         self.whole = True  # false while the node on top of the stack is being replaced
         table = program.table[: program.last + 1]
         self._row_at = np.concatenate([[0], np.cumsum(table[:, ROWS])]).astype(np.int64)
@@ -248,7 +248,7 @@ class SearchMachine(StackMachine):
 
     def _decide_fold(self) -> None:
         """The unit at which the node on top of the stack got stuck, on both sides, in rationals."""
-        self.decided_exactly += 1
+        self.n_rational += 1
         node = _Node(self)
         bits, routings = self._prefix(node.layer)
         unit = int(self.pend[self._row_at[node.layer] + node.place])
@@ -282,7 +282,7 @@ class SearchMachine(StackMachine):
 
     def _decide_cell(self) -> None:
         """Whether the cell on top of the stack is bounded, in rationals."""
-        self.decided_exactly += 1
+        self.n_rational += 1
         node = _Node(self)
         rows = self._exact_cone(node, *self._prefix(node.layer))
         verdict = kernels.EMPTY if is_bounded(rows, self.n - 1) else kernels.INSIDE
@@ -290,10 +290,10 @@ class SearchMachine(StackMachine):
 
     def _decide_head(self) -> None:
         """The head at which the node on top of the stack got stuck: who wins where, in rationals."""
-        self.decided_exactly += 1
+        self.n_rational += 1
         node = _Node(self)
         block = self.layers[node.layer]
-        assert isinstance(block, WallLayer)
+        assert isinstance(block, ArgmaxLayer)
         bits, routings = self._prefix(node.layer)
         cone = self._exact_cone(node, bits, routings)
         first, stop = int(block.head_start[node.head]), int(block.head_start[node.head + 1])
@@ -402,7 +402,7 @@ class SearchMachine(StackMachine):
             **{f"base_{name}": array[:used] for name, array in self._base.items()},
             "stack_ints": self.si[: self.control[kernels.C_INTS]],
             "stack_floats": self.sf[: self.control[kernels.C_FLOATS]],
-            "decided": np.array([self.decided_exactly]),
+            "decided": np.array([self.n_rational]),
             **{f"output_{name}": self.output[name][:size] for name, size in sizes.items()},
         }
 
@@ -418,7 +418,7 @@ class SearchMachine(StackMachine):
         while len(self.si) < len(ints) or len(self.sf) < len(floats):
             self._make_stack()
         self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
-        (self.decided_exactly,) = (int(v) for v in state["decided"])
+        (self.n_rational,) = (int(v) for v in state["decided"])
         if len(state.get("output_tied", ())):  # a piece brings no cells along
             for name in self.output:
                 saved = state[f"output_{name}"]

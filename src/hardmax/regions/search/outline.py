@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Box
-from hardmax.networks.layers import FoldLayer, Layer, WallLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, decode_wall
 from hardmax.regions.engine import layers
 from hardmax.regions.engine.program import Program
@@ -69,11 +69,11 @@ class Outline:
             at = layer_of == number
             rows, units = drawn[at], group[at]
             owner = self.cell_of[rows]
-            if isinstance(layer, FoldLayer):
+            if isinstance(layer, ReluLayer):
                 u = layer.first_unit + units
                 on = (cells.bits[owner, u >> 6] >> (u & 63).astype(np.uint64)) & np.uint64(1)
                 sign[rows] = np.where(on == 1, 1, -1)
-            elif isinstance(layer, WallLayer):
+            elif isinstance(layer, ArgmaxLayer):
                 routed = cells.routings[owner, layer.first_head + units]
                 sign[rows] = np.where(routed == layer.key[b[at]], 1, -1)
         return sign
@@ -209,13 +209,13 @@ def decoded(codes: Integers) -> tuple[Integers, Integers, Integers, Integers]:
 
 def _parts(cells: Cells, layer: Layer) -> NDArray[np.bool_]:
     """Whether each cell but the first differs from the one before it in a layer."""
-    if isinstance(layer, FoldLayer):
+    if isinstance(layer, ReluLayer):
         units = np.arange(layer.first_unit, layer.first_unit + layer.units)
         changed = cells.bits[1:] ^ cells.bits[:-1]
         return np.asarray(
             ((changed[:, units >> 6] >> (units & 63).astype(np.uint64)) & np.uint64(1)).any(axis=1)
         )
-    if isinstance(layer, WallLayer):
+    if isinstance(layer, ArgmaxLayer):
         heads = slice(layer.first_head, layer.first_head + layer.heads)
         return np.asarray((cells.routings[1:, heads] != cells.routings[:-1, heads]).any(axis=1))
     return np.zeros(max(cells.n - 1, 0), dtype=np.bool_)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import nearest_float
-from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.segment import double_double_rows as pairs
@@ -200,7 +200,7 @@ class Decisions:
     ) -> list[_Event]:
         """The winners of a head along an interval, in rationals."""
         block, stage = self.layers[layer], self.program.stages[layer]
-        assert isinstance(block, WallLayer)
+        assert isinstance(block, ArgmaxLayer)
         keys = np.arange(block.head_start[head], block.head_start[head + 1])
         if self.trust == kernels.CERTIFIED:
             keys = keys[_contenders(stage, intervals, k, keys, z, errors)]
@@ -263,7 +263,7 @@ class Decisions:
             self.exactly += 1
             block, bits, routings = self.layers[layer], intervals.bits[k], intervals.routings[k]
             old, new = 0, 0
-            if isinstance(block, WallLayer):
+            if isinstance(block, ArgmaxLayer):
                 old, new = rows_of(block, np.array([events.old[e], key]), ties).tolist()
             root = root_of(self.exact_maps.line(layer, group, old, new, bits, routings))
             events.roots[k, group, key] = root
@@ -294,7 +294,7 @@ class Decisions:
     def _pair_root(self, layer: int, group: int, a: int, b: int, intervals: Intervals, k: int) -> Ball | None:
         """Where a unit or a pair of keys changes, in pairs."""
         assert self.pairs is not None
-        chosen = [group] if isinstance(self.layers[layer], FoldLayer) else [a, b]
+        chosen = [group] if isinstance(self.layers[layer], ReluLayer) else [a, b]
         rows = self.pairs.rows(layer, chosen, intervals.bits[k], intervals.routings[k])
         if rows is None:
             return None
@@ -369,7 +369,7 @@ class Decisions:
             if root is not None:
                 found.append((Ball(root, Fraction(0)), e))
                 continue
-            if isinstance(block, WallLayer):
+            if isinstance(block, ArgmaxLayer):
                 old, key = rows_of(block, np.array([old, key]), ties).tolist()
             ball = self._pair_root(layer, group, old, key, intervals, k)
             if ball is None:
@@ -417,7 +417,7 @@ def _contenders(
     return kept
 
 
-def rows_of(block: WallLayer, keys: Integers, ties: list[list[int]]) -> Integers:
+def rows_of(block: ArgmaxLayer, keys: Integers, ties: list[list[int]]) -> Integers:
     """Numbers of compiled keys; for keys that win together, the lowest."""
     lowest = np.array([tie[0] for tie in ties], dtype=np.int64)
     return np.concatenate([np.arange(len(block.key)), lowest])[keys]

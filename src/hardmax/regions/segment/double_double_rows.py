@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.double_double_kernels import UNIT, products
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
 from hardmax.regions.segment.program import SegmentProgram, norms_of
@@ -132,8 +132,8 @@ class PairMaps:
         self._units = [0]
         self._heads = [0]
         for layer in layers:
-            self._units.append(self._units[-1] + (layer.units if isinstance(layer, FoldLayer) else 0))
-            self._heads.append(self._heads[-1] + (layer.heads if isinstance(layer, WallLayer) else 0))
+            self._units.append(self._units[-1] + (layer.units if isinstance(layer, ReluLayer) else 0))
+            self._heads.append(self._heads[-1] + (layer.heads if isinstance(layer, ArgmaxLayer) else 0))
 
     def rows(
         self,
@@ -195,10 +195,10 @@ class PairMaps:
         block, stage = self.layers[layer], self.program.stages[layer]
         size_a, size_c = hidden.sizes
         norms = stage.norms
-        if isinstance(block, WallLayer) and not isinstance(block, MaxLayer):
+        if isinstance(block, ArgmaxLayer) and not isinstance(block, MaxLayer):
             return self._routed(block, hidden, routings, size_c)
         chosen = np.arange(block.d_out)
-        if isinstance(block, FoldLayer):
+        if isinstance(block, ReluLayer):
             chosen = np.flatnonzero(relu[block.first_unit : block.first_unit + block.units])
         elif isinstance(block, MaxLayer):
             chosen = _winners(block, routings)
@@ -209,7 +209,7 @@ class PairMaps:
         if isinstance(block, MaxLayer) and block.skip:
             high, low = np.concatenate([hidden.high, high]), np.concatenate([hidden.low, low])
             a, c = a + hidden.slope_error, c + hidden.constant_error
-        if not isinstance(block, FoldLayer):
+        if not isinstance(block, ReluLayer):
             return _Hidden(high, low, a, c)
         z_a, z_c = _Hidden(high, low, 0.0, 0.0).sizes
         uh, ul = pair_of(block.outputs)
@@ -235,7 +235,9 @@ class PairMaps:
             a, c = a + gamma * z_a, c + gamma * z_c
         return _Hidden(left, left_low, a, c)
 
-    def _routed(self, block: WallLayer, hidden: _Hidden, routings: NDArray[np.int32], size: float) -> _Hidden:
+    def _routed(
+        self, block: ArgmaxLayer, hidden: _Hidden, routings: NDArray[np.int32], size: float
+    ) -> _Hidden:
         high, low = np.zeros((block.d_out, 2)), np.zeros((block.d_out, 2))
         a = c = 0.0
         if block.skip:
@@ -250,7 +252,7 @@ class PairMaps:
         return _Hidden(high, low, a, c + 8 * (block.heads + 1) * UNIT * size)
 
 
-def _winners(block: WallLayer, routings: NDArray[np.int32]) -> NDArray[np.int64]:
+def _winners(block: ArgmaxLayer, routings: NDArray[np.int32]) -> NDArray[np.int64]:
     """The compiled keys that the routings of a layer mean."""
     found = []
     for h in range(block.heads):

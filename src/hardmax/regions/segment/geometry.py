@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import nearest_float
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer
+from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer
 from hardmax.networks.signatures import pack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Contacts, Ragged, decode_wall
 from hardmax.regions.geometries import Geometry
@@ -134,12 +134,12 @@ def kinds_between(
     """0 where two signatures part in a fold layer, 1 where they part in a wall layer."""
     kinds = np.zeros(len(left), dtype=np.uint8)
     open_ = np.ones(len(left), dtype=np.bool_)
-    total = sum(layer.units for layer in layers if isinstance(layer, FoldLayer))
+    total = sum(layer.units for layer in layers if isinstance(layer, ReluLayer))
     differ = cells.bits[left] ^ cells.bits[right]
     for layer in layers:
         if isinstance(layer, AffineLayer):
             continue
-        if isinstance(layer, FoldLayer):
+        if isinstance(layer, ReluLayer):
             mask = np.zeros((1, total), dtype=np.bool_)
             mask[0, layer.first_unit : layer.first_unit + layer.units] = True
             open_ &= ~(differ & pack_bits(mask)).any(axis=1)

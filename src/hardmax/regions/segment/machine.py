@@ -29,7 +29,7 @@ from hardmax.errors import EmptyDomainError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -213,12 +213,12 @@ class SegmentMachine:
         return self.share(self.total)
 
     @property
-    def decided_by_pairs(self) -> int:
+    def n_double_double(self) -> int:
         """How often floats could not tell and double-double arithmetic decided."""
         return self.decisions.by_pairs
 
     @property
-    def decided_exactly(self) -> int:
+    def n_rational(self) -> int:
         """How often rationals decided."""
         return self.decisions.exactly
 
@@ -246,7 +246,7 @@ class SegmentMachine:
             stage = self.program.stages[layer]
             y, errors = stage.rows(y), stage.affine_errors(y, errors)
             layer += 1
-        fold = isinstance(self.layers[layer], FoldLayer)
+        fold = isinstance(self.layers[layer], ReluLayer)
         entered = (self._fold if fold else self._wall)(layer, intervals, y, errors)
         self.whole = False
         self.layer_cells[layer] += entered.children
@@ -270,14 +270,14 @@ class SegmentMachine:
         tied = np.zeros(take, dtype=np.uint8)
         carry = frame.carry_bits.copy(), frame.carry_y.copy(), frame.carry_winner.copy()
         layer = self.layers[frame.layer] if frame.layer >= 0 else None
-        if isinstance(layer, FoldLayer):
+        if isinstance(layer, ReluLayer):
             y = np.empty((2, take if wanted else 0, layer.d_out))
             kernels.fold_children(
                 begin, end, frame.child_parent, frame.ev_start, frame.ev_group, layer.first_unit,
                 frame.bits, frame.tied, frame.routings, frame.on, frame.y, frame.z[0], frame.z[1],
                 self.program.stages[frame.layer].outputs, bits, tied, routings, y, carry[0], carry[1], wanted,
             )  # fmt: skip
-        elif isinstance(layer, WallLayer):
+        elif isinstance(layer, ArgmaxLayer):
             summed = wanted and not isinstance(layer, MaxLayer)
             y = np.empty((2, take if summed else 0, layer.d_out))
             outputs = self.program.stages[frame.layer].outputs
@@ -361,7 +361,7 @@ class SegmentMachine:
 
     def _fold(self, layer: int, intervals: Intervals, y: Floats, errors: Errors) -> Frame:
         stage, block = self.program.stages[layer], self.layers[layer]
-        assert isinstance(block, FoldLayer)
+        assert isinstance(block, ReluLayer)
         z = stage.rows(y)
         on = np.zeros((intervals.n, -(-block.units // 64)), dtype=np.uint64)
 
@@ -390,7 +390,7 @@ class SegmentMachine:
 
     def _wall(self, layer: int, intervals: Intervals, y: Floats, errors: Errors) -> Frame:
         stage, block = self.program.stages[layer], self.layers[layer]
-        assert isinstance(block, WallLayer)
+        assert isinstance(block, ArgmaxLayer)
         z = stage.rows(y)
         slope, constant = stage.row_errors(y, errors)
         winner = np.zeros((intervals.n, block.heads), dtype=np.int64)
@@ -463,7 +463,7 @@ class SegmentMachine:
         """Codes of the units or pairs of keys that change, as :func:`encode_wall` makes them."""
         code = (np.int64(layer) << _LAYER) | (events.group[chosen] << _GROUP)
         block = self.layers[layer]
-        if not isinstance(block, WallLayer):
+        if not isinstance(block, ArgmaxLayer):
             return np.asarray(code)
         old, new = rows_of(block, events.old[chosen], ties), rows_of(block, events.key[chosen], ties)
         return np.asarray(code | (np.minimum(old, new) << _KEY) | np.maximum(old, new))
@@ -497,15 +497,15 @@ class SegmentMachine:
             self.serial,
             self.total,
             tuple(self.layer_cells.tolist()),
-            self.decided_exactly,
-            self.decided_by_pairs,
+            self.n_rational,
+            self.n_double_double,
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a later process needs to go on, as arrays."""
         tally = self.tally
         counts = [tally.serials, tally.n_cells, tally.n_slivers, tally.n_unbounded]
-        counts += [tally.decided_exactly, tally.decided_by_pairs, len(self.frames)]
+        counts += [tally.n_rational, tally.n_double_double, len(self.frames)]
         state = {"counts": np.array(counts), "layer_cells": self.layer_cells.copy()}
         state["size"] = np.array([self.total])
         for i, frame in enumerate(self.frames):
@@ -548,7 +548,7 @@ def _collected(
         room = [max(a, b) for a, b in zip(room, found, strict=True)]
 
 
-def _mean(block: WallLayer, tie: list[int]) -> list[float]:
+def _mean(block: ArgmaxLayer, tie: list[int]) -> list[float]:
     """What a head adds where these keys win together, correctly rounded."""
     members = fractions_of(block.outputs.take(np.array(tie)))
     weights = [int(m) for m in block.multiplicities[tie]]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.segment.kernels import UNIT
 
@@ -200,8 +200,8 @@ class SegmentProgram:
         groups = [i for i, layer in enumerate(layers) if not isinstance(layer, AffineLayer)]
         last = groups[-1] if groups else -1
         stages = tuple(_stage(layer) for layer in layers[: last + 1])
-        units = sum(layer.units for layer in layers if isinstance(layer, FoldLayer))
-        heads = sum(layer.heads for layer in layers if isinstance(layer, WallLayer))
+        units = sum(layer.units for layer in layers if isinstance(layer, ReluLayer))
+        heads = sum(layer.heads for layer in layers if isinstance(layer, ArgmaxLayer))
         widest = max((max(len(s.biases), s.layer.d_in, s.layer.d_out) for s in stages), default=1)
         size = sum(len(s.biases) * s.layer.d_in + s.outputs.size for s in stages)
         return cls(stages, last, -(-units // 64), heads, widest, size)
@@ -233,7 +233,7 @@ def _stage(layer: Layer) -> Stage:
             _norms(layer.weights, layer.offsets), _size(layer.offsets),
             np.zeros((0, 0)), np.zeros(0), nothing, 0.0, 0.0, np.zeros(0),
         )  # fmt: skip
-    if isinstance(layer, FoldLayer):
+    if isinstance(layer, ReluLayer):
         n = layer.units
         norms = (
             _Norms(np.ones(n), 1.0, 1.0, 1.0) if layer.scores is None else _norms(layer.scores, layer.biases)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.layers import AffineLayer, FoldLayer, Layer
+from hardmax.networks.layers import AffineLayer, Layer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, GROUP_BITS, KEY_BITS, Cells, decode_wall
 from hardmax.regions.maps.adjacency_kernels import name_groups
 from hardmax.regions.maps.boundary_rows import Row
@@ -116,7 +116,7 @@ def _drawn_in(
         table = np.concatenate([maps.linear, maps.offset[:, :, None]], axis=2)
         at = which[part] - begin
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            if isinstance(block, FoldLayer):
+            if isinstance(block, ReluLayer):
                 values, bound = table[at, unit[part]], maps.error[at]
             else:
                 values = table[at, b[part]] - table[at, a[part]]

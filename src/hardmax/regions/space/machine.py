@@ -20,7 +20,7 @@ from hardmax.errors import EmptyDomainError
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Box, Domain
-from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.engine.layers import (
     CERTIFIED,
@@ -72,7 +72,7 @@ class SpaceMachine(StackMachine):
     """
 
     kernels: ClassVar[Any] = kernels
-    decided_by_pairs = 0
+    n_double_double = 0
 
     def __init__(
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float
@@ -96,7 +96,7 @@ class SpaceMachine(StackMachine):
         self.path = np.zeros(program.path_size)
         self.errors = np.zeros((program.last + 2, ERRORS))
         self.signs = np.zeros(program.sign_size, dtype=np.int64)
-        self.decided_exactly = 0
+        self.n_rational = 0
         self.whole = True  # false while the node on top of the stack is being replaced
         self._rays: dict[tuple[Any, ...], Row] = {}
         self.net = program.net
@@ -354,7 +354,7 @@ class SpaceMachine(StackMachine):
             "signs": self.signs,
             "stack_ints": self.si[: self.control[kernels.C_INTS]],
             "stack_floats": self.sf[: self.control[kernels.C_FLOATS]],
-            "decided": np.array([self.decided_exactly, self.decided_by_pairs]),
+            "decided": np.array([self.n_rational, self.n_double_double]),
             **{f"output_{name}": self.output[name][:size] for name, size in sizes.items()},
         }
 
@@ -366,7 +366,7 @@ class SpaceMachine(StackMachine):
         if len(ints) > len(self.si) or len(floats) > len(self.sf):
             self._make_stack(max(len(self.si), 2 * len(ints)), max(len(self.sf), 2 * len(floats)))
         self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
-        self.decided_exactly = int(state["decided"][0])
+        self.n_rational = int(state["decided"][0])
         if len(state.get("output_tied", ())):  # a piece brings no cells along
             for name, array in self.output.items():
                 saved = state[f"output_{name}"]
@@ -459,7 +459,7 @@ class SpaceMachine(StackMachine):
 
     def _decide_fold(self) -> None:
         """Fill in the undecided signs of the node on top of the stack."""
-        self.decided_exactly += 1
+        self.n_rational += 1
         node = self._node()
         nwr = node.nwr
         words = node.pending.view(np.uint64)
@@ -514,10 +514,10 @@ class SpaceMachine(StackMachine):
 
     def _decide_head(self) -> None:
         """Replace the node on top of the stack by the cells of its next head, in rationals."""
-        self.decided_exactly += 1
+        self.n_rational += 1
         node = self._node()
         block = self.layers[node.layer]
-        assert isinstance(block, WallLayer)
+        assert isinstance(block, ArgmaxLayer)
         first, stop = int(block.head_start[node.head]), int(block.head_start[node.head + 1])
         rows = self.exact_maps.lines(node.layer, node.bits, node.routings)[first:stop]
         owner = int(self.signs[self.program.table[node.layer, SIGN_AT]])
@@ -584,7 +584,7 @@ class SpaceMachine(StackMachine):
         """Go on with a node whose polyhedron contains a line."""
         node = self._node()
         block = self.layers[node.layer] if self.layers else None
-        if isinstance(block, WallLayer) and node.head < block.heads:
+        if isinstance(block, ArgmaxLayer) and node.head < block.heads:
             self._decide_head()
         elif len(node.pending):
             self._fold_lines(node)
@@ -593,9 +593,9 @@ class SpaceMachine(StackMachine):
 
     def _fold_lines(self, node: _Node) -> None:
         """Settle units up to the first one that cuts a polyhedron with lines, and cut it."""
-        self.decided_exactly += 1
+        self.n_rational += 1
         block = self.layers[node.layer]
-        assert isinstance(block, FoldLayer)
+        assert isinstance(block, ReluLayer)
         cone = self._cone(node)
         table, D = self.program.table[node.layer], self.D
         e = 0 if node.layer == self.program.last else block.d_out
