@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hardmax.papers.tropical.counts import _with_moved_fold
 
 import hardmax as hm
 from hardmax.errors import InvalidInputError
 from hardmax.papers.notation import NOTATION, notation_page, resolve
 from hardmax.papers.tropical import sec3_algebra
+from hardmax.papers.tropical.sec5_theorem_v7 import _with_moved_fold
 
 ROOT = Path(__file__).resolve().parent.parent
 
