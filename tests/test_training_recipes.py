@@ -184,7 +184,7 @@ def test_advice_stands_beside_what_was_trained(kept):
 
 
 def test_missing_jobs_go_to_a_study_and_come_back(tmp_path):
-    """As in the paper profile: write the jobs down, run them anywhere, run the recipe again from the store."""
+    """As in the paper profile: write the jobs down, run them anywhere, run the recipe again."""
     drivers = pytest.importorskip("hardmax.lab.drivers")
     from hardmax.lab.studies import read_study
 
