@@ -603,7 +603,7 @@ def test_saving_a_thin_cell_and_a_reach(tmp_path):
     reach.save(tmp_path / "reach.npz")
     np.testing.assert_allclose(np.asarray(reach), np.sqrt(1.5))
     assert len(reach) == 3
-    assert "3 with positive reach" in repr(reach)
+    assert "3 with a positive margin" in repr(reach)
 
 
 def test_a_diagram_is_a_value():
