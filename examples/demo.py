@@ -26,9 +26,9 @@ import hardmax as hm
 from hardmax.plotting.diagrams import compare_diagrams
 from hardmax.plotting.polytopes import compare_sums
 from hardmax.plotting.regions import compare_depths, draw_regions
+from hardmax.training.bundled import bundled_model
 from hardmax.training.data import outputs_of
 from hardmax.training.geometry import query_network, routed_flow
-from hardmax.training.shipped import shipped_model
 
 OUT = Path(__file__).resolve().parent.parent / "out" / "demo"
 
@@ -197,10 +197,10 @@ def trace() -> dict[str, Any]:
 
 
 def trained() -> dict[str, Any]:
-    """The shipped model: how well it learned, what reaches its last token, and the cells of its first
+    """The bundled model: how well it learned, what reaches its last token, and the cells of its first
     layer.
     """
-    model = shipped_model()
+    model = bundled_model()
     (target,) = outputs_of(model.about["job"]["target"])
     inputs = target.sample(1000, model.shape.n_tokens, rng=5)
     error = float(((model(inputs)[:, 0] - target(inputs)) ** 2).mean() / target(inputs).var())

@@ -28,10 +28,11 @@ from hardmax.cli import main
 from hardmax.errors import FileFormatError, IncompleteError, InvalidInputError, MissingExtraError
 from hardmax.training.studies import RunStore, Study, StudyJob, read_study, run_study, tables, write_study
 from hardmax.training.studies import driver as driver_module
+from hardmax.training.studies import runs as runs_module
 from hardmax.training.studies import store as store_module
 from hardmax.training.studies.run_files import RunRecord, checked_content, run_file
 from hardmax.training.studies.runs import perform
-from hardmax.training.studies.store import SCHEMA, Driver
+from hardmax.training.studies.store import SCHEMA, DriverState
 from hardmax.training.studies.study import canonical
 
 
@@ -246,7 +247,7 @@ def test_drivers_see_what_others_run(tmp_path):
         ("elsewhere", 2**22 + 1, 0, True),
         ("elsewhere", 2**22 + 1, 1000, False),
     ):
-        store.write_driver(Driver("d", host, pid, 1, {key: 0.0}, time.time() - age))
+        store.write_driver(DriverState("d", host, pid, 1, {key: 0.0}, time.time() - age))
         assert (store.state_of(key) == "running") is alive
         assert store.counts()["running"] == len(store.drivers()) == alive
         assert [row.key for row in store.rows("running")] == [key] * alive
@@ -405,6 +406,14 @@ def test_a_missing_extra_is_not_the_fault_of_the_job(monkeypatch):
     monkeypatch.setattr(tiny_runner, "run", run)
     with pytest.raises(MissingExtraError, match="training"):
         perform(tiny_runner.NAME, "{}")
+
+
+def test_long_texts_are_no_single_values(monkeypatch):
+    """They would not fit into the record; the result has them."""
+    content = storage.to_bytes(storage.Stored("HeadBudget", {"note": "x" * 70_000, "n": 3}, {}))
+    monkeypatch.setattr(tiny_runner, "run", lambda text: content)
+    monkeypatch.setattr(runs_module, "restored", lambda stored, path: None)
+    assert perform(tiny_runner.NAME, "{}").values == {"n": 3}
 
 
 def test_a_stored_name_alone_runs_nothing(tmp_path):

@@ -12,12 +12,12 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteE
 from hardmax.flow.theorems.depth_separation import separation_transformer
 from hardmax.flow.theorems.softmax_transformers import SoftmaxLayer, SoftmaxTransformer
 from hardmax.flow.theorems.two_layer import TwoLayer
+from hardmax.training.bundled import bundled_model
 from hardmax.training.data import outputs_of
 from hardmax.training.geometry import cells_in_plane, fixed_context, head_diagram, query_network, routed_flow
 from hardmax.training.hardness import follow_training, measured_hardness
 from hardmax.training.layout import TransformerShape
 from hardmax.training.probes import recovery, recovery_errors, token_of_rank
-from hardmax.training.shipped import shipped_model
 from hardmax.training.states import head_weights, run_states, states_in_blocks
 
 SHAPE = TransformerShape(5, 3, (6, 8), (2, 4), (7, 9), beta=0.8)
@@ -371,42 +371,42 @@ def test_a_training_is_followed(vector, tmp_path):
         again.plot(box=hm.Box.cube(2, 0, 1))
 
 
-# The shipped model
+# The bundled model
 # ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def shipped():
-    return shipped_model()
+def bundled():
+    return bundled_model()
 
 
-def test_the_shipped_model_is_as_good_as_it_says(shipped):
-    (target,) = outputs_of(shipped.about["job"]["target"])
+def test_the_bundled_model_is_as_good_as_it_says(bundled):
+    (target,) = outputs_of(bundled.about["job"]["target"])
     X = target.sample(2000, 15, 77).astype(np.float32)  # sequences that training never saw
     wanted = target(X.astype(float))
-    assert ((shipped(X)[:, 0] - wanted) ** 2).mean() / wanted.var() < 3e-4
-    assert shipped.about["best_validation_nmse"] < 2e-4
-    slow = shipped.mean + shipped.scale * run_states(shipped.shape, shipped.vector, X)[1]
-    np.testing.assert_allclose(slow, shipped(X), rtol=1e-4, atol=1e-4)
+    assert ((bundled(X)[:, 0] - wanted) ** 2).mean() / wanted.var() < 3e-4
+    assert bundled.about["best_validation_nmse"] < 2e-4
+    slow = bundled.mean + bundled.scale * run_states(bundled.shape, bundled.vector, X)[1]
+    np.testing.assert_allclose(slow, bundled(X), rtol=1e-4, atol=1e-4)
 
 
-def test_the_shipped_model_keeps_the_largest_token_and_no_other(shipped):
+def test_the_bundled_model_keeps_the_largest_token_and_no_other(bundled):
     """Appendix C.1 and C.2 on a model that has learned its target."""
-    start = shipped.shape.initial(np.random.default_rng((shipped.about["job"]["seed"], 0)))
+    start = bundled.shape.initial(np.random.default_rng((bundled.about["job"]["seed"], 0)))
     rng = np.random.default_rng(0)
     X, Z = rng.standard_normal((1000, 15, 4)), rng.standard_normal((500, 15, 4))
-    first = recovery(shipped.shape, start, shipped.vector, X, Z).ratio
-    second = recovery(shipped.shape, start, shipped.vector, X, Z, rank=2).ratio
+    first = recovery(bundled.shape, start, bundled.vector, X, Z).ratio
+    second = recovery(bundled.shape, start, bundled.vector, X, Z, rank=2).ratio
     assert (first < 0.15).all()
     assert ((second > 0.85) & (second < 1.15)).all()
 
 
-def test_the_shipped_model_routes_what_the_target_needs(shipped):
-    (target,) = outputs_of(shipped.about["job"]["target"])
+def test_the_bundled_model_routes_what_the_target_needs(bundled):
+    (target,) = outputs_of(bundled.about["job"]["target"])
     X = target.sample(1000, 15, 78)
-    assert routed_flow(shipped.shape, shipped.vector, X).learns(target).share > 0.9
+    assert routed_flow(bundled.shape, bundled.vector, X).learns(target).share > 0.9
 
 
-def test_there_is_no_other_shipped_model():
+def test_there_is_no_other_bundled_model():
     with pytest.raises(InvalidInputError, match="name must be one of pairwise-2"):
-        shipped_model("gpt")
+        bundled_model("gpt")

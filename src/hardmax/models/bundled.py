@@ -1,7 +1,7 @@
 r"""The bundled model as a source that can be read: no torch, no download.
 
 It is the transformer of P2 section 3 with 15 tokens in :math:`\mathbb{R}^4` and a classification token CLS,
-two layers of two heads (:mod:`hardmax.training.shipped`). Its tokens are vectors and not words, so it has no
+two layers of two heads (:mod:`hardmax.training.bundled`). Its tokens are vectors and not words, so it has no
 text: it reads a sequence that is drawn from the domain of its target. Positions count from 0, CLS is position
 15 as in P2. CLS asks and is never read, so there are 16 queries and 15 keys; in the last layer CLS alone
 asks, and the queries of the other tokens may read nothing there.
@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.models.influence.interventions import GradientInfluence, Passed
 from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading, Visit
+from hardmax.training.bundled import bundled_model
 from hardmax.training.data import outputs_of
 from hardmax.training.layout import TransformerShape
-from hardmax.training.shipped import shipped_model
 from hardmax.training.states import HeadWeights, LayerStates, head_weights, run_states
 from hardmax.training.tensor_files import TrainedModel
 
@@ -142,7 +142,7 @@ def bundled_source(*, rng: int | np.random.Generator = 0) -> BundledSource:
     >>> reading.tokens[-1], reading.probability_difference < 1e-12
     ('CLS', True)
     """
-    model = shipped_model()
+    model = bundled_model()
     (target,) = outputs_of((model.about or {})["job"]["target"])
     sequence = np.asarray(target.sample(1, model.shape.n_tokens, rng=rng)[0], dtype=np.float64)
     return BundledSource("pairwise-2", model, sequence)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.training.data import Description, canonical, content_hash, outputs_of
-from hardmax.training.layout import TransformerShape, whole
+from hardmax.training.layout import TransformerShape, as_integer
 
 __all__ = ["NUMERICS", "Job", "TrainingSettings"]
 
@@ -82,8 +82,8 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name in ("n_samples", "batch", "train_size", "validation_size", "evaluations"):
-            object.__setattr__(self, name, whole(getattr(self, name), name))
-        object.__setattr__(self, "data_seed", whole(self.data_seed, "data_seed", least=0))
+            object.__setattr__(self, name, as_integer(getattr(self, name), name))
+        object.__setattr__(self, "data_seed", as_integer(self.data_seed, "data_seed", least=0))
         if self.n_samples < self.batch:
             raise InvalidInputError(
                 f"n_samples must be at least one batch of {self.batch}, but was {self.n_samples}."
@@ -114,7 +114,7 @@ class TrainingSettings:
         fields."""
         if isinstance(epochs, bool) or not isinstance(epochs, int | float) or not 0 < epochs < math.inf:
             raise InvalidInputError(f"epochs must be positive, but was {epochs}.")
-        size = whole(train_size, "train_size")
+        size = as_integer(train_size, "train_size")
         return cls(n_samples=round(epochs * size), train_size=size, **settings)
 
     @property
@@ -187,7 +187,7 @@ class Job:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seed", whole(self.seed, "seed", least=0))
+        object.__setattr__(self, "seed", as_integer(self.seed, "seed", least=0))
         targets = outputs_of(self.target)
         # a plain copy: later changes of the caller's mapping, or tuples in it, must not change the key
         object.__setattr__(self, "target", json.loads(canonical(self.target)))

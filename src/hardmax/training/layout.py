@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 
-__all__ = ["Parameter", "TransformerShape", "whole"]
+__all__ = ["Parameter", "TransformerShape", "as_integer"]
 
 Floats = NDArray[np.float32]
 
@@ -103,10 +103,10 @@ class TransformerShape:
 
     def __post_init__(self) -> None:
         for name in ("n_tokens", "d_token", "n_outputs"):
-            object.__setattr__(self, name, whole(getattr(self, name), name))
-        object.__setattr__(self, "encoder_hidden", whole(self.encoder_hidden, "encoder_hidden", least=0))
+            object.__setattr__(self, name, as_integer(getattr(self, name), name))
+        object.__setattr__(self, "encoder_hidden", as_integer(self.encoder_hidden, "encoder_hidden", least=0))
         for name in ("widths", "heads", "hidden"):
-            object.__setattr__(self, name, _whole_numbers(getattr(self, name), name))
+            object.__setattr__(self, name, _integers(getattr(self, name), name))
         if not len(self.widths) == len(self.heads) == len(self.hidden):
             raise DimensionMismatchError(
                 "widths, heads and hidden must have one entry for each layer, but have "
@@ -147,7 +147,7 @@ class TransformerShape:
             return None
         if self.positions == "additive":
             return self.widths[0]
-        wide = self.widths[0] // 2 if self.d_position is None else whole(self.d_position, "d_position")
+        wide = self.widths[0] // 2 if self.d_position is None else as_integer(self.d_position, "d_position")
         if not 0 < wide < self.widths[0]:
             raise InvalidInputError(
                 f"d_position must be between 1 and {self.widths[0] - 1}, one less than the first width, but "
@@ -290,12 +290,12 @@ class TransformerShape:
         return cls(**known)
 
 
-def whole(value: Any, name: str, least: int = 1) -> int:
+def as_integer(value: Any, name: str, least: int = 1) -> int:
     """A whole number that is large enough, whatever type it came in.
 
     Examples
     --------
-    >>> whole(4.0, "batch")
+    >>> as_integer(4.0, "batch")
     4
     """
     try:
@@ -307,7 +307,7 @@ def whole(value: Any, name: str, least: int = 1) -> int:
     return number
 
 
-def _whole_numbers(values: Any, name: str) -> tuple[int, ...]:
+def _integers(values: Any, name: str) -> tuple[int, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
         raise InvalidInputError(f"{name} must be one whole number per layer, but was {values!r}.")
-    return tuple(whole(value, name) for value in values)
+    return tuple(as_integer(value, name) for value in values)

@@ -2,7 +2,7 @@
 
 The format is eight bytes for the length of a header, the header in JSON (for each tensor its type, shape and
 place, and under ``__metadata__`` texts), and the numbers. It is read and written here with numpy alone, so
-that a shipped model needs neither torch nor another package; other programs open the same file.
+that the bundled model needs neither torch nor another package; other programs open the same file.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from hardmax.training.studies.progress import Pace, StudyProgress, progress_of
 from hardmax.training.studies.run_files import RunRecord
 from hardmax.training.studies.runners import RUNNERS
 from hardmax.training.studies.runs import Run, share_of
-from hardmax.training.studies.store import Driver, RunStore
+from hardmax.training.studies.store import DriverState, RunStore
 from hardmax.training.studies.study import Study, StudyJob, planned
 
 __all__ = ["run_study"]
@@ -116,7 +116,7 @@ def run_study(
             stack.callback(store.remove_driver, name)
             pool = pool_for(n_jobs, dask)
             stack.callback(pool.close)  # first of all: then nothing runs here any more
-            _Driver(name, store, pool, shares, progress, disk_full_timeout, recovered, attempts).run()
+            Driver(name, store, pool, shares, progress, disk_full_timeout, recovered, attempts).run()
         return progress_of(store, recovered=recovered)
     except OSError as error:
         if error.errno not in _DISK_FULL:
@@ -152,7 +152,7 @@ def _check_plan(store: RunStore) -> None:
         )
 
 
-class _Driver:
+class Driver:
     """One driver."""
 
     def __init__(
@@ -271,7 +271,7 @@ class _Driver:
         self._look_at = float("-inf")
         begun = self._shares / key
         if isinstance(outcome, Lost):
-            self._lose(job, outcome, begun=not self.pool.local or begun.exists())
+            self._lose(job, outcome.reason, begun=not self.pool.local or begun.exists())
         elif isinstance(outcome, Run):
             record = RunRecord(
                 key,
@@ -287,17 +287,17 @@ class _Driver:
             self._unwritten.append(lambda: store.fail(key, outcome, self._attempts[key]))
         begun.unlink(missing_ok=True)
 
-    def _lose(self, job: StudyJob, why: Lost, *, begun: bool) -> None:
+    def _lose(self, job: StudyJob, reason: str, *, begun: bool) -> None:
         """Run a job again whose worker died, unless it has lost too many."""
         self._failed_starts = 0 if begun else self._failed_starts + 1
         if self._failed_starts >= _STARTS:
-            raise IncompleteError(f"workers cannot be started: {why}, {_STARTS} times in a row.")
+            raise IncompleteError(f"workers cannot be started: {reason}, {_STARTS} times in a row.")
         self._deaths[job.key] += begun
         deaths = self._deaths[job.key]
         if deaths < _DEATHS:
             self._queue.appendleft(job)
             return
-        error = f"its worker died {deaths} times; the last time, {why}"
+        error = f"its worker died {deaths} times; the last time, {reason}"
         self._unwritten.append(lambda: self.store.fail(job.key, error, self._attempts[job.key]))
 
     def _write_results(self) -> None:
@@ -329,7 +329,7 @@ class _Driver:
         if clock < self._write_at and not now:
             return
         self._write_at = clock + _WRITE_EVERY
-        driver = Driver(
+        driver = DriverState(
             self.name, platform.node(), os.getpid(), self.pool.slots(), dict(self._since), time.time()
         )
         with suppress(OSError):
@@ -339,7 +339,6 @@ class _Driver:
         clock = time.monotonic()
         if self._progress is None or (clock < self._report_at and not now):
             return
-        self._report_at = clock + _REPORT_EVERY
         for job in self._running.values():
             share, pace = share_of(self._shares / job.key), self._paces.get(job.key)
             if share is not None and (pace is None or share != pace.share):
@@ -347,3 +346,5 @@ class _Driver:
         self._progress(
             progress_of(self.store, paces=self._paces, recovered=self._recovered, trouble=self._trouble)
         )
+        end = time.monotonic()
+        self._report_at = end + max(_REPORT_EVERY, 20 * (end - clock))  # of many jobs, less often

@@ -12,6 +12,7 @@ import os
 import re
 import time
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -28,10 +29,11 @@ _LOOK_EVERY = 2.0  # seconds between two counts of the workers of a cluster
 _NO_WORKER = 60.0  # seconds without any worker
 
 
-class Lost(str):
-    """Why a run was lost through no fault of the job, as far as one knows."""
+@dataclass(frozen=True)
+class Lost:
+    """Why a run was lost, through no fault of the job as far as one knows."""
 
-    __slots__ = ()
+    reason: str
 
 
 class Pool(Protocol):

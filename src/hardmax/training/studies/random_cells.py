@@ -32,16 +32,16 @@ def read_job(text: str) -> dict[str, Any]:
             f"a job of the runner 'cells' must have widths, seed and box, but was {text}."
         )
     widths, seed, box = job["widths"], job["seed"], job["box"]
-    if not isinstance(widths, list) or len(widths) < 2 or not all(_whole(n) and n > 0 for n in widths):
+    if not isinstance(widths, list) or len(widths) < 2 or not all(_is_integer(n) and n > 0 for n in widths):
         raise InvalidInputError(f"widths must be at least two positive whole numbers, but was {widths!r}.")
-    if not _whole(seed) or seed < 0:
+    if not _is_integer(seed) or seed < 0:
         raise InvalidInputError(f"seed must be a whole number, zero or more, but was {seed!r}.")
-    if not (_whole(box) or isinstance(box, float)) or not (math.isfinite(box) and box > 0):
+    if not (_is_integer(box) or isinstance(box, float)) or not (math.isfinite(box) and box > 0):
         raise InvalidInputError(f"box must be a positive number, but was {box!r}.")
     return job
 
 
-def _whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -29,6 +29,7 @@ __all__ = ["Run", "perform", "prepare_process", "share_of"]
 _REPORT_EVERY = 0.5  # seconds between two reports of the share that is done
 _LOOK_EVERY = 1.0  # seconds between two looks whether the driver is still there
 _LONGEST_ERROR = 4000  # characters
+_LONGEST_VALUE = 1000  # characters of a text that is a single value
 
 
 @dataclass(frozen=True)
@@ -112,13 +113,15 @@ def perform(runner: str, text: str, shares: str | None = None, *, own_process: b
 
 
 def _single_values(content: bytes, runner: str) -> dict[str, Any]:
-    """The single values of a result, in strict JSON; reading it makes sure that it can be read."""
+    """The single values of a result, in strict JSON, without long texts; reading it makes sure that it can be
+    read."""
     stored = storage.from_bytes(content, f"what {runner} returned")
     result = restored(stored, f"what {runner} returned")
     values = {name: getattr(result, name) for name in (RUNNERS[runner].values if runner in RUNNERS else ())}
     single = (bool, int, float, str)
     values.update({n: v for n, v in stored.state.items() if v is None or isinstance(v, single)})
-    return dict(strict(values))
+    short = {n: v for n, v in values.items() if not isinstance(v, str) or len(v) <= _LONGEST_VALUE}
+    return dict(strict(short))
 
 
 def _reporter(shares: str | None) -> Callable[[float], None]:

@@ -32,7 +32,7 @@ from hardmax.training.studies.run_files import RunRecord, checked_content, read_
 from hardmax.training.studies.study import Study, StudyJob
 from hardmax.versions import installed_versions
 
-__all__ = ["SCHEMA", "STATES", "Driver", "JobRow", "RunStore", "is_store"]
+__all__ = ["SCHEMA", "STATES", "DriverState", "JobRow", "RunStore", "is_store"]
 
 SCHEMA = 1
 """Number of the layout of the folder; it grows when an older hardmax could no longer use one."""
@@ -86,7 +86,7 @@ class JobRow:
 
 
 @dataclass(frozen=True)
-class Driver:
+class DriverState:
     """A driver, as its file describes it.
 
     Attributes
@@ -273,14 +273,14 @@ class RunStore:
         names = _names(self.folder / "results", ".npz")
         return [key for key in self.jobs if key in names and not _is_sound(self.result_path(key))]
 
-    def drivers(self) -> list[Driver]:
+    def drivers(self) -> list[DriverState]:
         """The drivers that are running, as far as one can know."""
         return [driver for driver in self._all_drivers() if driver.alive]
 
-    def _all_drivers(self) -> Iterator[Driver]:
+    def _all_drivers(self) -> Iterator[DriverState]:
         for path in sorted((self.folder / "drivers").glob("*.json")):
             with suppress(OSError, ValueError, TypeError):
-                yield Driver(path.stem, **json.loads(path.read_text(encoding="utf-8")))
+                yield DriverState(path.stem, **json.loads(path.read_text(encoding="utf-8")))
 
     # Writing
     # ------------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class RunStore:
         """Write down why a job failed."""
         _write(self.folder / "failed" / f"{key}.json", json.dumps({"error": error, "attempts": attempts}))
 
-    def write_driver(self, driver: Driver) -> None:
+    def write_driver(self, driver: DriverState) -> None:
         """Write the file of a driver."""
         stated = {"host": driver.host, "pid": driver.pid, "slots": driver.slots, "at": driver.at}
         path = self.folder / "drivers" / f"{driver.name}.json"
@@ -321,8 +321,9 @@ class RunStore:
             if not driver.alive:
                 self.remove_driver(driver.name)
         if not self.drivers():  # nobody is writing
-            for path in self.folder.glob("**/.*.partial"):
-                path.unlink(missing_ok=True)
+            for part in ("results", "failed", "drivers"):
+                for path in (self.folder / part).glob(".*.partial"):
+                    path.unlink(missing_ok=True)
         return damaged
 
 

@@ -11,13 +11,13 @@ from importlib.resources import as_file, files
 from hardmax.errors import InvalidInputError
 from hardmax.training.tensor_files import TrainedModel, load_model
 
-__all__ = ["MODELS", "shipped_model"]
+__all__ = ["MODELS", "bundled_model"]
 
 MODELS = ("pairwise-2",)
 """Their names."""
 
 
-def shipped_model(name: str = "pairwise-2") -> TrainedModel:
+def bundled_model(name: str = "pairwise-2") -> TrainedModel:
     """A model that comes with the package.
 
     Parameters
@@ -29,7 +29,7 @@ def shipped_model(name: str = "pairwise-2") -> TrainedModel:
     Examples
     --------
     >>> from hardmax.training.data import outputs_of
-    >>> model = shipped_model()
+    >>> model = bundled_model()
     >>> model.shape.heads, model.shape.n_tokens
     ((2, 2), 15)
     >>> (target,) = outputs_of(model.about["job"]["target"])
