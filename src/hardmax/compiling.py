@@ -1,16 +1,22 @@
 """How kernels are compiled: on first use, cached on disk, without the interpreter's lock.
 
-Kernels that call each other live in one module, because numba's cache notices edits of the file a function
-stands in, but not edits of another file that it calls into. Compiling takes seconds, so the first real
-compilation of a process is announced through the logger ``hardmax``; loading from the cache is not.
+Kernels may call kernels of other files. numba's cache notices only edits of the file a function stands in, so
+each kernel is stamped with a digest of its file and of every file of its package that this one imports,
+directly or through others. Compiling takes seconds, so the first real compilation of a process is announced
+through the logger ``hardmax``; loading from the cache is not.
 """
 
 from __future__ import annotations
 
 import gc
+import hashlib
 import logging
+import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -51,18 +57,49 @@ def kernel(
         Copy the function into its callers, which are kernels: for the small ones in inner loops, where
         handing over the arrays costs more than the work.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": allocates, "forceinline": inlined}
+    options: dict[str, Any] = {"nogil": True, "_nrt": allocates, "forceinline": inlined}
     if inner or inlined:
-        options |= {"cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     if reorder or finite:
         options["fastmath"] = set(REORDER if reorder else ()) | ({"nnan", "ninf", "nsz"} if finite else set())
     compile_with = numba.njit(**options)
 
     def compiled(function: Callable[..., Any]) -> Any:
         dispatcher = _without_literals(compile_with(function))
-        return dispatcher if inner or inlined else _with_memory(dispatcher)
+        return dispatcher if inner or inlined else _with_memory(_cached(dispatcher, function))
 
     return compiled if function is None else compiled(function)
+
+
+def _cached(dispatcher: Any, function: Callable[..., Any]) -> Any:
+    """Keep the machine code on disk for as long as no source that went into it changes."""
+    dispatcher.enable_caching()
+    index = dispatcher._cache._cache_file
+    index._source_stamp = (index._source_stamp, _digest_of(function.__module__))
+    return dispatcher
+
+
+_IMPORT = re.compile(rb"^(?:from|import) ([\w.]+)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
+
+
+@cache
+def _digest_of(module: str) -> str:
+    """SHA-256 of the sources that a kernel of a module can depend on.
+
+    These are its own file, the files of the same package that it imports at its top, what those import in
+    turn, and this file. Constants count: numba copies them into the machine code.
+    """
+    package, found, pending = module.partition(".")[0], {Path(__file__)}, [module]
+    while pending:
+        path = Path(sys.modules[pending.pop()].__file__ or "")
+        if path in found:
+            continue
+        found.add(path)
+        for source, names in _IMPORT.findall(path.read_bytes()):
+            parent = source.decode()
+            inside = [parent, *(f"{parent}.{name.decode()}" for name in re.findall(rb"\w+", names))]
+            pending += [name for name in inside if name.partition(".")[0] == package and name in sys.modules]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(found))).hexdigest()
 
 
 def _without_literals(dispatcher: Any) -> Any:
