@@ -5,6 +5,7 @@ and docs/claims.md fresh.
     python docs/build.py --write-cli    write docs/cli.md anew from the help texts of the commands
     python docs/build.py --write-claims write docs/claims.md anew: checks every claim, which takes minutes
     python docs/build.py --write-notation    write docs/notation.md anew from the table of symbols
+    python docs/build.py --write-modules     write the list of modules in docs/architecture.md anew
 
 Pages are Markdown with formulas between dollar signs; they become plain HTML with MathML, so that they can be
 read without a network.
@@ -13,6 +14,7 @@ read without a network.
 from __future__ import annotations
 
 import argparse
+import ast
 import html
 import inspect
 import os
@@ -66,6 +68,35 @@ def cli_page() -> str:
             title = f"hardmax {name} {part}"
             sections += [f"### {title}\n", help_of(subcommand, title)]
     return "\n".join(sections)
+
+
+MODULES = re.compile(r"(?<=```text\nsrc/hardmax/\n).*?(?=```)", flags=re.DOTALL)
+
+
+def module_tree() -> str:
+    """Every module with the first sentence of its docstring: the list in ``docs/architecture.md``."""
+    root, lines = ROOT / "src" / "hardmax", []
+
+    def sentence(path: Path) -> str:
+        text = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0]
+        text = re.sub(r":\w+:`~?([^`]*)`", r"\1", " ".join(text.split()).replace("``", ""))
+        return re.split(r"(?<=[.:;]) ", text)[0].rstrip(".:;")
+
+    def visit(folder: Path, depth: int) -> None:
+        for path in sorted(folder.glob("*.py")):
+            if path.name != "__init__.py":
+                lines.append(f"{'  ' * depth + path.name:<34} {sentence(path)}")
+        for inner in sorted(path.parent for path in folder.glob("*/__init__.py")):
+            lines.append(f"{'  ' * depth + inner.name + '/':<34} {sentence(inner / '__init__.py')}")
+            visit(inner, depth + 1)
+
+    visit(root, 1)
+    return "\n".join(lines) + "\n"
+
+
+def architecture_page(text: str) -> str:
+    """``docs/architecture.md`` with the list of modules as it is."""
+    return MODULES.sub(lambda _: module_tree(), text)
 
 
 COMPUTED = "- computed: "
@@ -261,7 +292,15 @@ def main() -> int:
     parser.add_argument("--write-cli", action="store_true", help="write docs/cli.md anew")
     parser.add_argument("--write-claims", action="store_true", help="write docs/claims.md anew")
     parser.add_argument("--write-notation", action="store_true", help="write docs/notation.md anew")
+    parser.add_argument(
+        "--write-modules", action="store_true", help="write the modules of docs/architecture.md"
+    )
     options = parser.parse_args()
+    architecture = PAGES / "architecture.md"
+    if options.write_modules:
+        architecture.write_text(architecture_page(architecture.read_text()))
+        print(f"wrote {architecture.relative_to(ROOT)}")
+        return 0
     from hardmax.papers.notation import notation_page
 
     cli, notation = PAGES / "cli.md", PAGES / "notation.md"
@@ -289,6 +328,8 @@ def main() -> int:
         problems.append("docs/claims.md is stale; run: python docs/build.py --write-claims")
     if not notation.exists() or notation.read_text() != notation_page():
         problems.append("docs/notation.md is stale; run: python docs/build.py --write-notation")
+    if architecture.read_text() != architecture_page(architecture.read_text()):
+        problems.append("docs/architecture.md is stale; run: python docs/build.py --write-modules")
     for problem in problems:
         print(problem, file=sys.stderr)
     if not problems:

@@ -148,6 +148,11 @@ def missing_on_the_page(ledger: Ledger) -> list[str]:
     return [e.name for e in ledger if f"{build.COMPUTED}{build.marked(e.computed)}\n" not in page]
 
 
+def rounding_residuals(ledger: Ledger) -> list[str]:
+    """Claims whose computed line shows a difference as small as rounding; the next processor has another."""
+    return [e.name for e in ledger if re.search(r"(?<!below )\b\d[\d.]*e-(09|[1-9]\d)", e.computed)]
+
+
 class LedgerContract:
     """The tests that the ledger of every paper passes; a module with a fixture ``ledger`` derives from it."""
 
@@ -175,6 +180,9 @@ class LedgerContract:
 
     def test_changed_data_are_noticed(self, ledger):
         assert [e.name for e in certified(ledger) if not notices_changed_data(e)] == []
+
+    def test_no_number_is_a_residual_of_rounding(self, ledger):
+        assert rounding_residuals(ledger) == []
 
     def test_the_page_shows_what_was_computed(self, ledger):
         assert missing_on_the_page(ledger) == [], "run: python docs/build.py --write-claims"

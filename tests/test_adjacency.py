@@ -12,10 +12,10 @@ from oracles.rational_regions import enumerate_rationally
 
 import hardmax as hm
 from hardmax.networks.groups import layers_of
-from hardmax.regions.adjacency import adjacent_cells
 from hardmax.regions.cells import Cells, decode_wall, encode_wall
-from hardmax.regions.collinear import possibly_collinear
-from hardmax.regions.exact_maps import ExactMaps
+from hardmax.regions.maps.adjacency import adjacent_cells
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.plane.collinear import possibly_collinear
 
 SQUARE = hm.Box.cube(2, -4, 4)
 

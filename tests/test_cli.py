@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import hardmax as hm
-from hardmax import geometry, lab, regions, targets
+from hardmax import geometry, lab, regions, targets, tropical
 from hardmax.cli import main
 from hardmax.cli.inputs import read_arrays, read_heads, read_vectors
 from hardmax.geometry.minkowski import Verification
@@ -191,7 +191,7 @@ def test_compile_names_the_kernels():
     seconds = answer("compile", "--jobs", "2")["seconds"]
     assert all(elapsed >= 0 for elapsed in seconds.values())
     every = {}
-    for room in (geometry, regions, targets, lab):
+    for room in (geometry, regions, targets, tropical, lab):
         room.compile_kernels(every.__setitem__)
     assert seconds.keys() == every.keys()
     refused = run("compile", "--jobs", "0")

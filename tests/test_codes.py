@@ -19,17 +19,17 @@ from hardmax.errors import (
     MissingExtraError,
     NotFiniteError,
 )
-from hardmax.flow.antipodes import antipodal_pair
-from hardmax.flow.codes import analog_code, binary_code
-from hardmax.flow.decoding_bounds import (
+from hardmax.flow.theorems.antipodes import antipodal_pair
+from hardmax.flow.theorems.codes import analog_code, binary_code
+from hardmax.flow.theorems.decoding_bounds import (
     alternation_program,
     alternation_width_bound,
     decoder_width_bound,
     identity_block,
     identity_error,
 )
-from hardmax.flow.tanh_steps import tanh_step
-from hardmax.flow.two_layer import TwoLayer
+from hardmax.flow.theorems.tanh_steps import tanh_step
+from hardmax.flow.theorems.two_layer import TwoLayer
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from test_targets import ALL
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.flow.trees import ComparisonTree, comparison_trees, retrieve
+from hardmax.targets.comparison_trees import ComparisonTree, comparison_trees, retrieve
 from hardmax.targets.requirements import largest_unmatched, threshold_leaves
 
 

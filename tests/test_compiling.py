@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import numpy as np
-from hardmax.algebra.semiring_kernels import max_plus
+from hardmax.tropical.semiring_kernels import max_plus
 max_plus(np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
 """
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.flow.depth_separation import (
+from hardmax.flow.theorems.depth_separation import (
     affine_readout,
     inner_product_block,
     separation_beta,
@@ -21,10 +21,15 @@ from hardmax.flow.depth_separation import (
     separation_transformer,
     softmax_gap,
 )
-from hardmax.flow.separation_inputs import separation_inputs, sup_error
-from hardmax.flow.single_layer_bound import SingleLayer, cap_centres, separation_exponents, separation_pair
-from hardmax.flow.softmax_transformers import SoftmaxLayer, SoftmaxTransformer
-from hardmax.flow.two_layer import TwoLayer
+from hardmax.flow.theorems.separation_inputs import separation_inputs, sup_error
+from hardmax.flow.theorems.single_layer_bound import (
+    SingleLayer,
+    cap_centres,
+    separation_exponents,
+    separation_pair,
+)
+from hardmax.flow.theorems.softmax_transformers import SoftmaxLayer, SoftmaxTransformer
+from hardmax.flow.theorems.two_layer import TwoLayer
 
 
 def by_hand(net, tokens):
@@ -329,7 +334,7 @@ def test_blocks_of_sequences_give_the_same_values(monkeypatch):
     net = separation_transformer(0.5, 8).transformer
     tokens = np.random.default_rng(0).uniform(-1, 1, (7, 8, 3))
     whole = net(tokens)
-    monkeypatch.setattr("hardmax.flow.softmax_transformers._SCORES", 150)
+    monkeypatch.setattr("hardmax.flow.theorems.softmax_transformers._SCORES", 150)
     assert net(tokens) == pytest.approx(whole, abs=1e-13)
     assert net(tokens[:0]).shape == (0,)
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardmax.algebra.rationals import rational
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.geometry import linear_programs as programs
-from hardmax.geometry.rational_programs import convex_weights, separate_exactly
-from hardmax.geometry.separation import separate
+from hardmax.exact.rationals import rational
+from hardmax.geometry.feasibility import linear_programs as programs
+from hardmax.geometry.feasibility.rational_programs import convex_weights, separate_exactly
+from hardmax.geometry.feasibility.separation import separate
 
 
 def fraction(value) -> Fraction:

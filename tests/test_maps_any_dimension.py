@@ -11,11 +11,11 @@ from oracles.rational_regions import exact_forward
 
 import hardmax as hm
 from hardmax.networks.groups import layers_of
-from hardmax.regions.exact_maps import ExactMaps
-from hardmax.regions.merging import equal_pairs, glued
-from hardmax.regions.pattern_maps import PatternMaps, pattern_maps, projected_maps
-from hardmax.regions.program import Program
-from hardmax.regions.residues import Residues
+from hardmax.regions.engine.program import Program
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.maps.float_maps import PatternMaps, pattern_maps, projected_maps
+from hardmax.regions.maps.merging import equal_pairs, glued
+from hardmax.regions.maps.residues import Residues
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from hardmax import FeedForward, Maxout, Network, errors
 from hardmax.networks.groups import AffineLayer, FoldLayer, MaxLayer, layers_of
 from hardmax.networks.leaky import plain_blocks
 from hardmax.networks.signatures import unpack_bits
-from hardmax.regions.exact_maps import ExactMaps
-from hardmax.regions.signature_hashes import SignatureHasher
-from hardmax.regions.space import SpaceMachine
-from hardmax.regions.uniform_points import UniformPoints
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.sampling.signature_hashes import SignatureHasher
+from hardmax.regions.sampling.uniform_points import UniformPoints
+from hardmax.regions.space.machine import SpaceMachine
 
 SQUARE = hm.Box.cube(2, -1, 1)
 
@@ -214,7 +214,7 @@ def test_sampled_signatures_are_those_of_the_forward_pass():
 
 def _pushed(net, source, points):
     """Hashes by the forward pass alone, as beyond eight dimensions."""
-    import hardmax.regions.signature_hashes as module
+    import hardmax.regions.sampling.signature_hashes as module
 
     before = module._SHARED_UP_TO
     try:

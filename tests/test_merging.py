@@ -12,10 +12,10 @@ from oracles.rational_regions import enumerate_rationally
 
 import hardmax as hm
 from hardmax.networks.groups import layers_of
-from hardmax.regions.exact_maps import ExactMaps
-from hardmax.regions.merging import equal_pairs, glued
-from hardmax.regions.pattern_maps import PatternMaps, pattern_maps, projected_maps
-from hardmax.regions.residues import Residues
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.maps.float_maps import PatternMaps, pattern_maps, projected_maps
+from hardmax.regions.maps.merging import equal_pairs, glued
+from hardmax.regions.maps.residues import Residues
 
 SQUARE = hm.Box.cube(2, -4, 4)
 

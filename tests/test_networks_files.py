@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hardmax.algebra.exact_products import ExactProduct
 from hardmax.errors import FileFormatError
+from hardmax.exact.products import ExactProduct
 from hardmax.networks.blocks import Affine, Attention, FeedForward
 from hardmax.networks.network import Network
 from hardmax.results import load

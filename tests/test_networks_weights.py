@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardmax import errors
-from hardmax.algebra.exact_arithmetic import fractions_of
-from hardmax.algebra.exact_products import ExactProduct, integer_matrix, integer_stack
-from hardmax.algebra.rationals import ExactArray, as_exact
+from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.products import ExactProduct, integer_matrix, integer_stack
+from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.blocks import Attention
 from hardmax.networks.network import Network
 

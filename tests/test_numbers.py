@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hardmax import Box, Polytope, WholeSpace
-from hardmax.algebra.rationals import as_exact, rational
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.exact.rationals import as_exact, rational
 from hardmax.geometry.scores import Scores
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.flow.pair_search import pair_values, search_first_layer, unseen_pairs
+from hardmax.flow.theorems.pair_search import pair_values, search_first_layer, unseen_pairs
 
 
 def random_table(n_terms: int, n_letters: int, seed: int) -> np.ndarray:

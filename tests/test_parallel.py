@@ -22,14 +22,15 @@ from oracles.random_space import space_instance
 import hardmax as hm
 from hardmax.errors import FileFormatError, InvalidInputError, UnsupportedDimensionError
 from hardmax.networks.groups import layers_of
-from hardmax.regions import checkpoints, running, tasks
-from hardmax.regions.adjacency import adjacent_cells
-from hardmax.regions.engines import Question, engine_for
-from hardmax.regions.enumeration import planar
-from hardmax.regions.fingerprints import Fingerprints, different, repeated
-from hardmax.regions.joining import JoinedCells, select
-from hardmax.regions.plane import PlaneMachine
-from hardmax.regions.tasks import Schedule
+from hardmax.regions.api import planar
+from hardmax.regions.engine import checkpoints, tasks
+from hardmax.regions.engine import workers as running
+from hardmax.regions.engine.joining import JoinedCells, select
+from hardmax.regions.engine.question import Question, engine_for
+from hardmax.regions.engine.tasks import Schedule
+from hardmax.regions.maps.adjacency import adjacent_cells
+from hardmax.regions.maps.fingerprints import Fingerprints, different, repeated
+from hardmax.regions.plane.machine import PlaneMachine
 
 SQUARE = hm.Box.cube(2, -4, 4)
 LINES = hm.Network.random_mlp([2, 600, 1], 0)  # 150,000 cells in the square
@@ -276,7 +277,7 @@ def cells_of_lines(n: int) -> int:
 KILLED = """
 import sys
 import hardmax as hm
-from hardmax.regions import checkpoints
+from hardmax.regions.engine import checkpoints
 checkpoints._EVERY = 0.1
 jobs, what = int(sys.argv[1]), getattr(hm, sys.argv[2])
 network = hm.Network.random_mlp([2, 1000, 1], 0)
@@ -469,7 +470,7 @@ def test_a_cluster_with_a_worker_that_is_killed(tmp_path):
 @pytest.mark.parametrize("number", INSTANCES)
 def test_regions_by_fingerprints(many_tasks, monkeypatch, number):
     case = instance(number)
-    monkeypatch.setattr("hardmax.regions.enumeration.HEAD", 2)
+    monkeypatch.setattr("hardmax.regions.api.HEAD", 2)
     found = hm.enumerate_regions(case.network, case.domain)
     count = hm.count_regions(case.network, case.domain, n_jobs=1 + number % 2)
     assert (count.n_regions, count.n_cells, count.complete) == (found.n_regions, found.n_cells, True)
@@ -582,7 +583,7 @@ def test_other_engines_are_split_too(many_tasks, tmp_path, network, domain, engi
 
 
 def test_regions_in_space_by_fingerprints(many_tasks, monkeypatch):
-    monkeypatch.setattr("hardmax.regions.enumeration.HEAD", 2)
+    monkeypatch.setattr("hardmax.regions.api.HEAD", 2)
     body = hm.Network.random_mlp([3, 6, 5, 1], 0).blocks
     network = hm.Network([*body, hm.FeedForward([[-1]], [0], [[1]], [0])])
     found = hm.enumerate_regions(network, hm.Box.cube(3, -4, 4))

@@ -11,15 +11,15 @@ import pytest
 from oracles.random_networks import instance
 
 import hardmax as hm
-from hardmax.algebra.rationals import as_exact
+from hardmax.exact.double_double_kernels import products
+from hardmax.exact.rationals import as_exact
 from hardmax.networks.groups import AffineLayer, WallLayer, layers_of
-from hardmax.regions import plane_kernels as kernels
-from hardmax.regions.double_double import pair_of, sum_of_pairs
-from hardmax.regions.double_double_kernels import products
-from hardmax.regions.enumeration import planar
-from hardmax.regions.plane import PlaneMachine
-from hardmax.regions.program import spectral_bound
-from hardmax.regions.rational_plane import corners_of, domain_polygon, envelope, sign_at
+from hardmax.regions.api import planar
+from hardmax.regions.engine.program import spectral_bound
+from hardmax.regions.plane import kernels
+from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
+from hardmax.regions.plane.machine import PlaneMachine
+from hardmax.regions.plane.rational_polygons import corners_of, domain_polygon, envelope, sign_at
 
 BOX = hm.Box.cube(2, -4, 4)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax import errors
-from hardmax.geometry.interiors import decide_interiors
+from hardmax.geometry.diagrams.interiors import decide_interiors
 from hardmax.geometry.scores import Scores
 
 QUARTERS = st.integers(-8, 8).map(lambda i: i / 4)
@@ -622,7 +622,7 @@ def test_certificates_are_refused_for_full_cells_and_strangers():
 
 
 def test_a_forged_certificate_is_not_verified():
-    from hardmax.geometry.emptiness import EmptinessCertificate
+    from hardmax.geometry.diagrams.emptiness import EmptinessCertificate
 
     scores = Scores.of_keys([[0, 0], [4, 0], [0, 4], [1, 1], [5, 5]])
     genuine = EmptinessCertificate(3, scores, (0, 1, 2))

@@ -20,7 +20,7 @@ import hardmax as hm
 from hardmax.cli import main
 from hardmax.cli.domains import read_polygon
 from hardmax.cli.networks import DESCRIPTIONS, read_network
-from hardmax.regions.verification import Verification
+from hardmax.regions.verify import Verification
 
 ROOT = Path(__file__).resolve().parent.parent
 MLP = "mlp:2,16,16,16,1,seed=0"
@@ -239,7 +239,7 @@ def test_ctrl_c_leaves_with_one_sentence(checkpoint, elsewhere):
 
 def test_progress_is_shown_on_a_terminal(monkeypatch):
     from hardmax.cli import regions
-    from hardmax.regions.enumeration import Progress
+    from hardmax.regions.api import Progress
 
     monkeypatch.setattr(sys, "stderr", screen := Terminal())
     with regions._progress() as told:

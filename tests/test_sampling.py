@@ -14,9 +14,9 @@ from oracles.random_networks import instances
 import hardmax as hm
 from hardmax.cli import main
 from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError, NotFiniteError
-from hardmax.regions import signature_hashes
-from hardmax.regions.signature_hashes import SignatureHasher, SignatureTally
-from hardmax.regions.uniform_points import UniformPoints
+from hardmax.regions.sampling import signature_hashes
+from hardmax.regions.sampling.signature_hashes import SignatureHasher, SignatureTally
+from hardmax.regions.sampling.uniform_points import UniformPoints
 
 SQUARE = hm.Box.cube(2, -4, 4)
 
@@ -340,7 +340,7 @@ def test_chao1_of_equally_large_cells():
 
 
 def test_the_number_of_threads_does_not_matter(monkeypatch):
-    monkeypatch.setattr("hardmax.regions.sampling._BATCH", 1000)
+    monkeypatch.setattr("hardmax.regions.sampling.estimate._BATCH", 1000)
     network = hm.Network.random(2, 10, 2, 2, 8, 0)
     one, two = (
         hm.estimate_cells(network, SQUARE, n_samples=9_500, first_points=True, n_jobs=jobs) for jobs in (1, 3)

@@ -17,9 +17,9 @@ from oracles.rational_space import enumerate_space
 import hardmax as hm
 from hardmax.errors import EmptyDomainError, UnsupportedDimensionError
 from hardmax.networks.groups import layers_of
-from hardmax.regions.rational_search import facet_numbers, inner_point, is_bounded, share_facet
-from hardmax.regions.search import SearchMachine
-from hardmax.regions.search_cells import FoundCells
+from hardmax.regions.search.machine import SearchMachine
+from hardmax.regions.search.rational_programs import facet_numbers, inner_point, is_bounded, share_facet
+from hardmax.regions.search.search_cells import FoundCells
 
 
 def machine_of(network, domain, arithmetic="certified", store=True):

@@ -14,10 +14,10 @@ from oracles.rational_space import enumerate_space
 import hardmax as hm
 from hardmax.networks.groups import layers_of
 from hardmax.regions.cells import AT_INFINITY
-from hardmax.regions.segment import SegmentMachine
-from hardmax.regions.segment_cells import SegmentCells
-from hardmax.regions.segment_pairs import PairMaps
-from hardmax.regions.segment_pairs import root_of as pair_root
+from hardmax.regions.segment.double_double_rows import PairMaps
+from hardmax.regions.segment.double_double_rows import root_of as pair_root
+from hardmax.regions.segment.machine import SegmentMachine
+from hardmax.regions.segment.segment_cells import SegmentCells
 
 NETWORKS = 420
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardmax import errors
-from hardmax.algebra import semirings
-from hardmax.algebra.semirings import oplus, otimes, tropical_matmul, tropical_sum
+from hardmax.tropical import semirings
+from hardmax.tropical.semirings import oplus, otimes, tropical_matmul, tropical_sum
 
 ZERO, ONE = -np.inf, 0.0
 numbers = st.one_of(st.just(ZERO), st.floats(-1e6, 1e6), st.integers(-5, 5).map(float))

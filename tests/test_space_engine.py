@@ -7,8 +7,9 @@ from oracles.random_space import space_instance
 import hardmax as hm
 from hardmax.errors import HardmaxError
 from hardmax.networks.groups import layers_of
-from hardmax.regions import plane_kernels, space_kernels
-from hardmax.regions.space import SpaceMachine
+from hardmax.regions.plane import kernels as plane_kernels
+from hardmax.regions.space import kernels as space_kernels
+from hardmax.regions.space.machine import SpaceMachine
 
 # cells in [-4, 4]^d, found by linear programs and by splitting before this engine was written
 GOLDEN = {

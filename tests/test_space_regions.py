@@ -16,12 +16,12 @@ import hardmax as hm
 from hardmax.errors import UnsupportedDimensionError
 from hardmax.networks.groups import layers_of
 from hardmax.plotting.solids import draw_slices
-from hardmax.regions.boundary_rows import strictly_inside
 from hardmax.regions.cells import decode_wall, encode_wall
-from hardmax.regions.exact_maps import ExactMaps
-from hardmax.regions.region_set import RegionSet
-from hardmax.regions.space import SpaceMachine
-from hardmax.regions.space_geometry import SpaceGeometry, domain_volume
+from hardmax.regions.maps.boundary_rows import strictly_inside
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.result import RegionSet
+from hardmax.regions.space.geometry import SpaceGeometry, domain_volume
+from hardmax.regions.space.machine import SpaceMachine
 
 CUBE = hm.Box.cube(3, -4, 4)
 KINDS = {"fold": 0, "wall": 1}

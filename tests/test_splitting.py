@@ -14,10 +14,10 @@ from scipy.spatial import ConvexHull, Delaunay
 
 from hardmax import Box, Polytope, WholeSpace
 from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError
-from hardmax.geometry import splitting
-from hardmax.geometry.rational_splitting import RationalCone
+from hardmax.geometry.cones import splitting
+from hardmax.geometry.cones.rational_splitting import RationalCone
+from hardmax.geometry.cones.splitting import refine
 from hardmax.geometry.scores import Scores
-from hardmax.geometry.splitting import refine
 
 
 def random_family(rng, kind, n_keys, d, biased):

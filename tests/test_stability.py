@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.stability.covariance import leading_eigenvalue
-from hardmax.stability.depth import soft_signature
+from hardmax.temperature.covariance import leading_eigenvalue
+from hardmax.temperature.surviving_cells import soft_signature
 
 QUANTITIES = ("value", "gradient", "hessian", "lipschitz", "affine_error")
 

@@ -11,7 +11,7 @@ import hardmax as hm
 from hardmax.errors import GrowingActiveSetError, HardmaxError, InvalidInputError, TargetSyntaxError
 from hardmax.targets import names_in
 from hardmax.targets.functions import Bilinear, Coordinate, LinearForm, SquaredSum
-from hardmax.targets.language import Parser
+from hardmax.targets.text.grammar import Parser
 
 RNG = np.random.default_rng(3)
 A = RNG.standard_normal((4, 3, 3))

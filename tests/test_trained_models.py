@@ -9,9 +9,9 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.flow.depth_separation import separation_transformer
-from hardmax.flow.softmax_transformers import SoftmaxLayer, SoftmaxTransformer
-from hardmax.flow.two_layer import TwoLayer
+from hardmax.flow.theorems.depth_separation import separation_transformer
+from hardmax.flow.theorems.softmax_transformers import SoftmaxLayer, SoftmaxTransformer
+from hardmax.flow.theorems.two_layer import TwoLayer
 from hardmax.lab.data import outputs_of
 from hardmax.lab.geometry import cells_in_plane, fixed_context, head_diagram, query_network, routed_flow
 from hardmax.lab.hardness import follow_training, measured_hardness

@@ -12,7 +12,7 @@ from test_adjacency import subset
 
 import hardmax as hm
 from hardmax.errors import CertificateError
-from hardmax.regions.verification import exact_signature
+from hardmax.regions.verify import exact_signature
 
 SQUARE = hm.Box.cube(2, -4, 4)
 NAMES = ["distinct", "witnesses", "maps", "areas", "points", "closed", "crossings", "borders"]

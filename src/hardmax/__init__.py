@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from hardmax import errors as errors
     from hardmax import lab as lab
     from hardmax import targets as targets
-    from hardmax.algebra.semirings import oplus as oplus
-    from hardmax.algebra.semirings import otimes as otimes
-    from hardmax.algebra.semirings import tropical_matmul as tropical_matmul
-    from hardmax.algebra.semirings import tropical_sum as tropical_sum
     from hardmax.bounds import HeadBudget as HeadBudget
     from hardmax.bounds import RegionBounds as RegionBounds
     from hardmax.bounds import head_budget as head_budget
@@ -37,32 +33,24 @@ if TYPE_CHECKING:
     from hardmax.flow.architectures import Architecture as Architecture
     from hardmax.flow.estimate import CostEstimate as CostEstimate
     from hardmax.flow.estimate import estimate_cost as estimate_cost
+    from hardmax.flow.head_scores import BilinearScore as BilinearScore
+    from hardmax.flow.head_scores import KeyScore as KeyScore
     from hardmax.flow.information_flow import InformationFlow as InformationFlow
     from hardmax.flow.information_sets import information_sets as information_sets
     from hardmax.flow.plans import GlobalRead as GlobalRead
     from hardmax.flow.plans import MaxPosition as MaxPosition
     from hardmax.flow.plans import Plan as Plan
     from hardmax.flow.plans import Positions as Positions
-    from hardmax.flow.scores import BilinearScore as BilinearScore
-    from hardmax.flow.scores import KeyScore as KeyScore
+    from hardmax.geometry.diagrams.max_margins import Reach as Reach
+    from hardmax.geometry.diagrams.power_diagrams import PowerDiagram as PowerDiagram
+    from hardmax.geometry.diagrams.power_diagrams import attention_diagram as attention_diagram
+    from hardmax.geometry.diagrams.power_diagrams import power_diagram as power_diagram
     from hardmax.geometry.domains import Box as Box
     from hardmax.geometry.domains import Polytope as Polytope
     from hardmax.geometry.domains import WholeSpace as WholeSpace
     from hardmax.geometry.minkowski import MinkowskiVertices as MinkowskiVertices
     from hardmax.geometry.minkowski import minkowski_vertices as minkowski_vertices
     from hardmax.geometry.minkowski import parabolic_heads as parabolic_heads
-    from hardmax.geometry.polynomials import TropicalPolynomial as TropicalPolynomial
-    from hardmax.geometry.power_diagrams import PowerDiagram as PowerDiagram
-    from hardmax.geometry.power_diagrams import attention_diagram as attention_diagram
-    from hardmax.geometry.power_diagrams import power_diagram as power_diagram
-    from hardmax.geometry.rational_maps import TropicalProduct as TropicalProduct
-    from hardmax.geometry.rational_maps import TropicalRationalMap as TropicalRationalMap
-    from hardmax.geometry.reach import Reach as Reach
-    from hardmax.geometry.refinements import CommonRefinement as CommonRefinement
-    from hardmax.geometry.refinements import Hypersurface as Hypersurface
-    from hardmax.geometry.refinements import common_refinement as common_refinement
-    from hardmax.geometry.tropical_layers import log_lifted_head as log_lifted_head
-    from hardmax.geometry.tropical_layers import relu_layer as relu_layer
     from hardmax.models.atlas import HeadAtlas as HeadAtlas
     from hardmax.models.atlas import head_atlas as head_atlas
     from hardmax.models.frozen_norms import NormComparison as NormComparison
@@ -79,58 +67,70 @@ if TYPE_CHECKING:
     from hardmax.networks.blocks import Attention as Attention
     from hardmax.networks.blocks import FeedForward as FeedForward
     from hardmax.networks.blocks import Maxout as Maxout
-    from hardmax.networks.constructions import sawtooth_network as sawtooth_network
+    from hardmax.networks.constructions.sawtooth import sawtooth_network as sawtooth_network
     from hardmax.networks.network import Network as Network
     from hardmax.networks.signatures import Signature as Signature
     from hardmax.papers.recipes import Reproduction as Reproduction
     from hardmax.papers.recipes import reproduce as reproduce
+    from hardmax.regions.api import count_cells as count_cells
+    from hardmax.regions.api import count_regions as count_regions
+    from hardmax.regions.api import enumerate_regions as enumerate_regions
     from hardmax.regions.counts import CellCount as CellCount
     from hardmax.regions.counts import RegionCount as RegionCount
-    from hardmax.regions.enumeration import count_cells as count_cells
-    from hardmax.regions.enumeration import count_regions as count_regions
-    from hardmax.regions.enumeration import enumerate_regions as enumerate_regions
-    from hardmax.regions.region_set import RegionSet as RegionSet
-    from hardmax.regions.sampling import CellEstimate as CellEstimate
-    from hardmax.regions.sampling import estimate_cells as estimate_cells
-    from hardmax.regions.segment_trace import SegmentTrace as SegmentTrace
-    from hardmax.regions.segment_trace import trace_segment as trace_segment
+    from hardmax.regions.result import RegionSet as RegionSet
+    from hardmax.regions.sampling.estimate import CellEstimate as CellEstimate
+    from hardmax.regions.sampling.estimate import estimate_cells as estimate_cells
+    from hardmax.regions.segment.trace import SegmentTrace as SegmentTrace
+    from hardmax.regions.segment.trace import trace_segment as trace_segment
     from hardmax.results import load as load
-    from hardmax.stability.bands import TransitionBand as TransitionBand
-    from hardmax.stability.bands import margin_needed as margin_needed
-    from hardmax.stability.bands import transition_band as transition_band
-    from hardmax.stability.bounds import StabilityBounds as StabilityBounds
-    from hardmax.stability.bounds import stability_bounds as stability_bounds
-    from hardmax.stability.bounds import standard_temperature as standard_temperature
-    from hardmax.stability.depth import CellSurvival as CellSurvival
-    from hardmax.stability.depth import surviving_cells as surviving_cells
-    from hardmax.stability.outputs import output_error_bound as output_error_bound
-    from hardmax.stability.scores import StabilityReport as StabilityReport
-    from hardmax.stability.scores import check_stability as check_stability
     from hardmax.targets.target import Target as Target
+    from hardmax.temperature.bands import TransitionBand as TransitionBand
+    from hardmax.temperature.bands import margin_needed as margin_needed
+    from hardmax.temperature.bands import transition_band as transition_band
+    from hardmax.temperature.margin_bounds import StabilityBounds as StabilityBounds
+    from hardmax.temperature.margin_bounds import stability_bounds as stability_bounds
+    from hardmax.temperature.margin_bounds import standard_temperature as standard_temperature
+    from hardmax.temperature.observed_scores import StabilityReport as StabilityReport
+    from hardmax.temperature.observed_scores import check_stability as check_stability
+    from hardmax.temperature.outputs import output_error_bound as output_error_bound
+    from hardmax.temperature.surviving_cells import CellSurvival as CellSurvival
+    from hardmax.temperature.surviving_cells import surviving_cells as surviving_cells
+    from hardmax.tropical.layers import log_lifted_head as log_lifted_head
+    from hardmax.tropical.layers import relu_layer as relu_layer
+    from hardmax.tropical.polynomials import TropicalPolynomial as TropicalPolynomial
+    from hardmax.tropical.rational_maps import TropicalProduct as TropicalProduct
+    from hardmax.tropical.rational_maps import TropicalRationalMap as TropicalRationalMap
+    from hardmax.tropical.refinements import CommonRefinement as CommonRefinement
+    from hardmax.tropical.refinements import Hypersurface as Hypersurface
+    from hardmax.tropical.refinements import common_refinement as common_refinement
+    from hardmax.tropical.semirings import oplus as oplus
+    from hardmax.tropical.semirings import otimes as otimes
+    from hardmax.tropical.semirings import tropical_matmul as tropical_matmul
+    from hardmax.tropical.semirings import tropical_sum as tropical_sum
     from hardmax.versions import show_versions as show_versions
 
 __version__ = "0.1.0"
 
 _HOME_OF = {
-    "oplus": "hardmax.algebra.semirings",
-    "otimes": "hardmax.algebra.semirings",
-    "tropical_sum": "hardmax.algebra.semirings",
-    "tropical_matmul": "hardmax.algebra.semirings",
-    "TropicalPolynomial": "hardmax.geometry.polynomials",
-    "TropicalRationalMap": "hardmax.geometry.rational_maps",
-    "TropicalProduct": "hardmax.geometry.rational_maps",
-    "common_refinement": "hardmax.geometry.refinements",
-    "CommonRefinement": "hardmax.geometry.refinements",
-    "Hypersurface": "hardmax.geometry.refinements",
-    "log_lifted_head": "hardmax.geometry.tropical_layers",
-    "relu_layer": "hardmax.geometry.tropical_layers",
+    "oplus": "hardmax.tropical.semirings",
+    "otimes": "hardmax.tropical.semirings",
+    "tropical_sum": "hardmax.tropical.semirings",
+    "tropical_matmul": "hardmax.tropical.semirings",
+    "TropicalPolynomial": "hardmax.tropical.polynomials",
+    "TropicalRationalMap": "hardmax.tropical.rational_maps",
+    "TropicalProduct": "hardmax.tropical.rational_maps",
+    "common_refinement": "hardmax.tropical.refinements",
+    "CommonRefinement": "hardmax.tropical.refinements",
+    "Hypersurface": "hardmax.tropical.refinements",
+    "log_lifted_head": "hardmax.tropical.layers",
+    "relu_layer": "hardmax.tropical.layers",
     "Box": "hardmax.geometry.domains",
     "Polytope": "hardmax.geometry.domains",
     "WholeSpace": "hardmax.geometry.domains",
-    "power_diagram": "hardmax.geometry.power_diagrams",
-    "attention_diagram": "hardmax.geometry.power_diagrams",
-    "PowerDiagram": "hardmax.geometry.power_diagrams",
-    "Reach": "hardmax.geometry.reach",
+    "power_diagram": "hardmax.geometry.diagrams.power_diagrams",
+    "attention_diagram": "hardmax.geometry.diagrams.power_diagrams",
+    "PowerDiagram": "hardmax.geometry.diagrams.power_diagrams",
+    "Reach": "hardmax.geometry.diagrams.max_margins",
     "minkowski_vertices": "hardmax.geometry.minkowski",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "parabolic_heads": "hardmax.geometry.minkowski",
@@ -147,17 +147,17 @@ _HOME_OF = {
     "Affine": "hardmax.networks.blocks",
     "Network": "hardmax.networks.network",
     "Signature": "hardmax.networks.signatures",
-    "sawtooth_network": "hardmax.networks.constructions",
-    "enumerate_regions": "hardmax.regions.enumeration",
-    "count_cells": "hardmax.regions.enumeration",
-    "count_regions": "hardmax.regions.enumeration",
-    "RegionSet": "hardmax.regions.region_set",
+    "sawtooth_network": "hardmax.networks.constructions.sawtooth",
+    "enumerate_regions": "hardmax.regions.api",
+    "count_cells": "hardmax.regions.api",
+    "count_regions": "hardmax.regions.api",
+    "RegionSet": "hardmax.regions.result",
     "CellCount": "hardmax.regions.counts",
     "RegionCount": "hardmax.regions.counts",
-    "estimate_cells": "hardmax.regions.sampling",
-    "CellEstimate": "hardmax.regions.sampling",
-    "trace_segment": "hardmax.regions.segment_trace",
-    "SegmentTrace": "hardmax.regions.segment_trace",
+    "estimate_cells": "hardmax.regions.sampling.estimate",
+    "CellEstimate": "hardmax.regions.sampling.estimate",
+    "trace_segment": "hardmax.regions.segment.trace",
+    "SegmentTrace": "hardmax.regions.segment.trace",
     "check_claims": "hardmax.claims.ledger",
     "Ledger": "hardmax.claims.ledger",
     "reproduce": "hardmax.papers.recipes",
@@ -174,19 +174,19 @@ _HOME_OF = {
     "CostEstimate": "hardmax.flow.estimate",
     "advise": "hardmax.flow.advise",
     "Advice": "hardmax.flow.advise",
-    "BilinearScore": "hardmax.flow.scores",
-    "KeyScore": "hardmax.flow.scores",
-    "stability_bounds": "hardmax.stability.bounds",
-    "StabilityBounds": "hardmax.stability.bounds",
-    "standard_temperature": "hardmax.stability.bounds",
-    "check_stability": "hardmax.stability.scores",
-    "StabilityReport": "hardmax.stability.scores",
-    "margin_needed": "hardmax.stability.bands",
-    "transition_band": "hardmax.stability.bands",
-    "TransitionBand": "hardmax.stability.bands",
-    "output_error_bound": "hardmax.stability.outputs",
-    "surviving_cells": "hardmax.stability.depth",
-    "CellSurvival": "hardmax.stability.depth",
+    "BilinearScore": "hardmax.flow.head_scores",
+    "KeyScore": "hardmax.flow.head_scores",
+    "stability_bounds": "hardmax.temperature.margin_bounds",
+    "StabilityBounds": "hardmax.temperature.margin_bounds",
+    "standard_temperature": "hardmax.temperature.margin_bounds",
+    "check_stability": "hardmax.temperature.observed_scores",
+    "StabilityReport": "hardmax.temperature.observed_scores",
+    "margin_needed": "hardmax.temperature.bands",
+    "transition_band": "hardmax.temperature.bands",
+    "TransitionBand": "hardmax.temperature.bands",
+    "output_error_bound": "hardmax.temperature.outputs",
+    "surviving_cells": "hardmax.temperature.surviving_cells",
+    "CellSurvival": "hardmax.temperature.surviving_cells",
     "head_atlas": "hardmax.models.atlas",
     "report": "hardmax.models.report",
     "Report": "hardmax.models.report",

@@ -10,7 +10,7 @@ import numpy as np
 
 import hardmax as hm
 from hardmax.networks.groups import layers_of
-from hardmax.regions.region_set import RegionSet
+from hardmax.regions.result import RegionSet
 
 from .judging_regions import _float, signatures_of
 from .random_networks import Instance
@@ -34,7 +34,7 @@ class Judgement:
 
 def searched(network, domain, arithmetic: str = "certified") -> tuple[RegionSet, int]:
     """The cells by linear programs, whatever the dimension, and how many decisions needed rationals."""
-    from hardmax.regions.search import SearchMachine
+    from hardmax.regions.search.machine import SearchMachine
 
     machine = SearchMachine(layers_of(network), domain, arithmetic=arithmetic, store=True)
     while not machine.done:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hardmax.geometry.rational_splitting import RationalCone
-from hardmax.geometry.splitting_kernels import EMPTIES
+from hardmax.geometry.cones.rational_splitting import RationalCone
+from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.networks.groups import FoldLayer, WallLayer, layers_of
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, encode_wall
-from hardmax.regions.exact_maps import ExactMaps
-from hardmax.regions.space_cells import SpaceCells
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.space.space_cells import SpaceCells
 
 
 class Piece:

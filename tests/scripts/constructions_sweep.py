@@ -12,8 +12,8 @@ import argparse
 import sys
 from itertools import product
 
-from hardmax.flow.depth_separation import separation_transformer
-from hardmax.flow.separation_inputs import sup_error
+from hardmax.flow.theorems.depth_separation import separation_transformer
+from hardmax.flow.theorems.separation_inputs import sup_error
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 
-from hardmax.flow.pair_search import pair_values, search_first_layer, unseen_pairs
+from hardmax.flow.theorems.pair_search import pair_values, search_first_layer, unseen_pairs
 
 GRID = [  # tokens, T, D, h_1, letters
     ("any", 4, 2, 1, 8), ("any", 4, 2, 1, 12), ("any", 5, 2, 1, 8), ("any", 5, 2, 1, 12),

@@ -21,7 +21,7 @@ from oracles.random_networks import described
 from oracles.rational_space import enumerate_space
 from test_segment import finished, judge, machine_of, signatures_of
 
-from hardmax.regions.segment_pairs import PairMaps
+from hardmax.regions.segment.double_double_rows import PairMaps
 
 
 def main() -> int:

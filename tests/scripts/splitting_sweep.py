@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from hardmax import Box
-from hardmax.geometry import splitting
+from hardmax.geometry.cones import splitting
 from hardmax.geometry.scores import Scores
 
 SPOILERS = ("ulp", "tenths", "columns", "blur", "scale", "orders", "none")

@@ -18,7 +18,8 @@ from hardmax.errors import InvalidInputError
 __all__ = ["BEST_FOUND", "mlp_bounds", "rank_aware_step"]
 
 BEST_FOUND: dict[tuple[int, ...], int] = {(2, 3, 3): 34}
-"""Cells of the best networks known: :func:`hardmax.networks.best_found.best_found_mlp` has the weights."""
+"""Cells of the best networks known: :func:`hardmax.networks.constructions.best_found.best_found_mlp` has the
+weights."""
 
 
 def mlp_bounds(widths: Sequence[int]) -> RegionBounds:

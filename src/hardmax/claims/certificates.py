@@ -26,8 +26,8 @@ import numpy as np
 
 from hardmax.claims import replay
 from hardmax.errors import InvalidInputError
+from hardmax.networks.block_states import state_of
 from hardmax.networks.blocks import Block
-from hardmax.networks.states import state_of
 from hardmax.storage import written_whole
 
 if TYPE_CHECKING:

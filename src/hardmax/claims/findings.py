@@ -17,7 +17,7 @@ from typing import Any
 from hardmax.claims.certificates import Certificate
 from hardmax.errors import InvalidInputError
 
-__all__ = ["PAPERS", "Claim", "Effort", "Finding", "Verdict", "failing", "holding"]
+__all__ = ["PAPERS", "Claim", "Effort", "Finding", "Verdict", "failing", "holding", "within"]
 
 PAPERS = {
     "tropical": "Expressivity of Transformers: A Tropical Geometry Perspective",
@@ -149,3 +149,17 @@ def failing(
     otherwise."""
     verdict = Verdict.FAILS if fails and certificate.holds else Verdict.UNDECIDED
     return Finding(verdict, computed, numbers or {}, certificate)
+
+
+def within(value: float, limit: float) -> str:
+    """``"below 1e-12"``: the limit that a check enforces, not a residual of rounding, which depends on the
+    processor.
+
+    Examples
+    --------
+    >>> within(2.8e-16, 1e-12)
+    'below 1e-12'
+    >>> within(0.25, 1e-12)
+    'not below 1e-12'
+    """
+    return f"{'below' if value < limit else 'not below'} {limit:g}".replace("e-0", "e-")

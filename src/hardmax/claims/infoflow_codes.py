@@ -15,18 +15,18 @@ from scipy.integrate import quad
 
 from hardmax.claims.certificates import Certificate
 from hardmax.claims.infoflow_theorems import log_slope, theorem_claim
-from hardmax.claims.ledger import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.flow.antipodes import antipodal_pair
-from hardmax.flow.codes import analog_code, binary_code
-from hardmax.flow.decoding_bounds import (
+from hardmax.claims.ledger import Claim, Effort, Finding, Verdict, failing, holding, within
+from hardmax.flow.theorems.antipodes import antipodal_pair
+from hardmax.flow.theorems.codes import analog_code, binary_code
+from hardmax.flow.theorems.decoding_bounds import (
     alternation_program,
     alternation_width_bound,
     decoder_width_bound,
     identity_block,
     identity_error,
 )
-from hardmax.flow.tanh_steps import tanh_step
-from hardmax.flow.two_layer import TwoLayer
+from hardmax.flow.theorems.tanh_steps import tanh_step
+from hardmax.flow.theorems.two_layer import TwoLayer
 
 __all__ = ["CLAIMS"]
 
@@ -123,11 +123,12 @@ def _supnorm(effort: Effort) -> Finding:
     for m, n in ((2, 1), (3, 2)) if effort is Effort.QUICK else ((2, 1), (3, 1), (3, 2), (4, 3), (6, 2)):
         net = TwoLayer(rng.normal(size=(5, m)), rng.normal(size=5), rng.normal(size=(n, 5)), np.zeros(n))
         gaps.append(antipodal_pair(net, m).code_gap)
-    vacuous = signs[0] * signs[1] < 0 and certificate.holds and max(gaps) < 1e-9 and min(errors) >= 0.5
+    limit = 1e-9
+    vacuous = signs[0] * signs[1] < 0 and certificate.holds and max(gaps) < limit and min(errors) >= 0.5
     return Finding(
         Verdict.VACUOUS if vacuous else Verdict.UNDECIDED,
-        f"{len(gaps)} encoders, each with an antipodal pair 1 apart and the same code (gaps to "
-        f"{max(gaps):.0e}); "
+        f"{len(gaps)} encoders, each with an antipodal pair 1 apart and the same code (gaps "
+        f"{within(max(gaps), limit)}); "
         f"the tanh codes are off by {', '.join(f'{e:.4f}' for e in errors)} there: no error below 1/2",
         {"code_gaps": gaps, "errors": errors},
         certificate,

@@ -15,9 +15,9 @@ from hardmax.claims.ledger import Claim, Effort, Finding, Verdict
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.comparisons import maximum_comparisons, minimal_set_size, model_comparisons
 from hardmax.flow.cost_law import cost_exponents
+from hardmax.flow.head_scores import BilinearScore, KeyScore
 from hardmax.flow.information_sets import information_sets
 from hardmax.flow.plans import MaxPosition, Plan
-from hardmax.flow.scores import BilinearScore, KeyScore
 from hardmax.targets import builtin
 
 __all__ = ["CLAIMS", "pairwise_plan", "paper_triangles", "safe_triangles"]

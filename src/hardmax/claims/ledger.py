@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from hardmax.claims.certificates import Certificate
-from hardmax.claims.findings import PAPERS, Claim, Effort, Finding, Verdict, failing, holding
+from hardmax.claims.findings import PAPERS, Claim, Effort, Finding, Verdict, failing, holding, within
 from hardmax.errors import IncompleteError, InvalidInputError, MissingExtraError
 from hardmax.results import Result, plain
 
@@ -35,6 +35,7 @@ __all__ = [
     "failing",
     "holding",
     "selected",
+    "within",
 ]
 
 MODULES = (

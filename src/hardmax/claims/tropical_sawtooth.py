@@ -13,7 +13,7 @@ import hardmax as hm
 from hardmax.claims.certificates import Certificate, network_record
 from hardmax.claims.ledger import Claim, Effort, Finding, Verdict, failing, holding
 from hardmax.claims.tropical_networks import arrangement
-from hardmax.networks.constructions import Variant, genuine_sawtooth
+from hardmax.networks.constructions.sawtooth import Variant, genuine_sawtooth
 
 __all__ = ["CLAIMS", "n_maps", "n_regions"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import hardmax as hm
 from hardmax.claims.certificates import Certificate, network_record
-from hardmax.claims.ledger import Claim, Effort, Finding, Verdict, failing, holding
+from hardmax.claims.ledger import Claim, Effort, Finding, Verdict, failing, holding, within
 
 __all__ = ["CLAIMS"]
 
@@ -149,7 +149,7 @@ def _lse_hess_fixed(effort: Effort) -> Finding:
 
 def _lse_hess_sharp(effort: Effort) -> Finding:
     """The family of the proof's last step, k rivals at the margin and one between, and random rivals."""
-    from hardmax.stability.covariance import leading_eigenvalue
+    from hardmax.temperature.covariance import leading_eigenvalue
 
     rng = np.random.default_rng(0)
     largest, least = 0.0, math.inf
@@ -351,10 +351,11 @@ def _ties_average(effort: Effort) -> Finding:
         head = hm.Network((hm.Attention([keys], None, [values], skip=False),))
         soft = head([[0.0, 1.0]], 1e-3)
         gap = max(gap, float(np.abs(soft - values[:tied].mean(axis=0)).max()))
+    limit = 1e-12
     return holding(
-        gap < 1e-12,
-        f"on walls of random heads at temperature 0.001 the output is the mean of the tied values up to "
-        f"{gap:.1e}",
+        gap < limit,
+        "on walls of random heads at temperature 0.001 the difference of the output from the mean of the "
+        f"tied values is {within(gap, limit)}",
         {"largest_gap": gap},
     )
 

@@ -16,12 +16,13 @@ __all__ = ["compile_kernels"]
 # later engines call kernels of the earlier ones.
 _CHAINS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("regions", ("space", "volumes and adjacency in space")),
-    ("geometry", ("tropical products", "splitting", "candidates", "prefix search", "min-norm points")),
+    ("geometry", ("splitting", "candidates", "prefix search", "min-norm points")),
     ("regions", ("plane", "adjacency and gluing")),
     ("regions", ("search",)),
     ("lab", ()),
     ("regions", ("segment", "sampling")),
     ("targets", ()),
+    ("tropical", ()),
 )
 
 

@@ -20,8 +20,8 @@ from hardmax.cli.outputs import (
 from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
     from hardmax.geometry.domains import Box
-    from hardmax.geometry.power_diagrams import PowerDiagram
 
 __all__ = ["diagram"]
 

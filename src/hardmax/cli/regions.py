@@ -31,8 +31,8 @@ from hardmax.errors import (
 if TYPE_CHECKING:
     from hardmax.geometry.domains import Domain
     from hardmax.networks.network import Network
-    from hardmax.regions.enumeration import Progress
-    from hardmax.regions.region_set import RegionSet
+    from hardmax.regions.api import Progress
+    from hardmax.regions.result import RegionSet
 
 __all__ = ["regions"]
 

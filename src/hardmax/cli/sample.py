@@ -13,7 +13,7 @@ from hardmax.cli.outputs import check_targets, number, print_json, print_table
 from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from hardmax.regions.sampling import CellEstimate
+    from hardmax.regions.sampling.estimate import CellEstimate
 
 __all__ = ["sample"]
 

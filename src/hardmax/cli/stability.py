@@ -14,9 +14,9 @@ from hardmax.cli.outputs import check_targets, number, output_options, print_jso
 from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from hardmax.stability.bounds import StabilityBounds
-    from hardmax.stability.depth import CellSurvival
-    from hardmax.stability.scores import StabilityReport
+    from hardmax.temperature.margin_bounds import StabilityBounds
+    from hardmax.temperature.observed_scores import StabilityReport
+    from hardmax.temperature.surviving_cells import CellSurvival
 
 __all__ = ["stability"]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hardmax.errors import InvalidInputError
-from hardmax.flow.scores import ScoreFunction, score_name
+from hardmax.flow.head_scores import ScoreFunction, score_name
 
 __all__ = ["GlobalRead", "LayerPlan", "MaxPosition", "Plan", "Positions", "Rule", "is_forgotten"]
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
+from hardmax.flow.head_scores import score_name
 from hardmax.flow.information_flow import InformationFlow
 from hardmax.flow.plans import MaxPosition, is_forgotten
 from hardmax.flow.propagation import Propagation
 from hardmax.flow.routing import find_winners, states_of
-from hardmax.flow.scores import score_name
 from hardmax.flow.slots import Group
 from hardmax.results import Result
 

@@ -1,4 +1,4 @@
-"""Polyhedra: scores, domains, cells, power diagrams, Minkowski sums, tropical polynomials.
+"""Polyhedra: scores, domains, cells, power diagrams, Minkowski sums.
 
 Knows no transformer.
 """
@@ -20,20 +20,15 @@ def compile_kernels(
     """
     import numpy as np
 
-    from hardmax.algebra import semirings
+    from hardmax.geometry.diagrams.power_diagrams import attention_diagram, power_diagram
     from hardmax.geometry.domains import Box
     from hardmax.geometry.minkowski import minkowski_vertices
-    from hardmax.geometry.power_diagrams import attention_diagram, power_diagram
 
     rng = np.random.default_rng(0)
 
     def split() -> None:
         minkowski_vertices(rng.standard_normal((2, 4, 2)))
         power_diagram(rng.standard_normal((6, 2))).polygons(Box.cube(2, -1, 1))
-
-    def products() -> None:
-        for temperature in (0.0, 1.0):
-            semirings.tropical_matmul(np.zeros((128, 128)), np.zeros((128, 128)), temperature)
 
     def many_keys() -> None:
         attention_diagram(rng.standard_normal((300, 2))).nonempty.any()
@@ -48,7 +43,6 @@ def compile_kernels(
         diagram.locate(rng.standard_normal((4, 9)))
 
     for name, run in (
-        ("tropical products", products),
         ("splitting", split),
         ("candidates", many_keys),
         ("prefix search", search),

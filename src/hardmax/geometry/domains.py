@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import ExactArray, as_exact
 from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError
+from hardmax.exact.rationals import ExactArray, as_exact
 
 __all__ = ["Box", "Domain", "Polytope", "WholeSpace"]
 

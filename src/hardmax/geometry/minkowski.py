@@ -6,8 +6,8 @@ P_H`, :math:`P_h = \operatorname{conv}\{a_{hj}\}` (Definition III.13). With bias
 :math:`(a_{hj}, b_{hj})` and only upper vertices count.
 
 :func:`minkowski_vertices` lists all of them with a witness each. Up to five homogeneous dimensions it carries
-cells with their rays (:mod:`hardmax.geometry.splitting`), beyond that it searches prefixes
-(:mod:`hardmax.geometry.prefix_search`).
+cells with their rays (:mod:`hardmax.geometry.cones.splitting`), beyond that it searches prefixes
+(:mod:`hardmax.geometry.feasibility.prefix_search`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import ExactArray, as_exact, dot, rational
 from hardmax.errors import (
     DimensionMismatchError,
     InvalidInputError,
     NotFiniteError,
     UnsupportedDimensionError,
 )
+from hardmax.exact.rationals import ExactArray, as_exact, dot, rational
+from hardmax.geometry.cones.splitting import refine
+from hardmax.geometry.cones.witnesses import is_inside, surely_inside
 from hardmax.geometry.domains import WholeSpace
-from hardmax.geometry.prefix_search import PrefixSearch
+from hardmax.geometry.feasibility.prefix_search import PrefixSearch
 from hardmax.geometry.scores import Scores
-from hardmax.geometry.splitting import refine
-from hardmax.geometry.witnesses import is_inside, surely_inside
 from hardmax.results import Result
 
 __all__ = ["MinkowskiVertices", "Verification", "minkowski_vertices", "parabolic_heads"]

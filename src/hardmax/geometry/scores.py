@@ -22,8 +22,8 @@ import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import ExactArray, as_exact, dot, grain
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.exact.rationals import ExactArray, as_exact, dot, grain
 
 __all__ = ["Scores"]
 

@@ -26,7 +26,7 @@ from hardmax.flow.information_flow import InformationFlow, Sizes
 from hardmax.flow.plans import Plan
 from hardmax.flow.propagation import Propagation
 from hardmax.flow.slots import lay_out
-from hardmax.geometry.power_diagrams import PowerDiagram, attention_diagram
+from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram
 from hardmax.lab.layout import TransformerShape
 from hardmax.lab.states import head_weights, parameter_arrays, run_states, states_in_blocks
 from hardmax.networks.blocks import Affine, Attention
@@ -201,7 +201,7 @@ def cells_in_plane(
     ``plane`` holds two directions (2, d); cells are routings of all heads of the layer.
     """
     from hardmax.geometry.domains import Box
-    from hardmax.regions.enumeration import count_cells
+    from hardmax.regions.api import count_cells
 
     directions = np.asarray(plane, dtype=np.float64)
     network = query_network(shape, parameters, sequence)

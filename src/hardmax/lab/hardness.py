@@ -20,8 +20,8 @@ from hardmax.lab.geometry import cells_in_plane, head_diagram, routed_flow
 from hardmax.lab.layout import TransformerShape
 from hardmax.lab.states import run_states, states_in_blocks
 from hardmax.results import Result
-from hardmax.stability.scores import check_stability
 from hardmax.targets.target import Target
+from hardmax.temperature.observed_scores import check_stability
 
 __all__ = ["Hardness", "TrainingGeometry", "follow_training", "measured_hardness"]
 

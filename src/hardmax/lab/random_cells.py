@@ -53,7 +53,7 @@ def run_job(text: str) -> CellCount:
     >>> run_job('{"widths":[2,8,1],"seed":0,"box":4}')
     <CellCount: 32 cells, complete, exact>
     """
-    from hardmax.regions.enumeration import count_cells
+    from hardmax.regions.api import count_cells
 
     job = read_job(text)
     network = Network.random_mlp(job["widths"], job["seed"])

@@ -38,7 +38,7 @@ from hardmax.results import Result, strict
 from hardmax.storage import written_whole
 
 if TYPE_CHECKING:
-    from hardmax.geometry.power_diagrams import PowerDiagram
+    from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
 
 __all__ = ["HeadAtlas", "head_atlas"]
 

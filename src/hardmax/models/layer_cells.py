@@ -22,17 +22,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.exact_arithmetic import fractions_of
-from hardmax.algebra.exact_products import ExactProduct
-from hardmax.algebra.rationals import ExactArray
 from hardmax.bounds import vertex_maximum
 from hardmax.errors import CertificateError, InvalidInputError
+from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.products import ExactProduct
+from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.models.captured import CapturedLayer, QueryMap
 from hardmax.models.head_measures import readable, reading_position
 from hardmax.networks.blocks import Attention
 from hardmax.networks.network import Network
-from hardmax.regions.enumeration import count_cells, enumerate_regions
+from hardmax.regions.api import count_cells, enumerate_regions
 from hardmax.results import Result
 
 __all__ = ["LayerSlice", "Plane", "layer_slice", "plane_through", "principal_plane", "slice_network"]

@@ -4,7 +4,7 @@ P1 counts cells and bounds errors under premises that a trained head may or may 
 
 * **one winner**: no two keys share the largest score of a query;
 * **hardness**: the margin is large against the temperature, so that the corrected bound of Theorem VI.1
-  (:mod:`hardmax.stability`) guarantees softmax within 1 % or 10 % of hardmax in total variation; how many
+  (:mod:`hardmax.temperature`) guarantees softmax within 1 % or 10 % of hardmax in total variation; how many
   queries really are that close stands beside it;
 * **every key can win**: each key is a vertex of the hull of all keys, decided with a proof
   (:func:`hardmax.attention_diagram`); the bounds count one cell per key;
@@ -28,12 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.geometry.power_diagrams import attention_diagram
+from hardmax.geometry.diagrams.power_diagrams import attention_diagram
 from hardmax.models.captured import CapturedLayer
 from hardmax.models.recall import Spread, spread
 from hardmax.models.sources import as_source, named_texts
 from hardmax.results import Result
-from hardmax.stability.scores import check_stability
+from hardmax.temperature.observed_scores import check_stability
 
 __all__ = ["PremiseRecorder", "PremiseReport", "check_premises"]
 

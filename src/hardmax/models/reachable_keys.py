@@ -8,9 +8,10 @@ turned space the diagram of the keys is the same for all positions, because a ro
 only its pull-back to inputs depends on the position.
 
 *How clearly.* At queries of norm at most R the largest margin of key j, in units of temperature, is
-:math:`\sigma R` times its distance from the hull of the others (:mod:`hardmax.geometry.reach`); no query of
-that norm has a larger one. With biases the margin is not homogeneous: keys are lifted to
-:math:`(k_j, B_j / \sigma R)`, whose reach times :math:`\sqrt 2\, \sigma R` bounds it from above.
+:math:`\sigma R` times its distance from the hull of the others
+(:mod:`hardmax.geometry.diagrams.max_margins`); no query of that norm has a larger one. With biases the margin
+is not homogeneous: keys are lifted to :math:`(k_j, B_j / \sigma R)`, whose reach times :math:`\sqrt 2\,
+\sigma R` bounds it from above.
 
 *With which probability.* A margin m over n - 1 others gives the winner at least
 :math:`1/(1 + (n-1)e^{-m})`, where all others are level, and at most :math:`1/(1 + e^{-m})`, where one rival
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.geometry.power_diagrams import PowerDiagram, attention_diagram
+from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram
 from hardmax.models.captured import CapturedLayer
 from hardmax.models.head_measures import readable, reading_position
 

@@ -23,7 +23,7 @@ from hardmax.models.report_svg import (
     text,
     y_axis,
 )
-from hardmax.stability.bands import margin_needed
+from hardmax.temperature.bands import margin_needed
 
 if TYPE_CHECKING:
     from hardmax.models.atlas import HeadAtlas

@@ -18,8 +18,8 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.exact_products import integer_matrix, integer_stack
-from hardmax.algebra.rationals import ExactArray, rational
+from hardmax.exact.products import integer_matrix, integer_stack
+from hardmax.exact.rationals import ExactArray, rational
 from hardmax.networks.blocks import Affine, Attention, Block, FeedForward, Maxout
 from hardmax.networks.keys import DistinctKeys
 

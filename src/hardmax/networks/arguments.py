@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.exact_arithmetic import fractions_of
-from hardmax.algebra.rationals import ExactArray, as_exact
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.rationals import ExactArray, as_exact
 
 __all__ = [
     "biases_of",

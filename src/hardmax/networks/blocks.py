@@ -5,7 +5,7 @@ The fourth kind, :class:`~hardmax.networks.maxout.Maxout`, has a module of its o
 Only the query varies. The keys and values of a head are held fixed (P1's conditioned input space), so the
 score of key :math:`j` of head :math:`h` is an affine function :math:`a_{hj} \cdot x + b_{hj}` of the input,
 and what the head adds when :math:`j` wins is a constant vector :math:`v_{hj}`. All numbers are
-:class:`~hardmax.algebra.rationals.ExactArray`: floats drive the forward pass, and the exact numbers behind
+:class:`~hardmax.exact.rationals.ExactArray`: floats drive the forward pass, and the exact numbers behind
 them, where they differ, decide about regions.
 """
 
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import ExactArray, as_exact
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.arguments import biases_of, evaluated, heads_of, many, mask_of, sizes, vector_of
 from hardmax.networks.contexts import factored_attention
 from hardmax.networks.keys import DistinctKeys, distinct_keys

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.algebra.exact_arithmetic import fractions_of
-from hardmax.algebra.exact_products import ExactProduct
-from hardmax.algebra.rationals import ExactArray, as_exact
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.products import ExactProduct
+from hardmax.exact.rationals import ExactArray, as_exact
 
 __all__ = ["FactoredAttention", "factored_attention"]
 

@@ -23,7 +23,7 @@ on a cell. Only what leaves it is different:
   two bounds per row, the sum of the two bounds on 2-norms.
 - The map is continuous across its walls: cells that part there are adjacent through a *fold*.
 
-In :class:`~hardmax.regions.program.Program` its row says ``KIND = WALL`` with ``OUTPUTS = -1``.
+In :class:`~hardmax.regions.engine.program.Program` its row says ``KIND = WALL`` with ``OUTPUTS = -1``.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.exact_arithmetic import fractions_of
-from hardmax.algebra.rationals import ExactArray, as_exact
+from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.blocks import Affine, Attention, FeedForward, Maxout
 from hardmax.networks.leaky import plain_blocks
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.exact_products import ExactProduct
-from hardmax.algebra.rationals import ExactArray
 from hardmax.errors import NotFiniteError
+from hardmax.exact.products import ExactProduct
+from hardmax.exact.rationals import ExactArray
 
 __all__ = ["DistinctKeys", "distinct_keys", "working_floats"]
 
@@ -94,7 +94,7 @@ def distinct_keys(
 ) -> DistinctKeys:
     """Merge keys with equal floats, drop those that the mask leaves out, and pad.
 
-    >>> from hardmax.algebra.rationals import as_exact
+    >>> from hardmax.exact.rationals import as_exact
     >>> a, v = as_exact([[[1], [1], [2]]], "a", ndim=3), as_exact([[[0], [1], [5]]], "v", ndim=3)
     >>> keys = distinct_keys(a, as_exact([[0, 0, 0]], "b", ndim=2), v, np.ones((1, 3), dtype=bool))
     >>> keys.first, keys.counts, keys.outputs[0, :, 0]

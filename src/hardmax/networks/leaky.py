@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.algebra.exact_arithmetic import fractions_of
-from hardmax.algebra.rationals import ExactArray, as_exact
+from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.blocks import Affine, Block, FeedForward
 
 __all__ = ["plain_blocks"]

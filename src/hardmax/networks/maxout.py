@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import ExactArray, as_exact
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.arguments import biases_of, evaluated, heads_of, many, mask_of, sizes, vector_of
 from hardmax.networks.keys import DistinctKeys, distinct_keys
 

@@ -16,13 +16,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.algebra.rationals import ExactArray, as_exact
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.networks import affine_maps, random_networks
+from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.networks import affine_maps
 from hardmax.networks.arguments import checked_temperature, many, points_of
+from hardmax.networks.block_states import block_of, state_of
 from hardmax.networks.blocks import Affine, Attention, Block, FeedForward, Maxout
+from hardmax.networks.constructions import random_networks
 from hardmax.networks.signatures import Signature, pack_bits
-from hardmax.networks.states import block_of, state_of
 from hardmax.networks.torch_modules import blocks_of_module
 from hardmax.results import Result
 

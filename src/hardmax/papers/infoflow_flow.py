@@ -12,10 +12,10 @@ from hardmax.claims.infoflow_predictions import pairwise_plan, paper_triangles, 
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.comparisons import maximum_comparisons, minimal_set_size
 from hardmax.flow.cost_law import cost_exponents
+from hardmax.flow.head_scores import BilinearScore, KeyScore
 from hardmax.flow.information_flow import InformationFlow
 from hardmax.flow.information_sets import information_sets
 from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, Rule
-from hardmax.flow.scores import BilinearScore, KeyScore
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
 from hardmax.targets import builtin
 from hardmax.targets.functions import Coordinate

@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.flow.antipodes import antipodal_pair
-from hardmax.flow.codes import analog_code, binary_code
-from hardmax.flow.decoding_bounds import alternation_program, alternation_width_bound, decoder_width_bound
-from hardmax.flow.depth_separation import separation_transformer
-from hardmax.flow.retrieval_bound import retrieval_exponents, retrieval_pair, retrieval_width_bound
-from hardmax.flow.separation_inputs import sup_error
-from hardmax.flow.single_layer_bound import SingleLayer, separation_exponents, separation_pair
+from hardmax.flow.theorems.antipodes import antipodal_pair
+from hardmax.flow.theorems.codes import analog_code, binary_code
+from hardmax.flow.theorems.decoding_bounds import (
+    alternation_program,
+    alternation_width_bound,
+    decoder_width_bound,
+)
+from hardmax.flow.theorems.depth_separation import separation_transformer
+from hardmax.flow.theorems.retrieval_bound import retrieval_exponents, retrieval_pair, retrieval_width_bound
+from hardmax.flow.theorems.separation_inputs import sup_error
+from hardmax.flow.theorems.single_layer_bound import SingleLayer, separation_exponents, separation_pair
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
 
 __all__ = ["RECIPES"]

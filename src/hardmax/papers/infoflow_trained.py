@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.flow.depth_separation import separation_transformer
-from hardmax.flow.retrieval_bound import retrieval_exponents
-from hardmax.flow.separation_inputs import separation_inputs
-from hardmax.flow.single_layer_bound import separation_exponents
+from hardmax.flow.theorems.depth_separation import separation_transformer
+from hardmax.flow.theorems.retrieval_bound import retrieval_exponents
+from hardmax.flow.theorems.separation_inputs import separation_inputs
+from hardmax.flow.theorems.single_layer_bound import separation_exponents
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
 from hardmax.papers.training_reports import (
     NOT_RUN,

@@ -16,7 +16,7 @@ from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.networks.blocks import Attention, FeedForward
 from hardmax.networks.network import Network
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.regions.enumeration import count_cells, enumerate_regions
+from hardmax.regions.api import count_cells, enumerate_regions
 
 __all__ = ["RECIPES"]
 

@@ -19,12 +19,12 @@ from hardmax.bounds.large_integers import log10_of, readable
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.geometry.minkowski import minkowski_vertices
-from hardmax.networks.best_found import best_found_layers, best_found_mlp
 from hardmax.networks.blocks import FeedForward
-from hardmax.networks.constructions import sawtooth_network
+from hardmax.networks.constructions.best_found import best_found_layers, best_found_mlp
+from hardmax.networks.constructions.sawtooth import sawtooth_network
 from hardmax.networks.network import Network
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.regions.enumeration import count_cells, count_regions, enumerate_regions
+from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 
 __all__ = ["RECIPES"]
 

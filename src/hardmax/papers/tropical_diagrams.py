@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
+from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram, power_diagram
 from hardmax.geometry.domains import Box
-from hardmax.geometry.power_diagrams import PowerDiagram, attention_diagram, power_diagram
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
 
 __all__ = ["RECIPES"]

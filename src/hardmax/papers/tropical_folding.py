@@ -16,13 +16,14 @@ from hardmax.bounds.perceptrons import mlp_bounds
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.networks.network import Network
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.regions.enumeration import count_cells, enumerate_regions
-from hardmax.regions.region_set import RegionSet
+from hardmax.regions.api import count_cells, enumerate_regions
+from hardmax.regions.result import RegionSet
 
 __all__ = ["RECIPES"]
 
 _WIDTHS = (2, 3, 3)
-# As many cells as the best network known (hardmax.networks.best_found), all of them large enough to be seen.
+# As many cells as the best network known (hardmax.networks.constructions.best_found), all of them large
+# enough to be seen.
 _LARGE_CELLS: tuple[Any, ...] = (
     ([[2, 0], [-2, -6], [6, 9]], [-4, 12, -14]),
     ([[24, -2, -1], [-20, 4, 1], [-6, 2, 2]], [8, -14, -14]),

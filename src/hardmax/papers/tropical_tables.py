@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.semirings import oplus, otimes, tropical_sum
 from hardmax.geometry.domains import WholeSpace
 from hardmax.geometry.minkowski import minkowski_vertices
-from hardmax.geometry.polynomials import TropicalPolynomial
-from hardmax.geometry.refinements import common_refinement
 from hardmax.networks.blocks import Attention
 from hardmax.networks.network import Network
 from hardmax.papers.notation import NOTATION, resolve
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.regions.enumeration import count_cells, count_regions
+from hardmax.regions.api import count_cells, count_regions
+from hardmax.tropical.polynomials import TropicalPolynomial
+from hardmax.tropical.refinements import common_refinement
+from hardmax.tropical.semirings import oplus, otimes, tropical_sum
 
 __all__ = ["RECIPES"]
 

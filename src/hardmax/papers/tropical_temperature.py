@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.geometry.diagrams.power_diagrams import attention_diagram
 from hardmax.geometry.domains import Box
-from hardmax.geometry.power_diagrams import attention_diagram
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings
-from hardmax.stability.bands import margin_needed, transition_band
-from hardmax.stability.bounds import StabilityBounds, stability_bounds, standard_temperature
-from hardmax.stability.closed_forms import QUANTITIES
-from hardmax.stability.scores import check_stability
+from hardmax.temperature.bands import margin_needed, transition_band
+from hardmax.temperature.closed_forms import QUANTITIES
+from hardmax.temperature.margin_bounds import StabilityBounds, stability_bounds, standard_temperature
+from hardmax.temperature.observed_scores import check_stability
 
 __all__ = ["RECIPES"]
 

@@ -23,7 +23,7 @@ from hardmax.plotting.style import INK, LINES, Picture, new_figure, styled
 if TYPE_CHECKING:
     from hardmax.geometry.domains import Box
     from hardmax.networks.blocks import FeedForward
-    from hardmax.regions.region_set import RegionSet
+    from hardmax.regions.result import RegionSet
 
 __all__ = ["compare_block"]
 

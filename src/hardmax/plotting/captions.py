@@ -13,7 +13,7 @@ from hardmax.plotting.style import INK
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
-    from hardmax.regions.region_set import RegionSet
+    from hardmax.regions.result import RegionSet
 
 __all__ = ["axis_names", "counted", "explain"]
 

@@ -24,7 +24,7 @@ _MOST_LEAVES = 32
 
 
 class Tree(Protocol):
-    """What is drawn of a :class:`hardmax.flow.trees.ComparisonTree`."""
+    """What is drawn of a :class:`hardmax.targets.comparison_trees.ComparisonTree`."""
 
     @property
     def leaves(self) -> tuple[tuple[int, ...], ...]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hardmax.geometry.domains import Box
-    from hardmax.regions.region_set import RegionSet
+    from hardmax.regions.result import RegionSet
 
 __all__ = ["Series", "draw_budget", "draw_explosion"]
 

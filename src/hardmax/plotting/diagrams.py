@@ -22,7 +22,7 @@ from hardmax.plotting.style import FILLS, INK, Picture, given_or_new, new_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hardmax.geometry.power_diagrams import PowerDiagram
+    from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
 
 __all__ = ["compare_diagrams", "draw_diagram"]
 

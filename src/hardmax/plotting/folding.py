@@ -18,12 +18,12 @@ from hardmax.errors import InvalidInputError
 from hardmax.networks.blocks import FeedForward
 from hardmax.plotting.region_shapes import Shapes
 from hardmax.plotting.style import FILLS, INK, Picture, new_figure, styled
-from hardmax.regions.enumeration import enumerate_regions
+from hardmax.regions.api import enumerate_regions
 
 if TYPE_CHECKING:
     from hardmax.geometry.domains import Box
     from hardmax.networks.network import Network
-    from hardmax.regions.region_set import RegionSet
+    from hardmax.regions.result import RegionSet
 
 __all__ = ["draw_folding"]
 

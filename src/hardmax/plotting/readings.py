@@ -9,9 +9,9 @@ from matplotlib.patches import Circle, FancyArrowPatch
 
 from hardmax.errors import InvalidInputError
 from hardmax.flow.architectures import Architecture
+from hardmax.flow.head_scores import KeyScore
 from hardmax.flow.information_sets import information_sets
 from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, Rule
-from hardmax.flow.scores import KeyScore
 from hardmax.flow.traces import Trace, token_name
 from hardmax.plotting.flows import COLOURS
 from hardmax.plotting.style import INK, LINES, Picture, given_or_new, new_figure, styled

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.plotting.style import FILLS
-from hardmax.regions.pattern_maps import projected_maps
+from hardmax.regions.maps.float_maps import projected_maps
 
 if TYPE_CHECKING:
     from hardmax.geometry.domains import Box
-    from hardmax.regions.region_set import RegionSet
+    from hardmax.regions.result import RegionSet
 
 __all__ = ["map_colours", "region_colours"]
 

@@ -23,7 +23,7 @@ from hardmax.regions.cells import DOMAIN_SIDE, Cells, encode_wall
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hardmax.regions.region_set import RegionSet
+    from hardmax.regions.result import RegionSet
 
 __all__ = ["Shapes", "box_shown"]
 

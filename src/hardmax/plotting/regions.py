@@ -22,14 +22,14 @@ from hardmax.plotting.region_colours import map_colours, region_colours
 from hardmax.plotting.region_shapes import Shapes, box_shown
 from hardmax.plotting.solids import draw_solid
 from hardmax.plotting.style import INK, Picture, new_figure, styled
-from hardmax.regions.enumeration import enumerate_regions
+from hardmax.regions.api import enumerate_regions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hardmax.geometry.domains import Box, Domain
     from hardmax.networks.network import Network
-    from hardmax.regions.region_set import RegionSet
+    from hardmax.regions.result import RegionSet
 
 __all__ = ["compare_depths", "draw_regions"]
 

@@ -22,12 +22,12 @@ from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.region_colours import map_colours, region_colours
 from hardmax.plotting.region_shapes import Shapes, box_shown
 from hardmax.plotting.style import INK, new_figure, styled
-from hardmax.regions.enumeration import enumerate_regions
+from hardmax.regions.api import enumerate_regions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hardmax.regions.region_set import RegionSet
+    from hardmax.regions.result import RegionSet
 
 __all__ = ["draw_slices", "draw_solid"]
 

@@ -17,10 +17,10 @@ from hardmax.plotting.style import INK, LINES, Picture, given_or_new, new_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
     from hardmax.geometry.domains import Box
-    from hardmax.geometry.power_diagrams import PowerDiagram
-    from hardmax.stability.bounds import StabilityBounds
-    from hardmax.stability.scores import StabilityReport
+    from hardmax.temperature.margin_bounds import StabilityBounds
+    from hardmax.temperature.observed_scores import StabilityReport
 
 __all__ = ["draw_guarantees", "draw_report", "draw_temperatures", "key_colours"]
 

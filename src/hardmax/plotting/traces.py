@@ -17,7 +17,7 @@ from hardmax.plotting.style import INK, given_or_new, styled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hardmax.regions.segment_trace import SegmentTrace
+    from hardmax.regions.segment.trace import SegmentTrace
 
 __all__ = ["draw_trace"]
 

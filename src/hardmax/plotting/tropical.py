@@ -20,7 +20,7 @@ from hardmax.plotting.style import FILLS, INK, LINES, given_or_new, styled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hardmax.geometry.refinements import CommonRefinement, Hypersurface
+    from hardmax.tropical.refinements import CommonRefinement, Hypersurface
 
 __all__ = ["draw_hypersurface", "draw_refinement"]
 

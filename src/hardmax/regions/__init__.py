@@ -17,9 +17,9 @@ def compile_kernels(
     """
     from hardmax.geometry.domains import Box
     from hardmax.networks.network import Network
-    from hardmax.regions.enumeration import count_cells, enumerate_regions
-    from hardmax.regions.sampling import estimate_cells
-    from hardmax.regions.segment_trace import trace_segment
+    from hardmax.regions.api import count_cells, enumerate_regions
+    from hardmax.regions.sampling.estimate import estimate_cells
+    from hardmax.regions.segment.trace import trace_segment
 
     network, box = Network.random(2, 3, 2, 2, 4, 0), Box.cube(2, -4, 4)
 

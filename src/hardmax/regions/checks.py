@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.regions.adjacency import Contacts
-from hardmax.regions.boundary_rows import strictly_inside
-from hardmax.regions.exact_signatures import exact_signature
+from hardmax.regions.maps.adjacency import Contacts
+from hardmax.regions.maps.boundary_rows import strictly_inside
+from hardmax.regions.maps.exact_signatures import exact_signature
 
 if TYPE_CHECKING:
-    from hardmax.regions.region_set import RegionSet
+    from hardmax.regions.result import RegionSet
 
 __all__ = ["Check"]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from hardmax.errors import FileFormatError
 from hardmax.regions.cells import Cells
-from hardmax.regions.exact_maps import ExactMaps
-from hardmax.regions.listed_geometry import ListedCells, ListedGeometry
-from hardmax.regions.plane_geometry import PlaneGeometry
-from hardmax.regions.space_cells import SpaceCells
-from hardmax.regions.space_geometry import SpaceGeometry
+from hardmax.regions.halfspace_geometry import ListedCells, ListedGeometry
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.plane.geometry import PlaneGeometry
+from hardmax.regions.space.geometry import SpaceGeometry
+from hardmax.regions.space.space_cells import SpaceCells
 
 __all__ = ["AnyCells", "Geometry", "cells_from", "geometry_of", "state_of"]
 
@@ -23,7 +23,10 @@ AnyCells = Cells | SpaceCells | ListedCells
 Geometry = PlaneGeometry | SpaceGeometry | ListedGeometry
 
 # where the classes are that know how to restore themselves
-_HOMES = {"SegmentCells": "hardmax.regions.segment_cells", "FoundCells": "hardmax.regions.search_cells"}
+_HOMES = {
+    "SegmentCells": "hardmax.regions.segment.segment_cells",
+    "FoundCells": "hardmax.regions.search.search_cells",
+}
 
 
 def geometry_of(cells: AnyCells, exact: ExactMaps, d: int) -> Geometry:

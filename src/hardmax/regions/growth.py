@@ -19,15 +19,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.algebra.exact_products import ExactProduct
-from hardmax.algebra.rationals import ExactArray
 from hardmax.errors import InvalidInputError
+from hardmax.exact.products import ExactProduct
+from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box
 from hardmax.geometry.minkowski import minkowski_vertices
 from hardmax.networks.blocks import Attention, Block
 from hardmax.networks.network import Network
-from hardmax.regions.enumeration import count_cells, enumerate_regions
-from hardmax.regions.sampling import estimate_cells
+from hardmax.regions.api import count_cells, enumerate_regions
+from hardmax.regions.sampling.estimate import estimate_cells
 
 __all__ = ["CellGrowth", "Growth", "HeadChoices", "NetworkChoices", "cell_growth", "vertex_growth"]
 

@@ -29,13 +29,13 @@ from hardmax.targets.builtin import (
     triangle_center,
 )
 from hardmax.targets.differences import measure_active
-from hardmax.targets.domains import InputDomain
 from hardmax.targets.intervals import Interval
-from hardmax.targets.language import names_in
-from hardmax.targets.reading import parse
 from hardmax.targets.sampling import SwitchSupport, is_permutation_invariant, switch_support, winning_supports
 from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
+from hardmax.targets.text.grammar import names_in
+from hardmax.targets.text.reading import parse
+from hardmax.targets.token_domains import InputDomain
 
 __all__ = [
     "retrieval",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, GrowingActiveSetError, NotFiniteError
-from hardmax.targets.domains import InputDomain, as_domain
+from hardmax.targets.token_domains import InputDomain, as_domain
 
 __all__ = ["active_by_differences", "measure_active"]
 

@@ -2,9 +2,9 @@ r"""What a target asks for: how many tokens, and the dimension, order and number
 section 5.3).
 
 Upper ends come from the roles of the target (:mod:`hardmax.targets.roles`) and from trees that run
-(:mod:`hardmax.flow.trees`). Lower ends come from sampled inputs, at which an active set of some size is
-plain to see, and from theorems whose hypotheses are checked; docs/targets.md proves them. Three theorems
-matter:
+(:mod:`hardmax.targets.comparison_trees`). Lower ends come from sampled inputs, at which an active set of some
+size is plain to see, and from theorems whose hypotheses are checked; docs/targets.md proves them. Three
+theorems matter:
 
 - *no tree* is needed for :math:`T \le D_0 \beta_1`: that many single leaves hold every position;
 - *retrieval*: D maxima over single tokens need :math:`D (T - 1)` comparisons as soon as T > D (the paper's

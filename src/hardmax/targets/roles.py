@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.targets.domains import InputDomain
 from hardmax.targets.functions import Bilinear, Coordinate, LinearForm, SquaredSum, TokenFunction
 from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
+from hardmax.targets.token_domains import InputDomain
 from hardmax.targets.tuples import repeats
 
 __all__ = ["Role", "fixed_positions", "roles_of", "spans_zero"]

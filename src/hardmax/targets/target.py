@@ -18,13 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.targets.domains import InputDomain, as_domain
 from hardmax.targets.functions import check_arity
 from hardmax.targets.intervals import Interval
 from hardmax.targets.terms import FixedTerm, Term
+from hardmax.targets.token_domains import InputDomain, as_domain
 
 if TYPE_CHECKING:
-    from hardmax.flow.trees import ComparisonTree
+    from hardmax.targets.comparison_trees import ComparisonTree
     from hardmax.targets.roles import Role
 
 __all__ = ["Target"]
@@ -209,7 +209,7 @@ class Target:
 
     def trees(self, n_tokens: int) -> tuple[ComparisonTree, ...]:
         """Trees of comparison that retrieve the active set of every sequence of ``n_tokens`` tokens."""
-        from hardmax.flow.trees import comparison_trees
+        from hardmax.targets.comparison_trees import comparison_trees
 
         return comparison_trees(self, self._length(n_tokens))
 

@@ -154,7 +154,7 @@ class Term:
         return out
 
     def _triples(self, sequences: Floats, form: SquaredSum) -> Integers:
-        from hardmax.targets.kernels import SEQUENCES, shortest_triples
+        from hardmax.targets.tuple_kernels import SEQUENCES, shortest_triples
 
         n, _, width = sequences.shape
         out = np.zeros((n, 3), dtype=np.int64)

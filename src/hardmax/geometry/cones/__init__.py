@@ -1,0 +1,1 @@
+"""Common refinements in low dimension: cones are cut, cell by cell."""

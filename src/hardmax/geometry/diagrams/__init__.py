@@ -1,0 +1,1 @@
+"""P1 section IV: power diagrams and attention diagrams."""

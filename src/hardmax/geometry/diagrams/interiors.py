@@ -1,0 +1,469 @@
+r"""Which keys win on an open set (P1 Theorem IV.3): in any dimension, with a proof for every key.
+
+Key j has a cell with interior exactly when some x gives it a score above every key outside its tie group,
+:math:`(a_j - a_l) \cdot x + (b_j - b_l) > 0`. With :math:`y = (x, 1)` and lifted keys :math:`p_l = (a_l,
+b_l)` this says that :math:`p_j` is the strict maximum of a linear function with positive last entry (of any
+linear function when there are no offsets). Three steps settle all keys:
+
+1. Guesses that cost one matrix product for everybody: the whitened direction :math:`\Sigma^{-1}(p_j - \bar
+   p)`, and the key itself as a
+   point for affine scores. A guess counts when its margin exceeds a proven bound on the rounding.
+2. Wolfe's algorithm against the winners found so far
+   (:func:`~hardmax.geometry.feasibility.linear_programs.settle_keys_kernel`). It ends with a
+   witness, or with a support in general position whose weights are proven positive in floats.
+3. What rounding leaves open, in rationals (:mod:`hardmax.geometry.feasibility.rational_programs`).
+
+Lifted keys are centred and their columns scaled by powers of two, so that the bounds follow the spread of the
+keys and not their distance from the origin; neither changes a cell.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import CertificateError
+from hardmax.exact.rationals import nearest_float, power_of_two
+from hardmax.geometry.cones.splitting import refine
+from hardmax.geometry.feasibility import linear_programs as programs
+from hardmax.geometry.feasibility.rational_programs import separate_exactly
+from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
+
+__all__ = ["Interiors", "LiftedKeys", "decide_interiors", "find_support"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TOLERANCE = 1e-12  # relative margin below which the compiled search hands over to proofs and rationals
+_SMALL = 3000  # open keys times entries: such work is done in rationals before a kernel could be loaded
+_GUESS_ALL = 8192  # above this many keys the quadratic table of guesses is not worth its time
+_CUT_SECONDS = {1: 2e-5, 2: 4e-5, 3: 3.5e-4}  # rough time per key of cutting space into cells, by dimension
+_SETTLE_SECONDS = (
+    6e-5,
+    3e-8,
+)  # rough time per open key of the search: fixed, and per key that it is held against
+_BLOCK = 1 << 18  # scores per block: stays in cache
+
+
+@dataclass(frozen=True, eq=False)
+class Interiors:
+    """Which keys win on an open set, and why.
+
+    Attributes
+    ----------
+    nonempty : (N,) bool
+        True for every member of a tie group that wins together.
+    witnesses : (N, d) float64
+        An interior point of each cell (for linear scores a direction whose largest entry has size 1), NaN
+        without interior.
+    exact_witnesses : dict
+        Key -> rational point, for cells so thin that the float witness is not inside.
+    support_start : (N + 1,) int64
+    support_keys : int64 array
+        ``support_keys[support_start[j] : support_start[j + 1]]`` are the keys (lowest of their tie group) of
+        which a convex combination beats key j, where one was looked for. The index N says that key j lies
+        below it.
+    n_decided_exactly : int
+        How many keys needed rational arithmetic.
+    """
+
+    nonempty: NDArray[np.bool_]
+    witnesses: Floats
+    exact_witnesses: dict[int, tuple[Fraction, ...]]
+    support_start: Integers
+    support_keys: Integers
+    n_decided_exactly: int = 0
+
+    def support(self, j: int) -> tuple[int, ...]:
+        """The support found for key ``j``, empty if none was looked for."""
+        return tuple(self.support_keys[self.support_start[j] : self.support_start[j + 1]].tolist())
+
+
+class LiftedKeys:
+    r"""Lifted keys :math:`(a_j, b_j)`, one per tie group, as well-scaled floats with error bounds, and
+    exactly on demand.
+
+    Attributes
+    ----------
+    index : (n,) int64
+        The key of the user that each row stands for.
+    points : (n, D) float64
+        Centred and scaled rows; D = d for linear scores, d + 1 otherwise.
+    error : (n,) float64
+        Bound on the sum of the entries' errors, centring apart.
+    noise : (n,) float64
+        Bound on the error of a computed product with a vector of norm 1.
+    """
+
+    def __init__(self, scores: Scores, index: Integers) -> None:
+        self.scores = scores
+        self.index = index
+        self.affine = not scores.linear
+        self.columns = carrying_columns(scores)
+        rows = scores.slopes[np.ix_(index, self.columns)]
+        if self.affine:
+            rows = np.column_stack([rows, scores.offsets[index]])
+        with np.errstate(over="ignore", invalid="ignore"):
+            centre = rows.mean(axis=0)
+            overflows = ~np.isfinite(rows - centre).all(axis=0)  # then that column stays where it is
+            centred = rows - np.where(overflows, 0.0, centre)
+        largest = np.abs(centred).max(axis=0, initial=0.0)
+        self.exponents = np.where(largest > 0.0, np.frexp(largest)[1] - 1, 0).astype(np.int64)
+        D = len(self.exponents)
+        with np.errstate(over="ignore", under="ignore"):  # an infinite error sends every key to the rationals
+            self.points = np.ascontiguousarray(np.ldexp(centred, -self.exponents))
+            lost = np.ldexp(scores.row_error[index], -int(self.exponents.min(initial=0)))
+        self.error = np.abs(self.points).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + lost * 1.01 + 1e-300
+        norms = np.sqrt(np.einsum("ij,ij->i", self.points, self.points))
+        self.noise = (norms + 1e-150) * (UNIT_ROUNDOFF * 1.01 * (D + 8)) + self.error
+        self._exact: dict[int, list[flint.fmpq]] = {}
+
+    @property
+    def n(self) -> int:
+        """The number of different scores."""
+        return len(self.points)
+
+    @property
+    def D(self) -> int:
+        """The length of a lifted key."""
+        return int(self.points.shape[1])
+
+    @property
+    def nearly_on_a_line(self) -> bool:
+        """Whether one direction carries all keys up to rounding; two of them win, and the search sees it."""
+        values = np.linalg.eigvalsh(self.points.T @ self.points)
+        return len(values) < 2 or bool(values[-2] <= 1e-12 * values[-1])
+
+    @cached_property
+    def last(self) -> float:
+        """The last entry of y that makes :math:`x_0 = 1` (of affine scores)."""
+        return float(np.ldexp(1.0, self.exponents[-1])) if self.affine else 1.0
+
+    def to_space(self, y: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Witnesses y (rows) as points x of the user, and whether nothing was lost on the way.
+
+        For affine scores the last entry of y is :attr:`last`; for linear ones x is a direction with largest
+        entry near 1. Both are powers of two away from y, so only overflow and underflow can lose something.
+        """
+        exponents = self.exponents[: len(self.columns)]
+        y = y[:, : len(self.columns)]
+        shift = -exponents + np.zeros((len(y), 1), dtype=np.int64)
+        if not self.affine:
+            top = np.where(y != 0.0, np.frexp(y)[1] + shift, -(10**6)).max(axis=1, keepdims=True)
+            shift = shift - np.where(top > -(10**6), top, 0) + 1
+        x = np.zeros((len(y), self.scores.d))
+        with np.errstate(over="ignore", under="ignore"):
+            x[:, self.columns] = np.ldexp(y, shift)
+            kept = np.ldexp(x[:, self.columns], -shift) == y
+        return x, np.asarray(kept.all(axis=1) & np.isfinite(x).all(axis=1))
+
+    def exact(self, row: int) -> list[flint.fmpq]:
+        """Row ``row`` in rationals, scaled as the floats are but not centred."""
+        if row not in self._exact:
+            exact = self.scores.exact_row(int(self.index[row]))
+            values = [exact[c] for c in self.columns.tolist()] + ([exact[-1]] if self.affine else [])
+            self._exact[row] = [
+                v * power_of_two(-int(e)) for v, e in zip(values, self.exponents, strict=True)
+            ]
+        return self._exact[row]
+
+    def exact_difference(self, row: int, other: int) -> list[flint.fmpq]:
+        """:math:`p_{row} - p_{other}`, or the row (0, ..., 0, 1) for ``other = n``."""
+        if other == self.n:
+            return [flint.fmpq(0)] * (self.D - 1) + [flint.fmpq(1)]
+        return [a - b for a, b in zip(self.exact(row), self.exact(other), strict=True)]
+
+    def not_beaten(self, row: int, y: list[flint.fmpz], most: int) -> list[int]:
+        """At most ``most`` rows that ``row`` does not strictly beat in direction y; none if it beats all."""
+        bits = max(abs(v).bit_length() for v in y)
+        floats = np.array([_scaled_float(v, bits) for v in y])
+        products = self.points @ floats
+        length = float(np.linalg.norm(floats)) * (1.0 + 1e-9)
+        slack = self.noise * (1.5 * length)  # half as much again for the rounding of y
+        gap = (products[row] - slack[row]) - (products + slack)
+        gap[row] = np.inf
+        found: list[int] = []
+        if self.affine and y[-1] <= 0:
+            found.append(self.n)
+        for other in np.flatnonzero(~(gap > 0.0))[np.argsort(gap[~(gap > 0.0)], kind="stable")].tolist():
+            difference = self.exact_difference(row, other)
+            if sum((g * v for g, v in zip(difference, y, strict=True)), flint.fmpq(0)) <= 0:
+                found.append(other)
+                if len(found) >= most:
+                    break
+        return found
+
+
+def decide_interiors(scores: Scores, *, method: str | None = None) -> Interiors:
+    """Decide for every key whether its cell has interior.
+
+    Parameters
+    ----------
+    scores : Scores
+    method : {"search", "splitting"}, optional
+        ``"splitting"`` cuts space into the cells (low dimension, many keys), ``"search"`` looks at one key
+        after the other (any dimension). Both give the same answer; the faster one is taken by default.
+
+    Examples
+    --------
+    >>> square = Scores.of_keys([[1, 1], [-1, 1], [-1, -1], [1, -1], [0, 0]])
+    >>> decide_interiors(square).nonempty
+    array([ True,  True,  True,  True, False])
+    """
+    group = scores.tie_group
+    index = np.unique(group)
+    if len(index) == 1:
+        everything = np.zeros((scores.n_keys, scores.d))
+        return Interiors(np.ones(scores.n_keys, dtype=np.bool_), everything, {}, *_no_supports(scores.n_keys))
+    if method == "splitting":
+        return _by_splitting(scores)
+    search = _Search(LiftedKeys(scores, index))
+    many = scores.linear and scores.d in (2, 3) and len(index) > 500
+    if method is None and many and not search.lifted.nearly_on_a_line:
+        return _by_splitting(scores)  # few cells, and only these are cut
+    guesses = search.guess()
+    still_open = int((search.verdict == programs.OPEN).sum())
+    if method is None and still_open * search.lifted.points.size <= _SMALL:
+        search.verdict[search.verdict == programs.OPEN] = programs.PARKED
+    if method is None and not scores.linear and scores.d in _CUT_SECONDS and len(index) > 1000:
+        settling = still_open * (_SETTLE_SECONDS[0] + _SETTLE_SECONDS[1] * len(index))
+        if settling > len(index) * _CUT_SECONDS[scores.d]:
+            return _by_splitting(scores)
+    search.settle(guesses)
+    search.settle_exactly()
+    return search.answer()
+
+
+def find_support(scores: Scores, key: int, nonempty: NDArray[np.bool_]) -> tuple[int, ...]:
+    """The support for one key without interior, found among the keys that win."""
+    group = scores.tie_group
+    winners = np.flatnonzero(nonempty & (group == np.arange(scores.n_keys)))
+    search = _Search(LiftedKeys(scores, np.concatenate([winners, [group[key]]])))
+    search.rivals[: len(winners)] = np.arange(len(winners))
+    search.n_rivals[0] = len(winners)
+    search.verdict[:-1] = programs.WINS
+    if search.lifted.points.size <= _SMALL:
+        search.verdict[-1] = programs.PARKED
+    search.settle(np.empty((0, search.lifted.D)))
+    search.settle_exactly()
+    if search.verdict[-1] != programs.EMPTY:
+        raise CertificateError(
+            f"key {key} was found without interior, but no certificate exists; please report this input."
+        )
+    return search.support(len(winners))
+
+
+def _by_splitting(scores: Scores) -> Interiors:
+    cells = refine([scores])
+    group = scores.tie_group
+    winners = cells.choices[:, 0]
+    own = np.zeros(scores.n_keys, dtype=np.bool_)
+    own[winners] = True
+    points = np.full((scores.n_keys, scores.d), np.nan)
+    points[winners] = cells.witnesses
+    exact = {}
+    for cell, point in cells.exact_witnesses.items():
+        for j in np.flatnonzero(group == winners[cell]).tolist():
+            exact[j] = point
+    return Interiors(own[group], points[group], exact, *_no_supports(scores.n_keys), cells.n_decided_exactly)
+
+
+def _no_supports(n_keys: int) -> tuple[Integers, Integers]:
+    return np.zeros(n_keys + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
+
+
+class _Search:
+    """The state of the search: verdicts, witnesses and corrals, one per lifted key."""
+
+    def __init__(self, lifted: LiftedKeys) -> None:
+        n, D = lifted.points.shape
+        self.lifted = lifted
+        self.verdict = np.zeros(n, dtype=np.int8)
+        self.witnesses = np.zeros((n, D))
+        self.corrals = np.zeros((n, D + 1), dtype=np.int64)
+        self.corral_sizes = np.zeros(n, dtype=np.int64)
+        self.weights = np.zeros((n, D + 1))
+        self.rivals = np.zeros(n + 1, dtype=np.int64)
+        self.n_rivals = np.zeros(1, dtype=np.int64)
+        self.rounded_points: dict[int, list[float]] = {}  # witnesses that come from the rationals
+        self.exact_points: dict[int, tuple[Fraction, ...]] = {}
+        self.n_exact = 0
+
+    def guess(self) -> Floats:
+        """Try cheap witnesses for all keys at once; winners become rivals. Returns guesses for the rest."""
+        points, n = self.lifted.points, self.lifted.n
+        if self.lifted.affine and n <= 4 * _GUESS_ALL:
+            slopes = self.lifted.scores.slopes[np.ix_(self.lifted.index, self.lifted.columns)]
+            with np.errstate(over="ignore", under="ignore"):  # the key as a point, x = a_j
+                own = np.ldexp(slopes, self.lifted.exponents[:-1])
+            self._try(np.column_stack([own, np.full(n, self.lifted.last)]))
+        if n > _GUESS_ALL or not (self.verdict == programs.OPEN).any():
+            return np.empty((0, self.lifted.D))
+        values, vectors = np.linalg.eigh(points.T @ points)
+        damped = np.maximum(values, 1e-10 * max(values[-1], 1e-300))
+        whitened = (points @ vectors) / damped @ vectors.T
+        # scaled as a witness is shown, so that what is proven here is proven of what is shown
+        if self.lifted.affine:
+            last = np.full((n, 1), self.lifted.last)
+            upward = np.where(whitened[:, -1:] > 0.0, whitened[:, -1:], np.inf)
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                self._try(np.column_stack([whitened[:, :-1] * (last / upward), last]))
+        else:
+            self._try(whitened / np.maximum(np.abs(whitened).max(axis=1, keepdims=True), 1e-300))
+        return np.ascontiguousarray(whitened)
+
+    def _try(self, directions: Floats) -> None:
+        points, noise, n = self.lifted.points, self.lifted.noise, self.lifted.n
+        transposed = np.ascontiguousarray(points.T)
+        tame = np.asarray((np.abs(directions) < 1e150).all(axis=1))
+        directions = np.where(tame[:, None], directions, 0.0)  # no direction, and so no witness
+        step = max(1, _BLOCK // n)
+        for start in range(0, n, step):
+            y = directions[start : start + step]
+            keys = np.arange(start, start + len(y))
+            length = np.sqrt(np.einsum("ij,ij->i", y, y)) * (1.0 + 1e-9)
+            table = y @ transposed
+            with np.errstate(over="ignore", invalid="ignore"):
+                own = table[np.arange(len(y)), keys] - noise[keys] * length
+                table += np.multiply.outer(length, noise)
+            table[np.arange(len(y)), keys] = -np.inf
+            sure = (table.max(axis=1) < own) & (length > 1e-100) & (self.verdict[keys] == programs.OPEN)
+            won = keys[sure]
+            self.verdict[won] = programs.WINS
+            self.witnesses[won] = y[sure]
+            count = int(self.n_rivals[0])
+            self.rivals[count : count + len(won)] = won
+            self.n_rivals[0] += len(won)
+
+    def settle(self, guesses: Floats) -> None:
+        """Run the compiled search on the open keys, a few hundred at a time so that Ctrl-C is heard."""
+        lifted = self.lifted
+        pending = np.flatnonzero(self.verdict == programs.OPEN)
+        for start in range(0, len(pending), 256):
+            programs.settle_keys_kernel(
+                lifted.points, lifted.error, lifted.noise, lifted.affine, lifted.last,
+                pending[start : start + 256], guesses, self.rivals, self.n_rivals, _TOLERANCE,
+                self.verdict, self.witnesses, self.corrals, self.corral_sizes, self.weights,
+                programs.corral_workspace(lifted.D),
+            )  # fmt: skip
+        # a witness that leaves float64 in the user's coordinates is none
+        won = np.flatnonzero(self.verdict == programs.WINS)
+        lost = won[~lifted.to_space(self.witnesses[won])[1]]
+        self.verdict[lost] = programs.PARKED
+        self.corral_sizes[lost] = 0
+
+    def settle_exactly(self) -> None:
+        """Decide the parked keys in rationals."""
+        lifted = self.lifted
+        for key in np.flatnonzero(self.verdict == programs.PARKED).tolist():
+            self.n_exact += 1
+            start = self.corrals[key, : self.corral_sizes[key]].tolist()
+            if not start:
+                away = np.linalg.norm(lifted.points - lifted.points[key], axis=1)
+                away[key] = np.inf
+                start = [int(np.argmin(away))]
+            answer = separate_exactly(
+                lambda other, key=key: lifted.exact_difference(key, other),  # type: ignore[misc]
+                start,
+                lambda y, key=key: lifted.not_beaten(key, y, lifted.D + 1),  # type: ignore[misc]
+            )
+            if answer.witness is None:
+                self.verdict[key] = programs.EMPTY
+                self.corral_sizes[key] = len(answer.support)
+                self.corrals[key, : len(answer.support)] = answer.support
+            else:
+                self.verdict[key] = programs.WINS
+                self._keep_exact_witness(key, [v.p for v in answer.witness])
+
+    def _keep_exact_witness(self, key: int, y: list[flint.fmpz]) -> None:
+        """Round a rational witness, and keep it as well where rounding leaves the cell."""
+        lifted = self.lifted
+        scaled = [Fraction(int(v)) * Fraction(2) ** -int(e) for v, e in zip(y, lifted.exponents, strict=True)]
+        size = scaled.pop() if lifted.affine else max(abs(v) for v in scaled)
+        point = [v / size for v in scaled]
+        self.rounded_points[key] = floats = [nearest_float(v) for v in point]
+        if all(np.isfinite(floats)) and (lifted.affine or any(floats)):
+            # the float point in scaled coordinates, as integers
+            exact = [
+                Fraction(v) * Fraction(2) ** int(e) for v, e in zip(floats, lifted.exponents, strict=False)
+            ]
+            exact += [Fraction(lifted.last)] * lifted.affine
+            common = math.lcm(*(value.denominator for value in exact))
+            if not lifted.not_beaten(key, [flint.fmpz(int(v * common)) for v in exact], 1):
+                return
+        self.exact_points[key] = tuple(self._with_zeros(point, Fraction(0)))
+
+    def _with_zeros(self, values: list[Any], zero: Any) -> list[Any]:
+        """Coordinates that carry the diagram, and zero for the others."""
+        out = [zero] * self.lifted.scores.d
+        for c, value in zip(self.lifted.columns.tolist(), values, strict=True):
+            out[c] = value
+        return out
+
+    def support(self, key: int) -> tuple[int, ...]:
+        """The support of an empty key, as keys of the user; the index N says that the key lies below."""
+        index = np.append(self.lifted.index, self.lifted.scores.n_keys)
+        return tuple(int(index[i]) for i in self.corrals[key, : self.corral_sizes[key]])
+
+    def answer(self) -> Interiors:
+        lifted, scores = self.lifted, self.lifted.scores
+        position = np.searchsorted(lifted.index, scores.tie_group)
+        points = np.full((lifted.n, scores.d), np.nan)
+        won = self.verdict == programs.WINS
+        points[won] = lifted.to_space(self.witnesses[won])[0]
+        for key, floats in self.rounded_points.items():
+            points[key] = self._with_zeros(floats, 0.0)
+        exact = {}
+        for key, point in self.exact_points.items():
+            for j in np.flatnonzero(position == key).tolist():
+                exact[j] = point
+        sizes = np.where(won, 0, self.corral_sizes)[position]
+        index = np.append(lifted.index, scores.n_keys)
+        members = index[self.corrals[position]]
+        listed = members[np.arange(lifted.D + 1) < sizes[:, None]]
+        start = np.concatenate([[0], np.cumsum(sizes)])
+        return Interiors(won[position], points[position], exact, start, listed, self.n_exact)
+
+
+def carrying_columns(scores: Scores) -> Integers:
+    r"""Coordinates of x that carry all scores; the others may be set to zero without losing a cell.
+
+    Through a query map, x acts by :math:`W_Q x` alone. Columns of :math:`W_Q` that span the others do the
+    same, and there are at most d_head of them, however large d is. Their independence is proven in floats
+    when they are as many as rows, and decided in rationals when :math:`W_Q` has lower rank.
+    """
+    every = np.arange(scores.d)
+    if "w_q" not in scores.source:
+        return every
+    from scipy.linalg import qr
+
+    w = scores.source["w_q"]
+    rows = w.shape[0]
+    _, triangle, pivots = qr(w.floats, mode="economic", pivoting=True)
+    sizes = np.abs(np.diag(triangle))
+    rank = int((sizes > 1e-10 * max(sizes.max(initial=0.0), 1e-300)).sum())
+    if rank == scores.d:
+        return every
+    if rank == rows:
+        square = w.floats[:, pivots[:rows]]
+        inverse = np.linalg.inv(square)
+        bound = np.abs(inverse) @ np.abs(square)
+        residual = np.abs(np.eye(rows) - inverse @ square) + bound * (UNIT_ROUNDOFF * 2 * (rows + 4))
+        return np.sort(pivots[:rows]).astype(np.int64) if residual.sum(axis=1).max() < 0.5 else every
+    exact = [w.rational_row(i) for i in range(rows)]
+    reduced, rank = flint.fmpq_mat(exact).rref()
+    return np.array(
+        [next(c for c in range(scores.d) if reduced[i, c] != 0) for i in range(rank)], dtype=np.int64
+    )
+
+
+def _scaled_float(value: flint.fmpz, bits: int) -> float:
+    """value / 2^bits, correctly rounded."""
+    return float(Fraction(int(value), 2**bits))

@@ -1,0 +1,158 @@
+r"""How clearly a key can win: the largest margin that a query of norm at most 1 can give it.
+
+For unbiased keys,
+
+.. math:: \operatorname{reach}_j = \max_{|q| \le 1} \min_{l \ne j} (k_j - k_l) \cdot q
+   = \operatorname{dist}\bigl(k_j, \operatorname{conv}\{k_l : l \ne j\}\bigr).
+
+The best query points from the nearest point of the hull to the key. A softmax head attends to key j with
+probability at least :math:`1 / (1 + (N - 1) e^{-\operatorname{reach}_j |q| / \tau})` at the best query of
+norm :math:`|q|`, and no query of that norm gives a larger margin. Any query bounds the distance from below
+and any convex combination bounds it from above; both are kept, rounded outwards, so the gap between them
+certifies the value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.geometry.feasibility import linear_programs as programs
+from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
+from hardmax.results import Result
+
+__all__ = ["Reach", "reach_of_keys"]
+
+Floats = NDArray[np.float64]
+
+_TOLERANCE = 1e-13  # duality gap at which the search stops, relative to the spread of the keys
+_BLOCK = 1 << 18
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reach(Result):
+    """The largest margin of each key, with proven bounds.
+
+    Attributes
+    ----------
+    values : (N,) float64
+        The reach of each key: 0 for a key without interior or with an exact copy, infinite for a key without
+        rivals.
+    lower, upper : (N,) float64
+        Proven bounds, rounded outwards: the margin of ``queries`` and the distance to an explicit point of
+        the hull.
+    queries : (N, d) float64
+        The query of norm 1 that gives the margin; NaN where the reach is 0 or infinite.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> reach = hm.attention_diagram([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]]).reach()
+    >>> float(reach[0])
+    2.0
+    >>> bool((reach.gap < 1e-12).all())
+    True
+    """
+
+    kind: ClassVar[str] = "Reach"
+
+    values: Floats
+    lower: Floats
+    upper: Floats
+    queries: Floats
+
+    @property
+    def gap(self) -> Floats:
+        """The duality gap ``upper - lower``: how far the value can be from the truth."""
+        finite = np.isfinite(self.values)
+        return np.where(finite, np.where(finite, self.upper, 0.0) - np.where(finite, self.lower, 0.0), 0.0)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, j: Any) -> Any:
+        return self.values[j]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype)
+
+    def _state(self) -> dict[str, Any]:
+        return {"values": self.values, "lower": self.lower, "upper": self.upper, "queries": self.queries}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        return cls(**state)
+
+    def _summary(self) -> str:
+        won = int((self.values > 0).sum())
+        gap = float(self.gap.max(initial=0.0))
+        return f"{len(self.values)} keys, {won} with positive reach, duality gap at most {gap:.1g}"
+
+    def _table(self) -> dict[str, Floats]:
+        return {"reach": self.values, "lower": self.lower, "upper": self.upper}
+
+
+def reach_of_keys(scores: Scores, nonempty: NDArray[np.bool_], guesses: Floats) -> Reach:
+    """The reach of every key of linear scores; at ``guesses`` the keys with interior win."""
+    n, d = scores.slopes.shape
+    values = np.zeros(n)
+    queries = np.full((n, d), np.nan)
+    if n == 1:
+        infinite = np.array([np.inf])
+        return Reach(infinite, infinite, infinite, queries)
+    alone = np.bincount(scores.tie_group, minlength=n)[scores.tie_group] == 1
+    keys = np.flatnonzero(nonempty & alone)  # a copy or a point of the hull has reach 0
+    index = np.unique(scores.tie_group)
+    # a power of two brings the keys to size 1, so that no square leaves the range of float64
+    exponent = int(np.frexp(np.abs(scores.slopes).max())[1])
+    slopes = np.ldexp(scores.slopes[index], -exponent)
+    points = np.ascontiguousarray(slopes - slopes.mean(axis=0))
+    lost = np.ldexp(scores.row_error[index], -exponent) * 1.01
+    error = np.abs(points).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + lost + 1e-300
+    norms = np.sqrt(np.einsum("ij,ij->i", points, points))
+    noise = (norms + 1e-150) * (UNIT_ROUNDOFF * 1.01 * (d + 8)) + error
+    rows = np.searchsorted(index, keys)
+    starts = np.where(np.isfinite(guesses[keys]).all(axis=1, keepdims=True), guesses[keys], 0.0)
+    nearest = np.zeros((len(keys), d))
+    away = np.zeros(len(keys))
+    for start in range(0, len(keys), 256):  # a few hundred at a time, so that Ctrl-C is heard
+        part = slice(start, start + 256)
+        programs.reach_kernel(
+            points, error, rows[part], starts[part], 2.0 * float(norms.max()), _TOLERANCE,
+            nearest[part], away[part], programs.corral_workspace(d),
+        )  # fmt: skip
+    # where the distance drowns in rounding, the query at which the key wins is as good as any
+    best = np.where(nearest.any(axis=1, keepdims=True), nearest, starts)
+    unit = best / np.maximum(np.linalg.norm(best, axis=1, keepdims=True), 1e-300)
+    length = np.linalg.norm(nearest, axis=1)
+    margins = _margins(points, noise, rows, unit)
+    lower, upper = np.zeros(n), np.zeros(n)
+    with np.errstate(over="ignore", under="ignore"):
+        lower[keys] = np.maximum(np.ldexp(margins, exponent) - 5e-324, 0.0)
+        upper[keys] = np.ldexp(away, exponent) + 5e-324
+        values[keys] = np.ldexp(np.clip(np.where(length > 0.0, length, away), margins, away), exponent)
+    queries[keys] = unit
+    return Reach(values, lower, upper, queries)
+
+
+def _margins(points: Floats, noise: Floats, rows: NDArray[np.int64], queries: Floats) -> Floats:
+    """A proven lower bound on the margin that each query gives its key, divided by the query's norm."""
+    out = np.zeros(len(rows))
+    transposed = np.ascontiguousarray(points.T)
+    step = max(1, _BLOCK // len(points))
+    for start in range(0, len(rows), step):
+        q, keys = queries[start : start + step], rows[start : start + step]
+        each = np.arange(len(q))
+        length = np.sqrt(np.einsum("ij,ij->i", q, q)) * (
+            1.0 + UNIT_ROUNDOFF * 1.01 * (points.shape[1] + 8)
+        )  # rounded up
+        table = q @ transposed
+        own = table[each, keys] - noise[keys] * length
+        table += np.multiply.outer(length, noise)
+        table[each, keys] = -np.inf
+        margin = own - table.max(axis=1)
+        out[start : start + step] = np.maximum(margin, 0.0) / np.maximum(length, 0.5) * (1.0 - 1e-15)
+    return out

@@ -1,0 +1,1 @@
+"""Strict feasibility of linear systems: floats that prove, rationals that decide."""

@@ -1,0 +1,234 @@
+r"""Wolfe's algorithm in rationals: the court of last resort of
+:mod:`hardmax.geometry.feasibility.linear_programs`.
+
+Floats settle almost every system :math:`g_l \cdot y > 0`. What they leave open is degenerate or thinner than
+rounding: a key on a face of the hull of the others, keys in a common subspace, integer grids. Here the same
+walk is made without rounding, on integer multiples of the rows (a positive factor changes neither a witness
+nor the existence of a certificate). It starts from the corral where the floats stopped, so it takes a handful
+of exact solves, and it always ends with an answer: the squared norm falls strictly from corral to corral, and
+there are finitely many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import flint
+
+__all__ = ["Separation", "convex_weights", "separate_exactly"]
+
+IntegerRow = list[flint.fmpz]
+
+
+@dataclass(frozen=True)
+class Separation:
+    r"""The answer to "is there a y with :math:`g_l \cdot y > 0` for every row?".
+
+    Attributes
+    ----------
+    witness : tuple of flint.fmpq or None
+        Such a y, or ``None`` when there is none.
+    support : tuple of int
+        When there is none: rows with a positive combination that vanishes, affinely independent, so at most D
+        + 1.
+    weights : tuple of flint.fmpq
+        The weights of that combination; they sum to 1.
+    """
+
+    witness: tuple[flint.fmpq, ...] | None
+    support: tuple[int, ...] = ()
+    weights: tuple[flint.fmpq, ...] = ()
+
+
+def separate_exactly(
+    row: Callable[[int], Sequence[flint.fmpq]],
+    start: Sequence[int],
+    not_positive: Callable[[list[flint.fmpz]], Sequence[int]],
+) -> Separation:
+    r"""Decide a homogeneous system of strict inequalities in rationals.
+
+    Parameters
+    ----------
+    row : callable
+        ``row(l)`` is row l as rationals.
+    start : sequence of int
+        Rows to begin with, at least one; the closer to the final corral, the faster.
+    not_positive : callable
+        ``not_positive(y)`` names rows with :math:`g_l \cdot y \le 0`: some of them if there are any, none
+        only if there are none.
+
+    Examples
+    --------
+    >>> rows = [[flint.fmpq(v) for v in row] for row in [[1, 0], [-1, 1], [-1, -1]]]
+    >>> def not_positive(y):
+    ...     return [l for l, g in enumerate(rows) if g[0] * y[0] + g[1] * y[1] <= 0]
+    >>> answer = separate_exactly(rows.__getitem__, [0], not_positive)
+    >>> answer.witness is None, dict(sorted(zip(answer.support, answer.weights)))
+    (True, {0: 1/2, 1: 1/4, 2: 1/4})
+    """
+    walk = _Walk(row)
+    walk.enter_all(start)
+    while True:
+        point = walk.settle()
+        if not any(point):
+            return walk.certificate()
+        entering = not_positive(point)
+        if not entering:
+            return Separation(tuple(flint.fmpq(value) for value in point))
+        walk.enter_all(entering)
+
+
+def convex_weights(rows: Sequence[Sequence[flint.fmpq]]) -> list[flint.fmpq] | None:
+    """Positive weights (sum 1) with which the rows vanish; ``None`` if there are none or they are not unique.
+
+    >>> convex_weights([[flint.fmpq(1)], [flint.fmpq(-2)]])
+    [2/3, 1/3]
+    """
+    integer = [_integers(row) for row in rows]
+    weights = _smallest_affine_weights([vector for vector, _ in integer], 0)
+    if weights is None:
+        return None
+    if min(weights) <= 0:
+        return None
+    multiples = _common_multiples(weights)
+    for column in zip(*(vector for vector, _ in integer), strict=True):
+        if _dot(multiples, column) != 0:  # the affine hull of the rows misses the origin
+            return None
+    scaled = [weight * factor for weight, (_, factor) in zip(weights, integer, strict=True)]
+    total = sum(scaled, flint.fmpq(0))
+    return [value / total for value in scaled]
+
+
+class _Walk:
+    """The state of the walk: rows seen so far as integers, the corral, and its convex weights."""
+
+    def __init__(self, row: Callable[[int], Sequence[flint.fmpq]]) -> None:
+        self._row = row
+        self._vectors: dict[int, IntegerRow] = {}
+        self._factors: dict[int, flint.fmpq] = {}
+        self._size = 0  # bits that every integer row is brought to, so that none dwarfs the others
+        self._corral: list[int] = []
+        self._weights: list[flint.fmpq] = []
+
+    def enter_all(self, rows: Sequence[int]) -> None:
+        """Take rows into consideration; the first call makes them the corral."""
+        for index in rows:
+            if index not in self._vectors:
+                vector, factor = _integers(self._row(index))
+                bits = max((abs(entry).bit_length() for entry in vector), default=0)
+                self._size = self._size or bits
+                if 0 < bits < self._size:
+                    shift = flint.fmpz(1) << (self._size - bits)
+                    vector, factor = [entry * shift for entry in vector], factor * shift
+                self._vectors[index], self._factors[index] = vector, factor
+        if not self._corral:
+            self._corral = _independent(self._vectors)
+            self._weights = [flint.fmpq(1, len(self._corral))] * len(self._corral)
+
+    def settle(self) -> IntegerRow:
+        """The smallest point of the hull of the rows seen, or one on the way that is positive on them."""
+        while True:
+            self._shrink_to_inside()
+            point = self._point()
+            if not any(point):
+                return point
+            # a row that is not positive lies strictly below |x|^2, so adding it keeps the corral affinely
+            # independent
+            lowest, entering = min((_dot(vector, point), index) for index, vector in self._vectors.items())
+            if lowest > 0:
+                return point
+            self._corral.append(entering)
+            self._weights.append(flint.fmpq(0))
+
+    def certificate(self) -> Separation:
+        scaled = [w * self._factors[i] for i, w in zip(self._corral, self._weights, strict=True)]
+        total = sum(scaled, flint.fmpq(0))
+        return Separation(None, tuple(self._corral), tuple(value / total for value in scaled))
+
+    def _point(self) -> IntegerRow:
+        """A positive integer multiple of the current point."""
+        multiples = _common_multiples(self._weights)
+        vectors = [self._vectors[i] for i in self._corral]
+        point = [_dot(multiples, column) for column in zip(*vectors, strict=True)]
+        common = flint.fmpz(0)
+        for entry in point:
+            common = common.gcd(entry)
+        return [entry // common for entry in point] if common > 1 else point
+
+    def _shrink_to_inside(self) -> None:
+        while True:
+            target = _smallest_affine_weights([self._vectors[i] for i in self._corral], self._size)
+            if target is None:
+                raise ArithmeticError("the corral lost its affine independence")
+            blocking = [i for i, value in enumerate(target) if value <= 0]
+            if not blocking:
+                self._weights = target
+                return
+            step = min(
+                self._weights[i] / (self._weights[i] - target[i]) if self._weights[i] else flint.fmpq(0)
+                for i in blocking
+            )
+            moved = [w + step * (t - w) for w, t in zip(self._weights, target, strict=True)]
+            kept = [i for i, value in enumerate(moved) if value > 0]
+            self._corral = [self._corral[i] for i in kept]
+            self._weights = [moved[i] for i in kept]
+
+
+def _integers(row: Sequence[flint.fmpq]) -> tuple[IntegerRow, flint.fmpq]:
+    """A positive integer multiple of a rational row, and the factor."""
+    denominator = flint.fmpz(1)
+    for value in row:
+        denominator = denominator.lcm(value.q)
+    vector = [value.p * (denominator // value.q) for value in row]
+    common = flint.fmpz(0)
+    for entry in vector:
+        common = common.gcd(entry)
+    if common > 1:
+        return [entry // common for entry in vector], flint.fmpq(denominator, common)
+    return vector, flint.fmpq(denominator)
+
+
+def _common_multiples(values: Sequence[flint.fmpq]) -> list[flint.fmpz]:
+    """The values times their common denominator."""
+    denominator = flint.fmpz(1)
+    for value in values:
+        denominator = denominator.lcm(value.q)
+    return [value.p * (denominator // value.q) for value in values]
+
+
+def _smallest_affine_weights(vectors: list[IntegerRow], size: int) -> list[flint.fmpq] | None:
+    """Weights (sum 1) of the smallest point of the affine hull; ``None`` for dependent vectors."""
+    count, d = len(vectors), len(vectors[0])
+    lift = flint.fmpz(1) << size
+    try:
+        if count == d + 1:
+            # the affine hull is everything and its smallest point is 0: one square solve with small entries
+            columns = flint.fmpz_mat([[lift] * count, *([vector[k] for vector in vectors] for k in range(d))])
+            solution = columns.solve(flint.fmpz_mat(count, 1, [lift] + [0] * d))
+            return [solution[i, 0] for i in range(count)]
+        rows = flint.fmpz_mat(vectors)
+        ones = flint.fmpz_mat(count, 1, [1] * count)
+        gram = rows * rows.transpose() + ones * ones.transpose() * (lift * lift)
+        solution = gram.solve(ones)
+    except ZeroDivisionError:
+        return None
+    total = sum((solution[i, 0] for i in range(count)), flint.fmpq(0))
+    return [solution[i, 0] / total for i in range(count)]
+
+
+def _independent(vectors: dict[int, IntegerRow]) -> list[int]:
+    """Keys of a maximal affinely independent subset, the earlier ones first."""
+    indices = list(vectors)
+    lifted = [[flint.fmpz(1), *vectors[i]] for i in indices]
+    reduced, _, rank = flint.fmpz_mat(lifted).transpose().rref()
+    chosen, row = [], 0
+    for column, index in enumerate(indices):
+        if row < rank and reduced[row, column] != 0:
+            chosen.append(index)
+            row += 1
+    return chosen
+
+
+def _dot(u: Sequence[flint.fmpz], v: Sequence[flint.fmpz]) -> flint.fmpz:
+    return sum((a * b for a, b in zip(u, v, strict=True)), flint.fmpz(0))

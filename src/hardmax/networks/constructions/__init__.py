@@ -1,0 +1,1 @@
+"""Networks that are built rather than trained: P1 Theorem V.7, and random ones."""

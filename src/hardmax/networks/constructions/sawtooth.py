@@ -1,0 +1,207 @@
+r"""The sawtooth network: as many regions as P1 Theorem V.7 promises, and more (P1 Appendix F).
+
+A layer folds the unit cube onto itself. Attention with the parabolic keys :math:`x_h p_j - p_j^2 / 2`,
+:math:`p_j = (j - 1/2)/N`, sends coordinate :math:`h` to the nearest :math:`p_j` and subtracts it (Lemma F.1),
+so that N intervals are laid onto one; a ReLU layer then folds that interval 2w times (Lemma F.2). Every layer
+multiplies the number of regions by :math:`(2wN)^d`, and L layers have exactly :math:`(2wN)^{dL}` of them on
+:math:`[0, 1]^d`, all with different affine maps.
+
+The paper has to be corrected in three places. Its count drops a factor :math:`2^{dL}`: a sawtooth with w
+teeth has 2w pieces. Its scores need a bias, which its own definition of attention does not have: without one,
+a coordinate has to be spent on the constant 1 (``variant="bias_free"``). And its keys are chosen freely in
+every layer; a transformer whose context tokens pass through the same layers achieves the same with three more
+coordinates (``variant="genuine"``, :mod:`hardmax.networks.constructions.genuine`).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError
+from hardmax.networks.blocks import Affine, Attention, Block, FeedForward
+from hardmax.networks.constructions.genuine import SharedLayer
+from hardmax.networks.constructions.random_networks import check_size
+from hardmax.networks.network import Network
+
+__all__ = ["sawtooth_network"]
+
+Variant = Literal["plain", "ffn_skip", "bias_free", "genuine"]
+Matrix = NDArray[np.object_]
+
+_VARIANTS = ("plain", "ffn_skip", "bias_free", "genuine")
+
+
+def sawtooth_network(d: int, n_tokens: int, teeth: int, depth: int, *, variant: Variant = "plain") -> Network:
+    r"""A transformer with exactly :math:`(2wN)^{dL}` linear regions on :math:`[0, 1]^d` (P1 Theorem V.7).
+
+    Parameters
+    ----------
+    d : int
+        Dimension of the tokens; there are as many heads.
+    n_tokens : int
+        Keys per head, N.
+    teeth : int
+        Teeth of the sawtooth, w: the ReLU layer has :math:`2wd` units.
+    depth : int
+        Layers, L.
+    variant : {"plain", "ffn_skip", "bias_free", "genuine"}
+        ``"plain"``: the paper's block FFN(x + MHSA(x)), with affine scores.
+        ``"ffn_skip"``: y + FFN(y) with y = x + MHSA(x), as transformers are built; as many units, as many
+        regions.
+        ``"bias_free"``: linear scores, as the paper defines attention. The last coordinate must be 1 (take
+        that slice with :meth:`Network.restrict`) and d - 1 heads fold the others: :math:`(2wN)^{(d-1)L}`
+        regions.
+        ``"genuine"``: hidden width d + 3; the N context tokens and the token itself pass through the same
+        layers, without a bias anywhere. Equal to ``"plain"`` on :math:`[0, 1]^d`.
+
+    Returns
+    -------
+    Network
+        With ``Fraction`` weights.
+
+    Examples
+    --------
+    >>> net = sawtooth_network(1, n_tokens=3, teeth=2, depth=1)
+    >>> import numpy as np
+    >>> x = (np.arange(12)[:, None] + 0.5) / 12             # one point per region
+    >>> [int(net.affine_at(point)[0][0, 0]) for point in x]
+    [12, -12, 12, -12, 12, -12, 12, -12, 12, -12, 12, -12]
+    >>> net.exact_value([Fraction(1, 48)])
+    (Fraction(1, 4),)
+    """
+    for name, value in (("d", d), ("n_tokens", n_tokens), ("teeth", teeth), ("depth", depth)):
+        check_size(value, name, 1)
+    if variant not in _VARIANTS:
+        raise InvalidInputError(f"variant must be one of {', '.join(_VARIANTS)}, but was {variant!r}.")
+    if variant == "bias_free" and d == 1:
+        raise InvalidInputError("d must be at least 2 for the bias-free variant, whose last coordinate is 1.")
+    description = {
+        "made_by": "sawtooth_network",
+        "d": int(d),
+        "n_tokens": int(n_tokens),
+        "teeth": int(teeth),
+        "depth": int(depth),
+        "variant": variant,
+    }
+    if variant == "genuine":
+        blocks = _genuine(d, n_tokens, teeth, depth)
+    else:
+        attention = _grid_attention(d, n_tokens, linear=variant == "bias_free")
+        fold = _fold(d, n_tokens, teeth, skip=variant == "ffn_skip", constant=variant == "bias_free")
+        blocks = (attention, fold) * depth
+    return Network(blocks, description)
+
+
+def _sites(n_tokens: int) -> list[Fraction]:
+    return [Fraction(2 * j + 1, 2 * n_tokens) for j in range(n_tokens)]
+
+
+def _zeros(*shape: int) -> Matrix:
+    return np.full(shape, Fraction(0), dtype=object)
+
+
+def _grid_attention(d: int, n_tokens: int, *, linear: bool) -> Attention:
+    """Lemma F.1: each head subtracts from its coordinate the nearest of N points.
+
+    With ``linear``, the last coordinate is the constant 1 and carries what would be the bias.
+    """
+    p = np.array(_sites(n_tokens), dtype=object)
+    heads = d - 1 if linear else d
+    scores, outputs = _zeros(heads, n_tokens, d), _zeros(heads, n_tokens, d)
+    for h in range(heads):
+        scores[h, :, h], outputs[h, :, h] = p, -p
+    if linear:
+        scores[:, :, -1] = -(p**2) / 2
+        return Attention(scores, None, outputs)
+    return Attention(scores, np.tile(-(p**2) / 2, (heads, 1)), outputs)
+
+
+def tooth_units(n_tokens: int, teeth: int) -> list[tuple[Fraction, Fraction, Fraction]]:
+    r"""Lemma F.2 after the scaling :math:`z = N y + 1/2`: slope, bias and output weight of each of 2w units.
+
+    >>> sum(out * max(0, slope * Fraction(1, 4) + bias) for slope, bias, out in tooth_units(1, 1))
+    Fraction(1, 2)
+    """
+    slope, pieces = Fraction(n_tokens), 2 * teeth
+    units = []
+    for m in range(pieces):
+        out = Fraction(pieces) if m == 0 else Fraction(2 * pieces * (-1) ** m)
+        units.append((slope, Fraction(1, 2) - Fraction(m, pieces), out))
+    return units
+
+
+def _fold(d: int, n_tokens: int, teeth: int, *, skip: bool, constant: bool) -> FeedForward:
+    """The sawtooth of every coordinate; with ``constant`` the last one is left out and set to 1."""
+    folded = d - 1 if constant else d
+    units = tooth_units(n_tokens, teeth)
+    w_in, b_in = _zeros(folded * len(units), d), _zeros(folded * len(units))
+    w_out, b_out = _zeros(d, folded * len(units)), _zeros(d)
+    for h in range(folded):
+        for m, (slope, bias, out) in enumerate(units):
+            u = h * len(units) + m
+            w_in[u, h], b_in[u], w_out[h, u] = slope, bias, out
+        if skip:  # y = (z - 1/2) / N is added; the first unit is z itself on [0, 1] and takes it away again
+            w_out[h, h * len(units)] -= Fraction(1, n_tokens)
+            b_out[h] = Fraction(1, 2 * n_tokens)
+    if constant:
+        b_out[-1] = Fraction(1)
+    return FeedForward(w_in, b_in, w_out, b_out, skip=skip)
+
+
+def _genuine(d: int, n_tokens: int, teeth: int, depth: int) -> tuple[Block, ...]:
+    """The token that is followed, through layers whose keys come from the context as those layers left it."""
+    layer, tokens = genuine_sawtooth(d, n_tokens, teeth)
+    # x enters the last token; its other coordinates, and so its own key and value, do not depend on x
+    embedding = _zeros(d + 3, d)
+    embedding[:d] = np.array([[Fraction(int(i == j)) for j in range(d)] for i in range(d)], dtype=object)
+    readout = embedding.T.copy()
+    blocks: list[Block] = [Affine(embedding, tokens[-1])]
+    for _ in range(depth):
+        blocks += [layer.attention(tokens), layer.feed_forward()]
+        tokens = layer(tokens)
+    return (*blocks, Affine(readout))
+
+
+def genuine_sawtooth(d: int, n_tokens: int, teeth: int) -> tuple[SharedLayer, Matrix]:
+    r"""The layer of the genuine variant, and its N + 1 tokens with the input at zero in the last one.
+
+    A token is :math:`(x, p, c, 1)`. Context token :math:`j` has :math:`p = p_j`, :math:`c = p_j^2/2`, and its
+    own x, which no key or value reads, starts at :math:`(p_j, \dots, p_j)`. The last token has :math:`p = 0`
+    and :math:`c = 1`; its key then scores :math:`-1`, less than :math:`x p_j - p_j^2/2` for any x in
+    :math:`[0, 1]`, so it never wins. The layer rewrites x and passes :math:`(p, c, 1)`, none of them
+    negative, through three ReLUs.
+
+    >>> layer, tokens = genuine_sawtooth(1, n_tokens=2, teeth=1)
+    >>> tokens.shape
+    (3, 4)
+    >>> bool((layer(tokens)[:, 1:] == tokens[:, 1:]).all())
+    True
+    """
+    width = d + 3
+    at_p, at_c, at_one = d, d + 1, d + 2
+    units = tooth_units(n_tokens, teeth)
+    w_q, w_k = _zeros(d, 2, width), _zeros(d, 2, width)
+    w_v, w_o = _zeros(d, 1, width), _zeros(d, width, 1)
+    for h in range(d):
+        w_q[h, 0, h] = w_q[h, 1, at_one] = Fraction(1)  # query (x_h, 1)
+        w_k[h, 0, at_p], w_k[h, 1, at_c] = Fraction(1), Fraction(-1)  # key (p, -c)
+        w_v[h, 0, at_p], w_o[h, h, 0] = Fraction(-1), Fraction(1)
+    n_units = d * len(units) + 3
+    w_in, w_out = _zeros(n_units, width), _zeros(width, n_units)
+    for h in range(d):
+        for m, (slope, bias, out) in enumerate(units):
+            u = h * len(units) + m
+            w_in[u, h], w_in[u, at_one], w_out[h, u] = slope, bias, out
+    for i in (at_p, at_c, at_one):
+        u = n_units - width + i
+        w_in[u, i] = w_out[i, u] = Fraction(1)
+    tokens = _zeros(n_tokens + 1, width)
+    for j, p in enumerate(_sites(n_tokens)):
+        tokens[j] = [p] * d + [p, p**2 / 2, Fraction(1)]
+    tokens[-1, at_c] = tokens[-1, at_one] = Fraction(1)
+    weights: tuple[Any, ...] = (w_q, w_k, w_v, w_o, w_in, w_out)
+    return SharedLayer(*weights), tokens

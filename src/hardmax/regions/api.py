@@ -1,0 +1,347 @@
+r"""The front door of exact enumeration: what is asked, how long, how far, and where to go on.
+
+The cells of a network are found by an engine (:mod:`hardmax.regions.engine.question`), whose work is a list
+of tasks (:mod:`hardmax.regions.engine.tasks`) that is worked off here, in threads or on a cluster
+(:mod:`hardmax.regions.engine.workers`), and kept in a checkpoint meanwhile
+(:mod:`hardmax.regions.engine.checkpoints`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
+from hardmax.networks.groups import AffineLayer
+from hardmax.networks.network import Network
+from hardmax.regions.counts import CellCount, RegionCount
+from hardmax.regions.engine.checkpoints import Checkpoint
+from hardmax.regions.engine.question import Question, engine_for
+from hardmax.regions.engine.question import planar as planar
+from hardmax.regions.engine.stack_machine import Tally
+from hardmax.regions.engine.tasks import HEAD, Schedule
+from hardmax.regions.engine.workers import Progress as Progress
+from hardmax.regions.engine.workers import check_jobs, run
+from hardmax.regions.maps.fingerprints import Fingerprints, Prints, certain_contacts, different, repeated
+from hardmax.regions.result import RegionSet
+
+__all__ = ["Progress", "count_cells", "count_regions", "enumerate_regions"]
+
+_ARITHMETICS = ("certified", "exact", "float")
+
+
+def enumerate_regions(
+    network: Network,
+    domain: Domain,
+    *,
+    arithmetic: str = "certified",
+    max_cells: int | None = None,
+    time_limit: float | None = None,
+    n_jobs: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    sliver: float = 1e-9,
+    engine: str | None = None,
+) -> RegionSet:
+    r"""Every cell of a network in a domain, and the linear regions they form.
+
+    Parameters
+    ----------
+    network : Network
+        With inputs of any dimension; many cells are within reach up to about six, and
+        ``network.restrict(origin, directions)`` cuts any other to a slice.
+    domain : Box, Polytope or WholeSpace
+        Where to look.
+    arithmetic : {"certified", "exact", "float"}
+        ``"certified"``: floats decide wherever their proven error bound allows it, then double-double, then
+        rationals. ``"exact"``: rationals decide everything; the same cells, slowly. ``"float"``: no bound,
+        for comparison; the result says ``exact=False``.
+    max_cells, time_limit : int, float, optional
+        Stop early; the result then says ``complete=False``.
+    n_jobs : int, optional
+        How many threads share the work; -1 for every core. ``None`` is one, or what
+        ``joblib.parallel_config`` says: with ``backend="dask"`` a cluster does the work. The result does not
+        depend on it.
+    progress : callable, optional
+        Called about twenty times per second with a :class:`Progress`.
+    checkpoint : path-like, optional
+        A file in which the enumeration is kept while it runs. A later call with the same network, domain and
+        options goes on from it, also with another ``n_jobs``; it is removed at the end. Many cells need files
+        of their own beside it (``run.part-1.npz`` and so on).
+    sliver : float
+        Tolerance below which a cell is listed among ``slivers``, in units of the size of a bounded domain.
+    engine : {"plane", "space", "search", "segment"}, optional
+        Which engine; by default the one for the dimension of the domain.
+
+    Returns
+    -------
+    RegionSet
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network.random_mlp([2, 16, 16, 16, 1], 0)
+    >>> regions = hm.enumerate_regions(net, hm.Box.cube(2, -4, 4))
+    >>> regions
+    <RegionSet: 778 cells in the plane, complete, exact>
+    >>> regions.n_regions, round(regions.coverage, 9)
+    (778, 1.0)
+    """
+    question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "cells")
+    found = _found(question, max_cells, time_limit, n_jobs, progress, checkpoint)
+    return RegionSet.of_machine(network, domain, found, found.complete, arithmetic)
+
+
+def count_cells(
+    network: Network,
+    domain: Domain,
+    *,
+    arithmetic: str = "certified",
+    max_cells: int | None = None,
+    time_limit: float | None = None,
+    n_jobs: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    sliver: float = 1e-9,
+    engine: str | None = None,
+) -> CellCount:
+    """The number of cells of a network in a domain, without keeping them.
+
+    Memory does not grow with the number of cells. The parameters are those of :func:`enumerate_regions`.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> hm.count_cells(hm.Network.random_mlp([2, 32, 32, 32, 1], 0), hm.Box.cube(2, -4, 4))
+    <CellCount: 3203 cells, complete, exact>
+    """
+    question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "nothing")
+    found = _found(question, max_cells, time_limit, n_jobs, progress, checkpoint)
+    tally = found.tally
+    return CellCount(
+        n_cells=tally.n_cells,
+        complete=found.complete,
+        exact=arithmetic != "float",
+        coverage=found.coverage,
+        n_slivers=None if found.machine.n_slivers is None else tally.n_slivers,
+        n_unbounded=None if found.machine.n_unbounded is None else tally.n_unbounded,
+        cells_by_depth=tuple(
+            tally.layer_cells[i]
+            for i, layer in enumerate(found.machine.layers[: found.machine.program.last + 1])
+            if not isinstance(layer, AffineLayer)
+        ),
+        decided_in_pairs=tally.decided_by_pairs,
+        decided_exactly=tally.decided_exactly,
+    )
+
+
+def count_regions(
+    network: Network,
+    domain: Domain,
+    *,
+    arithmetic: str = "certified",
+    max_cells: int | None = None,
+    time_limit: float | None = None,
+    n_jobs: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    engine: str | None = None,
+) -> RegionCount:
+    """The number of maximal linear regions of a network in a domain.
+
+    The parameters are those of :func:`enumerate_regions`. The cells are found twice: first a fingerprint of
+    each cell's map is kept, eight bytes; then the cells whose fingerprint occurs more than once, which are
+    compared and glued. If that is stopped early, ``n_regions`` counts the different maps found so far.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network.mlp([([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), ([[1.0, 0.0]], [0.0])])
+    >>> hm.count_regions(net, hm.Box.cube(2, -1, 1))     # the second unit has no effect
+    <RegionCount: 2 regions of 4 cells, complete, exact>
+    """
+    question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, 1e-9, engine, "prints")
+    return _counted(question, max_cells, time_limit, n_jobs, progress, checkpoint)
+
+
+def _asked(
+    network: Network,
+    domain: Domain,
+    arithmetic: str,
+    max_cells: int | None,
+    time_limit: float | None,
+    n_jobs: int | None,
+    sliver: float,
+    engine: str | None,
+    keep: str,
+) -> Question:
+    """The question, once it makes sense."""
+    check_jobs(n_jobs)
+    _check(network, domain, arithmetic, max_cells, time_limit, sliver)
+    engine_for(domain.d, engine)
+    return Question(network, domain, arithmetic, float(sliver), keep, engine)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What came of a question: read like a machine that has stopped."""
+
+    machine: Any
+    tally: Tally
+    complete: bool
+    schedule: Schedule
+    truncated: bool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.machine, name)
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of the domain that the cells fill."""
+        share: float | None = self.machine.share(self.tally.size)
+        return share
+
+    def cells(self) -> Any:
+        """The cells, in order; to be asked once."""
+        cells = self.schedule.all_cells(self.tally.n_cells if self.truncated else None)
+        if hasattr(cells, "in_order"):  # those on the line are found from left to right
+            return cells.in_order(self.machine.layers)
+        return replace(cells, exact=self.machine.exact_maps) if hasattr(cells, "exact") else cells
+
+
+def _found(
+    question: Question,
+    max_cells: int | None,
+    time_limit: float | None,
+    n_jobs: int | None,
+    progress: Callable[[Progress], object] | None,
+    checkpoint: str | os.PathLike[str] | None,
+    *,
+    keeper: Checkpoint | None = None,
+) -> _Found:
+    machine = question.machine()
+    schedule = Schedule(machine, max_cells)
+    if checkpoint is not None:
+        keeper = keeper or Checkpoint(Path(checkpoint), question.digest)
+        keeper.resume(schedule, _kind(question, machine))
+    run(question, schedule, n_jobs=n_jobs, time_limit=time_limit, progress=progress, checkpoint=keeper)
+    complete, tally = schedule.done, schedule.tally()
+    truncated = max_cells is not None and not complete and tally.n_cells > max_cells
+    if truncated or schedule.full:
+        tally = schedule.first_tally()
+    return _Found(machine, tally, complete, schedule, truncated)
+
+
+def _counted(
+    question: Question,
+    max_cells: int | None,
+    time_limit: float | None,
+    n_jobs: int | None,
+    progress: Callable[[Progress], object] | None,
+    checkpoint: str | os.PathLike[str] | None,
+) -> RegionCount:
+    """Regions by fingerprints; few cells are kept at once instead."""
+    begin, exact = time.monotonic(), question.arithmetic != "float"
+
+    def left() -> float | None:
+        return None if time_limit is None else max(time_limit - (time.monotonic() - begin), 1e-3)
+
+    if checkpoint is None:
+        few = replace(question, keep="cells")
+        most = HEAD if max_cells is None else min(HEAD, max_cells)
+        found = _found(few, most, time_limit, n_jobs, progress, None)
+        if found.complete:
+            return RegionCount(_glued(few, found).n_regions, found.tally.n_cells, True, exact)
+        if found.tally.n_cells < most or most == max_cells:
+            prints = Fingerprints(found.exact_maps).of(found.cells()).prints
+            return RegionCount(different(prints), found.tally.n_cells, False, exact)
+    second = replace(question, keep="repeated")
+    known = _second_pass(second, checkpoint)
+    if known is None:
+        keeper = None if checkpoint is None else Checkpoint(Path(checkpoint), question.digest, lasting=True)
+        found = _found(question, max_cells, left(), n_jobs, progress, checkpoint, keeper=keeper)
+        prints, n_cells = found.cells().prints, found.tally.n_cells
+        if not found.complete:
+            return RegionCount(different(prints), n_cells, False, exact)
+        values, single = repeated(prints)
+        known = {"repeated": values, "single": single, "n_cells": n_cells}
+        if keeper is not None and len(values):
+            later = Checkpoint(keeper.path, second.digest, extra=known)
+            later.save(Schedule(replace(second, repeated=values).machine()))
+            keeper.remove_parts()
+        elif keeper is not None:
+            keeper.remove()
+    values, single, n_cells = known["repeated"], int(known["single"]), int(known["n_cells"])
+    if not len(values):
+        return RegionCount(single, n_cells, True, exact)
+    second = replace(second, repeated=values)
+    found = _found(second, None, left(), n_jobs, progress, checkpoint)
+    if not found.complete:
+        return RegionCount(single + len(values), n_cells, False, exact)
+    some = _glued(second, found)
+    if not certain_contacts(some):
+        # floats cannot vouch for contacts among some of the cells; among all of them they need not
+        everything = replace(question, keep="cells")
+        some = _glued(everything, _found(everything, None, None, n_jobs, progress, None))
+        single = 0
+    return RegionCount(single + some.n_regions, n_cells, True, exact)
+
+
+def _glued(question: Question, found: _Found) -> RegionSet:
+    return RegionSet.of_machine(
+        question.network,
+        question.domain,
+        found,
+        found.complete,
+        question.arithmetic,
+    )
+
+
+def _second_pass(question: Question, checkpoint: str | os.PathLike[str] | None) -> dict[str, Any] | None:
+    """What a checkpoint of the second pass says about the first."""
+    if checkpoint is None:
+        return None
+    keeper = Checkpoint(Path(checkpoint), question.digest)
+    return keeper.extra if keeper.is_mine() and keeper.stored() is not None else None
+
+
+def _kind(question: Question, machine: Any) -> Any:
+    """The class of what is kept."""
+    if question.keep == "nothing":
+        return None
+    return Prints if question.keep == "prints" else type(machine.take())
+
+
+def _check(
+    network: Network,
+    domain: Domain,
+    arithmetic: str,
+    max_cells: int | None,
+    time_limit: float | None,
+    sliver: float,
+) -> None:
+    if not isinstance(network, Network):
+        raise InvalidInputError(f"network must be a hardmax Network, but was {type(network).__name__}.")
+    if not isinstance(domain, Box | Polytope | WholeSpace):
+        raise InvalidInputError(
+            f"domain must be a Box, Polytope or WholeSpace, but was {type(domain).__name__}."
+        )
+    if network.d != domain.d:
+        raise DimensionMismatchError(
+            f"domain must have the dimension of the network's input, {network.d}, but has {domain.d}."
+        )
+    if arithmetic not in _ARITHMETICS:
+        raise InvalidInputError(
+            f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."
+        )
+    if max_cells is not None and max_cells < 1:
+        raise InvalidInputError(f"max_cells must be at least 1, but was {max_cells}.")
+    if time_limit is not None and not time_limit > 0:
+        raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
+    if not sliver >= 0:
+        raise InvalidInputError(f"sliver must be zero or positive, but was {sliver}.")

@@ -1,0 +1,234 @@
+r"""A network laid out for the kernels of the plane engine: one table of layers, one array of weights.
+
+Beside the weights stand the numbers that the error bounds need: the largest row norm :math:`\rho` and upper
+bounds on the spectral norms of each matrix and of its absolute value. They are computed once, with a margin
+that covers the rounding of their own computation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import UnsupportedDimensionError
+from hardmax.exact.rationals import ExactArray
+from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.regions.plane import kernels
+
+__all__ = ["Program", "score_norms", "spectral_bound"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_UNIT = kernels.UNIT
+MOST_LAYERS, MOST_GROUPS, MOST_KEYS = 2**9, 2**16, 2**19  # what the code of a wall has room for
+
+
+@dataclass(frozen=True)
+class Program:
+    """The table of layers, the weights, and the sizes of everything a run works on.
+
+    ``last`` is the last layer with a max-group; what follows is affine and cuts nothing. A network without
+    max-groups is laid out as a fold of no units: its one cell is the whole domain.
+    """
+
+    table: Integers
+    bounds: Floats
+    weights: Floats
+    heads_at: Integers
+    key_of: Integers
+    last: int
+    path_size: int
+    sign_size: int
+    widest: int
+    words: int
+    heads: int
+
+    @classmethod
+    def of(cls, layers: tuple[Layer, ...], *, columns: int = 3) -> Program:
+        """Lay out the layers of a network.
+
+        ``columns`` is the number of vectors of a composed map: the slopes of every input coordinate, then the
+        constants. A plane has three.
+        """
+        groups = [i for i, layer in enumerate(layers) if not isinstance(layer, AffineLayer)]
+        last = groups[-1] if groups else 0
+        layers = layers[: last + 1] if groups else (_nothing_to_fold(columns - 1),)
+        _check_sizes(layers)
+        table = np.zeros((last + 2, 16), dtype=np.int64)
+        bounds = np.zeros((last + 2, 12))
+        weights: list[Floats] = []
+        heads_at: list[int] = []
+        key_of: list[int] = []
+        size = path = sign = units = heads = 0
+        widest = columns - 1
+
+        def keep(array: Floats) -> int:
+            nonlocal size
+            at = size
+            weights.append(np.ascontiguousarray(array).ravel())
+            size += array.size
+            return at
+
+        for i, layer in enumerate(layers):
+            row = table[i]
+            row[kernels.D_IN], row[kernels.D_OUT] = layer.d_in, layer.d_out
+            row[kernels.Y_AT] = path
+            path += columns * layer.d_in
+            row[kernels.SIGN_AT] = sign
+            row[kernels.SCORES] = row[kernels.OUTPUTS] = row[kernels.OFFSETS] = -1
+            if isinstance(layer, AffineLayer):
+                row[kernels.KIND], row[kernels.ROWS] = kernels.AFFINE, layer.d_out
+                row[kernels.SCORES] = keep(layer.weights.floats)
+                row[kernels.BIASES] = keep(layer.offsets.floats)
+                bounds[i, :6] = _score_bounds(layer.weights, layer.offsets)
+            elif isinstance(layer, FoldLayer):
+                row[kernels.KIND], row[kernels.ROWS] = kernels.FOLD, layer.units
+                row[kernels.SKIP], row[kernels.FIRST] = layer.skip, units
+                row[kernels.SCORES] = -1 if layer.scores is None else keep(layer.scores.floats)
+                row[kernels.BIASES] = keep(layer.biases.floats)
+                row[kernels.OUTPUTS] = keep(layer.outputs.floats.T)
+                row[kernels.OFFSETS] = keep(layer.offsets.floats)
+                row[kernels.WORDS] = -(-layer.units // 64)
+                bounds[i, :6] = _score_bounds(layer.scores, layer.biases)
+                bounds[i, 6:] = _output_bounds(layer)
+                units += layer.units
+                sign += 2 + int(row[kernels.WORDS])
+            else:
+                row[kernels.KIND], row[kernels.ROWS] = kernels.WALL, len(layer.key)
+                row[kernels.HEADS], row[kernels.SKIP], row[kernels.FIRST] = layer.heads, layer.skip, heads
+                row[kernels.SCORES] = keep(layer.scores.floats)
+                row[kernels.BIASES] = keep(layer.biases.floats)
+                if not isinstance(layer, MaxLayer):  # there, the winning scores themselves leave
+                    row[kernels.OUTPUTS] = keep(layer.outputs.floats)
+                row[kernels.OFFSETS] = len(key_of)
+                row[kernels.HEAD_AT] = len(heads_at)
+                heads_at.extend(layer.head_start.tolist())
+                key_of.extend(layer.key.tolist())
+                bounds[i, :6] = _score_bounds(layer.scores, layer.biases)
+                bounds[i, 9:] = _value_bounds(layer)
+                heads += layer.heads
+                sign += 2 + layer.heads
+            row[kernels.Z_AT] = path
+            path += columns * int(row[kernels.ROWS])
+            widest = max(widest, layer.d_in, layer.d_out, int(row[kernels.ROWS]))
+        return cls(
+            table=table,
+            bounds=bounds,
+            weights=np.concatenate(weights),
+            heads_at=np.array(heads_at or [0], dtype=np.int64),
+            key_of=np.array(key_of or [0], dtype=np.int64),
+            last=last,
+            path_size=path + 8,
+            sign_size=sign + 8,
+            widest=widest,
+            words=-(-units // 64),
+            heads=heads,
+        )
+
+
+def _nothing_to_fold(d: int) -> FoldLayer:
+    return FoldLayer(
+        scores=ExactArray(np.zeros((0, d))),
+        biases=ExactArray(np.zeros(0)),
+        outputs=ExactArray(np.zeros((d, 0))),
+        offsets=ExactArray(np.zeros(d)),
+        skip=False,
+        first_unit=0,
+    )
+
+
+def _check_sizes(layers: tuple[Layer, ...]) -> None:
+    if len(layers) >= MOST_LAYERS:
+        raise UnsupportedDimensionError(
+            f"network must have fewer than {MOST_LAYERS} blocks for exact regions, but has {len(layers)}; "
+            "try network.truncate(n_blocks)."
+        )
+    for i, layer in enumerate(layers):
+        units = layer.units if isinstance(layer, FoldLayer) else 0
+        heads = layer.heads if isinstance(layer, WallLayer) else 0
+        if max(units, heads) >= MOST_GROUPS:
+            raise UnsupportedDimensionError(
+                f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions, but "
+                f"has {max(units, heads)}."
+            )
+        if isinstance(layer, WallLayer) and len(layer.key) >= MOST_KEYS:
+            raise UnsupportedDimensionError(
+                f"block {i} must have fewer than {MOST_KEYS} keys in all its heads for exact regions, but "
+                f"has {len(layer.key)}."
+            )
+
+
+def spectral_bound(matrix: Floats) -> float:
+    r"""An upper bound on :math:`\|A\|_2`, a few per cent above it.
+
+    :math:`\|A\|_2^{2^{k+1}} = \|(A^T A)^{2^k}\|_2 \le \|(A^T A)^{2^k}\|_\infty`.
+
+    >>> 5.0 <= spectral_bound(np.array([[3.0, 0.0], [0.0, 5.0]])) <= 5.1
+    True
+    """
+    if matrix.size == 0:
+        return 0.0
+    scale = float(np.abs(matrix).max())
+    if scale == 0.0 or not np.isfinite(scale):
+        return scale
+    a = matrix / scale
+    gram = a @ a.T if a.shape[0] <= a.shape[1] else a.T @ a
+    log_norm, power = 0.0, 1.0
+    for _ in range(5):
+        size = float(np.abs(gram).sum(axis=1).max())
+        if not size > 1e-100:
+            break
+        log_norm += np.log(size) / power
+        gram = gram / size
+        gram = gram @ gram
+        power *= 2.0
+    log_norm += np.log(max(float(np.abs(gram).sum(axis=1).max()), 1e-100)) / power
+    crude = np.sqrt(float(np.abs(a).sum(axis=0).max()) * float(np.abs(a).sum(axis=1).max()))
+    return 1.01 * scale * float(min(np.exp(0.5 * log_norm), crude))
+
+
+def score_norms(array: ExactArray) -> tuple[float, float, float]:
+    """Bounds on the largest row norm, the spectral norm, and the spectral norm of the absolute values."""
+    if array.floats.size == 0:
+        return 0.0, 0.0, 0.0
+    scale = float(np.abs(array.floats).max())
+    if scale > 0.0 and not 1.0 / kernels.TAME < scale < kernels.TAME:
+        return np.inf, np.inf, np.inf  # squares would be lost or infinite: nothing is certain here
+    rows = 1.01 * float(np.sqrt((array.floats**2).sum(axis=1).max()))
+    return rows, spectral_bound(array.floats), spectral_bound(np.abs(array.floats))
+
+
+def _gamma(terms: int) -> float:
+    """Relative error of a sum of that many products, the rounding of the weights included."""
+    return (terms + 6) * _UNIT
+
+
+def _largest(array: ExactArray) -> tuple[float, float]:
+    floats = array.floats
+    scale = float(np.abs(floats).max(initial=0.0))
+    if scale == 0.0:
+        return 0.0, 0.0
+    return scale, 1.01 * scale * float(np.sqrt(((floats / scale) ** 2).sum()))
+
+
+def _score_bounds(scores: ExactArray | None, biases: ExactArray) -> list[float]:
+    if scores is None:
+        return [1.0, 1.0, 1.0, _gamma(1), *_largest(biases)]
+    return [*score_norms(scores), _gamma(scores.shape[1]), *_largest(biases)]
+
+
+def _output_bounds(layer: FoldLayer) -> list[float]:
+    return [*score_norms(layer.outputs), _gamma(layer.units + 4), *_largest(layer.offsets)]
+
+
+def _value_bounds(layer: WallLayer) -> list[float]:
+    largest = norm = 0.0
+    for h in range(layer.heads):
+        values = layer.outputs.floats[layer.head_start[h] : layer.head_start[h + 1]]
+        most = float(np.abs(values).max(initial=0.0))
+        largest += most
+        norm += 1.01 * most * float(np.sqrt(values.shape[1]))
+    return [_gamma(2 * layer.heads + 4), largest, norm]

@@ -1,0 +1,1 @@
+"""Affine maps of cells, which cells are adjacent, and how cells merge into regions."""

@@ -1,0 +1,382 @@
+r"""Which cells touch along a segment, and whether a fold or a wall lies between them.
+
+Two cells are adjacent when their closures meet in positive length. The partition is not face to face: across
+a wall the map may jump, so the lines of later layers end there, and a cell may touch several others along one
+of its edges. But every edge carries the name of its line, and a line's two sides are partitions of the same
+segment. So the pieces are grouped by name and the two partitions overlaid (compiled). What floats cannot
+decide is decided here in integers, and edges whose partner has another name (when several keys share a wall)
+are found by their exact line.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import gcd, inf
+from typing import NamedTuple
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import CertificateError
+from hardmax.exact.rationals import ExactArray
+from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
+from hardmax.regions.maps import adjacency_kernels as kernels
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.maps.steps import frozen
+from hardmax.regions.plane.collinear import possibly_collinear
+
+__all__ = ["Contacts", "adjacent_cells"]
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Position = tuple[int, flint.fmpq]  # -1 and 1: the two ends of the line at infinity
+
+
+class Contacts(NamedTuple):
+    """Pairs of adjacent cells, read-only.
+
+    Attributes
+    ----------
+    pairs : int64 (P, 2)
+        Cells i < j, in lexicographic order.
+    kinds : uint8 (P,)
+        0 for a fold, 1 for a wall: what was drawn in the layer where the two signatures part.
+    lengths : float64 (P,)
+        Length of the common segment, infinite where it is unbounded.
+    edges : int64 (P, 2)
+        The edge of i and the edge of j on which they meet.
+    uncovered : int64 (U,)
+        Edges of which some part has no cell beyond; none when the cells fill the domain.
+    """
+
+    pairs: Integers
+    kinds: NDArray[np.uint8]
+    lengths: Floats
+    edges: Integers
+    uncovered: Integers
+
+
+def adjacent_cells(cells: Cells, layers: tuple[Layer, ...], exact: ExactMaps) -> Contacts:
+    r"""All pairs of cells that share a segment.
+
+    Notes
+    -----
+    Across a fold the map is continuous, and pieces are matched without looking at coordinates. *Claim*: let
+    :math:`C_1, \dots, C_k` and :math:`D_1, \dots, D_k` be the cells along the two sides of a segment
+    :math:`S` drawn by unit :math:`g` of layer :math:`l`, in order, none with tied keys, such that
+    :math:`C_i` and :math:`D_i` have the same routings in all layers after :math:`l`. Then :math:`C_i \cap S
+    = D_i \cap S`. *Proof*: suppose that the first :math:`i - 1` pieces agree and :math:`C_i` ends at
+    :math:`s` before :math:`D_i` does. Where both lie along :math:`S`, what enters each later layer is the
+    same from both sides: a ReLU is continuous, and routings agree. These maps are affine on each cell, so
+    they are the same affine functions on the line of :math:`S`. As :math:`C_i` ends at :math:`s`, some line
+    of it crosses :math:`S` there: the pre-activation of a unit, or the lead of the winner over another key,
+    is an affine function on :math:`S`, not constant, and vanishes at :math:`s`. It is the same function for
+    :math:`D_i`, whose bit or routing is settled by its sign before :math:`s`; so :math:`D_i` ends at
+    :math:`s` too. (Lines of layers up to :math:`l` are the same on both sides anyway.) The same holds across
+    a wall between two keys with equal outputs.
+
+    Examples
+    --------
+    >>> from hardmax.geometry.domains import Box
+    >>> from hardmax.networks.blocks import FeedForward
+    >>> from hardmax.networks.network import Network
+    >>> from hardmax.networks.groups import layers_of
+    >>> from hardmax.regions.plane.machine import PlaneMachine
+    >>> net = Network([FeedForward([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], [[1.0, 1.0]], [0.0])])
+    >>> layers, square = layers_of(net), Box.cube(2, -1, 1)
+    >>> machine = PlaneMachine(layers, square, arithmetic="certified", store=True, sliver=0.0)
+    >>> machine.advance(1000)
+    >>> contacts = adjacent_cells(machine.cells(), layers, machine.exact_maps)
+    >>> contacts.pairs.tolist(), contacts.lengths.tolist(), len(contacts.uncovered)
+    ([[0, 1], [0, 2], [1, 3], [2, 3]], [1.0, 1.0, 1.0, 1.0], 0)
+    """
+    search = _Search(cells, layers, exact)
+    search.overlay()
+    search.decide_postponed()
+    search.match_leftovers()
+    return search.contacts()
+
+
+class _Search:
+    """The edges of all cells, their groups, and the contacts found so far."""
+
+    def __init__(self, cells: Cells, layers: tuple[Layer, ...], exact: ExactMaps) -> None:
+        self.cells, self.layers, self.exact = cells, layers, exact
+        self.n_edges = len(cells.owner)
+        self.cell_of = np.repeat(np.arange(cells.n), np.diff(cells.edge_start))
+        self.group, representative = self._groups()
+        self.owner = cells.owner[representative]
+        self.wall = cells.wall[representative]
+        self.representative = representative
+        self.info = self._describe()
+        self.state = np.zeros(self.n_edges, dtype=np.uint8)
+        self.found: list[tuple[int, int, int, float]] = []
+        self._lines: dict[int, tuple[int, int, int]] = {}
+
+    def _groups(self) -> tuple[Integers, Integers]:
+        slots = np.full(1 << (2 * max(self.n_edges, 4) - 1).bit_length(), -1, dtype=np.int64)
+        group = np.empty(self.n_edges, dtype=np.int64)
+        representative = np.empty(self.n_edges, dtype=np.int64)
+        owner, wall = frozen(self.cells.owner), frozen(self.cells.wall)
+        count = kernels.name_groups(owner, wall, slots, group, representative)
+        return group, representative[:count].copy()
+
+    def _describe(self) -> Integers:
+        """Kind, unit, head and keys of every group."""
+        info = np.full((len(self.owner), kernels.FIELDS), -1, dtype=np.int64)
+        info[:, kernels.OWNER] = self.owner
+        info[:, kernels.KIND] = kernels.FOLD
+        drawn = np.flatnonzero(self.owner >= 0)
+        layer_of, group, a, b = _decode_walls(self.wall[drawn])
+        heads_after = 0
+        for number, layer in enumerate(self.layers):
+            at = layer_of == number
+            rows = drawn[at]
+            if isinstance(layer, FoldLayer):
+                info[rows, kernels.UNIT] = layer.first_unit + group[at]
+                info[rows, kernels.FIRST_HEAD] = heads_after
+            elif isinstance(layer, WallLayer):
+                info[rows, kernels.HEAD] = layer.first_head + group[at]
+                info[rows, kernels.ROW_A], info[rows, kernels.ROW_B] = a[at], b[at]
+                info[rows, kernels.KEY_A], info[rows, kernels.KEY_B] = layer.key[a[at]], layer.key[b[at]]
+                info[rows, kernels.FIRST_HEAD] = layer.first_head
+                if isinstance(layer, MaxLayer):
+                    info[rows, kernels.KIND] = kernels.BEND
+                    heads_after = layer.first_head + layer.heads
+                    continue
+                values = _classes(layer.outputs)
+                quiet = values[a[at]] == values[b[at]]
+                info[rows, kernels.KIND] = np.where(quiet, kernels.QUIET_WALL, kernels.WALL)
+                heads_after = layer.first_head + layer.heads
+        return info
+
+    # compiled
+
+    def overlay(self) -> None:
+        """Overlay the two sides of every group in floats; what stays open is postponed."""
+        cells, edges = self.cells, self.n_edges
+        start = np.zeros(len(self.owner) + 1, dtype=np.int64)
+        order = np.empty(edges, dtype=np.int64)
+        kernels.by_group(self.group, start, order)
+        self.group_start, self.order = start, order
+        most = int(np.diff(start).max(initial=1))
+        far = cells.dx is not None
+        nothing = frozen(np.zeros(1))
+        self.out_edges = np.empty((edges, 2), dtype=np.int64)
+        self.out_kind = np.empty(edges, dtype=np.uint8)
+        self.out_length = np.empty(edges)
+        postponed = np.empty(len(self.owner), dtype=np.int64)
+        self.n_found, count = kernels.overlay(
+            order,
+            start,
+            self.group,
+            self.info,
+            frozen(cells.edge_start),
+            self.cell_of,
+            frozen(cells.vx),
+            frozen(cells.vy),
+            frozen(cells.vr),
+            nothing if cells.dx is None else frozen(cells.dx),
+            nothing if cells.dy is None else frozen(cells.dy),
+            far,
+            frozen(cells.bits),
+            frozen(cells.routings),
+            frozen(cells.tied),
+            np.zeros(2 * most),
+            np.zeros(2 * most),
+            np.zeros(2 * most, dtype=np.int64),
+            np.zeros(most),
+            *np.zeros((3, most), dtype=np.int64),
+            np.zeros(2),
+            self.out_edges,
+            self.out_kind,
+            self.out_length,
+            self.state,
+            postponed,
+        )
+        self.postponed = postponed[:count]
+
+    # exact
+
+    def line(self, edge: int) -> tuple[int, int, int]:
+        """The exact line of an edge in lowest terms, the first of its nonzero coefficients positive."""
+        group = int(self.group[edge])
+        if group not in self._lines:
+            cell = int(self.cell_of[edge])
+            if self.owner[group] == DOMAIN_SIDE:
+                row = self.exact.domain_line(int(self.wall[group]))
+            else:
+                signature = self.cells.bits[cell], self.cells.routings[cell]
+                row = self.exact.line(*decode_wall(int(self.wall[group])), *signature)
+            divisor = gcd(*row) * (1 if row[0] > 0 or (row[0] == 0 and row[1] > 0) else -1)
+            self._lines[group] = (row[0] // divisor, row[1] // divisor, row[2] // divisor)
+        return self._lines[group]
+
+    def ends(self, edge: int) -> tuple[Position, Position]:
+        """Where an edge starts and ends on its line: the coordinate in which the line runs faster."""
+        first, stop = self.cells.edge_start[self.cell_of[edge]], self.cells.edge_start[self.cell_of[edge] + 1]
+        after = edge + 1 if edge + 1 < stop else int(first)
+        before = edge - 1 if edge > first else int(stop) - 1
+        return self._position(edge, before, edge), self._position(edge, after, after)
+
+    def _position(self, edge: int, other: int, vertex: int) -> Position:
+        a, b, c = self.line(edge)
+        along_x = abs(b) >= abs(a)
+        if self.owner[self.group[other]] == AT_INFINITY:
+            directions = self.cells.dx if along_x else self.cells.dy
+            direction = 0.0 if directions is None else directions[vertex]
+            return (1 if direction > 0 else -1), flint.fmpq(0)
+        a_, b_, c_ = self.line(other)
+        w = a * b_ - a_ * b
+        if w == 0:
+            raise CertificateError(
+                f"edges {edge} and {other} of cell {int(self.cell_of[edge])} follow each other on one line."
+            )
+        return 0, flint.fmpq(b * c_ - b_ * c if along_x else c * a_ - c_ * a, w)
+
+    def decide_postponed(self) -> None:
+        """Overlay the groups that floats left open."""
+        for group in self.postponed.tolist():
+            edges = self.order[self.group_start[group] : self.group_start[group + 1]]
+            self._overlay_exactly(edges.tolist())
+
+    def match_leftovers(self) -> None:
+        """Contacts of edges with different names on one line: compare the exact lines of uncovered edges."""
+        uncovered = np.flatnonzero(self.state == kernels.UNCOVERED)
+        uncovered = uncovered[possibly_collinear(self.cells, self.cell_of, self.group, uncovered)]
+        lines: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        for edge in uncovered.tolist():
+            lines[self.line(edge)].append(edge)
+        for edges in lines.values():
+            if len({int(self.group[edge]) for edge in edges}) > 1:
+                self.state[edges] = kernels.COVERED
+                self._overlay_exactly(edges)
+
+    def _overlay_exactly(self, edges: Iterable[int]) -> None:
+        """Overlay edges of one line: those that run up it against those that run down."""
+        up: list[_Piece] = []
+        down: list[_Piece] = []
+        for edge in edges:
+            start, end = self.ends(edge)
+            if start < end:
+                up.append(_Piece(start, end, edge))
+            else:
+                down.append(_Piece(end, start, edge))
+        up.sort(key=_start)
+        down.sort(key=_start)
+        for here, there in _overlaps(up, down):
+            self._keep(here, there)
+        for piece in up + down:
+            if not piece.covered:
+                self.state[piece.edge] = kernels.UNCOVERED
+
+    def _keep(self, here: _Piece, there: _Piece) -> None:
+        e, f = here.edge, there.edge
+        low, high = max(here.low, there.low), min(here.high, there.high)
+        a, b, _ = self.line(e)
+        length = inf
+        if low[0] == 0 == high[0]:
+            run = high[1] - low[1]
+            slope = flint.fmpq(a, b) if abs(b) >= abs(a) else flint.fmpq(b, a)
+            length = _float(run) * float(np.hypot(1.0, _float(slope)))
+        kinds = self.info[[self.group[e], self.group[f]], kernels.KIND]
+        self.found.append((e, f, int(kinds.max()), length))
+
+    # result
+
+    def contacts(self) -> Contacts:
+        """Everything that was found, sorted."""
+        m = self.n_found
+        edges, kind, length = self.out_edges[:m], self.out_kind[:m], self.out_length[:m]
+        if self.found:
+            more = np.array([(e, f) for e, f, _, _ in self.found], dtype=np.int64)
+            edges = np.concatenate([edges, more])
+            kind = np.concatenate([kind, np.array([k for _, _, k, _ in self.found], dtype=np.uint8)])
+            length = np.concatenate([length, np.array([l for _, _, _, l in self.found])])
+        n = len(edges)
+        pairs, sides = np.empty((n, 2), dtype=np.int64), np.empty((n, 2), dtype=np.int64)
+        kinds, lengths = np.empty(n, dtype=np.uint8), np.empty(n)
+        kernels.sort_contacts(
+            edges,
+            kind,
+            length,
+            n,
+            self.cell_of,
+            np.zeros(self.cells.n + 1, dtype=np.int64),
+            np.empty(n, dtype=np.int64),
+            pairs,
+            kinds,
+            lengths,
+            sides,
+        )
+        uncovered = np.flatnonzero(self.state == kernels.UNCOVERED)
+        result = Contacts(pairs, kinds, lengths, sides, uncovered)
+        for array in result:
+            array.setflags(write=False)
+        return result
+
+
+@dataclass
+class _Piece:
+    """An edge as an interval of its line, and how far it is covered from below."""
+
+    low: Position
+    high: Position
+    edge: int
+    reached: Position | None = None
+
+    @property
+    def covered(self) -> bool:
+        return self.reached == self.high
+
+    def cover(self, low: Position, high: Position) -> None:
+        if (self.reached or self.low) == low:  # pieces come in order, so a gap stays a gap
+            self.reached = high
+
+
+def _start(piece: _Piece) -> Position:
+    return piece.low
+
+
+def _overlaps(up: list[_Piece], down: list[_Piece]) -> Iterable[tuple[_Piece, _Piece]]:
+    """Pairs of pieces that overlap in positive length; both lists in order and free of overlaps."""
+    i = j = 0
+    while i < len(up) and j < len(down):
+        here, there = up[i], down[j]
+        low, high = max(here.low, there.low), min(here.high, there.high)
+        if low < high:
+            here.cover(low, high)
+            there.cover(low, high)
+            yield here, there
+        if here.high == high:
+            i += 1
+        if there.high == high:
+            j += 1
+
+
+def _float(value: flint.fmpq) -> float:
+    p, q = int(value.p), int(value.q)
+    try:
+        return p / q
+    except OverflowError:
+        return inf if p > 0 else -inf
+
+
+def _decode_walls(codes: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    """``decode_wall`` for many codes."""
+    layer, group, a = encode_wall(1, 0), encode_wall(0, 1), encode_wall(0, 0, 1)
+    return codes // layer, codes % layer // group, codes % group // a, codes % a
+
+
+def _classes(values: ExactArray) -> Integers:
+    """Equal rows have equal numbers."""
+    if values.fractions is None:
+        keys = [row.tobytes() for row in values.floats]
+    else:
+        keys = [tuple(row) for row in values.fractions]
+    numbers: dict[object, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)

@@ -1,0 +1,388 @@
+r"""The affine map of a cell, exactly.
+
+On a cell every routing and every ReLU bit is fixed, so the hidden vector that enters layer :math:`l` is an
+affine function :math:`y_l = (R_l / q_l)\,(x, 1)` of the input, with an integer matrix :math:`R_l` and one
+positive denominator :math:`q_l`: floats are dyadic, fractions have a common denominator. Each layer is scaled
+to integers once; after that a map is a chain of integer matrix products, and the line along which a unit or a
+pair of keys of layer :math:`l` changes its mind is one more row. Nothing is rounded, so the sign of anything
+built from these rows is a proof.
+
+Hidden vectors depend on the signature up to their layer only. They are kept by that prefix, least recently
+used ones going first, because cells that are asked about one after the other share most of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import gcd, lcm
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.exact.rationals import ExactArray, grain
+from hardmax.geometry.domains import Domain
+from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+
+__all__ = ["ExactMaps", "common_denominator"]
+
+_REMEMBERED = 2048
+
+
+class ExactMaps:
+    r"""Exact affine maps of the cells of a network, and the lines that bound them.
+
+    A signature is handed over as one packed row of bits and one row of routings; entries beyond the layer
+    asked for are never looked at.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+        The network in its internal form.
+    domain : Domain
+        Where cells are looked for.
+    remembered : int
+        How many hidden maps are kept.
+
+    Examples
+    --------
+    >>> from hardmax.geometry.domains import Box
+    >>> from hardmax.networks.blocks import FeedForward
+    >>> from hardmax.networks.network import Network
+    >>> from hardmax.networks.groups import layers_of
+    >>> net = Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])])
+    >>> exact = ExactMaps(layers_of(net), Box.cube(2, 0, 1))
+    >>> on_off, none = np.array([1], dtype=np.uint64), np.zeros(0, dtype=np.int32)
+    >>> exact.line(0, 0, 0, 0, on_off, none)        # 4 (x + y/2 + 1/4)
+    (4, 2, 1)
+    >>> exact.output(on_off, none)
+    ([4, 2, 1], 4)
+    """
+
+    def __init__(self, layers: tuple[Layer, ...], domain: Domain, *, remembered: int = _REMEMBERED) -> None:
+        self.layers = layers
+        self.domain = domain
+        self.d = layers[0].d_in if layers else domain.d
+        self._integers: list[_Integers | None] = [None] * len(layers)
+        self._prefixes = _prefixes(layers)
+        self._remembered = remembered
+        self._hidden: dict[Hashable, _Hidden] = {}
+        self._domain_lines: dict[int, tuple[int, ...]] = {}
+
+    def entering(
+        self, layer: int, bits_row: NDArray[np.uint64], routings_row: NDArray[np.int32]
+    ) -> tuple[flint.fmpz_mat, int]:
+        """The map of the vector entering ``layer``: integer rows (slope, constant) over one denominator.
+
+        ``layer`` may be the number of layers: then it is the map of the whole network.
+        """
+        rows = self._entering(layer, bits_row, routings_row).rows
+        d, m = self.d, rows.nrows() - 1
+        entries = rows.entries()
+        return flint.fmpz_mat(m, d + 1, entries[: m * (d + 1)]), int(entries[-1])
+
+    def output(
+        self, bits_row: NDArray[np.uint64], routings_row: NDArray[np.int32]
+    ) -> tuple[flint.fmpz_mat, int]:
+        """The map of the network on the cell with this signature."""
+        return self.entering(len(self.layers), bits_row, routings_row)
+
+    def line(
+        self,
+        layer: int,
+        group: int,
+        a: int,
+        b: int,
+        bits_row: NDArray[np.uint64],
+        routings_row: NDArray[np.int32],
+    ) -> tuple[int, ...]:
+        r"""A positive multiple of the affine function whose zero set is a fold or a wall.
+
+        For a :class:`FoldLayer` the pre-activation of unit ``group``; for a :class:`WallLayer` the score of
+        compiled key ``b`` minus that of key ``a`` (row numbers of the layer), so it is negative where ``a``
+        wins.
+        """
+        hidden = self._entering(layer, bits_row, routings_row)
+        integers = self._layer(layer)
+        if isinstance(self.layers[layer], WallLayer):
+            row = integers.score_rows[b] - integers.score_rows[a]
+        else:
+            row = integers.score_rows[group]
+        return tuple(int(value) for value in (row * hidden.rows).entries())
+
+    def lines(
+        self, layer: int, bits_row: NDArray[np.uint64], routings_row: NDArray[np.int32]
+    ) -> list[list[int]]:
+        """The composed scores of a layer over one positive denominator: a row per unit or compiled key."""
+        scores = self._scores(layer, self._entering(layer, bits_row, routings_row))
+        return [[int(value) for value in row] for row in scores.tolist()[:-1]]
+
+    def tied_keys(
+        self, layer: int, head: int, bits_row: NDArray[np.uint64], routings_row: NDArray[np.int32]
+    ) -> list[int]:
+        """The compiled keys whose score agrees identically with the winner's, the winner included."""
+        walls = self.layers[layer]
+        if not isinstance(walls, WallLayer):
+            return []
+        hidden = self._entering(layer, bits_row, routings_row)
+        return self._tied(layer, walls, hidden, head, routings_row)
+
+    def domain_line(self, i: int) -> tuple[int, ...]:
+        r"""Half-space ``i`` of the domain as integers :math:`(-A_i, b_i)`: nonnegative inside."""
+        if i not in self._domain_lines:
+            values = [-value for value in self.domain.a.rational_row(i)] + self.domain.b.rational_row(i)
+            scale = lcm(*(int(value.q) for value in values))
+            self._domain_lines[i] = tuple(int(value.p) * (scale // int(value.q)) for value in values)
+        return self._domain_lines[i]
+
+    # hidden vectors
+
+    def _entering(self, layer: int, bits_row: NDArray[np.uint64], routings_row: NDArray[np.int32]) -> _Hidden:
+        key = self._prefixes[layer].key(bits_row, routings_row)
+        hidden = self._hidden.pop(key, None)
+        if hidden is None:
+            if layer == 0:
+                hidden = _Hidden(_identity(self.d + 1))
+            else:
+                before = self._entering(layer - 1, bits_row, routings_row)
+                hidden = _Hidden(_reduced(self._through(layer - 1, before, bits_row, routings_row)))
+            while len(self._hidden) >= self._remembered:
+                self._hidden.pop(next(iter(self._hidden)), None)
+        self._hidden[key] = hidden
+        return hidden
+
+    def _layer(self, layer: int) -> _Integers:
+        integers = self._integers[layer]
+        if integers is None:
+            integers = self._integers[layer] = _Integers(self.layers[layer])
+        return integers
+
+    def _scores(self, layer: int, hidden: _Hidden) -> flint.fmpz_mat:
+        if hidden.scores is None:
+            hidden.scores = self._layer(layer).scores * hidden.rows
+        return hidden.scores
+
+    def _tied(
+        self, layer: int, walls: WallLayer, hidden: _Hidden, head: int, routings_row: NDArray[np.int32]
+    ) -> list[int]:
+        start, stop = int(walls.head_start[head]), int(walls.head_start[head + 1])
+        winner = _winner(walls, head, routings_row)
+        if stop - start == 1:
+            return [winner]
+        ties = hidden.ties.get(winner)
+        if ties is None:
+            table = self._scores(layer, hidden).tolist()
+            ties = [k for k in range(start, stop) if table[k] == table[winner]]
+            hidden.ties[winner] = ties
+        return ties
+
+    def _through(
+        self,
+        layer: int,
+        hidden: _Hidden,
+        bits_row: NDArray[np.uint64],
+        routings_row: NDArray[np.int32],
+    ) -> flint.fmpz_mat:
+        integers, block = self._layer(layer), self.layers[layer]
+        if isinstance(block, AffineLayer):
+            return integers.outputs * hidden.rows
+        if isinstance(block, FoldLayer):
+            on = _unpacked(bits_row, block.first_unit, block.units)
+            entries, width = self._scores(layer, hidden).entries(), self.d + 1
+            zeros = [flint.fmpz(0)] * width
+            for unit in np.flatnonzero(~on).tolist():
+                entries[unit * width : (unit + 1) * width] = zeros
+            rows = integers.outputs * flint.fmpz_mat(block.units + 1, width, entries)
+            return rows + _raised(hidden.rows, integers.growth) if block.skip else rows
+        if isinstance(block, MaxLayer):
+            return self._largest(layer, block, hidden, routings_row)
+        return self._routed(layer, block, hidden, routings_row)
+
+    def _largest(
+        self, layer: int, maxima: MaxLayer, hidden: _Hidden, routings_row: NDArray[np.int32]
+    ) -> flint.fmpz_mat:
+        """The scores of the winners, behind what entered if that is kept."""
+        scores, width = self._scores(layer, hidden).entries(), self.d + 1
+        entries: list[flint.fmpz] = []
+        if maxima.skip:
+            entries = (hidden.rows * self._layer(layer).growth).entries()[: maxima.d_in * width]
+        for head in range(maxima.heads):
+            winner = _winner(maxima, head, routings_row)
+            entries += scores[winner * width : (winner + 1) * width]
+        return flint.fmpz_mat(maxima.d_out + 1, width, entries + scores[-width:])
+
+    def _routed(
+        self, layer: int, walls: WallLayer, hidden: _Hidden, routings_row: NDArray[np.int32]
+    ) -> flint.fmpz_mat:
+        integers = self._layer(layer)
+        groups = [self._tied(layer, walls, hidden, head, routings_row) for head in range(walls.heads)]
+        shares = [integers.multiplicity(group) for group in groups]
+        common = lcm(*shares) if shares else 1
+        moved = [0] * walls.d_out
+        for group, share in zip(groups, shares, strict=True):
+            for k in group:
+                weight = (common // share) * integers.multiplicities[k]
+                moved = [v + weight * w for v, w in zip(moved, integers.output_row(k), strict=True)]
+        scale, width = common * integers.growth, self.d + 1
+        if not walls.skip:
+            constant = [v if j == self.d else 0 for v in [*moved, scale] for j in range(width)]
+            return flint.fmpz_mat(walls.d_out + 1, width, constant)
+        entries = (hidden.rows * scale).entries()
+        q = hidden.rows[hidden.rows.nrows() - 1, self.d]
+        for i, value in enumerate(moved):
+            entries[i * width + self.d] += q * value
+        return flint.fmpz_mat(walls.d_out + 1, width, entries)
+
+
+@dataclass
+class _Hidden:
+    """A hidden map as an integer matrix with last row (0, ..., 0, denominator), and what follows from it."""
+
+    rows: flint.fmpz_mat
+    scores: flint.fmpz_mat | None = None
+    ties: dict[int, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Prefix:
+    """Which part of a signature decides what enters a layer."""
+
+    layer: int
+    words: int
+    tail: int  # mask of the units in the word that is not full
+    heads: int
+
+    def key(self, bits_row: NDArray[np.uint64], routings_row: NDArray[np.int32]) -> Hashable:
+        last = int(bits_row[self.words]) & self.tail if self.tail else 0
+        return (self.layer, bits_row[: self.words].tobytes(), last, routings_row[: self.heads].tobytes())
+
+
+class _Integers:
+    """A layer scaled to integers: matrices that act on columns (y, 1) times a denominator."""
+
+    def __init__(self, layer: Layer) -> None:
+        self._layer = layer
+        self.growth = 1  # what a skip connection is multiplied by
+        if isinstance(layer, AffineLayer):
+            self.outputs, _ = _homogeneous(layer.weights, layer.offsets)
+        elif isinstance(layer, FoldLayer):
+            self.scores, scale = _homogeneous(layer.scores, layer.biases)
+            # the skip connection multiplies columns y over q, but the denominator row only once
+            self.outputs, self.growth = _homogeneous(layer.outputs, layer.offsets)
+            self.growth *= scale
+        elif isinstance(layer, MaxLayer):
+            self.scores, self.growth = _homogeneous(layer.scores, layer.biases)
+        else:
+            self.scores, _ = _homogeneous(layer.scores, layer.biases)
+            self.growth = common_denominator(layer.outputs)
+            self.multiplicities = [int(m) for m in layer.multiplicities]
+            self._output_rows: dict[int, list[int]] = {}
+
+    @cached_property
+    def score_rows(self) -> list[flint.fmpz_mat]:
+        """The rows of the scores as matrices, for one line at a time."""
+        return [flint.fmpz_mat([row]) for row in self.scores.tolist()]
+
+    def output_row(self, k: int) -> list[int]:
+        """The output of a compiled key times ``growth``."""
+        if k not in self._output_rows:
+            layer = self._layer
+            row = layer.outputs.take(np.array([k]))  # type: ignore[union-attr]
+            self._output_rows[k] = _scaled(row, self.growth)
+        return self._output_rows[k]
+
+    def multiplicity(self, group: list[int]) -> int:
+        """How many keys of the block a group of compiled keys stands for."""
+        return sum(self.multiplicities[k] for k in group)
+
+
+def _prefixes(layers: tuple[Layer, ...]) -> list[_Prefix]:
+    prefixes, units, heads = [], 0, 0
+    for number in range(len(layers) + 1):
+        words, rest = divmod(units, 64)
+        prefixes.append(_Prefix(number, words, (1 << rest) - 1, heads))
+        if number < len(layers):
+            layer = layers[number]
+            units += layer.units if isinstance(layer, FoldLayer) else 0
+            heads += layer.heads if isinstance(layer, WallLayer) else 0
+    return prefixes
+
+
+def _winner(walls: WallLayer, head: int, routings_row: NDArray[np.int32]) -> int:
+    """The compiled key that a head's routing means."""
+    start, stop = int(walls.head_start[head]), int(walls.head_start[head + 1])
+    return start + int(np.searchsorted(walls.key[start:stop], routings_row[walls.first_head + head]))
+
+
+def _unpacked(bits_row: NDArray[np.uint64], first: int, count: int) -> NDArray[np.bool_]:
+    words = np.ascontiguousarray(bits_row[first // 64 : (first + count + 63) // 64], dtype="<u8")
+    bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+    return bits[first % 64 : first % 64 + count].astype(np.bool_)
+
+
+def common_denominator(array: ExactArray) -> int:
+    """A common denominator of every entry."""
+    if array.fractions is not None:
+        return lcm(*(int(value.denominator) for value in array.fractions.ravel().tolist()))
+    return 1 << max(-grain(array.floats), 0)
+
+
+def _scaled(array: ExactArray, scale: int) -> list[int]:
+    """Every entry times a multiple of the common denominator, as integers."""
+    if array.fractions is not None:
+        return [int(v.numerator) * (scale // int(v.denominator)) for v in array.fractions.ravel().tolist()]
+    mantissas, exponents = np.frexp(array.floats.ravel())
+    digits = np.ldexp(mantissas, 53).astype(np.int64).tolist()
+    twos = scale.bit_length() - 1
+    if scale == 1 << twos:
+        return [
+            m << s if s >= 0 else m >> -s
+            for m, s in zip(digits, (exponents - 53 + twos).tolist(), strict=True)
+        ]
+    return [p * (scale // q) for p, q in (v.as_integer_ratio() for v in array.floats.ravel().tolist())]
+
+
+def _homogeneous(matrix: ExactArray | None, vector: ExactArray) -> tuple[flint.fmpz_mat, int]:
+    """The integer matrix s ((M, v), (0, 1)) and its scale s; ``None`` stands for the identity."""
+    n = vector.shape[0]
+    scale = common_denominator(vector)
+    if matrix is None:
+        m = n
+        flat = [0] * (n * n)
+        flat[:: n + 1] = [scale] * n
+    else:
+        m = matrix.shape[1]
+        scale = lcm(scale, common_denominator(matrix))
+        flat = _scaled(matrix, scale)
+    tail = _scaled(vector, scale)
+    entries: list[int] = []
+    for i in range(n):
+        entries += flat[i * m : (i + 1) * m]
+        entries.append(tail[i])
+    return flint.fmpz_mat(n + 1, m + 1, entries + [0] * m + [scale]), scale
+
+
+def _identity(n: int) -> flint.fmpz_mat:
+    return flint.fmpz_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
+
+
+def _raised(rows: flint.fmpz_mat, factor: int) -> flint.fmpz_mat:
+    """A hidden map times a factor, with zeros in place of its denominator row."""
+    entries = (rows * factor).entries()
+    entries[-1] = flint.fmpz(0)
+    return flint.fmpz_mat(rows.nrows(), rows.ncols(), entries)
+
+
+def _reduced(rows: flint.fmpz_mat) -> flint.fmpz_mat:
+    """The same map in lowest terms."""
+    entries = rows.entries()
+    divisor = int(entries[-1])
+    for value in entries:
+        if divisor == 1:
+            return rows
+        divisor = gcd(divisor, int(value))
+    return (
+        rows if divisor == 1 else flint.fmpz_mat(rows.nrows(), rows.ncols(), [v // divisor for v in entries])
+    )

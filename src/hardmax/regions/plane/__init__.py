@@ -1,0 +1,1 @@
+"""The plane engine, d = 2."""

@@ -1,0 +1,440 @@
+r"""The cells of a network and the regions they form.
+
+A cell is the set of inputs with one signature: a convex polyhedron. A region is a maximal connected set on
+which the network is one affine map: adjacent cells with equal maps, glued. What is cheap is kept (signatures,
+vertices, witnesses); maps, volumes, adjacency and regions are computed when they are first asked for. What
+depends on the dimension is asked of a geometry (:mod:`hardmax.regions.geometries`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import InvalidInputError, UnsupportedDimensionError
+from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
+from hardmax.networks.groups import layers_of
+from hardmax.networks.network import Network
+from hardmax.networks.signatures import Signature, unpack_bits
+from hardmax.regions.cells import Cells
+from hardmax.regions.counts import _how_sure
+from hardmax.regions.geometries import AnyCells, Geometry, cells_from, geometry_of, state_of
+from hardmax.regions.halfspace_geometry import ListedGeometry
+from hardmax.regions.maps.boundary_rows import scaled_rows
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.plane.geometry import PlaneGeometry
+from hardmax.regions.space.space_cells import SpaceCells
+from hardmax.results import Result
+
+if TYPE_CHECKING:
+    from hardmax.regions.maps.adjacency import Contacts
+    from hardmax.regions.verify import Verification
+
+__all__ = ["RegionSet"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RegionSet(Result):
+    """Every cell of a network in a domain.
+
+    Attributes
+    ----------
+    network, domain
+        What was asked.
+    n_cells, n_regions : int
+        Convex cells, and maximal linear regions (``n_regions <= n_cells``).
+    routings : ndarray of int32, (n_cells, heads)
+        The winning key of every head, the lowest index of those that win together.
+    relu_bits : ndarray of bool, (n_cells, units)
+        Which ReLU units are on (``bits`` is the packed form that is stored).
+    witnesses : ndarray of float64, (n_cells, d)
+        A point inside each cell.
+    margins : ndarray of float64, (n_cells,)
+        A proven lower bound on the distance from the witness to the cell's boundary (0: floats prove none;
+        then ``exact_witness(i)`` is inside).
+    bounded : ndarray of bool
+    volumes : ndarray of float64 or None
+        Volumes (areas, lengths); infinite for unbounded cells, ``None`` in seven and more dimensions.
+    coverage : float or None
+        Total volume over the domain's; a sanity check, not the proof of completeness.
+    n_slivers : int, slivers : ndarray
+        Cells thinner than the tolerance.
+    complete, exact : bool
+        Whether everything was worked off; whether every decision was proven.
+
+    Notes
+    -----
+    Cells are in lexicographic order of their signatures, block by block, so the order depends on the network
+    and the domain only.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> head = hm.Attention([[[1.0], [-1.0]]], None, [[[0.0], [3.0]]])           # wall at 0, values 0 and 3
+    >>> fold = hm.FeedForward([[1.0]], [-1.0], [[1.0]], [0.0])                   # folds at y = 1
+    >>> cells = hm.enumerate_regions(hm.Network([head, fold]), hm.Box([-4], [4]))
+    >>> cells.n_cells                                    # on each side of the wall the fold lies elsewhere
+    4
+    >>> cells.routings[:, 0], cells.relu_bits[:, 0]
+    (array([0, 0, 1, 1], dtype=int32), array([False,  True, False,  True]))
+    """
+
+    kind: ClassVar[str] = "RegionSet"
+
+    network: Network
+    domain: Domain
+    cells: AnyCells
+    arithmetic: str
+    complete: bool
+    covered: float | None
+    sliver: float
+
+    @classmethod
+    def of_machine(
+        cls,
+        network: Network,
+        domain: Domain,
+        machine: Any,
+        complete: bool,
+        arithmetic: str,
+    ) -> Self:
+        """The result of an enumeration by any engine."""
+        cells = machine.cells()
+        if isinstance(cells, SpaceCells):
+            sliver = float(machine.sliver) * _extent(domain)
+        elif hasattr(machine, "sliver"):
+            sliver = float(machine.sliver)
+        else:
+            sliver = float(machine.totals[1] / machine.totals[2])
+        found = cls(
+            network=network,
+            domain=domain,
+            cells=cells,
+            arithmetic=arithmetic,
+            complete=complete,
+            covered=None if isinstance(cells, SpaceCells) else machine.coverage,
+            sliver=sliver,
+        )
+        found.__dict__["_exact_maps"] = machine.exact_maps
+        return found
+
+    # counts and signatures
+
+    @property
+    def n_cells(self) -> int:
+        """The number of cells."""
+        return self.cells.n
+
+    @property
+    def exact(self) -> bool:
+        """Whether every decision was proven."""
+        return self.arithmetic != "float"
+
+    @property
+    def routings(self) -> NDArray[np.int32]:
+        """The winning key of every head, one row per cell."""
+        return self.cells.routings
+
+    @property
+    def bits(self) -> NDArray[np.uint64]:
+        """The ReLU bits, packed: unit u at word u // 64, bit u % 64."""
+        return self.cells.bits
+
+    @cached_property
+    def relu_bits(self) -> NDArray[np.bool_]:
+        """Which ReLU units are on, one row per cell."""
+        return unpack_bits(self.cells.bits, self.network.units_total)
+
+    def signature(self, i: int) -> Signature:
+        """The signature of cell ``i``."""
+        i = self._index(i)
+        return Signature(self.cells.routings[i : i + 1], self.cells.bits[i : i + 1], self.network.units_total)
+
+    # geometry
+
+    @property
+    def d(self) -> int:
+        """The dimension of the domain."""
+        return self.domain.d
+
+    @cached_property
+    def _geometry(self) -> Geometry:
+        return geometry_of(self.cells, self._exact_maps, self.d)
+
+    @property
+    def witnesses(self) -> Floats:
+        """A point inside each cell."""
+        return self.cells.witnesses[:, : self.d]
+
+    @property
+    def margins(self) -> Floats:
+        """Proven lower bounds on the distance from witness to boundary."""
+        return self.cells.margins
+
+    @cached_property
+    def bounded(self) -> NDArray[np.bool_]:
+        """Which cells are bounded."""
+        return self._geometry.bounded
+
+    @cached_property
+    def volumes(self) -> Any:
+        """Volumes (areas in the plane, lengths on the line), infinite for unbounded cells.
+
+        ``None`` in seven and more dimensions.
+        """
+        return self._geometry.sizes[0]
+
+    @cached_property
+    def coverage(self) -> float | None:
+        """Total volume over the domain's; ``None`` where that has no meaning."""
+        if self.covered is not None or not isinstance(self.cells, SpaceCells):
+            return self.covered
+        size = self._geometry.domain_size()
+        return None if size is None else math.fsum(self.volumes.tolist()) / size
+
+    @cached_property
+    def slivers(self) -> NDArray[np.int64]:
+        """Bounded cells of volume V and surface S with d V / S below the tolerance.
+
+        The radius of the largest ball inside is between V / S and d V / S. Where volumes are ``None``, the
+        cells in which no ball of that size around the witness is proven.
+        """
+        volume, surface = self._geometry.sizes
+        if volume is None or surface is None:
+            return np.flatnonzero(~(self.margins > self.sliver))
+        d = 1 if isinstance(self._geometry, ListedGeometry) else max(self.d, 2)  # a strip is two-dimensional
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.flatnonzero(~(d * volume > self.sliver * surface) & self.bounded)
+
+    @property
+    def n_slivers(self) -> int:
+        """The number of slivers; they are listed and counted like all other cells."""
+        return len(self.slivers)
+
+    def cell_vertices(self, i: int) -> Floats:
+        """The finite vertices of cell ``i``: counterclockwise in the plane, the two ends on the line."""
+        return self._geometry.cell_vertices(self._index(i))
+
+    @cached_property
+    def vertices(self) -> Floats:
+        """All finite vertices of all cells, one row each; a shared one appears once per cell."""
+        return self._geometry.vertices
+
+    def polygons(self, box: Box | None = None) -> list[Floats]:
+        """The cells of the plane as polygons, counterclockwise.
+
+        Parameters
+        ----------
+        box : Box, optional
+            Unbounded cells are cut off there; required if there are any.
+        """
+        geometry = self._geometry
+        if not isinstance(geometry, PlaneGeometry):
+            raise UnsupportedDimensionError(
+                f"polygons are cells of the plane, but these have dimension {self.d}; try cell_vertices(i), "
+                "or a plane slice, network.restrict(origin, directions)."
+            )
+        if box is None and not self.bounded.all():
+            raise InvalidInputError(
+                "box must say where unbounded cells are cut off; try box=hm.Box.cube(2, -4, 4)."
+            )
+        return [geometry.polygon(i, box) for i in range(self.n_cells)]
+
+    def halfspaces(self, i: int) -> tuple[Floats, Floats]:
+        """``(A, b)`` with :math:`A x \\le b` on cell ``i``, correctly rounded; no redundant rows."""
+        rows = self.exact_halfspaces(i)
+        a = np.array([[float(v) for v in row[: self.d]] for row in rows]).reshape(-1, self.d)
+        return a, np.array([float(row[-1]) for row in rows])
+
+    def exact_halfspaces(self, i: int) -> list[list[Fraction]]:
+        """Rows :math:`(a, b)`, :math:`a \\cdot x \\le b` on cell ``i``, in fractions, max |a| = 1."""
+        return scaled_rows(self._geometry.rows(self._index(i)), self.d)
+
+    def exact_witness(self, i: int) -> list[Fraction]:
+        """A point strictly inside cell ``i``, as fractions."""
+        return self._geometry.exact_witness(self._index(i))
+
+    @cached_property
+    def _exact_maps(self) -> ExactMaps:
+        layers = layers_of(self.network)
+        if isinstance(self.cells, Cells):
+            from hardmax.regions.api import planar
+
+            return ExactMaps(*planar(layers, self.domain))
+        return ExactMaps(layers, self.domain)
+
+    def _index(self, i: int) -> int:
+        if not -self.n_cells <= i < self.n_cells:
+            raise InvalidInputError(f"i must number one of the {self.n_cells} cells, but was {i}.")
+        return i % self.n_cells
+
+    # maps, adjacency, regions
+
+    @cached_property
+    def _maps(self) -> Any:
+        from hardmax.regions.maps.float_maps import pattern_maps
+
+        cells = self.cells
+        return pattern_maps(self._exact_maps.layers, cells.bits, cells.routings, cells.tied, self._exact_maps)
+
+    @property
+    def linear(self) -> Floats:
+        """The linear parts of the maps, (n_cells, d_out, d)."""
+        return np.asarray(self._maps.linear[:, :, : self.d])
+
+    @property
+    def offset(self) -> Floats:
+        """The constant parts of the maps, (n_cells, d_out)."""
+        return np.asarray(self._maps.offset)
+
+    @cached_property
+    def _contacts(self) -> Contacts:
+        return self._geometry.contacts()
+
+    @property
+    def adjacency(self) -> NDArray[np.int64]:
+        """Pairs i < j of cells whose closures meet in dimension d - 1: in a segment, in the plane."""
+        return self._contacts.pairs
+
+    @property
+    def adjacency_kind(self) -> NDArray[np.uint8]:
+        """For each pair: 0 = fold, 1 = wall, after the first block in which the two signatures differ.
+
+        Across a wall the map may jump. Across a fold it is continuous, unless a later routing ties along it.
+        """
+        return self._contacts.kinds
+
+    @cached_property
+    def adjacency_length(self) -> Floats:
+        """For each pair: the (d - 1)-dimensional size of the common part, in the plane its length."""
+        return self._geometry.contact_sizes(self._contacts)
+
+    @cached_property
+    def region_of_cell(self) -> NDArray[np.int64]:
+        """The region of every cell; regions are numbered by their first cell."""
+        from hardmax.regions.maps.merging import glue
+
+        return glue(self)
+
+    @cached_property
+    def n_regions(self) -> int:
+        """The number of maximal linear regions."""
+        return int(self.region_of_cell.max()) + 1 if self.n_cells else 0
+
+    def locate(self, points: ArrayLike) -> NDArray[np.int64]:
+        """The cell of each point by its signature in float arithmetic; -1 where no listed cell has it."""
+        signature = self.network.signature(np.atleast_2d(np.asarray(points, dtype=np.float64)))
+        return self.of_signatures(signature.routings, signature.bits)
+
+    def of_signatures(self, routings: NDArray[np.int32], bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The cell with each signature (a row of routings, a row of packed bits); -1 where none is listed."""
+        table = self._numbers
+        return np.array([table.get(row, -1) for row in _rows(routings, bits)], dtype=np.int64)
+
+    @cached_property
+    def _numbers(self) -> dict[bytes, int]:
+        return {row: i for i, row in enumerate(_rows(self.cells.routings, self.cells.bits))}
+
+    def verify(self, *, n_points: int = 10_000, rng: int | np.random.Generator = 0) -> Verification:
+        """Check the result from the outside; see :mod:`hardmax.regions.verify`."""
+        from hardmax.regions.verify import verify
+
+        return verify(self, n_points=n_points, rng=rng)
+
+    # what every result has
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "network": self.network._state(),
+            "domain": _domain_state(self.domain),
+            "arithmetic": self.arithmetic,
+            "complete": self.complete,
+            "coverage": self.covered,
+            "sliver": self.sliver,
+            **{f"cells.{name}": value for name, value in state_of(self.cells).items()},
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        stored = {
+            name.removeprefix("cells."): value for name, value in state.items() if name.startswith("cells.")
+        }
+        return cls(
+            network=Network._from_state(state["network"]),
+            domain=_domain_from_state(state["domain"]),
+            cells=cells_from(stored),
+            arithmetic=state["arithmetic"],
+            complete=state["complete"],
+            covered=state["coverage"],
+            sliver=state["sliver"],
+        )
+
+    def _summary(self) -> str:
+        place = {1: "on the line", 2: "in the plane"}.get(self.d, f"in {self.d}-space")
+        cells = "1 cell" if self.n_cells == 1 else f"{self.n_cells} cells"
+        return f"{cells} {place}, {_how_sure(self.complete, self.exact)}"
+
+    def _table(self) -> dict[str, Any]:
+        table: dict[str, Any] = {"witness": self.witnesses, "margin": self.margins}
+        if self.volumes is not None:
+            table["volume"] = self.volumes
+        if self.routings.shape[1]:
+            table["routing"] = self.routings
+        return table
+
+
+def _rows(routings: NDArray[np.int32], bits: NDArray[np.uint64]) -> list[bytes]:
+    n = len(routings)
+    if n == 0:
+        return []
+    table = np.concatenate(
+        [
+            np.ascontiguousarray(routings, dtype=np.int32).view(np.uint8).reshape(n, -1),
+            np.ascontiguousarray(bits, dtype=np.uint64).view(np.uint8).reshape(n, -1),
+        ],
+        axis=1,
+    )
+    return [row.tobytes() for row in table]
+
+
+def _extent(domain: Domain) -> float:
+    """The size of a bounded domain: its largest side, as far as it is known without looking for vertices."""
+    return float((domain.high.floats - domain.low.floats).max()) if isinstance(domain, Box) else 1.0
+
+
+def _domain_state(domain: Domain) -> dict[str, Any]:
+    if isinstance(domain, WholeSpace):
+        return {"kind": "WholeSpace", "d": domain.d}
+    if isinstance(domain, Box):
+        sides = {"low": domain.low, "high": domain.high}
+        return {"kind": "Box", **{name: _numbers_of(side) for name, side in sides.items()}}
+    return {"kind": "Polytope", "a": _numbers_of(domain.a), "b": _numbers_of(domain.b)}
+
+
+def _numbers_of(array: Any) -> Any:
+    return (
+        [str(v) for v in array.fractions.flat]
+        if array.fractions is not None
+        else array.floats.ravel().tolist()
+    )
+
+
+def _domain_from_state(state: dict[str, Any]) -> Domain:
+    def numbers(values: list[Any]) -> list[Any]:
+        return [Fraction(v) if isinstance(v, str) else float(v) for v in values]
+
+    if state["kind"] == "WholeSpace":
+        return WholeSpace(int(state["d"]))
+    if state["kind"] == "Box":
+        return Box(numbers(state["low"]), numbers(state["high"]))
+    b = numbers(state["b"])
+    a = np.array(numbers(state["a"]), dtype=object).reshape(len(b), -1)
+    return Polytope(a.tolist(), b)

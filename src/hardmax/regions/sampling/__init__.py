@@ -1,0 +1,1 @@
+"""The Monte Carlo estimate of the number of cells."""

@@ -1,0 +1,315 @@
+r"""Monte Carlo: how many cells do random points fall into? (The method of P1 figure 6a.)
+
+Uniform points are sent through the network and their distinct signatures counted. That number is a lower
+bound on the number of *cells*: every signature seen at a point is a cell's, and cells that no point hit are
+missing. It is no bound on the number of linear *regions*: a region may consist of many cells, so there can be
+more signatures than regions.
+
+How much is missing? The share of points whose signature came up only once estimates the volume of all unseen
+cells together (Good and Turing), and points that are held back turn that into a bound. The exact count of
+:func:`hardmax.count_cells` needs none of this where it applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.geometry.domains import Box, Domain, Polytope
+from hardmax.networks.network import Network
+from hardmax.regions.sampling.signature_hashes import SignatureHasher, SignatureTally
+from hardmax.regions.sampling.uniform_points import UniformPoints
+from hardmax.results import Result
+
+__all__ = ["CellEstimate", "estimate_cells"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_BATCH = 1 << 18  # points per task; the tasks do not depend on the number of threads
+_NUMBERS = 1 << 22  # coordinates per task at most
+_HELD_BACK = 4  # one point of this many, the last ones, tests what the others have not seen
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CellEstimate(Result):
+    """What random points say about the number of cells.
+
+    Attributes
+    ----------
+    n_signatures : int
+        Distinct signatures seen. A lower bound on the number of cells, not on the number of linear regions.
+    n_samples : int
+        Points drawn.
+    counts : (n_signatures,) int64
+        Points with each signature, in the order of their first appearance.
+    first_samples : (n_signatures,) int64
+        The number of the first such point.
+    first_points : (n_signatures, d) float64 or None
+        That point, a witness of the cell, if it was asked for.
+    domain : Box or Polytope
+        Where the points were drawn.
+    n_requested : int
+        Points asked for; more than ``n_samples`` when the list of signatures was full.
+
+    Notes
+    -----
+    Signatures are those of :meth:`hardmax.Network.signature`, in float arithmetic: a point within rounding of
+    a wall may be put on its other side. Where keys tie on an open set only up to rounding, which takes
+    weights made for it, this can show signatures that no cell has; exact counts do not suffer from it.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network.random_mlp([2, 16, 16, 16, 1], rng=0)
+    >>> box = hm.Box.cube(2, -4, 4)
+    >>> estimate = hm.estimate_cells(net, box, n_samples=100_000)
+    >>> hm.count_cells(net, box).n_cells >= estimate.n_signatures
+    True
+    >>> estimate.unseen_mass < estimate.unseen_mass_upper() < 0.003
+    True
+    """
+
+    kind: ClassVar[str] = "CellEstimate"
+
+    counts: Integers
+    first_samples: Integers
+    first_points: Floats | None
+    domain: Domain
+    n_samples: int
+    n_requested: int
+
+    @property
+    def n_signatures(self) -> int:
+        """Distinct signatures seen: a lower bound on the number of cells, not on the number of regions."""
+        return len(self.counts)
+
+    @property
+    def complete(self) -> bool:
+        """Whether as many points were drawn as asked for (not: whether every cell was found)."""
+        return self.n_samples == self.n_requested
+
+    @property
+    def unseen_mass(self) -> float:
+        r"""Good and Turing's estimate of the share of the domain's volume that lies in cells not seen.
+
+        :math:`f_1 / n`, with :math:`f_1` the number of signatures seen once among :math:`n` points. Its
+        expectation exceeds that of the unseen share by at most :math:`1/n`.
+        """
+        return int((self.counts == 1).sum()) / self.n_samples
+
+    def unseen_mass_upper(self, confidence: float = 0.95) -> float:
+        r"""An upper bound on the share of the domain's volume that lies in cells not seen.
+
+        The last quarter of the points is held back. Each of them falls outside the cells that the others have
+        seen with the probability of just that outside, so their number is binomial, and the bound is Clopper
+        and Pearson's. What all points together have not seen is less. Nothing is assumed about the cells.
+
+        Parameters
+        ----------
+        confidence : float
+            The probability, over the draw of the points, with which the bound holds.
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> halves = hm.Network.mlp([([[1.0, 0.0]], [0.0]), ([[1.0]], [0.0])])
+        >>> estimate = hm.estimate_cells(halves, hm.Box.cube(2, -1, 1), n_samples=4000)
+        >>> estimate.n_signatures, estimate.unseen_mass, round(estimate.unseen_mass_upper(), 3)
+        (2, 0.0, 0.003)
+        """
+        from scipy.special import betaincinv
+
+        if not 0.0 < confidence < 1.0:
+            raise InvalidInputError(f"confidence must lie between 0 and 1, but was {confidence}.")
+        held_back = self.n_samples // _HELD_BACK
+        late = self.first_samples >= self.n_samples - held_back
+        outside = int(self.counts[late].sum())
+        if outside == held_back:
+            return 1.0
+        return float(betaincinv(outside + 1, held_back - outside, confidence))
+
+    @property
+    def collision_probability(self) -> float:
+        """A bound on the probability that two of the signatures had the same hash and were counted as one.
+
+        Hashes are exclusive ors of independent random 64-bit words: a pair collides with probability 2^-64.
+        """
+        return self.n_signatures * (self.n_signatures - 1) / 2.0**65
+
+    @property
+    def n_cells_chao1(self) -> float:
+        r"""Chao's species estimate of the number of cells: not a bound, and usually too low.
+
+        :math:`S + \frac{n-1}{n} \frac{f_1 (f_1 - 1)}{2 (f_2 + 1)}` with :math:`S` signatures, of which
+        :math:`f_1` were seen once and :math:`f_2` twice. It would be right if the rare cells were equally
+        large.
+        """
+        once, twice = int((self.counts == 1).sum()), int((self.counts == 2).sum())
+        missing = (self.n_samples - 1) / self.n_samples * once * (once - 1) / (2 * (twice + 1))
+        return self.n_signatures + missing
+
+    def n_signatures_after(self, n_samples: int) -> int:
+        """Distinct signatures among the first points only: how the number grew."""
+        return int((self.first_samples < n_samples).sum())
+
+    def _state(self) -> dict[str, Any]:
+        box = isinstance(self.domain, Box)
+        sides = (
+            (self.domain.low, self.domain.high)
+            if isinstance(self.domain, Box)
+            else (self.domain.a, self.domain.b)
+        )
+        return {
+            "counts": self.counts,
+            "first_samples": self.first_samples,
+            "first_points": self.first_points,
+            "domain": {
+                "box": box,
+                "numbers": [side.floats if side.fractions is None else side.fractions for side in sides],
+            },
+            "n_samples": self.n_samples,
+            "n_requested": self.n_requested,
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        domain = (Box if state["domain"]["box"] else Polytope)(*state["domain"]["numbers"])
+        found = cls(**{**state, "domain": domain})
+        if found.counts.sum() != found.n_samples or found.counts.shape != found.first_samples.shape:
+            raise ValueError("the counts must add up to the number of points")
+        return found
+
+    def _summary(self) -> str:
+        stopped = "" if self.complete else f" of {self.n_requested:,} asked for (the list is full)"
+        return (
+            f"{self.n_signatures:,} signatures at {self.n_samples:,} points{stopped}, "
+            f"{self.unseen_mass:.2g} of the domain unseen"
+        )
+
+    def _table(self) -> dict[str, Any]:
+        table: dict[str, Any] = {"points": self.counts, "first": self.first_samples}
+        return table if self.first_points is None else {**table, "x": self.first_points}
+
+
+def estimate_cells(
+    network: Network,
+    domain: Domain,
+    *,
+    n_samples: int = 2_000_000,
+    rng: int | np.random.Generator = 0,
+    first_points: bool = False,
+    max_signatures: int = 2**24,
+    n_jobs: int | None = None,
+) -> CellEstimate:
+    r"""Count the signatures of uniform random points: a lower bound on the number of cells.
+
+    Parameters
+    ----------
+    network : Network
+        In any input dimension.
+    domain : Box or Polytope
+        Bounded. In three and more dimensions a polytope should fill a fair part of its bounding box.
+    n_samples : int
+        The number of points; P1 takes two million.
+    rng : int or numpy Generator
+        The same seed gives the same points, whatever ``n_jobs``.
+    first_points : bool
+        Whether to keep the first point with each signature.
+    max_signatures : int
+        Sampling stops when the list is full; the estimate then says ``complete=False``. An entry takes up to
+        100 bytes while the list grows; nothing else grows with the number of points.
+    n_jobs : int, optional
+        Threads; ``None`` is one, or what ``joblib.parallel_config`` says.
+
+    Returns
+    -------
+    CellEstimate
+
+    See Also
+    --------
+    hardmax.count_cells : the exact number, in the plane and on the line.
+
+    Notes
+    -----
+    Points that agree on the first layers share the composed affine map of these layers, so in low dimension a
+    point costs little more than a few multiplications per layer. Beyond eight dimensions every point takes
+    the forward pass, in blocks.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network.random(2, n_tokens=10, heads=2, depth=2, d_ff=8, rng=0)
+    >>> hm.estimate_cells(net, hm.Box.cube(2, -4, 4), n_samples=50_000)
+    <CellEstimate: ... signatures at 50,000 points, ... of the domain unseen>
+    """
+    _check(network, domain, n_samples, max_signatures, n_jobs)
+    source, n_samples = UniformPoints(domain), int(n_samples)
+    batch = max(1, min(_BATCH, _NUMBERS // network.d))
+    sizes = [min(batch, n_samples - start) for start in range(0, n_samples, batch)]
+    for_words, *streams = _generator(rng).spawn(1 + len(sizes))
+    hasher = SignatureHasher(network, source, for_words, largest_batch=sizes[0])
+    tally = SignatureTally(max_signatures)
+    witnesses = []
+
+    def hashed(task: int) -> tuple[Floats, NDArray[np.uint64]]:
+        points = source.draw(sizes[task], streams[task])
+        return points, hasher.hashes(points)
+
+    for points, hashes in _in_order(hashed, len(sizes), n_jobs):
+        start, known = tally.n_samples, len(tally)
+        tally.add(hashes)
+        if first_points:
+            witnesses.append(points[tally.first_samples[known:] - start])
+        if tally.full:
+            break
+    return CellEstimate(
+        counts=tally.counts,
+        first_samples=tally.first_samples,
+        first_points=np.concatenate(witnesses) if first_points else None,
+        domain=domain,
+        n_samples=tally.n_samples,
+        n_requested=n_samples,
+    )
+
+
+def _in_order(task: Any, n_tasks: int, n_jobs: int | None) -> Iterator[Any]:
+    """The results of ``task(0)``, ``task(1)``, ... as they are needed, worked out by threads."""
+    import joblib
+
+    if n_tasks == 1 or n_jobs == 1:
+        return (task(i) for i in range(n_tasks))
+    # compiled kernels release the interpreter's lock, so threads are enough and nothing is copied
+    run = joblib.Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator", batch_size=1)
+    results: Iterator[Any] = run(joblib.delayed(task)(i) for i in range(n_tasks))
+    return results
+
+
+def _generator(rng: int | np.random.Generator) -> np.random.Generator:
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"rng must be a whole number of at least 0 or a numpy Generator, but was {rng!r}."
+        ) from None
+
+
+def _check(network: Network, domain: Domain, n_samples: int, max_signatures: int, n_jobs: int | None) -> None:
+    if not isinstance(network, Network):
+        raise InvalidInputError(f"network must be a hardmax Network, but was a {type(network).__name__}.")
+    if not hasattr(domain, "halfspaces"):
+        raise InvalidInputError(f"domain must be a Box or a Polytope, but was a {type(domain).__name__}.")
+    if network.d != domain.d:
+        raise DimensionMismatchError(
+            f"domain must have the dimension of the network's input, {network.d}, but has {domain.d}."
+        )
+    for name, value in (("n_samples", n_samples), ("max_signatures", max_signatures)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise InvalidInputError(f"{name} must be a whole number of at least 1, but was {value!r}.")
+    if n_jobs == 0:
+        raise InvalidInputError("n_jobs must not be 0; try 1, or -1 for every core.")

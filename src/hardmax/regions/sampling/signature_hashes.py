@@ -1,0 +1,288 @@
+"""From points to 64-bit hashes of their signatures, and from hashes to counts.
+
+The weights of a network are laid out once for :mod:`hardmax.regions.sampling.kernels`; they are those of the
+forward pass, so the signatures are those of :meth:`hardmax.Network.signature`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.networks.blocks import Affine, Attention, Maxout
+from hardmax.networks.keys import working_floats
+from hardmax.networks.leaky import plain_blocks
+from hardmax.networks.network import Network
+from hardmax.regions.sampling import kernels
+from hardmax.regions.sampling.uniform_points import UniformPoints
+
+__all__ = ["SignatureHasher", "SignatureTally"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+_SHARED_UP_TO = 8  # dimensions in which points share the maps of their prefixes
+_BUDGET = 10**8  # multiplications between two chances to interrupt
+_LARGEST = 1e300  # hidden vectors that may pass this are checked for overflow
+
+
+class SignatureHasher:
+    """The hash of the signature at each of many points.
+
+    Parameters
+    ----------
+    network : Network
+    source : UniformPoints
+        Where the points will lie.
+    generator : numpy Generator
+        For the words: one for every unit and every key.
+    largest_batch : int
+        The largest number of points handed over at once.
+
+    Examples
+    --------
+    >>> from hardmax.geometry.domains import Box
+    >>> network = Network.mlp([([[1.0]], [0.0]), ([[1.0]], [0.0])])
+    >>> source = UniformPoints(Box([-1], [1]))
+    >>> hasher = SignatureHasher(network, source, np.random.default_rng(0), largest_batch=3)
+    >>> a, b, c = hasher.hashes(np.array([[-0.5], [0.25], [0.75]]))
+    >>> bool(a == b), bool(b == c)
+    (False, True)
+    """
+
+    def __init__(
+        self, network: Network, source: UniformPoints, generator: np.random.Generator, *, largest_batch: int
+    ) -> None:
+        self.network = network
+        self.shares = network.d <= _SHARED_UP_TO
+        self.low, self.high = source.low, source.high
+        self.largest_batch = largest_batch
+        self.may_overflow = not _bound(network, source) < _LARGEST
+        self._rooms: list[kernels.Workspace] = []
+        self._lay_out(network, generator)
+
+    def _lay_out(self, network: Network, generator: np.random.Generator) -> None:
+        blocks = plain_blocks(network.blocks)
+        deciding = [i for i, block in enumerate(blocks) if not isinstance(block, Affine)]
+        self.last = deciding[-1] if deciding else -1
+        table = np.zeros((self.last + 1, 9), dtype=np.int64)
+        maps = np.zeros((2 * (self.last + 1), 4), dtype=np.int64)
+        numbers: list[Floats] = [np.zeros(max([1, *(block.d_out for block in blocks)]))]
+        heads_at: list[int] = []
+        size, no_constants, n_words = len(numbers[0]), 0, 0
+
+        def keep(array: Floats) -> int:
+            nonlocal size
+            numbers.append(np.ascontiguousarray(array).ravel())
+            size += array.size
+            return size - array.size
+
+        for i, block in enumerate(blocks[: self.last + 1]):
+            row, enter, leave = table[i], maps[2 * i], maps[2 * i + 1]
+            row[kernels.D_IN], row[kernels.D_OUT] = block.d_in, block.d_out
+            if isinstance(block, Affine):
+                rows, row[kernels.KIND] = block.d_out, kernels.AFFINE
+                enter[:] = rows, keep(working_floats(block.w).T), keep(block.b.floats), False
+            elif isinstance(block, (Attention, Maxout)):
+                keys = block.keys
+                present = keys.counts > 0  # padding is left out
+                rows = int(present.sum())
+                enter[:] = rows, keep(keys.slopes[:, present.ravel()]), keep(keys.offsets[present]), False
+                row[kernels.HEADS], row[kernels.HEADS_AT] = block.heads, len(heads_at)
+                heads_at.extend(np.append(0, np.cumsum(present.sum(axis=1))).tolist())
+                if isinstance(block, Attention):
+                    row[kernels.KIND] = kernels.WALL
+                    leave[:] = block.d_out, kernels.NO_MATRIX, no_constants, block.skip
+                    row[kernels.OUTPUTS_AT] = keep(keys.outputs[present])
+                    row[kernels.WEIGHTS_AT] = keep(keys.counts[present])
+                else:  # every key has the column of its group
+                    row[kernels.KIND] = kernels.MAX
+                    outputs_at = keep(_columns(block)[np.nonzero(present)[0]])
+                    leave[:] = block.d_out, outputs_at, keep(block.b_out.floats), block.skip
+            else:
+                rows, row[kernels.KIND] = block.width, kernels.FOLD
+                scores_at = kernels.NO_MATRIX if block.w_in is None else keep(working_floats(block.w_in).T)
+                enter[:] = rows, scores_at, keep(block.b_in.floats), block.w_in is None
+                outputs_at = keep(working_floats(block.w_out).T)
+                leave[:] = block.d_out, outputs_at, keep(block.b_out.floats), block.skip
+            row[kernels.ROWS], row[kernels.WORDS_AT] = rows, n_words
+            n_words += rows
+        self.table, self.maps = table, maps
+        self.numbers = np.concatenate(numbers)
+        self.heads_at = np.array([*heads_at, 0], dtype=np.int64)
+        self.words = generator.integers(0, 2**64, size=n_words + 1, dtype=np.uint64)
+        columns = (kernels.D_IN, kernels.D_OUT, kernels.ROWS)
+        self.widest = max(1, network.d, *(int(table[:, column].max(initial=0)) for column in columns))
+
+    def hashes(self, points: Floats) -> Words:
+        """One hash per point (rows). Safe to call from several threads."""
+        if self.may_overflow:
+            self.network.signature(points)  # says where floats overflow
+        hashes = np.zeros(len(points), dtype=np.uint64)
+        if self.last < 0:
+            return hashes
+        room = self._rooms.pop() if self._rooms else self._room()
+        arguments = (
+            self.table, self.maps, self.last, self.numbers, self.heads_at, self.words, points, hashes, room,
+            _BUDGET,
+        )  # fmt: skip
+        if self.shares:
+            room.order[: len(points)] = self._neighbours_together(points)
+            room.state[:] = kernels.NOT_BEGUN, 0, 0
+            while not kernels.share_prefixes(*arguments):
+                pass
+        else:
+            room.left[: len(points)] = np.arange(len(points))
+            room.state[:] = -1, len(points), 0
+        while not kernels.push_points(*arguments):
+            pass
+        self._rooms.append(room)
+        return hashes
+
+    def _neighbours_together(self, points: Floats) -> Integers:
+        """An order of the points in which neighbours in space are close: cell by cell of a grid."""
+        n, d = points.shape
+        across = int((n / kernels.NEIGHBOURS) ** (1 / d))
+        if across < 2:
+            return np.arange(n)
+        cell = np.zeros(n)
+        for c in range(d):
+            share = (points[:, c] - self.low[c]) / (self.high[c] - self.low[c])
+            cell *= across
+            cell += np.minimum(np.floor(across * share), across - 1.0)
+        return np.argsort(cell.astype(np.uint16), kind="stable")  # numpy sorts short integers in linear time
+
+    def _room(self) -> kernels.Workspace:
+        n, d, layers = self.largest_batch, self.network.d, self.last + 1
+        sorted_ = n if self.shares else 1
+        depth = layers * (d + 1) + 2 if self.shares else 0
+
+        def integers(*shape: int) -> Integers:
+            return np.empty(shape, dtype=np.int64)
+
+        def words(*shape: int) -> Words:
+            return np.empty(shape, dtype=np.uint64)
+
+        def floats(rows: int) -> Floats:
+            return np.empty((max(rows, kernels.BLOCK), self.widest))
+
+        return kernels.Workspace(
+            state=integers(3),
+            hidden=floats(depth),
+            scores=floats(depth),
+            near=floats(d + 3 if self.shares else 0),
+            frame=integers(layers, 3),
+            prefix=words(layers),
+            active=integers(2 * self.widest),
+            run=np.empty((d + 2, kernels.NEIGHBOURS)),
+            best=integers(kernels.NEIGHBOURS),
+            near_words=words(self.widest),
+            near_heads=integers(self.widest + 1),
+            everything=np.arange(self.widest),
+            order=integers(sorted_),
+            part=words(sorted_),
+            left=integers(n),
+            member=integers(sorted_),
+            swap=integers(sorted_),
+            slots=integers(4 << int(sorted_).bit_length()),
+            group_part=words(sorted_),
+            group_at=integers(sorted_),
+        )
+
+
+def _columns(block: Maxout) -> Floats:
+    """What each group's maximum is multiplied by, one row per group."""
+    return np.eye(block.heads) if block.w_out is None else block.w_out.floats.T
+
+
+def _bound(network: Network, source: UniformPoints) -> float:
+    """A bound on every number of the forward pass and of the composed maps."""
+    largest = float(max(1.0, np.abs(source.low).max(), np.abs(source.high).max())) * network.d
+    with np.errstate(over="ignore", invalid="ignore"):
+        for block in plain_blocks(network.blocks):
+            if isinstance(block, Maxout):
+                keys = block.keys
+                steps = [
+                    (keys.slopes.T, keys.offsets[keys.counts > 0]),
+                    (_columns(block).T, block.b_out.floats),
+                ]
+                added = 0.0
+            elif isinstance(block, Attention):
+                keys = block.keys
+                steps = [(keys.slopes.T, keys.offsets[keys.counts > 0])]
+                added = float(np.abs(keys.outputs).sum(axis=0).max(initial=0.0))
+            elif isinstance(block, Affine):
+                steps, added = [(working_floats(block.w), block.b.floats)], 0.0
+            else:
+                first = np.eye(1) if block.w_in is None else working_floats(block.w_in)
+                steps = [(first, block.b_in.floats), (working_floats(block.w_out), block.b_out.floats)]
+                added = 0.0
+            reached = largest
+            for matrix, constants in steps:
+                reached = reached * float(np.abs(matrix).sum(axis=1).max(initial=0.0))
+                reached += float(np.abs(constants).max(initial=0.0))
+            largest = max(1.0, largest + reached + added)
+    return largest
+
+
+class SignatureTally:
+    """Counts of hashes, in the order of their first appearance.
+
+    Parameters
+    ----------
+    limit : int
+        The largest number of different hashes.
+
+    Examples
+    --------
+    >>> tally = SignatureTally(limit=10)
+    >>> tally.add(np.array([7, 9, 7], dtype=np.uint64))
+    >>> tally.counts, tally.first_samples
+    (array([2, 1]), array([0, 1]))
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.n_samples = 0
+        self.full = False  # a hash was met that the list has no room for; points from there on do not count
+        self._listed = 0
+        self._hashes: Words = np.empty(0, dtype=np.uint64)
+        self._counts: Integers = np.empty(0, dtype=np.int64)
+        self._first: Integers = np.empty(0, dtype=np.int64)
+        self._grow(min(limit, 1 << 12))
+
+    def __len__(self) -> int:
+        return self._listed
+
+    @property
+    def counts(self) -> Integers:
+        """How often each hash came up."""
+        return self._counts[: self._listed]
+
+    @property
+    def first_samples(self) -> Integers:
+        """The number of the point at which it came up first."""
+        return self._first[: self._listed]
+
+    def add(self, hashes: Words) -> None:
+        """Count more points; stops at the first that the list has no room for."""
+        begin = 0
+        while begin < len(hashes) and not self.full:
+            begin, self._listed = kernels.tally(
+                hashes, begin, self.n_samples, self._listed, self._slots, self._hashes, self._counts,
+                self._first,
+            )  # fmt: skip
+            if begin < len(hashes):
+                self.full = len(self._hashes) >= self.limit
+                if not self.full:
+                    self._grow(min(self.limit, 2 * len(self._hashes)))
+        self.n_samples += begin
+
+    def _grow(self, room: int) -> None:
+        self._hashes, self._counts, self._first = (
+            np.concatenate([old, np.empty(room - len(old), dtype=old.dtype)])
+            for old in (self._hashes, self._counts, self._first)
+        )
+        self._slots: Integers = np.full(1 << (2 * room - 1).bit_length(), -1, dtype=np.int64)
+        kernels.rebuild(self._hashes, self._listed, self._slots)

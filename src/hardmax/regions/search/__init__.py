@@ -1,0 +1,1 @@
+"""The search engine: linear programs instead of vertices, any d."""

@@ -1,0 +1,1342 @@
+r"""The compiled part of the search engine: cells are found by linear programs instead of vertices.
+
+Space is homogenised: :math:`y = (x, x_0) \in \mathbb{R}^D`, :math:`D = d + 1`, and a cell is an open cone
+:math:`\{y : g_l \cdot y > 0\}` with :math:`x_0 > 0` among the rows. A *node* of the depth-first search is
+such a cone, on which the signature is settled up to some unit or head of some layer, together with a
+*witness* inside. Taking the next unit, with row :math:`z`, there are two questions, one for each side; the
+witness answers one of them at once, and the other is a linear program,
+
+.. math:: \min\; z \cdot y \quad\text{subject to}\quad g_l \cdot y \ge 0,\; |y|_\infty \le 1.
+
+The dual simplex method starts from a corner of the box, which is optimal for any :math:`z`, and ends in one
+of two ways. A point with :math:`z \cdot y < 0`, moved a little towards the witness, is a witness of the other
+side; it is believed when every row is larger there than the bound on its error. Or no side of the box is left
+in the basis: then :math:`z = \sum \lambda_l g_l` with :math:`\lambda \ge 0`, a Farkas certificate that the
+other side is empty; it is believed when an approximate inverse of the basis proves that the weights of the
+*exact* rows are positive, whatever was rounded on the way. What is neither proven is undecided, and the
+caller decides it in rationals.
+
+A head is searched in the same way (the largest margin of a key over those that are known to win, as one more
+variable). A cone enters the next layer without the rows that are proven to follow from the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hardmax.compiling import kernel
+from hardmax.regions.plane.kernels import (
+    AFFINE,
+    B_MAX,
+    B_NORM,
+    BIASES,
+    D_IN,
+    D_OUT,
+    FIRST,
+    FOLD,
+    GAMMA,
+    GAMMA_OUT,
+    HEAD_AT,
+    HEADS,
+    KIND,
+    O_MAX,
+    O_NORM,
+    OFFSETS,
+    OUTPUTS,
+    RHO,
+    RHO_OUT,
+    ROWS,
+    SCORES,
+    SIGMA,
+    SIGMA_ABS,
+    SIGMA_ABS_OUT,
+    SIGMA_OUT,
+    SIGN_AT,
+    SKIP,
+    WALL,
+    WORDS,
+)
+
+__all__ = ["descend", "largest_margin", "outline", "push", "run", "touching"]
+
+EXACT, CERTIFIED, FLOAT = 0, 1, 2  # C_TRUST
+UNIT = 1.2e-16  # above the unit roundoff 2^-53
+TAME = 1e140  # rows of a length between 1 / TAME and TAME have squares that are neither lost nor infinite
+
+# errors of a layer cell: of the entries of the hidden vector, in 2-norm, for slopes and constants, then the
+# same for what leaves
+DA, DC, EA, EC, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(8)
+ERRORS = 8
+
+# header of a node, at its end: whether the witness is inside, layer, head, cuts, minus the place in the list
+# of pending units, tied, ints, floats
+HEADER = 8
+
+C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT, C_ANSWERED = range(10)
+C_OUT_CELLS, C_OUT_FACETS, C_WORDS, C_ROUTES, C_MOST_CELLS, C_DIMENSION, C_PROGRAMS = range(10, 17)
+C_UNBOUNDED = 17
+C_OPEN_DOMAIN = 18  # 1 where cells may be unbounded
+CONTROL = 20
+
+RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, WORK_FULL, BUDGET = range(8)
+UNDECIDED_CELL = 8
+
+# verdicts about one side of a cone
+OPEN, INSIDE, EMPTY = 0, 1, 2
+
+INFINITY, SIDE = -1, -2  # codes of the row x_0 > 0, and of side s of the domain: SIDE - s
+
+
+# ----------------------------------------------------------------------------------------------
+# Linear programs
+# ----------------------------------------------------------------------------------------------
+
+
+@kernel(reorder=True, inner=True)
+def minimise(rows, m, skip, c, n, basis, inverse, weights, y, values, most):
+    """min c . y subject to rows[l] . y >= 0 (l != skip) and |y|_k <= 1, by the dual simplex method.
+
+    ``basis`` holds numbers of rows, or -1 - k for a side of the box. Row b of ``inverse`` is the direction in
+    which only the b-th basic row grows. Returns 0: ``y`` is optimal up to rounding; 1: no side of the box is
+    left, so c is the combination ``weights`` of the basic rows; 2: given up.
+    """
+    for b in range(n):
+        s = 1.0 if c[b] > 0.0 else -1.0  # the row s y_b >= -1
+        basis[b] = -1 - b
+        for k in range(n):
+            inverse[b, k] = 0.0
+        inverse[b, b] = s
+        weights[b] = abs(c[b])
+        y[b] = -s
+    on_box = n
+    for _ in range(most):
+        # the row that is violated most
+        lowest = -1e-11
+        entering = -1
+        for i in range(m):
+            total = 0.0
+            for k in range(n):
+                total += rows[i, k] * y[k]
+            values[i] = total
+            if total < lowest and i != skip:
+                lowest = total
+                entering = i
+        side = -1
+        for k in range(n):  # the box itself, when other rows have pushed y out of it
+            if 1.0 - abs(y[k]) < lowest:
+                lowest = 1.0 - abs(y[k])
+                side = k
+        if entering < 0 and side < 0:
+            return 0
+        # how the entering row is made of the basic ones
+        best = np.inf
+        leaving = -1
+        pivot = 0.0
+        for b in range(n):
+            if side >= 0:
+                a = -inverse[b, side] if y[side] > 0.0 else inverse[b, side]
+            else:
+                a = 0.0
+                for k in range(n):
+                    a += rows[entering, k] * inverse[b, k]
+            values[m + b] = a
+            if a > 1e-11:
+                ratio = weights[b] / a
+                # sides of the box go first: without them the certificate is complete
+                if ratio < best - 1e-13 or (ratio <= best + 1e-13 and a > pivot):
+                    best = ratio
+                    leaving = b
+                    pivot = a
+        if leaving < 0:
+            return 2
+        if basis[leaving] < 0:
+            on_box -= 1
+        if side >= 0:
+            on_box += 1
+        for b in range(n):
+            if b == leaving:
+                continue
+            a = values[m + b]
+            weights[b] = max(weights[b] - best * a, 0.0)
+            f = a / pivot
+            for k in range(n):
+                inverse[b, k] -= f * inverse[leaving, k]
+        for k in range(n):
+            inverse[leaving, k] /= pivot
+            y[k] -= lowest * inverse[leaving, k]
+        weights[leaving] = best
+        basis[leaving] = entering if side < 0 else -1 - side
+        if on_box == 0:
+            return 1
+    return 2
+
+
+@kernel(reorder=True, inner=True)
+def certify(rows, errors, c, c_error, n, basis, inverse, weights):
+    r"""Whether the exact c is provably a positive combination of the exact basic rows.
+
+    Columns of A are the basic rows, X is the transposed ``inverse``, nearly :math:`A^{-1}`. With :math:`\rho
+    = \|I - XA\|_\infty < 1` for all rows within their errors, A is invertible, and the exact weights differ
+    from w by at most :math:`\|X(c - Aw)\|_\infty / (1 - \rho)`; every sum is bounded with its own rounding.
+    ``errors`` are bounds in 2-norm.
+    """
+    gamma = (n + 4) * UNIT
+    moved = c_error
+    for b in range(n):
+        if basis[b] < 0 or not weights[b] > 0.0:
+            return False
+        moved += errors[basis[b]] * weights[b]
+    worst = 0.0
+    shift = 0.0
+    for i in range(n):
+        # row i of X is inverse[i]
+        length = 0.0
+        for k in range(n):
+            length += inverse[i, k] * inverse[i, k]
+        length = 1.0001 * np.sqrt(length)
+        if not length < 1e100:
+            return False
+        rho = 0.0
+        for j in range(n):
+            row = basis[j]
+            entry = 0.0
+            size = 0.0
+            for k in range(n):
+                term = inverse[i, k] * rows[row, k]
+                entry += term
+                size += abs(term)
+            if i == j:
+                entry -= 1.0
+                size += 1.0
+            rho += abs(entry) + gamma * size + length * errors[row]
+        worst = max(worst, rho)
+        total = length * moved
+        for k in range(n):
+            rest = c[k]
+            size = abs(c[k])
+            for b in range(n):
+                term = rows[basis[b], k] * weights[b]
+                rest -= term
+                size += abs(term)
+            total += abs(inverse[i, k]) * (abs(rest) + 2.0 * gamma * size)
+        shift = max(shift, total)
+    if not 1.0001 * worst < 0.5:
+        return False
+    radius = 1.001 * shift / (1.0 - 1.0001 * worst) + 1e-280
+    proven = True
+    for b in range(n):
+        proven = proven and weights[b] > radius
+    return proven
+
+
+@kernel(reorder=True, inlined=True)
+def dot(rows, i, y, n):
+    total = 0.0
+    for k in range(n):
+        total += rows[i, k] * y[k]
+    return total
+
+
+@kernel(reorder=True, inlined=True)
+def length_of(y, n):
+    total = 0.0
+    for k in range(n):
+        total += y[k] * y[k]
+    return np.sqrt(total)
+
+
+@kernel(inlined=True)
+def noise(error, n, trust):
+    """The value of a unit row at a unit vector is off by at most this; NaN, from which nothing is certain,
+    when nothing may be decided in floats."""
+    if trust == FLOAT:
+        return 1e-12
+    if trust == EXACT:
+        return np.nan
+    return 1.001 * (error + (n + 3) * UNIT)
+
+
+@kernel(inner=True)
+def normalised(y, n):
+    """Bring a vector to largest entry 1; False if it has none."""
+    largest = 0.0
+    for k in range(n):
+        largest = max(largest, abs(y[k]))
+    if not (largest > 1e-200 and largest < 1e200):
+        return False
+    for k in range(n):
+        y[k] /= largest
+    return True
+
+
+@kernel(inner=True)
+def clearance(rows, errors, m, skip, y, n, trust):
+    """How far inside all rows a vector is provably, relative to its length; not positive: not provably."""
+    length = length_of(y, n)
+    least = np.inf
+    for i in range(m):
+        if i != skip:
+            least = min(least, dot(rows, i, y, n) - length * noise(errors[i], n, trust))
+            if not least > 0.0:
+                return least
+    return least / length
+
+
+@kernel
+def largest_margin(rows, errors, m, n, trust, lifted, basis, inverse, weights, y, values, c, lifted_error):
+    """Is there a y with rows[l] . y > 0 for all l? ``INSIDE`` (with y), ``EMPTY``, or ``OPEN``.
+
+    The largest t with rows[l] . y >= t in the box |y|_k <= 1 is a linear program in one more variable.
+    """
+    for i in range(m):
+        for k in range(n):
+            lifted[i, k] = rows[i, k]
+        lifted[i, n] = -1.0
+        lifted_error[i] = errors[i]
+    for k in range(n):
+        c[k] = 0.0
+    c[n] = -1.0
+    outside = -1
+    status = minimise(lifted, m, outside, c, n + 1, basis, inverse, weights, y, values, 60 + 20 * n)
+    if status == 1:
+        if trust == FLOAT:
+            return EMPTY
+        exact_objective = 0.0
+        if trust == CERTIFIED and certify(
+            lifted, lifted_error, c, exact_objective, n + 1, basis, inverse, weights
+        ):
+            return EMPTY
+        return OPEN
+    if normalised(y, n) and clearance(rows, errors, m, outside, y, n, trust) > 0.0:
+        return INSIDE
+    return EMPTY if trust == FLOAT else OPEN
+
+
+@kernel(inner=True)
+def grows_somewhere(rows, errors, m, n, trust, lifted, lifted_error, basis, inverse, multipliers, y, values,
+                    c):  # fmt: skip
+    """Is there a direction in which all rows grow, so that the cell is unbounded? ``EMPTY``: it is bounded.
+
+    Overwrites the rows with their slopes. The row of x_0, which has none, counts for nothing.
+    """
+    count = 0
+    for i in range(m):
+        square = 0.0
+        for k in range(n - 1):
+            square += rows[i, k] * rows[i, k]
+        if square == 0.0 and errors[i] == 0.0:
+            continue
+        length = np.sqrt(square)
+        sure = errors[i] < 0.1 * length
+        errors[count] = 1.01 * errors[i] / length + 2.0 * UNIT if sure else np.inf
+        for k in range(n - 1):
+            rows[count, k] = rows[i, k] / length if sure else 0.0
+        count += 1
+    if count == 0:
+        return INSIDE
+    return largest_margin(rows, errors, count, n - 1, trust, lifted, basis, inverse, multipliers, y, values,
+                          c, lifted_error)  # fmt: skip
+
+
+@kernel(inner=True)
+def other_side(rows, errors, m, z, z_error, w, n, trust, lifted, basis, inverse, weights, y, values, c,
+               lifted_error, skip):  # fmt: skip
+    """Does the cone reach where z < 0, given w inside with z . w > 0? ``y`` is the witness if so.
+
+    ``rows`` has room for one more row.
+    """
+    status = minimise(rows, m, skip, z, n, basis, inverse, weights, y, values, 40 + 10 * n)
+    if status == 1:
+        if trust == FLOAT:
+            return EMPTY
+        if certify(rows, errors, z, z_error, n, basis, inverse, weights):
+            return EMPTY
+        return OPEN
+    above = 0.0
+    below = 0.0
+    for k in range(n):
+        above += z[k] * w[k]
+        below -= z[k] * y[k]
+    if below > 1e-9 and above > 0.0:
+        # half-way from where the segment to w crosses z = 0
+        crossing = above / (above + below)
+        t = 0.5 * (1.0 + crossing)
+        for k in range(n):
+            y[k] = t * y[k] + (1.0 - t) * w[k]
+        if normalised(y, n):
+            length = length_of(y, n)
+            below = 0.0
+            for k in range(n):
+                below -= z[k] * y[k]
+            below = below - length * noise(z_error, n, trust)
+            if below > 0.0:
+                least = clearance(rows, errors, m, skip, y, n, trust)
+                if min(least, below) > 1e-6:
+                    return INSIDE
+    # a thin place: look for the best point there
+    count = 0
+    for i in range(m):
+        if i != skip:
+            for k in range(n):
+                lifted[count, k] = rows[i, k]
+            lifted[count, n] = -1.0
+            lifted_error[count] = errors[i]
+            count += 1
+    for k in range(n):
+        lifted[count, k] = -z[k]
+        c[k] = 0.0
+    lifted[count, n] = -1.0
+    lifted_error[count] = z_error
+    c[n] = -1.0
+    outside = -1
+    status = minimise(lifted, count + 1, outside, c, n + 1, basis, inverse, weights, y, values, 60 + 20 * n)
+    if status == 1:
+        if trust == FLOAT:
+            return EMPTY
+        exact_objective = 0.0
+        if certify(lifted, lifted_error, c, exact_objective, n + 1, basis, inverse, weights):
+            return EMPTY
+        return OPEN
+    if normalised(y, n) and clearance(lifted, lifted_error, count + 1, outside, y, n, trust) > 0.0:
+        return INSIDE
+    return EMPTY if trust == FLOAT else OPEN
+
+
+# ----------------------------------------------------------------------------------------------
+# Layers
+# ----------------------------------------------------------------------------------------------
+
+
+@kernel(inner=True)
+def norm(path, at, n):
+    """The 2-norm of n numbers, rounded up; infinite where the squares prove nothing."""
+    total = 0.0
+    for i in range(n):
+        total += path[at + i] * path[at + i]
+    if total == 0.0:  # zeros, or squares that underflow
+        for i in range(n):
+            if path[at + i] != 0.0:
+                return np.inf
+        return 0.0
+    if total > 1e-270 and total < 1e280:
+        return 1.0001 * np.sqrt(total)
+    return np.inf
+
+
+@kernel(reorder=True, inner=True)
+def composed(weights, scores, biases, count, m, path, y, z, n):
+    """Rows S y + b of the composed map, column by column; ``scores < 0`` means S is the identity."""
+    for k in range(n):
+        if scores < 0:
+            for i in range(count):
+                path[z + k * count + i] = path[y + k * m + i]
+        else:
+            for i in range(count):
+                total = 0.0
+                for j in range(m):
+                    total += weights[scores + i * m + j] * path[y + k * m + j]
+                path[z + k * count + i] = total
+    for i in range(count):
+        path[z + (n - 1) * count + i] += weights[biases + i]
+
+
+@kernel(inner=True)
+def enter(table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, layer, n):
+    r"""Composed rows of a layer: column k at ``z_at[layer] + k * count`` of the path, and row by row.
+
+    Bounds are those of the plane engine (``plane_kernels.enter``): in 2-norms over the entries of the hidden
+    vector, one for all slopes and one for the constants. Rows of a fold layer are brought to length 1, with a
+    bound on their error in 2-norm (infinite where they may be zero); those of a wall layer stay as they are.
+    """
+    m, count = table[layer, D_IN], table[layer, ROWS]
+    y, z, first = y_at[layer], z_at[layer], row_at[layer]
+    scores = table[layer, SCORES]
+    composed(weights, scores, table[layer, BIASES], count, m, path, y, z, n)
+    e, f = errors[layer], bounds[layer]
+    y_na = 0.0
+    z_na = 0.0
+    for k in range(n - 1):
+        y_na = max(y_na, norm(path, y + k * m, m))
+        z_na = max(z_na, norm(path, z + k * count, count))
+    y_nc = norm(path, y + (n - 1) * m, m)
+    z_nc = norm(path, z + (n - 1) * count, count)
+    if scores < 0:
+        ra = e[DA]
+        rc = e[DC] + f[GAMMA] * (y_nc + f[B_MAX])
+        z_ea = e[EA]
+        z_ec = e[EC] + f[GAMMA] * (y_nc + f[B_NORM])
+    else:
+        ra = f[RHO] * (e[EA] + f[GAMMA] * y_na)
+        rc = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
+        z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
+        z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
+    error = 1.0001 * ((n - 1) * ra + rc)
+    fold = table[layer, KIND] == FOLD
+    for i in range(count):
+        square = 0.0
+        for k in range(n):
+            v = path[z + k * count + i]
+            rows[first + i, k] = v
+            square += v * v
+        row_errors[first + i] = error
+        if fold:
+            length = np.sqrt(square)
+            row_errors[first + i] = np.inf
+            if length > 1.0 / TAME and length < TAME and length > 2.0 * error:
+                row_errors[first + i] = 1.001 * error / length + 2.0 * UNIT
+                for k in range(n):
+                    rows[first + i, k] /= length
+    g = f[GAMMA_OUT]
+    if table[layer, KIND] == FOLD:
+        e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * z_na)
+        e[NEXT_DC] = f[RHO_OUT] * (z_ec + g * z_nc) + g * f[O_MAX]
+        e[NEXT_EA] = f[SIGMA_OUT] * z_ea + g * f[SIGMA_ABS_OUT] * z_na
+        e[NEXT_EC] = f[SIGMA_OUT] * z_ec + g * (f[SIGMA_ABS_OUT] * z_nc + f[O_NORM])
+        if table[layer, SKIP] == 1:
+            e[NEXT_DA] += e[DA] + g * y_na
+            e[NEXT_DC] += e[DC] + g * y_nc
+            e[NEXT_EA] += e[EA] + g * y_na
+            e[NEXT_EC] += e[EC] + g * y_nc
+    elif table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:  # the winning scores leave
+        e[NEXT_DA] = ra
+        e[NEXT_DC] = rc
+        e[NEXT_EA] = z_ea
+        e[NEXT_EC] = z_ec
+        if table[layer, SKIP] == 1:
+            e[NEXT_DA] = max(ra, e[DA])
+            e[NEXT_DC] = max(rc, e[DC])
+            e[NEXT_EA] += e[EA]
+            e[NEXT_EC] += e[EC]
+    elif table[layer, KIND] == WALL:
+        e[NEXT_DA] = 0.0
+        e[NEXT_EA] = 0.0
+        e[NEXT_DC] = g * f[O_MAX]
+        e[NEXT_EC] = g * f[O_NORM]
+        if table[layer, SKIP] == 1:
+            e[NEXT_DA] = e[DA]
+            e[NEXT_EA] = e[EA]
+            e[NEXT_DC] += e[DC] + g * y_nc
+            e[NEXT_EC] += e[EC] + g * y_nc
+    else:
+        e[NEXT_DA] = ra
+        e[NEXT_DC] = rc
+        e[NEXT_EA] = z_ea
+        e[NEXT_EC] = z_ec
+
+
+@kernel(inner=True)
+def difference(rows, row_errors, a, b, n, out, at):
+    """Row ``at`` of ``out``: score b minus score a at length 1; returns the bound on its error, infinite
+    where it may be zero."""
+    square = 0.0
+    size = 0.0
+    for k in range(n):
+        v = rows[b, k] - rows[a, k]
+        size = max(size, abs(rows[b, k]), abs(rows[a, k]))
+        out[at, k] = v
+        square += v * v
+    error = 1.001 * (row_errors[a] + row_errors[b] + n * UNIT * size)
+    length = np.sqrt(square)
+    if not (length > 1.0 / TAME and length < TAME and length > 2.0 * error):
+        return np.inf
+    for k in range(n):
+        out[at, k] /= length
+    return 1.001 * error / length + 2.0 * UNIT
+
+
+@kernel(inner=True)
+def write_cut(code, sign, rows, row_errors, row_at, n, base, base_error, base_code, base_sign, at):
+    """The row of a fold or wall, positive on the side ``sign``, as row ``at`` of the base."""
+    layer = code >> 54
+    group = (code >> 38) & 0xFFFF
+    a, b = (code >> 19) & 0x7FFFF, code & 0x7FFFF
+    first = row_at[layer]
+    if a == b:
+        for k in range(n):
+            base[at, k] = rows[first + group, k]
+        base_error[at] = row_errors[first + group]
+    else:
+        base_error[at] = difference(rows, row_errors, first + a, first + b, n, base, at)
+    if sign < 0:
+        for k in range(n):
+            base[at, k] = -base[at, k]
+    base_code[at] = code
+    base_sign[at] = sign
+
+
+# ----------------------------------------------------------------------------------------------
+# Nodes
+# ----------------------------------------------------------------------------------------------
+
+
+@kernel(inlined=True)
+def carried(table, control, layer):
+    """How many sums of outputs a node carries: those of attention, unless it is the last layer."""
+    attention = table[layer, KIND] == WALL and table[layer, OUTPUTS] >= 0
+    return table[layer, D_OUT] if attention and control[C_LAST] != layer else 0
+
+
+@kernel
+def push(control, si, sf, layer, head, place, cuts, n_cuts, choice, n_choice, w, hidden, e, known, tied):
+    """Put a node on the stack; False: no room. ``choice`` holds the bits or the winners of its layer."""
+    n = control[C_DIMENSION]
+    io, fo = control[C_INTS], control[C_FLOATS]
+    ints, floats = 2 * n_cuts + n_choice + HEADER, n + e
+    if io + ints > si.shape[0] or fo + floats > sf.shape[0]:
+        return False
+    for j in range(2 * n_cuts):
+        si[io + j] = cuts[j]
+    at = io + 2 * n_cuts
+    for j in range(n_choice):
+        si[at + j] = choice[j]
+    at += n_choice
+    for k in range(n):
+        sf[fo + k] = w[k]
+    for r in range(e):
+        sf[fo + n + r] = hidden[r]
+    si[at] = known
+    si[at + 1] = layer
+    si[at + 2] = head
+    si[at + 3] = n_cuts
+    si[at + 4] = -place
+    si[at + 5] = tied
+    si[at + 6] = ints
+    si[at + 7] = floats
+    control[C_INTS] = at + HEADER
+    control[C_FLOATS] = fo + floats
+    return True
+
+
+@kernel(inner=True)
+def thin_out(base, base_error, base_code, base_sign, start, m, n, trust, control,
+             lifted, basis, inverse, weights, y, values, z):  # fmt: skip
+    """Drop rows that provably follow from the others; returns how many are left."""
+    i = 0
+    while i < m and m > 1:
+        for k in range(n):
+            z[k] = base[start + i, k]
+        rows = base[start : start + m]
+        control[C_PROGRAMS] += 1
+        drop = minimise(rows, m, i, z, n, basis, inverse, weights, y, values, 40 + 10 * n) == 1
+        if drop and trust == CERTIFIED:
+            drop = certify(rows, base_error[start : start + m], z, base_error[start + i], n, basis, inverse,
+                           weights)  # fmt: skip
+        if drop:
+            for j in range(start + i, start + m - 1):
+                for k in range(n):
+                    base[j, k] = base[j + 1, k]
+                base_error[j] = base_error[j + 1]
+                base_code[j] = base_code[j + 1]
+                base_sign[j] = base_sign[j + 1]
+            m -= 1
+        else:
+            i += 1
+    return m
+
+
+@kernel
+def descend(
+    table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, signs, control,
+    base, base_error, base_code, base_sign, base_at, pend, pend_at, start, m, w, known, tied, layer,
+    sf, si, cuts, choice, hidden, lifted, lifted_error, basis, inverse, multipliers, y, values, c,
+):  # fmt: skip
+    """A cone (rows start .. start + m of the base) enters ``layer``, its hidden vector in the path: push its
+    first node. False: no room on the stack."""
+    n, trust = control[C_DIMENSION], control[C_TRUST]
+    while table[layer, KIND] == AFFINE:
+        enter(table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, layer, n)
+        for i in range(n * table[layer, ROWS]):
+            path[y_at[layer + 1] + i] = path[z_at[layer] + i]
+        for i in range(4):
+            errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
+        layer += 1
+    count, words, heads = table[layer, ROWS], table[layer, WORDS], table[layer, HEADS]
+    e = carried(table, control, layer)
+    if control[C_INTS] + words + heads + HEADER > si.shape[0] or control[C_FLOATS] + n + e > sf.shape[0]:
+        return False
+    enter(table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, layer, n)
+    control[C_SERIAL] += 1
+    signs[table[layer, SIGN_AT]] = control[C_SERIAL]
+    signs[table[layer, SIGN_AT] + 1] = 0
+    if trust != EXACT:
+        m = thin_out(base, base_error, base_code, base_sign, start, m, n, trust, control,
+                     lifted, basis, inverse, multipliers, y, values, c)  # fmt: skip
+    base_at[layer, 0] = start
+    base_at[layer, 1] = m
+    head = 0
+    no_cuts = 0
+    if table[layer, KIND] == FOLD:
+        for j in range(words):
+            choice[j] = 0
+        pending = 0
+        first = row_at[layer]
+        length = length_of(w, n)
+        cone, cone_error = base[start : start + m], base_error[start : start + m]
+        outside = -1
+        for i in range(count):
+            settled = False
+            if known == 1 and row_errors[first + i] < np.inf and trust != EXACT:
+                s = dot(rows, first + i, w, n)
+                if abs(s) > length * noise(row_errors[first + i], n, trust):
+                    for k in range(n):
+                        c[k] = rows[first + i, k] if s > 0.0 else -rows[first + i, k]
+                    control[C_PROGRAMS] += 1
+                    ended = minimise(
+                        cone, m, outside, c, n, basis, inverse, multipliers, y, values, 40 + 10 * n
+                    )
+                    settled = ended == 1
+                    if settled and trust == CERTIFIED:
+                        settled = certify(
+                            cone, cone_error, c, row_errors[first + i], n, basis, inverse, multipliers
+                        )
+                    if settled and s > 0.0:
+                        choice[i >> 6] |= 1 << (i & 63)
+            if not settled:
+                pend[pend_at[layer] + pending] = i
+                pending += 1
+        signs[table[layer, SIGN_AT] + 1] = pending
+        return push(
+            control, si, sf, layer, head, no_cuts, cuts, no_cuts, choice, words, w, hidden, e, known, tied
+        )
+    for h in range(heads):
+        choice[h] = 0
+    m_in = table[layer, D_IN]
+    for r in range(e):
+        hidden[r] = path[y_at[layer] + (n - 1) * m_in + r] if table[layer, SKIP] == 1 else 0.0
+    return push(
+        control, si, sf, layer, head, no_cuts, cuts, no_cuts, choice, heads, w, hidden, e, known, tied
+    )
+
+
+@kernel(inner=True)
+def clear_winner(rows, row_errors, k0, k1, y, n, trust):
+    """The key whose score is provably the largest at y; -1 if none is."""
+    best = k0
+    top = -np.inf
+    for i in range(k0, k1):
+        s = dot(rows, i, y, n)
+        if s > top:
+            best = i
+            top = s
+    if trust == FLOAT:
+        return best
+    length = length_of(y, n)
+    for i in range(k0, k1):
+        if i != best:
+            gap = 0.0
+            size = 0.0
+            for k in range(n):
+                gap += (rows[best, k] - rows[i, k]) * y[k]
+                size += (abs(rows[best, k]) + abs(rows[i, k])) * abs(y[k])
+            if (
+                not gap
+                > 1.001 * (length * (row_errors[best] + row_errors[i]) + (n + 4) * UNIT * size) + 1e-280
+            ):
+                return -1
+    return best
+
+
+@kernel(inner=True)
+def winners_of(rows, row_errors, k0, k1, w, n, trust, control, base, base_error, start, m, state, points,
+               lifted, lifted_error, basis, inverse, multipliers, y, values, c):  # fmt: skip
+    """Which keys win somewhere in the cone, each with a witness: ``state`` 1. False: undecided.
+
+    A key is held against those known to win. If it beats them all somewhere, whoever wins there is one more
+    winner.
+    """
+    for i in range(k0, k1):
+        state[i - k0] = 0
+    first = clear_winner(rows, row_errors, k0, k1, w, n, trust)
+    if first < 0:
+        return False
+    state[first - k0] = 1
+    for k in range(n):
+        points[first - k0, k] = w[k]
+    for i in range(k0, k1):
+        while state[i - k0] == 0:
+            count = m
+            for j in range(k0, k1):
+                if state[j - k0] == 1:
+                    base_error[start + count] = difference(rows, row_errors, j, i, n, base, start + count)
+                    if not base_error[start + count] < np.inf:
+                        if trust != FLOAT:
+                            return False
+                        state[i - k0] = 2  # equal as far as floats can see
+                    count += 1
+            if state[i - k0] == 2:
+                break
+            control[C_PROGRAMS] += 1
+            verdict = largest_margin(
+                base[start : start + count], base_error[start : start + count], count, n, trust, lifted,
+                basis, inverse, multipliers, y, values, c, lifted_error,
+            )  # fmt: skip
+            if verdict == OPEN:
+                return False
+            if verdict == EMPTY:
+                state[i - k0] = 2
+                break
+            found = clear_winner(rows, row_errors, k0, k1, y, n, trust)
+            if found < 0 or state[found - k0] != 0:
+                return False
+            state[found - k0] = 1
+            for k in range(n):
+                points[found - k0, k] = y[k]
+    return True
+
+
+@kernel(inner=True)
+def leave(table, weights, path, y_at, z_at, errors, layer, word, hidden, n):
+    """The hidden vector that enters the next layer."""
+    m, count, e = table[layer, D_IN], table[layer, ROWS], table[layer, D_OUT]
+    y, z, out = y_at[layer], z_at[layer], y_at[layer + 1]
+    if table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:
+        kept = m if table[layer, SKIP] == 1 else 0
+        for k in range(n):
+            for r in range(kept):
+                path[out + k * e + r] = path[y + k * m + r]
+            for h in range(table[layer, HEADS]):
+                path[out + k * e + kept + h] = path[z + k * count + word[h]]
+    elif table[layer, KIND] == WALL:
+        for k in range(n - 1):
+            for r in range(e):
+                path[out + k * e + r] = path[y + k * m + r] if table[layer, SKIP] == 1 else 0.0
+        for r in range(e):
+            path[out + (n - 1) * e + r] = hidden[r]
+    else:
+        for k in range(n):
+            for r in range(e):
+                path[out + k * e + r] = path[y + k * m + r] if table[layer, SKIP] == 1 else 0.0
+        for r in range(e):
+            path[out + (n - 1) * e + r] += weights[table[layer, OFFSETS] + r]
+        for i in range(count):
+            if (word[i >> 6] >> (i & 63)) & 1:
+                u = table[layer, OUTPUTS] + i * e
+                for k in range(n):
+                    f = path[z + k * count + i]
+                    for r in range(e):
+                        path[out + k * e + r] += weights[u + r] * f
+    for i in range(4):
+        errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
+
+
+@kernel(inner=True)
+def emit(table, control, signs, key_of, base, base_error, base_code, start, m, w, known, tied,
+         out_bits, out_routes, out_tied, out_start, out_codes, out_witness):  # fmt: skip
+    """Write a cell down."""
+    n = control[C_DIMENSION]
+    cell, facet = control[C_OUT_CELLS], control[C_OUT_FACETS]
+    words, routes = control[C_WORDS], control[C_ROUTES]
+    for j in range(words):
+        out_bits[cell * words + j] = 0
+    for layer in range(control[C_LAST] + 1):
+        at, first = table[layer, SIGN_AT] + 2, table[layer, FIRST]
+        if table[layer, KIND] == FOLD:
+            for i in range(table[layer, ROWS]):
+                if (signs[at + (i >> 6)] >> (i & 63)) & 1:
+                    u = first + i
+                    out_bits[cell * words + (u >> 6)] |= np.uint64(1) << np.uint64(u & 63)
+        elif table[layer, KIND] == WALL:
+            for h in range(table[layer, HEADS]):
+                out_routes[cell * routes + first + h] = key_of[table[layer, OFFSETS] + signs[at + h]]
+    out_tied[cell] = tied
+    margin = np.inf if known == 1 else 0.0
+    d = n - 1
+    size = 1.0
+    for k in range(d):
+        x = w[k] / w[d]
+        out_witness[cell * n + k] = x
+        size = max(size, abs(x))
+    size *= np.sqrt(n)
+    for i in range(start, start + m):
+        if base_code[i] == INFINITY:
+            continue
+        out_codes[facet] = base_code[i]
+        facet += 1
+        height = base[i, d]
+        slope = 0.0
+        for k in range(d):
+            height += base[i, k] * out_witness[cell * n + k]
+            slope += base[i, k] * base[i, k]
+        if margin > 0.0:
+            unsure = size * noise(base_error[i], n, CERTIFIED)
+            height = (height - unsure) / (1.001 * np.sqrt(slope) + base_error[i])
+            margin = min(margin, height) if height > 0.0 else 0.0
+    if not (size < 1e100):
+        margin = 0.0
+    out_witness[cell * n + d] = margin
+    out_start[cell + 1] = facet
+    control[C_OUT_CELLS] += 1
+    control[C_OUT_FACETS] = facet
+
+
+@kernel
+def run(
+    table, bounds, weights, heads_at, key_of, path, y_at, z_at, errors, rows, row_errors, row_at, signs,
+    control, layer_cells, base, base_error, base_code, base_sign, base_at, pend, pend_at, sf, si,
+    cuts, choice, word, hidden, w, above, below, state, points, lifted, lifted_error, basis, inverse,
+    multipliers, y, z, values, c, out_bits, out_routes, out_tied, out_start, out_codes, out_witness, budget,
+):  # fmt: skip
+    """Work off nodes until the stack is empty, the budget is spent, or somebody else has to help."""
+    n, trust = control[C_DIMENSION], control[C_TRUST]
+    outside = -1
+    begin = control[C_STEPS]
+    while True:
+        if control[C_INTS] == 0:
+            control[C_STATUS] = DONE
+            return
+        if control[C_STEPS] - begin >= budget or control[C_CELLS] >= control[C_MOST_CELLS]:
+            control[C_STATUS] = BUDGET
+            return
+        # the node on top of the stack
+        end = control[C_INTS]
+        known, layer, head = si[end - 8], si[end - 7], si[end - 6]
+        n_cuts, place, tied = si[end - 5], -si[end - 4], si[end - 3]
+        node, floats = end - si[end - 2], control[C_FLOATS] - si[end - 1]
+        fold = table[layer, KIND] == FOLD
+        n_choice = table[layer, WORDS] if fold else table[layer, HEADS]
+        e = carried(table, control, layer)
+        start, m = base_at[layer, 0], base_at[layer, 1]
+        keys = 0
+        if not fold and head < table[layer, HEADS]:
+            k0 = heads_at[table[layer, HEAD_AT] + head]
+            k1 = heads_at[table[layer, HEAD_AT] + head + 1]
+            keys = k1 - k0
+        if start + m + n_cuts + keys + 4 > base.shape[0] or m + n_cuts + keys + 4 > lifted.shape[0]:
+            control[C_STATUS] = WORK_FULL
+            return
+        if 2 * (n_cuts + keys + 2) > cuts.shape[0]:
+            control[C_STATUS] = WORK_FULL
+            return
+        # room for whatever becomes of it
+        copies = 2 if fold else keys + 1
+        ints = 2 * (n_cuts + keys + 1) + n_choice + HEADER
+        if (
+            control[C_INTS] + copies * ints + choice.shape[0] + HEADER > si.shape[0]
+            or control[C_FLOATS] + copies * (n + e) + n + hidden.shape[0] > sf.shape[0]
+        ):
+            control[C_STATUS] = STACK_FULL
+            return
+        if control[C_EMIT] == 1 and (
+            control[C_OUT_CELLS] + 1 >= out_tied.shape[0]
+            or control[C_OUT_FACETS] + m + n_cuts + 1 >= out_codes.shape[0]
+        ):
+            control[C_STATUS] = OUTPUT_FULL
+            return
+        for j in range(2 * n_cuts):
+            cuts[j] = si[node + j]
+        for j in range(n_cuts):
+            write_cut(cuts[2 * j], cuts[2 * j + 1], rows, row_errors, row_at, n, base, base_error, base_code,
+                      base_sign, start + m + j)  # fmt: skip
+        m += n_cuts
+        for j in range(n_choice):
+            word[j] = si[node + 2 * n_cuts + j]
+        for k in range(n):
+            w[k] = sf[floats + k]
+        for r in range(e):
+            hidden[r] = sf[floats + n + r]
+        cone, cone_error = base[start : start + m], base_error[start : start + m]
+        split = False
+        if fold:
+            pending = signs[table[layer, SIGN_AT] + 1]
+            length = length_of(w, n)
+            while place < pending:
+                i = pend[pend_at[layer] + place]
+                row = row_at[layer] + i
+                on, off = OPEN, OPEN
+                if trust != EXACT and row_errors[row] < np.inf:
+                    s = dot(rows, row, w, n)
+                    clear = known == 1 and abs(s) > length * noise(row_errors[row], n, trust)
+                    if clear and s > 0.0:
+                        on = INSIDE
+                        for k in range(n):
+                            above[k] = w[k]
+                            z[k] = rows[row, k]
+                    elif clear:
+                        off = INSIDE
+                        for k in range(n):
+                            below[k] = w[k]
+                            z[k] = -rows[row, k]
+                    if clear:
+                        control[C_PROGRAMS] += 1
+                        other = other_side(
+                            cone, cone_error, m, z, row_errors[row], w, n, trust, lifted, basis, inverse,
+                            multipliers, y, values, c, lifted_error, outside,
+                        )  # fmt: skip
+                        if s > 0.0:
+                            off = other
+                            for k in range(n):
+                                below[k] = y[k]
+                        else:
+                            on = other
+                            for k in range(n):
+                                above[k] = y[k]
+                    else:
+                        # the witness does not tell: ask for both sides
+                        for side in range(2):
+                            for k in range(n):
+                                base[start + m, k] = rows[row, k] if side == 1 else -rows[row, k]
+                            base_error[start + m] = row_errors[row]
+                            control[C_PROGRAMS] += 1
+                            both, both_error = base[start : start + m + 1], base_error[start : start + m + 1]
+                            other = largest_margin(
+                                both, both_error, m + 1, n, trust, lifted,
+                                basis, inverse, multipliers, y, values, c, lifted_error,
+                            )  # fmt: skip
+                            if side == 1:
+                                on = other
+                                for k in range(n):
+                                    above[k] = y[k]
+                            else:
+                                off = other
+                                for k in range(n):
+                                    below[k] = y[k]
+                if on == EMPTY and off == EMPTY:  # only without a filter
+                    off = OPEN if trust != FLOAT else INSIDE
+                    for k in range(n):
+                        below[k] = w[k]
+                if (on == OPEN and off != EMPTY) or (off == OPEN and on != EMPTY):
+                    si[end - 4] = -place
+                    si[end - 8] = known
+                    for k in range(n):
+                        sf[floats + k] = w[k]
+                    for j in range(n_choice):
+                        si[node + 2 * n_cuts + j] = word[j]
+                    control[C_STATUS] = UNDECIDED_FOLD
+                    return
+                if on == INSIDE and off == INSIDE:
+                    split = True
+                    break
+                if off == EMPTY:
+                    word[i >> 6] |= 1 << (i & 63)
+                if known == 0 and (on == INSIDE or off == INSIDE):
+                    for k in range(n):
+                        w[k] = above[k] if on == INSIDE else below[k]
+                    known = 1
+                    length = length_of(w, n)
+                place += 1
+            if split:
+                control[C_STEPS] += 1
+                control[C_INTS] = node
+                control[C_FLOATS] = floats
+                cuts[2 * n_cuts] = (layer << 54) | (i << 38)
+                cuts[2 * n_cuts + 1] = 1
+                inside = 1
+                word[i >> 6] |= 1 << (i & 63)
+                push(control, si, sf, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, above, hidden,
+                     e, inside, tied)  # fmt: skip
+                cuts[2 * n_cuts + 1] = -1
+                word[i >> 6] &= ~(1 << (i & 63))
+                push(control, si, sf, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, below, hidden,
+                     e, inside, tied)  # fmt: skip
+                continue
+        elif head < table[layer, HEADS]:
+            first = row_at[layer]
+            if known == 0 or trust == EXACT:
+                control[C_STATUS] = UNDECIDED_HEAD
+                return
+            if not winners_of(rows, row_errors, first + k0, first + k1, w, n, trust, control, base,
+                              base_error, start, m, state, points, lifted, lifted_error, basis, inverse,
+                              multipliers, y, values, c):  # fmt: skip
+                control[C_STATUS] = UNDECIDED_HEAD
+                return
+            control[C_STEPS] += 1
+            control[C_INTS] = node
+            control[C_FLOATS] = floats
+            for q in range(keys - 1, -1, -1):
+                if state[q] != 1:
+                    continue
+                j = k0 + q
+                total = n_cuts
+                for p in range(keys):
+                    if state[p] == 1 and p != q:
+                        i = k0 + p
+                        cuts[2 * total] = (layer << 54) | (head << 38) | (min(i, j) << 19) | max(i, j)
+                        cuts[2 * total + 1] = 1 if j > i else -1
+                        total += 1
+                word[head] = j
+                for r in range(e):
+                    above[r] = hidden[r] + weights[table[layer, OUTPUTS] + j * e + r]
+                inside = 1
+                push(control, si, sf, layer, head + 1, place, cuts, total, word, n_choice, points[q], above,
+                     e, inside, tied)  # fmt: skip
+            continue
+        # settled: the layer is left
+        if start + 2 * m + 4 > base.shape[0]:
+            control[C_STATUS] = WORK_FULL
+            return
+        at = table[layer, SIGN_AT] + 2
+        for j in range(n_choice):
+            signs[at + j] = word[j]
+        if control[C_LAST] == layer:
+            if control[C_OPEN_DOMAIN] == 1:
+                reach = OPEN
+                if control[C_ANSWERED] != 0:
+                    reach = control[C_ANSWERED]
+                    control[C_ANSWERED] = 0
+                elif trust != EXACT:
+                    for i in range(m):
+                        for k in range(n):
+                            base[start + m + i, k] = base[start + i, k]
+                        base_error[start + m + i] = base_error[start + i]
+                    control[C_PROGRAMS] += 1
+                    slopes, slope_error = (
+                        base[start + m : start + 2 * m],
+                        base_error[start + m : start + 2 * m],
+                    )
+                    reach = grows_somewhere(slopes, slope_error, m, n, trust, lifted, lifted_error, basis,
+                                            inverse, multipliers, y, values, c)  # fmt: skip
+                if reach == OPEN:
+                    control[C_STATUS] = UNDECIDED_CELL
+                    return
+                control[C_UNBOUNDED] += reach == INSIDE
+            control[C_STEPS] += 1
+            control[C_INTS] = node
+            control[C_FLOATS] = floats
+            layer_cells[layer] += 1
+            control[C_CELLS] += 1
+            if control[C_EMIT] == 1:
+                emit(table, control, signs, key_of, base, base_error, base_code, start, m, w, known, tied,
+                     out_bits, out_routes, out_tied, out_start, out_codes, out_witness)  # fmt: skip
+            continue
+        leave(table, weights, path, y_at, z_at, errors, layer, word, hidden, n)
+        for i in range(m):
+            for k in range(n):
+                base[start + m + i, k] = base[start + i, k]
+            base_error[start + m + i] = base_error[start + i]
+            base_code[start + m + i] = base_code[start + i]
+            base_sign[start + m + i] = base_sign[start + i]
+        control[C_STEPS] += 1
+        control[C_INTS] = node
+        control[C_FLOATS] = floats
+        layer_cells[layer] += 1
+        descend(
+            table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, signs, control,
+            base, base_error, base_code, base_sign, base_at, pend, pend_at, start + m, m, w, known, tied,
+            layer + 1, sf, si, cuts, choice, hidden, lifted, lifted_error, basis, inverse, multipliers, y,
+            values, c,
+        )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------
+# What is asked about cells afterwards
+# ----------------------------------------------------------------------------------------------
+
+
+@kernel(inner=True)
+def parts_at(table, bits, routings, i, j, layer):
+    """Whether two cells have different signatures in a layer."""
+    first = table[layer, FIRST]
+    if table[layer, KIND] == FOLD:
+        for u in range(first, first + table[layer, ROWS]):
+            shift = np.uint64(u & 63)
+            if ((bits[i, u >> 6] ^ bits[j, u >> 6]) >> shift) & np.uint64(1):
+                return True
+    elif table[layer, KIND] == WALL:
+        for h in range(first, first + table[layer, HEADS]):
+            if routings[i, h] != routings[j, h]:
+                return True
+    return False
+
+
+@kernel(inner=True)
+def chosen(table, heads_at, key_of, bits, routings, i, layer, word):
+    """The bits of a cell in a fold layer, the compiled keys that win in a wall layer."""
+    first = table[layer, FIRST]
+    if table[layer, KIND] == FOLD:
+        for j in range(table[layer, WORDS]):
+            word[j] = 0
+        for u in range(table[layer, ROWS]):
+            if (bits[i, (first + u) >> 6] >> np.uint64((first + u) & 63)) & np.uint64(1):
+                word[u >> 6] |= 1 << (u & 63)
+    elif table[layer, KIND] == WALL:
+        for h in range(table[layer, HEADS]):
+            k = heads_at[table[layer, HEAD_AT] + h]
+            while key_of[table[layer, OFFSETS] + k] != routings[i, first + h]:
+                k += 1
+            word[h] = k
+
+
+@kernel
+def outline(
+    table, bounds, weights, heads_at, key_of, last, n, path, y_at, z_at, errors, rows, row_errors, row_at,
+    bits, routings, tied, start, codes, signs, witnesses, sides, side_errors, cell_rows, cell_errors, verdict,
+    unbounded, bounded_domain, base, base_error, base_code, base_sign, word, hidden, w, z, lifted,
+    lifted_error, basis, inverse, multipliers, y, values, c,
+):  # fmt: skip
+    """For every cell: rows of its candidates (length 1, positive inside) with errors, which of them are
+    facets (0 no, 1 yes, 2 undecided), and whether it is unbounded (likewise).
+
+    ``signs`` (per candidate) says on which side of its hyperplane the cell lies.
+    """
+    for i in range(tied.shape[0]):
+        changed = i == 0
+        for layer in range(last + 1):
+            if layer > 0 and changed:
+                for k in range(4):
+                    errors[layer, DA + k] = errors[layer - 1, NEXT_DA + k]
+            if changed:
+                enter(table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, layer, n)
+            changed = changed or parts_at(table, bits, routings, i, i - 1, layer)
+            if changed and layer < last:
+                if table[layer, KIND] == AFFINE:
+                    for k in range(n * table[layer, ROWS]):
+                        path[y_at[layer + 1] + k] = path[z_at[layer] + k]
+                else:
+                    chosen(table, heads_at, key_of, bits, routings, i, layer, word)
+                    if table[layer, KIND] == WALL and table[layer, OUTPUTS] >= 0:
+                        e, m_in = table[layer, D_OUT], table[layer, D_IN]
+                        for r in range(e):
+                            hidden[r] = 0.0
+                            if table[layer, SKIP] == 1:
+                                hidden[r] = path[y_at[layer] + (n - 1) * m_in + r]
+                            for h in range(table[layer, HEADS]):
+                                hidden[r] += weights[table[layer, OUTPUTS] + word[h] * e + r]
+                    leave(table, weights, path, y_at, z_at, errors, layer, word, hidden, n)
+        count = start[i + 1] - start[i]
+        for f in range(count):
+            code = codes[start[i] + f]
+            if code <= SIDE:
+                for k in range(n):
+                    base[f, k] = sides[SIDE - code, k]
+                base_error[f] = side_errors[SIDE - code]
+            else:
+                write_cut(code, signs[start[i] + f], rows, row_errors, row_at, n, base, base_error, base_code,
+                          base_sign, f)  # fmt: skip
+            if tied[i] == 1 and code > SIDE:  # its float map is not the mean that it should be
+                base_error[f] = np.inf
+            for k in range(n):
+                cell_rows[start[i] + f, k] = base[f, k]
+            cell_errors[start[i] + f] = base_error[f]
+        for k in range(n - 1):
+            base[count, k] = 0.0
+            w[k] = witnesses[i, k]
+        w[n - 1] = 1.0
+        base[count, n - 1] = 1.0
+        base_error[count] = 0.0
+        m = count + 1
+        for f in range(count):
+            verdict[start[i] + f] = 2
+            if not (tied[i] == 0 and base_error[f] < np.inf and normalised(w, n)):
+                continue
+            for k in range(n):
+                z[k] = base[f, k]
+            found = other_side(
+                base, base_error, m, z, base_error[f], w, n, CERTIFIED, lifted, basis, inverse, multipliers,
+                y, values, c, lifted_error, f,
+            )  # fmt: skip
+            if found != OPEN:
+                verdict[start[i] + f] = found == INSIDE
+        unbounded[i] = 0
+        if not bounded_domain:
+            found = grows_somewhere(base, base_error, count, n, CERTIFIED, lifted, lifted_error, basis,
+                                    inverse, multipliers, y, values, c)  # fmt: skip
+            unbounded[i] = 2
+            if found != OPEN:
+                unbounded[i] = found == INSIDE
+
+
+@kernel(inner=True)
+def projected(cell_rows, cell_errors, first, stop, skip, h, h_error, p, n, base, base_error, at):
+    r"""Rows of a cell inside the hyperplane h . y = 0, coordinate p eliminated:
+    :math:`g - (g_p / h_p) h`. Returns where the next row goes.
+
+    With :math:`|h_p| \ge 1/\sqrt n` and unit rows, errors :math:`\delta_g, \delta_h` become at most
+    :math:`3 n (\delta_g + \delta_h)`, and rounding adds less than :math:`8 n u`.
+    """
+    for f in range(first, stop):
+        if f == skip:
+            continue
+        ratio = cell_rows[f, p] / h[p]
+        square = 0.0
+        column = 0
+        for k in range(n):
+            if k != p:
+                v = cell_rows[f, k] - ratio * h[k]
+                base[at, column] = v
+                square += v * v
+                column += 1
+        error = 3.0 * n * (cell_errors[f] + h_error) + 8.0 * n * UNIT
+        length = np.sqrt(square)
+        base_error[at] = np.inf
+        if length > 2.0 * error:
+            base_error[at] = 1.01 * error / length + 2.0 * UNIT
+            for k in range(n - 1):
+                base[at, k] /= length
+        at += 1
+    return at
+
+
+@kernel(inner=True)
+def opposed(start, codes, signs, i, j, f, g, cell_rows, cell_errors, h, h_error, p, n):
+    """Whether two cells lie on two sides of a hyperplane other than that of their facets f and g, drawn in
+    the same layer cell."""
+    layer = codes[f] >> 54
+    for r in range(start[i], start[i + 1]):
+        if r == f or codes[r] < 0 or codes[r] >> 54 != layer or not cell_errors[r] < np.inf:
+            continue
+        for q in range(start[j], start[j + 1]):
+            if q != g and codes[q] == codes[r] and signs[q] != signs[r]:
+                ratio = cell_rows[r, p] / h[p]
+                square = 0.0
+                for k in range(n):
+                    v = cell_rows[r, k] - ratio * h[k]
+                    square += v * v
+                if np.sqrt(square) > 2.0 * (3.0 * n * (cell_errors[r] + h_error) + 8.0 * n * UNIT):
+                    return True
+    return False
+
+
+@kernel
+def touching(
+    pairs, start, codes, signs, cell_rows, cell_errors, n, verdict, base, base_error, lifted, lifted_error,
+    basis, inverse, multipliers, y, values, c, h,
+):  # fmt: skip
+    """Do cells i and j meet in dimension d - 1, on facet f of i and g of j? 0 no, 1 yes, 2 undecided.
+
+    Each row of ``pairs`` is (i, j, f, g), facets numbered among all candidates; only facets are listed.
+    """
+    for q in range(pairs.shape[0]):
+        i, j, f, g = pairs[q, 0], pairs[q, 1], pairs[q, 2], pairs[q, 3]
+        verdict[q] = 2
+        if not (cell_errors[f] < 1e-3 and cell_errors[g] < 1e-3):
+            continue
+        p = 0
+        for k in range(n):
+            h[k] = cell_rows[f, k]
+            if abs(h[k]) > abs(h[p]):
+                p = k
+        if opposed(start, codes, signs, i, j, f, g, cell_rows, cell_errors, h, cell_errors[f], p, n):
+            verdict[q] = 0
+            continue
+        m = 0
+        for side in range(2):
+            own, skip = (i, f) if side == 0 else (j, g)
+            m = projected(cell_rows, cell_errors, start[own], start[own + 1], skip, h, cell_errors[f], p, n,
+                          base, base_error, m)  # fmt: skip
+        # the point must not lie at infinity: one more row, x_0
+        square = 0.0
+        column = 0
+        for k in range(n):
+            if k != p:
+                v = 1.0 if k == n - 1 else 0.0
+                if p == n - 1:
+                    v = -h[k] / h[p]
+                base[m, column] = v
+                square += v * v
+                column += 1
+        length = np.sqrt(square)
+        base_error[m] = np.inf
+        error = 3.0 * n * cell_errors[f] + 8.0 * n * UNIT
+        if length > 2.0 * error:
+            base_error[m] = 1.01 * error / length + 2.0 * UNIT
+            for k in range(n - 1):
+                base[m, k] /= length
+        known = True
+        for r in range(m + 1):
+            known = known and base_error[r] < np.inf
+        if not known:
+            continue
+        found = largest_margin(base, base_error, m + 1, n - 1, CERTIFIED, lifted, basis, inverse, multipliers,
+                               y, values, c, lifted_error)  # fmt: skip
+        if found != OPEN:
+            verdict[q] = found == INSIDE

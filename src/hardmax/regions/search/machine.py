@@ -1,0 +1,488 @@
+r"""The search engine: the cells of a network in any dimension by linear programs, exactly.
+
+Vertices of cells multiply with the dimension (about :math:`2^d` per cell for random networks), so beyond six
+dimensions cells are not cut but searched for. The compiled machine of :mod:`hardmax.regions.search.kernels`
+goes through units and keys in order and asks of every side whether it is empty. It stops when its time slice
+is over, when an array is full, or when a question is undecided: a side whose margin is lost in the error of
+the rows, or that is a set without interior. Such questions are decided here in rationals, by the same
+question for exact rows (:mod:`hardmax.geometry.feasibility.separation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import EmptyDomainError
+from hardmax.exact.rationals import nearest_float
+from hardmax.geometry.domains import Domain
+from hardmax.networks.groups import Layer, WallLayer
+from hardmax.regions.cells import decode_wall, encode_wall
+from hardmax.regions.engine.program import Program
+from hardmax.regions.engine.stack_machine import StackMachine, State
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.plane import kernels as plane_kernels
+from hardmax.regions.search import kernels
+from hardmax.regions.search.outline import unit_sides
+from hardmax.regions.search.rational_programs import IntegerRow, inner_point, is_bounded, times
+from hardmax.regions.search.search_cells import FoundCells
+
+__all__ = ["SearchMachine"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TRUST = {"exact": kernels.EXACT, "certified": kernels.CERTIFIED, "float": kernels.FLOAT}
+_FRAME = ("path", "errors", "rows", "row_errors", "signs", "base_at", "pend")
+
+
+class SearchMachine(StackMachine):
+    """A resumable enumeration: ``advance`` until ``done``, then read the counts and, if stored, the cells.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+        The network.
+    domain : Domain
+        A box, a polytope, or the whole space, of any dimension.
+    arithmetic : str
+        ``"certified"``, ``"exact"`` or ``"float"``.
+    store : bool
+        Whether cells are written down or only counted.
+    sliver : float
+        Cells have no volume here, so none is called a sliver.
+    """
+
+    kernels: ClassVar[Any] = kernels
+    slow = 4
+    decided_by_pairs = 0
+
+    def __init__(
+        self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float = 0.0
+    ) -> None:
+        self.layers = layers
+        self.domain = domain
+        self.arithmetic = arithmetic
+        self.exact_maps = ExactMaps(layers, domain)
+        self.program = program = Program.of(layers, columns=domain.d + 1)
+        self.n = n = domain.d + 1
+        self.control = np.zeros(kernels.CONTROL, dtype=np.int64)
+        self.control[kernels.C_TRUST] = _TRUST[arithmetic]
+        self.control[kernels.C_LAST] = program.last
+        self.control[kernels.C_EMIT] = store
+        self.control[kernels.C_WORDS] = program.words
+        self.control[kernels.C_ROUTES] = program.heads
+        self.control[kernels.C_DIMENSION] = n
+        self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max
+        self.sliver = sliver
+        self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
+        self.decided_exactly = 0
+        self.whole = True  # false while the node on top of the stack is being replaced
+        table = program.table[: program.last + 1]
+        self._row_at = np.concatenate([[0], np.cumsum(table[:, plane_kernels.ROWS])]).astype(np.int64)
+        self._y_at = np.ascontiguousarray(program.table[:, plane_kernels.Y_AT])
+        self._z_at = np.ascontiguousarray(program.table[:, plane_kernels.Z_AT])
+        self.path = np.zeros(program.path_size)
+        self.errors = np.zeros((program.last + 2, kernels.ERRORS))
+        self.rows = np.zeros((int(self._row_at[-1]) + 1, n))
+        self.row_errors = np.zeros(int(self._row_at[-1]) + 1)
+        self.signs = np.zeros(program.sign_size, dtype=np.int64)
+        self.pend = np.zeros(int(self._row_at[-1]) + 1, dtype=np.int64)
+        self.base_at = np.zeros((program.last + 2, 2), dtype=np.int64)
+        self.si: Integers = np.zeros(1 << 12, dtype=np.int64)
+        self.sf: Floats = np.zeros(1 << 12)
+        sides = domain.b.shape[0]
+        self._base: dict[str, NDArray[Any]] = {
+            "rows": np.zeros((0, n)),
+            "error": np.zeros(0),
+            "code": np.zeros(0, dtype=np.int64),
+            "sign": np.zeros(0, dtype=np.int64),
+        }
+        self._make_base(64 + 4 * (sides + 2))
+        self._make_work(64 + 2 * (sides + 2))
+        self._make_output(1 << 8 if store else 0, 1 << 11 if store else 0)
+        self._begin()
+
+    # arrays
+
+    def _make_base(self, size: int) -> None:
+        """Room for so many rows of cones, those that are there included."""
+        grown = {name: np.zeros((size, *array.shape[1:]), array.dtype) for name, array in self._base.items()}
+        for name, array in self._base.items():
+            grown[name][: len(array)] = array
+        self._base = grown
+
+    def _make_work(self, size: int) -> None:
+        n, widest = self.n, max(self.program.widest, self.n) + 1
+        self._size = size
+        self.work: dict[str, NDArray[Any]] = {
+            "cuts": np.zeros(2 * (size + 2), dtype=np.int64),
+            "choice": np.zeros(widest, dtype=np.int64),
+            "word": np.zeros(widest, dtype=np.int64),
+            "hidden": np.zeros(widest),
+            "w": np.zeros(n + 1),
+            "above": np.zeros(widest + 1),
+            "below": np.zeros(n + 1),
+            "state": np.zeros(widest, dtype=np.int64),
+            "points": np.zeros((widest, n + 1)),
+            "lifted": np.zeros((size + 2, n + 1)),
+            "lifted_error": np.zeros(size + 2),
+            "basis": np.zeros(n + 1, dtype=np.int64),
+            "inverse": np.zeros((n + 1, n + 1)),
+            "multipliers": np.zeros(n + 1),
+            "y": np.zeros(n + 1),
+            "z": np.zeros(n + 1),
+            "values": np.zeros(size + n + 4),
+            "c": np.zeros(n + 1),
+        }
+
+    def _make_stack(self) -> None:
+        self.si, self.sf = (np.concatenate([array, np.zeros_like(array)]) for array in (self.si, self.sf))
+
+    def _make_output(self, cells: int, facets: int) -> None:
+        shapes = {
+            "bits": (np.uint64, cells * self.program.words),
+            "routes": (np.int32, cells * self.program.heads),
+            "tied": (np.uint8, cells),
+            "start": (np.int64, cells + 1),
+            "codes": (np.int64, facets),
+            "witness": (np.float64, self.n * cells),
+        }
+        if not hasattr(self, "output"):
+            self.output = {name: np.zeros(max(size, 1), dtype=kind) for name, (kind, size) in shapes.items()}
+            return
+        for name, (_, size) in shapes.items():
+            self.output[name].resize(max(size, 1), refcheck=False)
+
+    # the first cone
+
+    def _begin(self) -> None:
+        sides, errors = unit_sides(self.exact_maps)
+        m = len(sides) + 1
+        base = self._base
+        base["rows"][:m] = np.concatenate([sides, np.eye(self.n)[-1:]])
+        base["error"][:m] = np.append(errors, 0.0)
+        base["code"][:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
+        base["sign"][:m] = 1
+        rows = [*(self.exact_maps.domain_line(i) for i in range(m - 1)), self._infinity]
+        self.control[kernels.C_OPEN_DOMAIN] = not is_bounded(rows, self.n - 1)
+        witness = inner_point(rows)
+        if witness is None:
+            raise EmptyDomainError(
+                "domain must have interior, but its half-spaces leave no open set; check A x <= b."
+            )
+        w, known = self._rounded(witness, rows)
+        for i in range(self.n - 1):  # the identity map, column by column
+            self.path[i * (self.n - 1) + i] = 1.0
+        self._descend(0, m, w, known)
+
+    @property
+    def _infinity(self) -> IntegerRow:
+        return (*[0] * (self.n - 1), 1)
+
+    def _descend(self, start: int, m: int, w: Floats, known: int) -> None:
+        t, g, f, tied, layer = self.work, self.program, self._base, 0, 0
+        kernels.descend(
+            g.table, g.bounds, g.weights, self.path, self._y_at, self._z_at, self.errors, self.rows,
+            self.row_errors, self._row_at, self.signs, self.control, f["rows"], f["error"],
+            f["code"], f["sign"], self.base_at, self.pend, self._row_at, start, m, w, known, tied,
+            layer, self.sf, self.si, t["cuts"], t["choice"], t["hidden"], t["lifted"], t["lifted_error"],
+            t["basis"], t["inverse"], t["multipliers"], t["y"], t["values"], t["c"],
+        )  # fmt: skip
+
+    # running
+
+    def advance(self, steps: int) -> None:
+        """Work off at most ``steps`` nodes of the stack, deciding in rationals what floats cannot."""
+        before = self.control[kernels.C_STEPS]
+        while self.control[kernels.C_STEPS] - before < steps:
+            self._run(int(steps - (self.control[kernels.C_STEPS] - before)))
+            status = int(self.control[kernels.C_STATUS])
+            if status in (kernels.DONE, kernels.BUDGET):
+                return
+            if status == kernels.UNDECIDED_FOLD:
+                self._decide_fold()
+            elif status == kernels.UNDECIDED_HEAD:
+                self._decide_head()
+            elif status == kernels.UNDECIDED_CELL:
+                self._decide_cell()
+            elif status == kernels.STACK_FULL:
+                self._make_stack()
+            elif status == kernels.OUTPUT_FULL:
+                self._grow_output()
+            else:
+                self._grow_work()
+
+    @property
+    def n_programs(self) -> int:
+        """Linear programs solved so far in floats."""
+        return int(self.control[kernels.C_PROGRAMS])
+
+    def _run(self, budget: int) -> None:
+        t, g, f, o = self.work, self.program, self._base, self.output
+        kernels.run(
+            g.table, g.bounds, g.weights, g.heads_at, g.key_of, self.path, self._y_at, self._z_at,
+            self.errors, self.rows, self.row_errors, self._row_at, self.signs, self.control,
+            self.layer_cells, f["rows"], f["error"], f["code"], f["sign"], self.base_at,
+            self.pend, self._row_at, self.sf, self.si, t["cuts"], t["choice"], t["word"], t["hidden"],
+            t["w"], t["above"], t["below"], t["state"], t["points"], t["lifted"], t["lifted_error"],
+            t["basis"], t["inverse"], t["multipliers"], t["y"], t["z"], t["values"], t["c"], o["bits"],
+            o["routes"], o["tied"], o["start"], o["codes"], o["witness"], budget,
+        )  # fmt: skip
+
+    def _grow_work(self) -> None:
+        self._make_base(2 * len(self._base["rows"]))
+        self._make_work(2 * self._size)
+
+    def _grow_output(self) -> None:
+        cells, facets = len(self.output["tied"]), len(self.output["codes"])
+        if int(self.control[kernels.C_OUT_CELLS]) + 1 >= cells:
+            cells = int(1.25 * cells) + 1024
+        else:
+            facets = int(1.25 * facets) + 2 * len(self._base["rows"])
+        self._make_output(cells, facets)
+
+    # exact decisions
+
+    def _decide_fold(self) -> None:
+        """The unit at which the node on top of the stack got stuck, on both sides, in rationals."""
+        self.decided_exactly += 1
+        node = _Node(self)
+        bits, routings = self._prefix(node.layer)
+        unit = int(self.pend[self._row_at[node.layer] + node.place])
+        z = self.exact_maps.line(node.layer, unit, 0, 0, bits, routings)
+        cone = self._exact_cone(node, bits, routings)
+        sides: dict[int, tuple[Floats, int]] = {}
+        if not any(z):
+            sides[0] = node.w, node.known
+        else:
+            at_witness = times(z, _rationals(node.w)) if node.known else 0
+            for side in (0, 1):
+                row = z if side else tuple(-v for v in z)
+                if at_witness and (at_witness > 0) == (side == 1):
+                    sides[side] = node.w, 1
+                    continue
+                point = inner_point([*cone, row])
+                if point is not None:
+                    sides[side] = self._rounded(point, [*cone, row])
+        self._replace(node)
+        both = len(sides) == 2
+        for side in sorted(sides, reverse=True):
+            w, known = sides[side]
+            word = node.choice.copy()
+            if side:
+                word[unit >> 6] |= np.int64(np.uint64(1 << (unit & 63)).view(np.int64))
+            cuts = node.cuts
+            if both:
+                cuts = np.append(cuts, [encode_wall(node.layer, unit), 2 * side - 1])
+            self._push(node, node.head, node.place + 1, cuts, word, w, node.hidden, known, node.tied)
+        self.whole = True
+
+    def _decide_cell(self) -> None:
+        """Whether the cell on top of the stack is bounded, in rationals."""
+        self.decided_exactly += 1
+        node = _Node(self)
+        rows = self._exact_cone(node, *self._prefix(node.layer))
+        verdict = kernels.EMPTY if is_bounded(rows, self.n - 1) else kernels.INSIDE
+        self.control[kernels.C_ANSWERED] = verdict
+
+    def _decide_head(self) -> None:
+        """The head at which the node on top of the stack got stuck: who wins where, in rationals."""
+        self.decided_exactly += 1
+        node = _Node(self)
+        block = self.layers[node.layer]
+        assert isinstance(block, WallLayer)
+        bits, routings = self._prefix(node.layer)
+        cone = self._exact_cone(node, bits, routings)
+        first, stop = int(block.head_start[node.head]), int(block.head_start[node.head + 1])
+        scores = self.exact_maps.lines(node.layer, bits, routings)[first:stop]
+        members: dict[IntegerRow, list[int]] = {}
+        for j, score in enumerate(scores):
+            members.setdefault(tuple(score), []).append(first + j)
+        groups = list(members.values())
+        winners = self._envelope(cone, list(members))
+        names = [groups[i] for i in winners]
+        self._replace(node)
+        for i in sorted(winners, reverse=True):
+            group, (w, known) = groups[i], winners[i]
+            key = group[0]
+            cuts = node.cuts.tolist()
+            for other in names:
+                if other[0] != key:
+                    low, high = min(key, other[0]), max(key, other[0])
+                    cuts += [encode_wall(node.layer, node.head, low, high), 1 if key == high else -1]
+            choice = node.choice.copy()
+            choice[node.head] = key
+            hidden = node.hidden
+            if len(hidden):
+                shares = block.multiplicities[group] / block.multiplicities[group].sum()
+                with np.errstate(all="ignore"):
+                    hidden = hidden + shares @ block.outputs.floats[group]
+            tied = node.tied | (len(group) > 1 and block.outputs.shape[1] > 0)  # equal maxima are one
+            drawn = np.array(cuts, dtype=np.int64)
+            self._push(node, node.head + 1, node.place, drawn, choice, w, hidden, known, tied)
+        self.whole = True
+
+    def _envelope(self, cone: list[IntegerRow], scores: list[IntegerRow]) -> dict[int, tuple[Floats, int]]:
+        """Which of different scores win on an open part of a cone, each with a witness.
+
+        A score is held against those known to win first: most are beaten by them.
+        """
+        found: dict[int, tuple[Floats, int]] = {}
+        for i, score in enumerate(scores):
+            known = [_minus(score, scores[j]) for j in found]
+            if known and inner_point([*cone, *known]) is None:
+                continue
+            rows = [*cone, *(_minus(score, rival) for rival in scores if rival != score)]
+            point = inner_point(rows)
+            if point is not None:
+                found[i] = self._rounded(point, rows)
+        return found
+
+    def _rounded(self, point: Sequence[flint.fmpq], rows: Sequence[IntegerRow]) -> tuple[Floats, int]:
+        """A rational witness in floats, and whether the floats are inside too."""
+        largest = max(abs(v) for v in point)
+        parts = [v / largest for v in point]
+        w = np.array([nearest_float(Fraction(int(v.p), int(v.q))) for v in parts])
+        exact = _rationals(w) if np.isfinite(w).all() else None
+        return w, int(exact is not None and all(times(row, exact) > 0 for row in rows))
+
+    def _exact_cone(
+        self, node: _Node, bits: NDArray[np.uint64], routings: NDArray[np.int32]
+    ) -> list[IntegerRow]:
+        """The rows of the cone of a node as integers, positive inside."""
+        start, m = (int(v) for v in self.base_at[node.layer])
+        labels = [(int(self._base["code"][i]), int(self._base["sign"][i])) for i in range(start, start + m)]
+        labels += list(zip(node.cuts[::2].tolist(), node.cuts[1::2].tolist(), strict=True))
+        return [self.exact_row(code, sign, bits, routings) for code, sign in labels]
+
+    def exact_row(
+        self, code: int, sign: int, bits: NDArray[np.uint64], routings: NDArray[np.int32]
+    ) -> IntegerRow:
+        """A row of a cone as integers."""
+        if code == kernels.INFINITY:
+            return self._infinity
+        if code <= kernels.SIDE:
+            return self.exact_maps.domain_line(kernels.SIDE - code)
+        layer, group, a, b = decode_wall(code)
+        row = self.exact_maps.line(layer, group, a, b, bits, routings)
+        return row if sign > 0 else tuple(-v for v in row)
+
+    def _replace(self, node: _Node) -> None:
+        self.whole = False
+        self.control[kernels.C_INTS], self.control[kernels.C_FLOATS] = node.first_int, node.first_float
+        self.control[kernels.C_STEPS] += 1
+
+    def _push(
+        self, node: _Node, head: int, place: int, cuts: Integers, choice: Integers, w: Floats, hidden: Floats,
+        known: int, tied: int,
+    ) -> None:  # fmt: skip
+        n_cuts, e = len(cuts) // 2, len(hidden)
+        cuts = np.ascontiguousarray(cuts, dtype=np.int64)
+        while not kernels.push(
+            self.control, self.si, self.sf, node.layer, head, place, cuts, n_cuts, choice, len(choice), w,
+            hidden, e, int(known), int(tied),
+        ):  # fmt: skip
+            self._make_stack()
+
+    # checkpoints
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything a later process needs to go on, as arrays."""
+        n, facets = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_FACETS])
+        sizes = {"bits": n * self.program.words, "routes": n * self.program.heads, "tied": n, "start": n + 1}
+        sizes |= {"codes": facets, "witness": self.n * n}
+        used = int(self.base_at.sum(axis=1).max())
+        return {
+            "control": self.control,
+            "layer_cells": self.layer_cells,
+            **{name: getattr(self, name) for name in _FRAME},
+            **{f"base_{name}": array[:used] for name, array in self._base.items()},
+            "stack_ints": self.si[: self.control[kernels.C_INTS]],
+            "stack_floats": self.sf[: self.control[kernels.C_FLOATS]],
+            "decided": np.array([self.decided_exactly]),
+            **{f"output_{name}": self.output[name][:size] for name, size in sizes.items()},
+        }
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go back to a saved state of a machine for the same question."""
+        for name in ("control", "layer_cells", *_FRAME):
+            getattr(self, name)[...] = state[name]
+        while len(self._base["rows"]) < len(state["base_rows"]):
+            self._grow_work()
+        for name, array in self._base.items():
+            array[: len(state[f"base_{name}"])] = state[f"base_{name}"]
+        ints, floats = state["stack_ints"], state["stack_floats"]
+        while len(self.si) < len(ints) or len(self.sf) < len(floats):
+            self._make_stack()
+        self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
+        (self.decided_exactly,) = (int(v) for v in state["decided"])
+        if len(state.get("output_tied", ())):  # a piece brings no cells along
+            for name in self.output:
+                saved = state[f"output_{name}"]
+                self.output[name] = np.zeros(max(len(saved), 1), dtype=self.output[name].dtype)
+                self.output[name][: len(saved)] = saved
+        self.whole = True
+
+    def split(self) -> list[State]:
+        """The work that is left as independent states, in the order of their cells; this machine keeps what
+        it has found."""
+        state = self.state()
+        return self.cut(state, max(len(state["stack_ints"]), 1))
+
+    # results
+
+    def take(self) -> FoundCells:
+        """What was written down since the last time; the machine keeps nothing of it."""
+        room = len(self.output["tied"]), len(self.output["codes"])
+        cells = self.cells()
+        self.control[[kernels.C_OUT_CELLS, kernels.C_OUT_FACETS]] = 0
+        del self.output
+        self._make_output(*room)
+        return cells
+
+    def cells(self) -> FoundCells:
+        """What was written down."""
+        n, facets = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_FACETS])
+        self._make_output(n, facets)
+        for array in self.output.values():
+            array.setflags(write=False)
+        witness = self.output["witness"][: self.n * n].reshape(n, self.n)
+        return FoundCells(
+            d=self.domain.d,
+            bits=self.output["bits"][: n * self.program.words].reshape(n, self.program.words),
+            routings=self.output["routes"][: n * self.program.heads].reshape(n, self.program.heads),
+            tied=self.output["tied"][:n],
+            candidate_start=self.output["start"][: n + 1],
+            candidates=self.output["codes"][:facets],
+            witnesses=witness[:, :-1],
+            margins=witness[:, -1],
+        ).bind(self.exact_maps)
+
+
+class _Node:
+    """The node on top of the stack."""
+
+    def __init__(self, machine: SearchMachine) -> None:
+        end, floats = int(machine.control[kernels.C_INTS]), int(machine.control[kernels.C_FLOATS])
+        header = machine.si[end - kernels.HEADER : end]
+        self.known, self.layer, self.head, n_cuts, place, self.tied, ints, reals = (int(v) for v in header)
+        self.place = -place
+        self.first_int, self.first_float = end - ints, floats - reals
+        body = machine.si[self.first_int : end - kernels.HEADER].copy()
+        self.cuts, self.choice = body[: 2 * n_cuts], body[2 * n_cuts :]
+        self.w = machine.sf[self.first_float : self.first_float + machine.n].copy()
+        self.hidden = machine.sf[self.first_float + machine.n : floats].copy()
+
+
+def _rationals(point: Floats) -> list[flint.fmpq]:
+    return [flint.fmpq(*float(v).as_integer_ratio()) for v in point]
+
+
+def _minus(u: Sequence[int], v: Sequence[int]) -> IntegerRow:
+    return tuple(a - b for a, b in zip(u, v, strict=True))

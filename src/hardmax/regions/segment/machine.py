@@ -1,0 +1,596 @@
+r"""The segment engine: the cells of a network on the line or on an interval, exactly.
+
+On an interval of the partition so far the hidden vector is :math:`y = us + c`, with :math:`s` the position
+relative to a point of the domain, so the scores of the next layer are affine in :math:`s`: units change sign
+at roots, the winners of a head form the upper envelope of lines. Both cut the interval into its *children*,
+from left to right. Many intervals are sent through a layer by one matrix product, which is all the cost of a
+big network.
+
+A *frame* holds intervals that entered a layer and their children, which are taken from it a batch at a time
+into the frame of the next layer; the children of the last layer are cells. The frames are a stack, so memory
+does not grow with the number of cells, and cells come out in the order of the line.
+
+Floats decide with the bounds of :mod:`hardmax.regions.segment.program`. Signs at ends, winners and the order
+of breaks that they leave open are decided in rationals (:mod:`hardmax.regions.segment.rational_intervals`);
+breaks that coincide are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import EmptyDomainError
+from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.rationals import nearest_float
+from hardmax.geometry.domains import Domain
+from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE
+from hardmax.regions.engine.stack_machine import Tally
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.segment import kernels
+from hardmax.regions.segment.decisions import Decisions, Events, Intervals, rows_of
+from hardmax.regions.segment.program import Errors, SegmentProgram
+from hardmax.regions.segment.rational_intervals import Place, interval_of
+from hardmax.regions.segment.segment_cells import SegmentCells
+
+__all__ = ["SegmentMachine"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TRUST = {"exact": kernels.EXACT, "certified": kernels.CERTIFIED, "float": kernels.FLOAT}
+_NUMBERS = 2**19  # per array of a batch: 4 MB
+_LAYER, _GROUP, _KEY = np.int64(54), np.int64(38), np.int64(19)  # where the parts of a wall's code begin
+
+
+@dataclass
+class Frame:
+    """Intervals in a layer, and their children, of which the first ``cursor`` have been taken."""
+
+    layer: int
+    cursor: int
+    bits: NDArray[np.uint64]
+    routings: NDArray[np.int32]
+    tied: NDArray[np.uint8]
+    child_parent: Integers
+    ev_start: Integers
+    ev_group: Integers
+    ev_key: Integers
+    ends: Floats  # low, its error, high, its error: (4, children)
+    names: Integers  # owner and wall of the low end, of the high end: (4, children)
+    y: Floats  # what enters (walls), or what leaves before the first event (folds): (2, n, m)
+    z: Floats  # scores (folds)
+    errors: Floats  # of what leaves: (4, n)
+    on: NDArray[np.uint64]
+    winner: Integers
+    more_outputs: Floats  # of keys that win together
+    more_keys: Integers
+    carry_bits: NDArray[np.uint64]
+    carry_y: Floats
+    carry_winner: Integers
+
+    @property
+    def children(self) -> int:
+        return len(self.child_parent)
+
+
+class SegmentMachine:
+    """A resumable enumeration on the line: ``advance`` until ``done``, then read counts and cells.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+        The network; its input is the line.
+    domain : Domain
+        An interval, a half-line or the line.
+    arithmetic : str
+        ``"certified"``, ``"exact"`` or ``"float"``.
+    store : bool
+        Whether cells are written down or only counted.
+    sliver : float
+        A cell shorter than this counts as a sliver, in units of the size of a bounded domain.
+    program : SegmentProgram, optional
+        The layers, laid out before.
+
+    Examples
+    --------
+    >>> from hardmax.geometry.domains import Box
+    >>> from hardmax.networks.constructions.sawtooth import sawtooth_network
+    >>> from hardmax.networks.groups import layers_of
+    >>> net = sawtooth_network(1, n_tokens=3, teeth=2, depth=2)
+    >>> machine = SegmentMachine(
+    ...     layers_of(net), Box([0], [1]), arithmetic="certified", store=True, sliver=0.0)
+    >>> machine.advance(10_000)
+    >>> machine.done, machine.n_cells
+    (True, 144)
+    """
+
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        domain: Domain,
+        *,
+        arithmetic: str,
+        store: bool,
+        sliver: float,
+        program: SegmentProgram | None = None,
+    ) -> None:
+        self.layers = layers
+        self.domain = domain
+        self.exact_maps = ExactMaps(layers, domain)
+        self.program = SegmentProgram.of(layers) if program is None else program
+        self.trust = _TRUST[arithmetic]
+        self.store = store
+        self.most_cells = np.iinfo(np.int64).max
+        self.batch = int(np.clip(_NUMBERS // self.program.widest, 32, 8192))
+        if self.trust == kernels.EXACT:
+            self.batch = 32
+        self.layer_cells = np.zeros(len(layers) + 1, dtype=np.int64)
+        self.serial = 0
+        self.n_cells = self.n_slivers = self.n_unbounded = 0
+        self.total = 0.0
+        self.whole = True  # false while a batch is being booked
+        self.written: list[dict[str, NDArray[Any]]] = []
+        self._begin(sliver)
+
+    # the domain
+
+    def _begin(self, sliver: float) -> None:
+        rows = [self.exact_maps.domain_line(i) for i in range(self.domain.b.shape[0])]
+        interval = interval_of(rows)
+        if interval is None:
+            raise EmptyDomainError(
+                "domain must have interior, but its half-lines leave no open set; check A x <= b."
+            )
+        low, low_side, high, high_side = interval
+        self.ends = low, high
+        self.origin = _origin(low, high)
+        self.decisions = Decisions(self.layers, self.program, self.exact_maps, self.trust, self.origin)
+        self.unbounded = not (isinstance(low, Fraction) and isinstance(high, Fraction))
+        self.unit, self.domain_length = (1.0, 0.0) if self.unbounded else _size(high - low)  # type: ignore[arg-type]
+        self.sliver = sliver * self.unit
+        ends = np.zeros((4, 1))
+        ends[0], ends[1] = self.decisions.float_place(low)
+        ends[2], ends[3] = self.decisions.float_place(high)
+        names = np.array(
+            [
+                *((DOMAIN_SIDE, low_side) if low_side >= 0 else (AT_INFINITY, 0)),
+                *((DOMAIN_SIDE, high_side) if high_side >= 0 else (AT_INFINITY, 0)),
+            ],
+            dtype=np.int64,
+        ).reshape(4, 1)
+        y = np.array([[[1.0]], [[self.origin]]])
+        self.frames = [self._frame(-1, np.zeros((1, self.program.words), dtype=np.uint64),
+                                   np.zeros((1, self.program.heads), dtype=np.int32),
+                                   np.zeros(1, dtype=np.uint8), ends, names, y)]  # fmt: skip
+
+    def _frame(
+        self,
+        layer: int,
+        bits: NDArray[np.uint64],
+        routings: NDArray[np.int32],
+        tied: NDArray[np.uint8],
+        ends: Floats,
+        names: Integers,
+        y: Floats,
+    ) -> Frame:
+        n = len(tied)
+        none = np.zeros(0, dtype=np.int64)
+        return Frame(
+            layer=layer, cursor=0, bits=bits, routings=routings, tied=tied,
+            child_parent=np.arange(n), ev_start=np.zeros(n + 1, dtype=np.int64), ev_group=none, ev_key=none,
+            ends=ends, names=names, y=y, z=np.zeros((2, n, 0)), errors=np.zeros((4, n)),
+            on=np.zeros((n, 0), dtype=np.uint64), winner=np.zeros((n, 0), dtype=np.int64),
+            more_outputs=np.zeros((0, 0)), more_keys=none,
+            carry_bits=np.zeros(bits.shape[1], dtype=np.uint64), carry_y=np.zeros((2, 1)),
+            carry_winner=none,
+        )  # fmt: skip
+
+    # running
+
+    def limit(self, max_cells: int | None) -> None:
+        """Stop after so many cells."""
+        self.most_cells = np.iinfo(np.int64).max if max_cells is None else max_cells
+
+    @property
+    def done(self) -> bool:
+        """Whether every interval has been worked off."""
+        return not self.frames
+
+    def share(self, size: float) -> float | None:
+        """A length over the length of the domain; ``None`` where that has no meaning."""
+        return None if self.unbounded or not self.domain_length > 0.0 else size / self.domain_length
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of the domain that the cells fill."""
+        return self.share(self.total)
+
+    @property
+    def decided_by_pairs(self) -> int:
+        """How often floats could not tell and double-double arithmetic decided."""
+        return self.decisions.by_pairs
+
+    @property
+    def decided_exactly(self) -> int:
+        """How often rationals decided."""
+        return self.decisions.exactly
+
+    def advance(self, steps: int) -> None:
+        """Work off about ``steps`` intervals, counted once per layer."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            while steps > 0 and self.frames:
+                frame = self.frames[-1]
+                take = min(self.batch, frame.children - frame.cursor)
+                if frame.layer == self.program.last:
+                    take = min(take, self.most_cells - self.n_cells)
+                    if take <= 0:
+                        return
+                    self._emit(frame, take)
+                else:
+                    self._descend(frame, take)
+                steps -= take
+
+    def _descend(self, frame: Frame, take: int) -> None:
+        """Send the next children of a frame into the next layer with max-groups."""
+        intervals, y, carry = self._children(frame, take, True)
+        errors = Errors(*frame.errors).take(frame.child_parent[frame.cursor : frame.cursor + take])
+        layer = frame.layer + 1
+        while isinstance(self.layers[layer], AffineLayer):
+            stage = self.program.stages[layer]
+            y, errors = stage.rows(y), stage.affine_errors(y, errors)
+            layer += 1
+        fold = isinstance(self.layers[layer], FoldLayer)
+        entered = (self._fold if fold else self._wall)(layer, intervals, y, errors)
+        self.whole = False
+        self.layer_cells[layer] += entered.children
+        self.serial += take
+        self.frames.append(entered)
+        self._book(frame, take, carry)
+        self.whole = True
+
+    def _book(self, frame: Frame, take: int, carry: tuple[Any, Any, Any]) -> None:
+        """The next children of a frame have been taken; frames that are used up go."""
+        frame.carry_bits, frame.carry_y, frame.carry_winner = carry
+        frame.cursor += take
+        while self.frames and self.frames[-1].cursor == self.frames[-1].children:
+            self.frames.pop()
+
+    def _children(self, frame: Frame, take: int, wanted: bool) -> tuple[Intervals, Floats, Any]:
+        """The next children: their signatures and, if wanted, the maps of what enters the next layer."""
+        begin, end = frame.cursor, frame.cursor + take
+        bits = np.zeros((take, self.program.words), dtype=np.uint64)
+        routings = np.zeros((take, self.program.heads), dtype=np.int32)
+        tied = np.zeros(take, dtype=np.uint8)
+        carry = frame.carry_bits.copy(), frame.carry_y.copy(), frame.carry_winner.copy()
+        layer = self.layers[frame.layer] if frame.layer >= 0 else None
+        if isinstance(layer, FoldLayer):
+            y = np.empty((2, take if wanted else 0, layer.d_out))
+            kernels.fold_children(
+                begin, end, frame.child_parent, frame.ev_start, frame.ev_group, layer.first_unit,
+                frame.bits, frame.tied, frame.routings, frame.on, frame.y, frame.z[0], frame.z[1],
+                self.program.stages[frame.layer].outputs, bits, tied, routings, y, carry[0], carry[1], wanted,
+            )  # fmt: skip
+        elif isinstance(layer, WallLayer):
+            summed = wanted and not isinstance(layer, MaxLayer)
+            y = np.empty((2, take if summed else 0, layer.d_out))
+            outputs = self.program.stages[frame.layer].outputs
+            won = np.zeros((take, layer.heads), dtype=np.int64)
+            ties = np.zeros(len(layer.key) + len(frame.more_keys), dtype=np.uint8)
+            ties[len(layer.key) :] = 1
+            kernels.wall_children(
+                begin, end, frame.child_parent, frame.ev_start, frame.ev_group, frame.ev_key, frame.winner,
+                layer.first_head, frame.bits, frame.tied, frame.routings,
+                np.concatenate([layer.key, layer.key[frame.more_keys]]), ties,
+                np.concatenate([outputs, frame.more_outputs]) if len(frame.more_keys) else outputs,
+                layer.skip, frame.y, bits, tied, routings, y, won, carry[2], summed,
+            )  # fmt: skip
+            if wanted and not summed:  # the winning scores themselves leave, behind what entered
+                parents = frame.child_parent[begin:end]
+                y = frame.z[:, parents[:, None], won]
+                if layer.skip:
+                    y = np.concatenate([frame.y[:, parents], y], axis=2)
+        else:
+            y = frame.y[:, begin:end]
+        chosen = slice(begin, end)
+        low, low_error, high, high_error = frame.ends[:, chosen]
+        low_owner, low_wall, high_owner, high_wall = frame.names[:, chosen]
+        intervals = Intervals(
+            bits, routings, tied, low, low_error, low_owner, low_wall, high, high_error, high_owner, high_wall
+        )
+        return intervals, y, carry
+
+    def _emit(self, frame: Frame, take: int) -> None:
+        """The next children are cells."""
+        chosen = slice(frame.cursor, frame.cursor + take)
+        low, low_error, high, high_error = frame.ends[:, chosen]
+        lengths = high - low
+        doubt = 4.0 if self.decisions.pairs is not None else 1e7  # rationals are expensive in a big network
+        thin = np.flatnonzero(~(lengths > doubt * (low_error + high_error)))
+        carry: Any = (frame.carry_bits, frame.carry_y, frame.carry_winner)
+        written = None
+        if self.store or (len(thin) and self.trust != kernels.FLOAT):
+            intervals, _, carry = self._children(frame, take, False)
+            if self.trust != kernels.FLOAT:
+                for k in thin.tolist():
+                    ends = self.decisions.ends(intervals, k)
+                    if isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction):
+                        lengths[k] = nearest_float(ends[1] - ends[0])
+            if self.store:
+                written = self._written(intervals, lengths)
+        lengths = np.maximum(lengths, 0.0)
+        finite = np.isfinite(lengths)
+        self.whole = False
+        if written is not None:
+            self.written.append(written)
+        self.n_cells += take
+        self.n_unbounded += int((~finite).sum())
+        self.n_slivers += int((lengths < self.sliver).sum())
+        self.total += float(lengths[finite].sum())
+        self._book(frame, take, carry)
+        self.whole = True
+
+    def _written(self, intervals: Intervals, lengths: Floats) -> dict[str, NDArray[Any]]:
+        table: dict[str, NDArray[Any]] = {f.name: getattr(intervals, f.name) for f in fields(intervals)}
+        table["lengths"] = np.maximum(lengths, 0.0)
+        table["position"] = np.arange(self.n_cells, self.n_cells + intervals.n)
+        if self.origin != 0.0:
+            for name in ("low", "high"):
+                place = table[name] + self.origin
+                table[f"{name}_error"] = np.where(
+                    np.isfinite(place), table[f"{name}_error"] + kernels.UNIT * np.abs(place), 0.0
+                )
+                table[name] = place
+        for name, end in (("low", self.ends[0]), ("high", self.ends[1])):  # sides of the domain, as given
+            side = table[f"{name}_owner"] == DOMAIN_SIDE
+            if isinstance(end, Fraction) and side.any():
+                rounded = nearest_float(end)
+                if abs(rounded) < np.inf:
+                    error = 0.0 if Fraction(rounded) == end else kernels.UNIT * abs(rounded) + 1e-300
+                    table[name] = np.where(side, rounded, table[name])
+                    table[f"{name}_error"] = np.where(side, error, table[f"{name}_error"])
+        return table
+
+    # a layer
+
+    def _fold(self, layer: int, intervals: Intervals, y: Floats, errors: Errors) -> Frame:
+        stage, block = self.program.stages[layer], self.layers[layer]
+        assert isinstance(block, FoldLayer)
+        z = stage.rows(y)
+        on = np.zeros((intervals.n, -(-block.units // 64)), dtype=np.uint64)
+
+        def signs(events: Events, asked: tuple[Integers, Integers], counts: Integers) -> None:
+            slope, constant = stage.row_errors(y, errors)
+            kernels.fold_signs(
+                z[0], z[1], stage.norms.rows, stage.biases, slope, constant, stage.gamma,
+                intervals.low, intervals.low_error, intervals.high, intervals.high_error, self.trust,
+                on, events.parent, events.group, events.place, events.error, *asked, counts,
+            )  # fmt: skip
+
+        events, (parents, units) = _collected(signs, intervals.n, block.units)
+        events = events.joined(self.decisions.units(layer, intervals, parents, units, on, events))
+        events, first = self.decisions.ordered(layer, intervals, events, [])
+        frame = self._cut(layer, intervals, events, first, [])
+        frame.on = on
+        if layer != self.program.last:
+            shown = np.unpackbits(
+                on.astype("<u8").view(np.uint8), axis=1, count=block.units, bitorder="little"
+            )
+            frame.y = stage.folded(y, z, shown.view(np.bool_))
+            frame.z = z
+            frame.errors = _table(stage.folded_errors(y, z, frame.y, errors, events.parent, events.group))
+            frame.carry_y = np.zeros((2, block.d_out))
+        return frame
+
+    def _wall(self, layer: int, intervals: Intervals, y: Floats, errors: Errors) -> Frame:
+        stage, block = self.program.stages[layer], self.layers[layer]
+        assert isinstance(block, WallLayer)
+        z = stage.rows(y)
+        slope, constant = stage.row_errors(y, errors)
+        winner = np.zeros((intervals.n, block.heads), dtype=np.int64)
+
+        def envelopes(events: Events, asked: tuple[Integers, Integers], counts: Integers) -> None:
+            kernels.head_winners(
+                z[0], z[1], stage.norms.rows, stage.biases, slope, constant, stage.gamma, block.head_start,
+                intervals.low, intervals.low_error, intervals.high, intervals.high_error, self.trust,
+                winner, events.parent, events.group, events.old, events.key, events.place, events.error,
+                *asked, counts,
+            )  # fmt: skip
+
+        events, (parents, heads) = _collected(envelopes, intervals.n, len(block.key))
+        ties: list[list[int]] = []
+        more = []
+        for k, head in zip(parents.tolist(), heads.tolist(), strict=True):
+            more += self.decisions.head(layer, intervals, k, head, z, (slope, constant), winner, ties, events)
+        events = events.joined(more)
+        events, first = self.decisions.ordered(layer, intervals, events, ties)
+        frame = self._cut(layer, intervals, events, first, ties)
+        frame.winner = winner
+        frame.carry_winner = np.zeros(block.heads, dtype=np.int64)
+        frame.more_keys = np.array([tie[0] for tie in ties], dtype=np.int64)
+        frame.more_outputs = np.array([_mean(block, tie) for tie in ties]).reshape(len(ties), block.d_out)
+        if layer != self.program.last:
+            frame.y = y
+            if isinstance(block, MaxLayer):
+                frame.z = z
+            frame.errors = _table(stage.routed_errors(y, errors))
+        return frame
+
+    def _cut(
+        self,
+        layer: int,
+        intervals: Intervals,
+        events: Events,
+        first: NDArray[np.bool_],
+        ties: list[list[int]],
+    ) -> Frame:
+        """The children that ordered events make; ``first`` marks events that begin a new break."""
+        n = intervals.n
+        breaks = np.flatnonzero(first)
+        parent = events.parent[breaks]
+        child = np.arange(len(breaks)) + parent + 1
+        total = n + len(breaks)
+        child_parent = np.repeat(np.arange(n), 1 + np.bincount(parent, minlength=n))
+        leftmost = np.flatnonzero(np.diff(child_parent, prepend=-1))
+        ev_start = np.zeros(total + 1, dtype=np.int64)
+        ev_start[leftmost] = np.searchsorted(events.parent, np.arange(n))
+        ev_start[child] = breaks
+        ev_start[total] = len(events.parent)
+        ends, names = np.empty((4, total)), np.empty((4, total), dtype=np.int64)
+        ends[0, leftmost], ends[1, leftmost] = intervals.low, intervals.low_error
+        names[0, leftmost], names[1, leftmost] = intervals.low_owner, intervals.low_wall
+        ends[0, child], ends[1, child] = events.place[breaks], events.error[breaks]
+        names[0, child] = self.serial + parent
+        names[1, child] = self._walls(layer, events, breaks, ties)
+        ends[2:, :-1], names[2:, :-1] = ends[:2, 1:], names[:2, 1:]
+        rightmost = np.append(leftmost[1:] - 1, total - 1)
+        ends[2, rightmost], ends[3, rightmost] = intervals.high, intervals.high_error
+        names[2, rightmost], names[3, rightmost] = intervals.high_owner, intervals.high_wall
+        frame = self._frame(
+            layer, intervals.bits, intervals.routings, intervals.tied, ends, names, np.zeros((2, n, 0))
+        )
+        frame.child_parent, frame.ev_start = child_parent, ev_start
+        frame.ev_group, frame.ev_key = events.group, events.key
+        return frame
+
+    def _walls(self, layer: int, events: Events, chosen: Integers, ties: list[list[int]]) -> Integers:
+        """Codes of the units or pairs of keys that change, as :func:`encode_wall` makes them."""
+        code = (np.int64(layer) << _LAYER) | (events.group[chosen] << _GROUP)
+        block = self.layers[layer]
+        if not isinstance(block, WallLayer):
+            return np.asarray(code)
+        old, new = rows_of(block, events.old[chosen], ties), rows_of(block, events.key[chosen], ties)
+        return np.asarray(code | (np.minimum(old, new) << _KEY) | np.maximum(old, new))
+
+    # results
+
+    def take(self) -> SegmentCells:
+        """The cells that were written down since the last time, from left to right."""
+        parts, self.written = self.written or [_nothing(self.program)], []
+        return SegmentCells.of({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+
+    def cells(self) -> SegmentCells:
+        """The cells that were written down, in the order of signatures."""
+        parts = self.written
+        cells = self.take()
+        self.written = parts
+        return cells.in_order(self.layers)
+
+    @property
+    def totals(self) -> Floats:
+        """Length of the bounded cells, tolerance for slivers, unit of length."""
+        return np.array([self.total, self.sliver, 1.0])
+
+    @property
+    def tally(self) -> Tally:
+        """All numbers at once."""
+        return Tally(
+            self.n_cells,
+            self.n_slivers,
+            self.n_unbounded,
+            self.serial,
+            self.total,
+            tuple(self.layer_cells.tolist()),
+            self.decided_exactly,
+            self.decided_by_pairs,
+        )
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that a later process needs to go on, as arrays."""
+        tally = self.tally
+        counts = [tally.serials, tally.n_cells, tally.n_slivers, tally.n_unbounded]
+        counts += [tally.decided_exactly, tally.decided_by_pairs, len(self.frames)]
+        state = {"counts": np.array(counts), "layer_cells": self.layer_cells.copy()}
+        state["size"] = np.array([self.total])
+        for i, frame in enumerate(self.frames):
+            for f in fields(Frame):
+                state[f"frame.{i}.{f.name}"] = np.array(getattr(frame, f.name))
+        if self.written:
+            for name in self.written[0]:
+                state[f"output_{name}"] = np.concatenate([part[name] for part in self.written])
+        return state
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take up a state."""
+        (self.serial, self.n_cells, self.n_slivers, self.n_unbounded, self.decisions.exactly,
+         self.decisions.by_pairs, n_frames) = state["counts"].tolist()  # fmt: skip
+        self.layer_cells = np.array(state["layer_cells"])
+        self.total = float(state["size"][0])
+        self.frames = []
+        for i in range(n_frames):
+            arrays: dict[str, Any] = {f.name: np.array(state[f"frame.{i}.{f.name}"]) for f in fields(Frame)}
+            arrays |= {name: int(arrays[name]) for name in ("layer", "cursor")}
+            self.frames.append(Frame(**arrays))
+        found = {name.removeprefix("output_"): a for name, a in state.items() if name.startswith("output_")}
+        self.written = [found] if found else []
+
+
+def _collected(
+    kernel: Callable[[Events, tuple[Integers, Integers], Integers], None], n: int, rows: int
+) -> tuple[Events, tuple[Integers, Integers]]:
+    """Run a kernel that writes events and open questions, with more room if it asks for it."""
+    most = n * rows
+    room = [min(4 * n + 1024, most), min(n + 256, most)]
+    counts = np.zeros(2, dtype=np.int64)
+    while True:
+        events = Events(*np.zeros((4, room[0]), dtype=np.int64), *np.zeros((2, room[0])))
+        asked = np.zeros(room[1], dtype=np.int64), np.zeros(room[1], dtype=np.int64)
+        kernel(events, asked, counts)
+        found = counts.tolist()
+        if found[0] <= room[0] and found[1] <= room[1]:
+            return events.take(np.arange(found[0])), (asked[0][: found[1]], asked[1][: found[1]])
+        room = [max(a, b) for a, b in zip(room, found, strict=True)]
+
+
+def _mean(block: WallLayer, tie: list[int]) -> list[float]:
+    """What a head adds where these keys win together, correctly rounded."""
+    members = fractions_of(block.outputs.take(np.array(tie)))
+    weights = [int(m) for m in block.multiplicities[tie]]
+    total = sum(weights)
+    return [
+        nearest_float(sum((w * v for w, v in zip(weights, column, strict=True)), Fraction(0)) / total)
+        for column in members.T.tolist()
+    ]
+
+
+def _table(errors: Errors) -> Floats:
+    return np.array([errors.slope, errors.constant, errors.slope_entry, errors.constant_entry])
+
+
+def _nothing(program: SegmentProgram) -> dict[str, NDArray[Any]]:
+    table: dict[str, NDArray[Any]] = {
+        "bits": np.zeros((0, program.words), dtype=np.uint64),
+        "routings": np.zeros((0, program.heads), dtype=np.int32),
+        "tied": np.zeros(0, dtype=np.uint8),
+    }
+    for name in ("low", "low_error", "high", "high_error", "lengths"):
+        table[name] = np.zeros(0)
+    for name in ("low_owner", "low_wall", "high_owner", "high_wall", "position"):
+        table[name] = np.zeros(0, dtype=np.int64)
+    return table
+
+
+def _origin(low: Place, high: Place) -> float:
+    """Zero, or for a domain that is small and far from zero a float inside it: its digits are not lost."""
+    ends = [end for end in (low, high) if isinstance(end, Fraction)]
+    if not ends:
+        return 0.0
+    far = min(abs(end) for end in ends)
+    if len(ends) == 2 and (ends[0] <= 0 <= ends[1] or far < 4 * (ends[1] - ends[0])):
+        return 0.0
+    middle = nearest_float(ends[-1])
+    return middle if len(ends) == 2 and abs(middle) < 1e100 else 0.0
+
+
+def _size(length: Fraction) -> tuple[float, float]:
+    """A power of two near a length, and the length as a float; (1, 0) beyond the range of floats."""
+    exponent = length.numerator.bit_length() - length.denominator.bit_length()
+    if abs(exponent) > 1000:
+        return 1.0, 0.0
+    return 2.0**exponent, float(length)

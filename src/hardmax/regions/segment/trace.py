@@ -1,0 +1,330 @@
+r"""A network along a segment: the pieces one after the other, and where each begins.
+
+The network is restricted to :math:`t \mapsto f((1 - t)\,p + t\,q)` without rounding and cut by the segment
+engine, so the order of the breakpoints and the signatures between them are proven, whatever the dimension of
+the input: the cost per piece is that of a few forward passes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.geometry.domains import Box
+from hardmax.networks.groups import AffineLayer, Layer, layers_of
+from hardmax.networks.network import Network
+from hardmax.networks.signatures import Signature
+from hardmax.regions.counts import _how_sure
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.segment.machine import SegmentMachine
+from hardmax.regions.segment.program import SegmentProgram
+from hardmax.regions.segment.segment_cells import SegmentCells
+from hardmax.results import Result
+
+__all__ = ["SegmentTrace", "trace_segment"]
+
+Floats = NDArray[np.float64]
+
+_ARITHMETICS = ("certified", "exact", "float")
+_STEPS = 1_000  # intervals between two looks at the clock
+
+
+def trace_segment(
+    network: Network,
+    start: ArrayLike,
+    end: ArrayLike,
+    *,
+    arithmetic: str = "certified",
+    max_pieces: int | None = None,
+    time_limit: float | None = None,
+) -> SegmentTrace:
+    r"""The pieces of a network along the segment from ``start`` to ``end``, exactly and in order.
+
+    Parameters
+    ----------
+    network : Network
+        With inputs of any dimension d.
+    start, end : (d,) array_like
+        Two different points.
+    arithmetic : {"certified", "exact", "float"}
+        As in :func:`~hardmax.regions.api.enumerate_regions`.
+    max_pieces, time_limit : int, float, optional
+        Stop early, after so many pieces from ``start`` on or so many seconds; the result then says
+        ``complete=False``.
+
+    Returns
+    -------
+    SegmentTrace
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network.random(16, n_tokens=10, heads=4, depth=2, d_ff=64, rng=0)
+    >>> trace = hm.trace_segment(net, [-1.0] * 16, [1.0] * 16)
+    >>> trace
+    <SegmentTrace: 41 pieces, complete, exact>
+    >>> trace.signatures.routings[0]
+    array([9, 4, 9, 6, 5, 7, 8, 3], dtype=int32)
+    """
+    first, last = _checked(network, start, end, arithmetic, max_pieces, time_limit)
+    layers, program = _laid_out(network, first, last)
+    machine = SegmentMachine(
+        layers, Box([0], [1]), arithmetic=arithmetic, store=True, sliver=0.0, program=program
+    )
+    machine.limit(max_pieces)
+    begin = time.monotonic()
+    while not machine.done:
+        machine.advance(_STEPS)
+        if machine.n_cells >= machine.most_cells:
+            break
+        if time_limit is not None and time.monotonic() - begin >= time_limit:
+            break
+    return SegmentTrace._of(network, first, last, machine.cells(), arithmetic, machine.done)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SegmentTrace(Result):
+    """A network along a segment.
+
+    Attributes
+    ----------
+    network, start, end
+        What was asked.
+    n_pieces : int
+        The pieces; at least one.
+    breakpoints : ndarray of float64, (n_pieces - 1,)
+        Where one piece ends and the next begins, ascending, as shares of the way from ``start`` to ``end``.
+    errors : ndarray of float64, (n_pieces - 1,)
+        Proven bounds on their errors; ``exact_breakpoint(i)`` has none.
+    kinds : ndarray of uint8, (n_pieces - 1,)
+        0 = fold, 1 = wall: across a wall the map may jump.
+    signatures : Signature
+        One row per piece, from ``start`` to ``end``.
+    slopes : ndarray of float64, (n_pieces, d_out)
+        How the output changes along each piece, per whole segment.
+    values : ndarray of float64, (n_pieces, 2, d_out)
+        The output at the beginning and at the end of each piece, as limits from inside.
+    complete, exact : bool
+        Whether the end was reached; whether every decision was proven.
+    reach : float
+        Where the last piece ends: 1 if ``complete``.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> tent = hm.Network.mlp([([[1, 0], [1, 0]], [0, -0.5]), ([[2, -4]], [0])])    # 2x, then 2 - 2x
+    >>> trace = hm.trace_segment(tent, [-1, 7], [1, 7])
+    >>> trace.breakpoints, trace.slopes[:, 0]
+    (array([0.5 , 0.75]), array([ 0.,  4., -4.]))
+    >>> trace.values[:, :, 0]
+    array([[0., 0.],
+           [0., 1.],
+           [1., 0.]])
+    """
+
+    kind: ClassVar[str] = "SegmentTrace"
+
+    network: Network
+    start: ExactArray
+    end: ExactArray
+    breakpoints: Floats
+    errors: Floats
+    routings: NDArray[np.int32]
+    bits: NDArray[np.uint64]
+    tied: NDArray[np.uint8]
+    cells: SegmentCells
+    arithmetic: str
+    complete: bool
+    reach: float
+
+    @classmethod
+    def _of(
+        cls,
+        network: Network,
+        start: ExactArray,
+        end: ExactArray,
+        cells: SegmentCells,
+        arithmetic: str,
+        complete: bool,
+    ) -> Self:
+        order = cells.along
+        return cls(
+            network=network,
+            start=start,
+            end=end,
+            breakpoints=cells.high[order[:-1]],
+            errors=cells.high_error[order[:-1]],
+            routings=cells.routings[order],
+            bits=cells.bits[order],
+            tied=cells.tied[order],
+            cells=cells,
+            arithmetic=arithmetic,
+            complete=complete,
+            reach=float(cells.high[order[-1]]) if len(order) else 0.0,
+        )
+
+    @property
+    def n_pieces(self) -> int:
+        """The number of pieces."""
+        return len(self.tied)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every decision was proven."""
+        return self.arithmetic != "float"
+
+    @cached_property
+    def signatures(self) -> Signature:
+        """The signatures of the pieces, in order."""
+        return Signature(self.routings, self.bits, self.network.units_total)
+
+    @cached_property
+    def kinds(self) -> NDArray[np.uint8]:
+        """For each breakpoint: 0 = fold, 1 = wall, after the first block in which the two sides differ."""
+        return self.cells.kinds_along(self._layers)
+
+    def point(self, t: float) -> Floats:
+        """The point of the input space at a share ``t`` of the way."""
+        return np.asarray((1.0 - t) * self.start.floats + t * self.end.floats)
+
+    def exact_breakpoint(self, i: int) -> Fraction:
+        """Breakpoint ``i`` without rounding; for a big network this takes seconds."""
+        if not -len(self.breakpoints) <= i < len(self.breakpoints):
+            raise InvalidInputError(
+                f"i must number one of the {len(self.breakpoints)} breakpoints, but was {i}."
+            )
+        piece = int(self.cells.along[i % len(self.breakpoints)])
+        place = self.cells.exact_ends(piece, self._exact_maps)[1]
+        assert isinstance(place, Fraction)
+        return place
+
+    @property
+    def slopes(self) -> Floats:
+        """How the output changes along each piece, per whole segment."""
+        return np.asarray(self._maps.linear[:, :, 0])
+
+    @cached_property
+    def values(self) -> Floats:
+        """The output at the two ends of each piece."""
+        places = np.concatenate([[0.0], self.breakpoints, [self.reach]])
+        ends = np.column_stack([places[:-1], places[1:]])[: self.n_pieces]
+        values = self._maps.offset[:, None, :] + ends[:, :, None] * self._maps.linear[:, None, :, 0]
+        values.setflags(write=False)
+        return np.asarray(values)
+
+    @cached_property
+    def _maps(self) -> Any:
+        from hardmax.regions.maps.float_maps import pattern_maps
+
+        return pattern_maps(self._layers, self.bits, self.routings, self.tied, self._exact_maps)
+
+    @cached_property
+    def _layers(self) -> tuple[Layer, ...]:
+        return (_way(self.start, self.end), *layers_of(self.network))
+
+    @cached_property
+    def _exact_maps(self) -> ExactMaps:
+        return ExactMaps(self._layers, Box([0], [1]))
+
+    # what every result has
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "network": self.network._state(),
+            "start": _numbers(self.start),
+            "end": _numbers(self.end),
+            "arithmetic": self.arithmetic,
+            "complete": self.complete,
+            **{f"cells.{name}": array for name, array in self.cells.state().items()},
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        cells = SegmentCells.from_state(
+            {name.removeprefix("cells."): array for name, array in state.items() if name.startswith("cells.")}
+        )
+        return cls._of(
+            Network._from_state(state["network"]),
+            _array(state["start"]),
+            _array(state["end"]),
+            cells,
+            state["arithmetic"],
+            state["complete"],
+        )
+
+    def _summary(self) -> str:
+        pieces = "1 piece" if self.n_pieces == 1 else f"{self.n_pieces} pieces"
+        return f"{pieces}, {_how_sure(self.complete, self.exact)}"
+
+    def _table(self) -> dict[str, Any]:
+        places = np.concatenate([[0.0], self.breakpoints, [self.reach]])[: self.n_pieces + 1]
+        table: dict[str, Any] = {"begin": places[:-1], "end": places[1:]}
+        if self.routings.shape[1]:
+            table["routing"] = self.routings
+        return table
+
+
+def _checked(
+    network: Network,
+    start: ArrayLike,
+    end: ArrayLike,
+    arithmetic: str,
+    max_pieces: int | None,
+    time_limit: float | None,
+) -> tuple[ExactArray, ExactArray]:
+    if not isinstance(network, Network):
+        raise InvalidInputError(f"network must be a hardmax Network, but was {type(network).__name__}.")
+    first, last = as_exact(start, "start", ndim=1), as_exact(end, "end", ndim=1)
+    for name, point in (("start", first), ("end", last)):
+        if point.shape[0] != network.d:
+            raise DimensionMismatchError(
+                f"{name} must have the {network.d} coordinates of the network's input, but has "
+                f"{point.shape[0]}."
+            )
+    if all(first.rational(i) == last.rational(i) for i in range(network.d)):
+        raise InvalidInputError("start and end must be different points, but are the same.")
+    if arithmetic not in _ARITHMETICS:
+        raise InvalidInputError(
+            f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."
+        )
+    if max_pieces is not None and max_pieces < 1:
+        raise InvalidInputError(f"max_pieces must be at least 1, but was {max_pieces}.")
+    if time_limit is not None and not time_limit > 0:
+        raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
+    return first, last
+
+
+def _way(start: ExactArray, end: ExactArray) -> AffineLayer:
+    """The map from [0, 1] to the segment; differences that floats round are kept as fractions."""
+    steps = fractions_of(end) - fractions_of(start)
+    return AffineLayer(as_exact(steps[:, None], "end", ndim=2), start)
+
+
+def _laid_out(
+    network: Network, start: ExactArray, end: ExactArray
+) -> tuple[tuple[Layer, ...], SegmentProgram]:
+    """The network behind a segment; what does not depend on the segment is kept with the network."""
+    kept = network.__dict__.get("_segment_program")
+    if kept is None:
+        layers = layers_of(network)
+        kept = network.__dict__["_segment_program"] = (layers, SegmentProgram.of(layers))
+    layers, program = kept
+    way = _way(start, end)
+    return (way, *layers), program.behind(way)
+
+
+def _numbers(array: ExactArray) -> list[Any]:
+    return array.floats.tolist() if array.fractions is None else [str(v) for v in array.fractions]
+
+
+def _array(values: list[Any]) -> ExactArray:
+    return as_exact([Fraction(v) if isinstance(v, str) else v for v in values], "point", ndim=1)

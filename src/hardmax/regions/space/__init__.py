@@ -1,0 +1,1 @@
+"""The space engine, d = 3 to 6."""

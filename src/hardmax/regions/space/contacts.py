@@ -1,0 +1,427 @@
+r"""Which cells in space touch along a facet, and whether a fold or a wall lies between them.
+
+Two cells are adjacent when their closures meet in dimension d - 1. Let them part in layer :math:`l`: they lie
+in one cell of the layers before, and on two sides of a hyperplane :math:`H` that was drawn in it.
+
+**Flips.** If their signatures differ in one ReLU unit of layer :math:`l` only, all later rows agree on
+:math:`H` (the map is continuous and the routings are the same), so both facets are the same set: a lookup of
+the flipped signature finds the neighbour, and this facet has no other. The same holds for two keys with equal
+outputs, and for any two keys of the last layer. Cells with tied keys are left out: their map may jump.
+
+**Overlaps.** Elsewhere the two sides of :math:`H` are cut differently. Facets are grouped by name, candidates
+come from bounding boxes, and floats with error bounds prove most pairs apart or overlapping; the rest is
+decided in rationals (:func:`common_cone`).
+
+**Names.** In a fold layer both cells list the unit that separates them first. In a head, three keys may be
+level on :math:`H`, and the two sides may name different pairs. Then no cell on the other side has that name:
+on each side of :math:`H` one key wins along all of it. So facets with one-sided names, and only these, are
+matched by their exact hyperplane with the facets that were drawn in the same cell by the same head.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fractions import Fraction
+from math import gcd, inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.geometry.cones.rational_splitting import RationalCone
+from hardmax.geometry.cones.splitting_kernels import EMPTIES
+from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.regions.cells import GROUP_BITS, KEY_BITS
+from hardmax.regions.maps.adjacency import Contacts
+from hardmax.regions.maps.adjacency_kernels import by_group
+from hardmax.regions.maps.boundary_rows import Row, hyperplane_basis
+from hardmax.regions.maps.steps import frozen
+from hardmax.regions.space import facet_kernels as kernels
+from hardmax.regions.space.facet_rows import drawn_row, float_rows, named
+from hardmax.regions.space.sizes import Scratch, exact_area
+
+if TYPE_CHECKING:
+    from hardmax.regions.space.geometry import SpaceGeometry
+
+__all__ = ["common_cone", "sizes_of_contacts", "touching_cells"]
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_LAYER_SHIFT = GROUP_BITS + 2 * KEY_BITS
+_HEAD_SHIFT = 2 * KEY_BITS
+
+
+def touching_cells(geometry: SpaceGeometry) -> Contacts:
+    """All pairs of cells whose closures meet in dimension d - 1.
+
+    In the result, ``lengths`` are the sizes of the common parts (where these are whole facets, which are
+    measured only when they are asked for, negative codes: see :func:`sizes_of_contacts`), ``edges`` the
+    facets on which two cells meet, and ``uncovered`` the facets beyond which no cell is listed.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network([hm.FeedForward([[1.0, 0.0, 0.0]], [0.0], [[1.0]], [0.0])])
+    >>> halves = hm.enumerate_regions(net, hm.Box.cube(3, -1, 1))
+    >>> halves.adjacency.tolist(), halves.adjacency_length.tolist()
+    ([[0, 1]], [4.0])
+    """
+    search = _Search(geometry)
+    search.flips()
+    search.overlaps()
+    search.misnamed()
+    return search.contacts()
+
+
+def sizes_of_contacts(geometry: SpaceGeometry, contacts: Contacts) -> Floats:
+    """The (d - 1)-dimensional sizes of the common parts."""
+    sizes = contacts.lengths.copy()
+    for column, code in enumerate((kernels.FIRST_WHOLE, kernels.SECOND_WHOLE)):
+        whole = np.flatnonzero(sizes == code)
+        sizes[whole] = geometry.measured.areas[contacts.edges[whole, column]]
+    return sizes
+
+
+def common_cone(here: list[Row], there: list[Row], row: Row, d: int) -> RationalCone | None:
+    """The common part of two cells on a hyperplane as a cone in a basis of it; ``None`` if it is thinner.
+
+    Examples
+    --------
+    >>> square = [(1, 0, 0, 0), (0, 1, 0, 0), (0, -1, 0, 1), (0, 0, 1, 0), (0, 0, -1, 1)]
+    >>> beside = [(-1, 0, 0, 0), (0, 1, 0, -1)]                  # meets the square in an edge only
+    >>> common_cone(square, beside, (1, 0, 0, 0), 3) is None
+    True
+    """
+    basis = hyperplane_basis(row)
+    cone = RationalCone(d)
+    for other in [*here, *there]:
+        part = [sum(a * b for a, b in zip(other, vector, strict=True)) for vector in basis]
+        if any(part) and cone.cut(part, (0, 0)) == EMPTIES:
+            return None
+    return cone
+
+
+class _Search:
+    """The true facets of all cells, and the contacts found so far."""
+
+    def __init__(self, geometry: SpaceGeometry) -> None:
+        self.geometry, self.cells, self.exact = geometry, geometry.cells, geometry.exact
+        self.d, self.face = geometry.d, geometry.facets.face
+        cells = self.cells
+        self.cell_of = np.repeat(np.arange(cells.n, dtype=np.int64), np.diff(cells.facet_start))
+        self.owner, self.wall = frozen(cells.owner), frozen(cells.wall)
+        self.layers, self.keys, self.classes = _tables(self.exact.layers)
+        self.side = np.zeros(len(cells.owner), dtype=np.int8)
+        kernels.sides(
+            frozen(cells.facet_start),
+            self.owner,
+            self.wall,
+            self.layers,
+            self.keys,
+            frozen(cells.bits),
+            frozen(cells.routings),
+            self.side,
+        )
+        for f in np.flatnonzero(self.side == 0).tolist():
+            self.side[f] = self._side(f)
+        self.done = np.zeros(len(cells.owner), dtype=np.uint8)
+        self.met = np.zeros(len(cells.owner), dtype=np.bool_)
+        self.found: list[tuple[Integers, Integers, Floats]] = []  # pairs of cells, their facets, sizes
+        self._rows: dict[int, list[Row]] = {}
+
+    # facets in floats
+
+    def flips(self) -> None:
+        """Neighbours whose signature differs in one entry across which nothing jumps."""
+        cells = self.cells
+        hashes = np.zeros(cells.n, dtype=np.uint64)
+        slots = np.full(1 << (2 * max(cells.n, 4) - 1).bit_length(), -1, dtype=np.int64)
+        kernels.hash_signatures(frozen(cells.bits), frozen(cells.routings), hashes, slots)
+        out = np.empty((len(cells.owner), 2), dtype=np.int64)
+        count = kernels.match_flips(
+            frozen(cells.facet_start),
+            self.owner,
+            self.wall,
+            self.face,
+            self.side,
+            self.layers,
+            self.keys,
+            self.classes,
+            frozen(cells.bits),
+            frozen(cells.routings),
+            frozen(cells.tied),
+            hashes,
+            slots,
+            self.done,
+            out,
+        )
+        f, other = out[:count, 0], out[:count, 1]
+        pairs = np.stack([self.cell_of[f], other], axis=1)
+        facets = np.stack([f, self._same_name(f, other)], axis=1)
+        self.found.append((pairs, facets, np.full(count, kernels.FIRST_WHOLE)))
+
+    def _same_name(self, facets: Integers, others: Integers) -> Integers:
+        """The facets of other cells that have the same names."""
+        out = np.empty(len(facets), dtype=np.int64)
+        kernels.same_name(
+            np.ascontiguousarray(facets),
+            np.ascontiguousarray(others),
+            frozen(self.cells.facet_start),
+            self.owner,
+            self.wall,
+            out,
+        )
+        return out
+
+    def _remaining(self) -> NDArray[np.bool_]:
+        """True facets inside the domain whose neighbours are not known yet."""
+        faces = np.where(self.face >= 0, self.face, 0)
+        return np.asarray((self.face >= 0) & (self.owner >= 0) & (self.done[faces] == 0))
+
+    def overlaps(self) -> None:
+        """Compare the facets on the two sides of every hyperplane."""
+        cells = self.cells
+        left = np.flatnonzero(self._remaining())
+        self.left = left
+        if not len(left):
+            return
+        involved = np.zeros(cells.n, dtype=np.bool_)
+        involved[self.cell_of[left]] = True
+        needed = np.flatnonzero(involved[self.cell_of] & (self.face >= 0))
+        row_of, rows, errors = float_rows(cells, self.exact, self.cell_of, needed)
+        start, order = self._grouped(left)
+        scratch = Scratch(cells, pairs=True)
+        most = int(np.diff(start).max(initial=1))
+        rays, words = scratch.most_rays, 2 * cells.mask.shape[1]
+        room = max(1024, 4 * len(left))
+        at, numbers = 0, np.zeros(2, dtype=np.int64)
+        undecided: list[tuple[int, int]] = []
+        while at < len(start) - 1:
+            out = np.empty((room, 2), dtype=np.int64)
+            sizes, open_ = np.empty(room), np.empty((room, 2), dtype=np.int64)
+            numbers[:] = 0
+            before = at
+            at = kernels.overlay(
+                np.int64(self.d),
+                start,
+                order,
+                np.int64(at),
+                self.cell_of,
+                frozen(cells.free),
+                frozen(cells.ray_start),
+                frozen(cells.rays),
+                frozen(cells.ray_error),
+                self.geometry.facets.far,
+                frozen(cells.facet_start),
+                self.owner,
+                self.wall,
+                frozen(cells.mask),
+                self.face,
+                self.side,
+                row_of,
+                rows,
+                errors,
+                np.zeros((most, self.d)),
+                np.zeros((most, self.d)),
+                np.zeros(most, dtype=np.int64),
+                np.zeros(most, dtype=np.int64),
+                np.zeros((rays, self.d + 1)),
+                np.zeros((rays, words), dtype=np.uint64),
+                np.zeros(rays),
+                np.zeros((rays, self.d + 1)),
+                np.zeros((rays, words), dtype=np.uint64),
+                np.zeros(2, dtype=np.int64),
+                np.zeros(self.d + 1),
+                scratch.sets,
+                scratch.points,
+                *scratch.triangulation,
+                out,
+                sizes,
+                open_,
+                numbers,
+            )
+            found, more = numbers.tolist()
+            for k in np.flatnonzero(sizes[:found] == kernels.UNCLEAR).tolist():
+                sizes[k] = self._exact_size(*out[k].tolist())
+            self._keep(out[:found].copy(), sizes[:found].copy())
+            undecided += [(int(f), int(g)) for f, g in open_[:more]]
+            if at == before:
+                room *= 2
+        self._decide(undecided)
+
+    def _grouped(self, facets: Integers) -> tuple[Integers, Integers]:
+        """Facets by name: where groups start, and facets in that order."""
+        group, _ = named(self.owner[facets], self.wall[facets])
+        start = np.zeros(int(group.max(initial=-1)) + 2, dtype=np.int64)
+        order = np.empty(len(facets), dtype=np.int64)
+        by_group(group, start, order)
+        return start, facets[order]
+
+    # in rationals
+
+    def _exact_row(self, f: int) -> Row:
+        """The row of a facet as it was drawn, whatever side the cell is on."""
+        return drawn_row(self.cells, self.exact, int(self.cell_of[f]), f)
+
+    def _side(self, f: int) -> int:
+        row = self.geometry.row(int(self.cell_of[f]), f)
+        return 1 if row == self._exact_row(f) else -1
+
+    def _cell_rows(self, i: int) -> list[Row]:
+        """Rows of the distinct true facets of a cell, infinity included."""
+        if i not in self._rows:
+            if len(self._rows) > 4096:
+                self._rows.clear()
+            facets = range(int(self.cells.facet_start[i]), int(self.cells.facet_start[i + 1]))
+            self._rows[i] = [self.geometry.row(i, f) for f in facets if self.face[f] == f]
+        return self._rows[i]
+
+    def _decide(self, pairs: list[tuple[int, int]]) -> None:
+        """Decide pairs of facets on one hyperplane in rationals."""
+        found, sizes = [], []
+        for f, g in pairs:
+            i, j = int(self.cell_of[f]), int(self.cell_of[g])
+            row = self._exact_row(f)
+            cone = common_cone(self._cell_rows(i), self._cell_rows(j), row, self.d)
+            if cone is not None:
+                found.append((f, g) if i < j else (g, f))
+                sizes.append(_cone_size(cone, row, self.d))
+        if found:
+            self._keep(np.array(found, dtype=np.int64), np.array(sizes))
+
+    def _exact_size(self, f: int, g: int) -> float:
+        """The size of the common part of two facets that overlap."""
+        row = self._exact_row(f)
+        here, there = (self._cell_rows(int(self.cell_of[k])) for k in (f, g))
+        cone = common_cone(here, there, row, self.d)
+        return 0.0 if cone is None else _cone_size(cone, row, self.d)
+
+    def _keep(self, facets: Integers, sizes: Floats) -> None:
+        self.found.append((self.cell_of[facets], facets, sizes))
+        self.met[facets] = True
+
+    def misnamed(self) -> None:
+        """Walls whose two sides name different pairs of keys: compare exact hyperplanes."""
+        left = self.left if hasattr(self, "left") else np.zeros(0, dtype=np.int64)
+        left = left[self.layers[self.wall[left] >> _LAYER_SHIFT, kernels.KIND] == kernels.WALL]
+        if not len(left):
+            return
+        start, order = self._grouped(left)
+        signs = self.side[order].astype(np.int64)
+        low, high = np.minimum.reduceat(signs, start[:-1]), np.maximum.reduceat(signs, start[:-1])
+        one_sided = np.repeat(low == high, np.diff(start))
+        head = self.wall[order] >> _HEAD_SHIFT
+        drawn, _ = named(self.owner[order], head)  # the same cell, the same head
+        suspects = np.zeros(int(drawn.max()) + 1, dtype=np.bool_)
+        suspects[drawn[one_sided]] = True
+        planes: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        known: dict[tuple[int, int], Row] = {}
+        for k in np.flatnonzero(suspects[drawn]).tolist():
+            f = int(order[k])
+            name = int(self.owner[f]), int(self.wall[f])
+            if name not in known:
+                known[name] = _normalised(self._exact_row(f))
+            planes[(int(drawn[k]), *known[name])].append(f)
+        pairs = []
+        for facets in planes.values():
+            names = {(int(self.owner[f]), int(self.wall[f])) for f in facets}
+            if len(names) < 2:
+                continue
+            above = [f for f in facets if self._above(f)]
+            below = [f for f in facets if not self._above(f)]
+            pairs += [
+                (f, g) for f in above for g in below if self.wall[f] != self.wall[g] and self._near(f, g)
+            ]
+        self._decide(pairs)
+
+    def _above(self, f: int) -> bool:
+        """Whether a facet's cell lies on the positive side of its normalised hyperplane."""
+        row = self.geometry.row(int(self.cell_of[f]), f)
+        return next(v for v in row if v) > 0
+
+    def _near(self, f: int, g: int) -> bool:
+        """Whether the boxes of two facets meet, as far as floats can tell."""
+        boxes = [self._box(f), self._box(g)]
+        return bool((boxes[0][0] <= boxes[1][1]).all() and (boxes[1][0] <= boxes[0][1]).all())
+
+    def _box(self, f: int) -> tuple[Floats, Floats]:
+        i, cells = int(self.cell_of[f]), self.cells
+        everywhere = np.full(self.d, -inf), np.full(self.d, inf)
+        s = f - int(cells.facet_start[i])
+        rays = np.arange(int(cells.ray_start[i]), int(cells.ray_start[i + 1]))
+        rays = rays[(cells.mask[rays, s // 64] >> np.uint64(s % 64)) & np.uint64(1) != 0]
+        e, w = cells.ray_error[rays], cells.rays[rays, -1]
+        if cells.free[i] or self.geometry.facets.far[rays].any() or not (w > 2.0 * e).all():
+            return everywhere
+        points = cells.rays[rays, :-1] / w[:, None]
+        slack = (2.0 * e * (1.0 + np.abs(points).max(axis=1)) / w)[:, None] + 2.0**-50 * np.abs(points)
+        return (points - slack).min(axis=0), (points + slack).max(axis=0)
+
+    # result
+
+    def contacts(self) -> Contacts:
+        """Everything that was found: each pair once, in lexicographic order."""
+        pairs, facets, sizes = (np.concatenate(parts) for parts in zip(*self.found, strict=True))
+        turned = pairs[:, 0] > pairs[:, 1]
+        whole = turned & (sizes < 0.0)
+        sizes[whole] = kernels.FIRST_WHOLE + kernels.SECOND_WHOLE - sizes[whole]
+        facets[turned] = facets[turned][:, ::-1]
+        pairs[turned] = pairs[turned][:, ::-1]
+        _, first = np.unique(pairs[:, 0] * np.int64(self.cells.n) + pairs[:, 1], return_index=True)
+        pairs, facets, sizes = pairs[first], facets[first], sizes[first]
+        drawn = self.wall[facets.max(axis=1)] >> _LAYER_SHIFT
+        jumps = [isinstance(x, WallLayer) and not isinstance(x, MaxLayer) for x in self.exact.layers]
+        kinds = np.array([*jumps, False])[drawn].astype(np.uint8)
+        covered = self.done.astype(np.bool_)
+        np.logical_or.at(covered, np.where(self.face >= 0, self.face, 0), self.met & (self.face >= 0))
+        alone = self._remaining() & ~covered[np.where(self.face >= 0, self.face, 0)]
+        result = Contacts(pairs, kinds, sizes, facets, np.flatnonzero(alone))
+        for array in result:
+            array.setflags(write=False)
+        return result
+
+
+def _tables(layers: tuple[Layer, ...]) -> tuple[Integers, Integers, Integers]:
+    """What kernels need to know about layers: kinds, first units and heads, keys and classes of outputs."""
+    from hardmax.regions.maps.adjacency import _classes
+
+    table = np.zeros((max(len(layers), 1), kernels.LAYER_COLUMNS), dtype=np.int64)
+    keys: list[Integers] = []
+    classes: list[Integers] = []
+    n_keys = 0
+    last = max((k for k, layer in enumerate(layers) if not isinstance(layer, AffineLayer)), default=-1)
+    for k, layer in enumerate(layers):
+        if isinstance(layer, FoldLayer):
+            table[k, kernels.KIND], table[k, kernels.FIRST] = kernels.FOLD, layer.first_unit
+        elif isinstance(layer, WallLayer):
+            table[k] = kernels.WALL, layer.first_head, n_keys, int(k == last)
+            keys.append(np.asarray(layer.key, dtype=np.int64))
+            bends = isinstance(layer, MaxLayer)  # the winning score goes on: nothing jumps
+            classes.append(np.zeros(len(layer.key), np.int64) if bends else _classes(layer.outputs))
+            n_keys += len(layer.key)
+    nothing = [np.zeros(1, dtype=np.int64)]
+    return table, np.concatenate(keys or nothing), np.concatenate(classes or nothing)
+
+
+def _normalised(row: Row) -> Row:
+    """A row in lowest terms whose first nonzero entry is positive: one for each hyperplane."""
+    divisor = gcd(*row)
+    if next(v for v in row if v) < 0:
+        divisor = -divisor
+    return tuple(v // divisor for v in row)
+
+
+def _cone_size(cone: RationalCone, row: Row, d: int) -> float:
+    """The size of a common part, from its exact vertices; infinite if it is unbounded."""
+    if cone.lines:
+        return inf
+    basis = hyperplane_basis(row)
+    points: list[list[Fraction]] = []
+    for ray in cone.rays:
+        point = [sum(v * b[c] for v, b in zip(ray, basis, strict=True)) for c in range(d + 1)]
+        if point[-1] == 0:
+            return inf
+        points.append([Fraction(v, point[-1]) for v in point[:-1]])
+    sets = [sum(1 << k for k, m in enumerate(cone.masks) if m >> s & 1) for s in range(len(cone.facets))]
+    return exact_area(points, sets, d)

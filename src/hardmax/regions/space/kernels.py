@@ -1,0 +1,1655 @@
+r"""The compiled part of the space engine: polyhedra are cut, layer by layer, depth first.
+
+As in the plane, a *node* is a convex polyhedron on which the signature is settled up to some point of some
+layer, and nodes wait on an explicit stack. A polyhedron is kept as its rays in :math:`\mathbb{R}^D`,
+:math:`D = d + 1` (vertices :math:`(x, 1)` up to scale, directions :math:`(x, 0)`), and for each ray the set
+of facets it lies on. Rays and facets live in slots: a cut puts new rays into free slots, and the two halves
+differ only in which rays are alive, so sets of rays and facets are words of bits that are never renumbered.
+
+Every predicate is the sign of an affine function at a ray. A ray is the cross product of :math:`d` facet
+normals, never a combination of other rays, so its error depends on those normals only. Normals are scaled by
+powers of two to :math:`\|F\|_1 \le 1`; then minors are at most 1 and a minor of order :math:`k` is computed
+within :math:`\tfrac12 k(k+1)u` plus the errors of its rows. With slopes bounded by :math:`\bar a`, constants
+by :math:`\bar c`, their errors by :math:`\delta_a, \delta_c`, and :math:`\varepsilon` for a ray
+:math:`(x, x_0)`,
+
+.. math::
+
+    |\mathrm{fl}(a \cdot x + c x_0) - \text{exact}| \le (\delta_a + (D+4)u \bar a) \|x\|_1
+        + (\delta_c + (D+4) u \bar c) x_0 + \varepsilon (d (\bar a + \delta_a) + \bar c + \delta_c) .
+
+A sign below that bound is *undecided*: the caller decides it in rationals. Which pairs of rays span an edge
+is combinatorial, so it is right once the signs are: in a simple polyhedron, those with :math:`d - 1` common
+facets; in any other, those whose common facets no third ray shares.
+
+A polyhedron that contains a line has no vertex. It travels as a list of facets without rays, and the caller
+cuts it in rationals.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from hardmax.compiling import kernel
+
+# kinds of layers and nodes
+AFFINE, FOLD, WALL = 0, 1, 2
+
+# columns of the table of layers and of the table of norms: as in the plane (a test compares them)
+KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES = range(8)
+OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(8, 16)
+RHO, SIGMA, SIGMA_ABS, GAMMA, B_MAX, B_NORM = range(6)
+RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
+
+# per layer cell: errors of the hidden vector, of the rows, of the vector that leaves
+DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
+ERRORS = 16
+
+# header of a node, at its end: kind, layer, head, ray slots, pending, 2 * facet slots + tied, ints, floats
+HEADER = 8
+
+# the control array
+C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT, C_FREE = range(10)
+C_OUT_CELLS, C_OUT_RAYS, C_OUT_FACETS, C_UNBOUNDED, C_WORDS, C_ROUTES, C_MOST_CELLS = range(10, 17)
+CONTROL = 20
+
+# why the machine stopped; from UNDECIDED_HEAD on, the node on top of the stack is untouched (but for BUDGET)
+RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, RAYS_FULL = range(7)
+BUDGET, UNCERTAIN, HAS_LINES, BAG_FULL, FACETS_FULL = 7, 8, 9, 10, 11
+
+EXACT, CERTIFIED, FLOAT = 0, 1, 2  # C_TRUST
+UNIT = 1.2e-16  # above the unit roundoff 2^-53
+TINY, HUGE = 1e-280, 1e290
+AT_INFINITY = -2  # owner of the facet x0 >= 0
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+
+class Net(NamedTuple):
+    """The network, as :class:`~hardmax.regions.engine.program.Program` lays it out."""
+
+    table: Integers
+    bounds: Floats
+    weights: Floats
+    heads_at: Integers
+    key_of: Integers
+
+
+class State(NamedTuple):
+    """What belongs to a run: counters, the composed maps along the path, and the stack (ints twice: as
+    numbers and as words).
+    """
+
+    control: Integers
+    layer_cells: Integers
+    path: Floats
+    errors: Floats
+    signs: Integers
+    si: Integers
+    su: Words
+    sf: Floats
+
+
+class Cell(NamedTuple):
+    """The working polyhedron: rays and facets in slots. The flat arrays are the same memory, for copying."""
+
+    rays: Floats  # (slots, D + 1): coordinates, error
+    mask: Words  # (slots, words): the facets a ray lies on
+    alive: Words  # which ray slots are taken
+    facets: Floats  # (slots, D + 1): normal, error
+    label: Integers  # (slots, 3): owner, wall, side
+    used: Words  # which facet slots are taken
+    flat_rays: Floats
+    flat_mask: Words
+    flat_facets: Floats
+    flat_label: Integers
+
+
+class Pending(NamedTuple):
+    """Units whose sign is not settled, with the rays at which they may be positive or negative."""
+
+    unit: Integers
+    positive: Words
+    negative: Words
+
+
+class Room(NamedTuple):
+    """Work space."""
+
+    word: Integers
+    routes: Integers
+    hidden: Floats
+    on: Integers
+    sums: Floats
+    above: Words
+    below: Words
+    fresh: Words
+    rest: Words
+    pick: Integers
+    pool: Integers
+    minors: Floats
+    residual: Floats
+    row: Floats
+    slots: Integers
+    bounds: Floats
+    size: Integers
+    place: Integers
+
+
+class Heads(NamedTuple):
+    """Work space for the keys of a head; the bag holds the nodes of its cells in the order they are found."""
+
+    table: Floats  # scores of all keys at all rays
+    slack: Floats  # how far a difference of two may be off
+    rivals: Integers  # (key, how many rays it takes), those that take most first
+    todo: Integers
+    seen: Integers
+    place: Integers
+    bag_i: Integers
+    bag_u: Words
+    bag_f: Floats
+
+
+class Out(NamedTuple):
+    """The cells that were found."""
+
+    bits: Words
+    routes: NDArray[np.int32]
+    tied: NDArray[np.uint8]
+    free: Integers
+    ray_start: Integers
+    rays: Floats
+    facet_start: Integers
+    label: Integers
+    mask: Words
+    witness: Floats
+
+
+@intrinsic
+def popcount(typingctx, word):
+    """The number of ones of a 64-bit word."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def lowest(typingctx, word):
+    """The position of the lowest one of a word that is not zero."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def highest(typingctx, word):
+    """The position of the highest one of a word that is not zero."""
+
+    def codegen(context, builder, signature, arguments):
+        zeros = builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.sub(ir.Constant(ir.IntType(64), 63), zeros)
+
+    return types.int64(types.uint64), codegen
+
+
+@kernel(inlined=True)
+def bit(slot):
+    """The word with one bit."""
+    return np.uint64(1) << np.uint64(slot & 63)
+
+
+@kernel(inlined=True)
+def top_slot(words):
+    """One more than the highest slot in a set."""
+    for r in range(words.shape[0]):
+        w = words.shape[0] - 1 - r
+        if words[w] != np.uint64(0):
+            return (w << 6) + highest(words[w]) + 1
+    return 0
+
+
+@kernel(inlined=True)
+def free_slot(words):
+    """The lowest slot that is not taken, or -1."""
+    for w in range(words.shape[0]):
+        if ~words[w] != np.uint64(0):
+            return (w << 6) + lowest(~words[w])
+    return -1
+
+
+@kernel(inlined=True)
+def carried(table, control, layer):
+    """How many rows of the map that leaves a layer its nodes carry along: none after the last layer, nor
+    where the winning scores themselves leave.
+    """
+    return 0 if control[C_LAST] == layer or table[layer, OUTPUTS] < 0 else table[layer, D_OUT]
+
+
+@kernel(inlined=True)
+def dot(D, row, rays, v):
+    """The value of a row at ray v."""
+    if D == 4:
+        return (row[0] * rays[v, 0] + row[1] * rays[v, 1]) + (row[2] * rays[v, 2] + row[3] * rays[v, 3])
+    s = (row[0] * rays[v, 0] + row[1] * rays[v, 1]) + (row[2] * rays[v, 2] + row[3] * rays[v, 3])
+    for c in range(4, D):
+        s += row[c] * rays[v, c]
+    return s
+
+
+# errors
+
+
+@kernel(inlined=True)
+def threshold(trust, D, rays, v, e):
+    """The bound on the error of any row of the layer at ray v; NaN, from which no sign is certain, where
+    nothing is known.
+    """
+    if trust == FLOAT:
+        return 0.0
+    if trust == EXACT:
+        return np.nan
+    size = 0.0
+    for c in range(D - 1):
+        size += abs(rays[v, c])
+    x0 = abs(rays[v, D - 1])
+    spread = (D - 1) * e[A_MAX] + e[C_MAX]
+    t = 1.0001 * (e[T_A] * size + e[T_C] * x0 + rays[v, D] * spread)
+    if not (t >= TINY):
+        if (
+            (size == 0.0 or e[T_A] == 0.0)
+            and (x0 == 0.0 or e[T_C] == 0.0)
+            and (rays[v, D] == 0.0 or spread == 0.0)
+        ):
+            return 0.0
+        return np.nan
+    return t if t < HUGE else np.nan
+
+
+@kernel(reorder=True, inner=True)
+def rows_of(D, weights, at, biases, n, m, path, y_at, z_at):
+    """Rows S y + b of the composed map, column by column; ``at < 0`` means S is the identity."""
+    for c in range(D):
+        if at < 0:
+            for i in range(n):
+                path[z_at + c * n + i] = path[y_at + c * m + i]
+        else:
+            for i in range(n):
+                total = 0.0
+                for j in range(m):
+                    total += weights[at + i * m + j] * path[y_at + c * m + j]
+                path[z_at + c * n + i] = total
+    for i in range(n):
+        path[z_at + (D - 1) * n + i] += weights[biases + i]
+
+
+@kernel(reorder=True, inner=True)
+def squares(path, at, n):
+    """The sum of squares of n numbers."""
+    total = 0.0
+    for i in range(n):
+        total += path[at + i] * path[at + i]
+    return total
+
+
+@kernel(inner=True)
+def norm(path, at, n, columns):
+    """The largest 2-norm of some columns of n numbers, rounded up; infinite where the squares prove
+    nothing.
+    """
+    largest = 0.0
+    for c in range(columns):
+        total = squares(path, at + c * n, n)
+        if total == 0.0:  # zeros, or squares that underflow
+            for i in range(n):
+                if path[at + c * n + i] != 0.0:
+                    return np.inf
+        elif total > 1e-270 and total < 1e280:
+            largest = max(largest, 1.0001 * np.sqrt(total))
+        else:
+            return np.inf
+    return largest
+
+
+@kernel(inner=True)
+def enter(D, net, path, errors, layer, trust):
+    r"""Rows of the composed map of a layer, and the bounds on their errors; see the plane engine."""
+    table, e, f = net.table, errors[layer], net.bounds[layer]
+    y_at, m = table[layer, Y_AT], table[layer, D_IN]
+    z_at, n = table[layer, Z_AT], table[layer, ROWS]
+    rows_of(D, net.weights, table[layer, SCORES], table[layer, BIASES], n, m, path, y_at, z_at)
+    if trust == FLOAT:
+        return
+    y_na, y_nc = norm(path, y_at, m, D - 1), norm(path, y_at + (D - 1) * m, m, 1)
+    if table[layer, SCORES] < 0:
+        e[RA] = e[DA]
+        e[RC] = e[DC] + f[GAMMA] * (y_nc + f[B_MAX])
+        z_ea = e[EA]
+        z_ec = e[EC] + f[GAMMA] * (y_nc + f[B_NORM])
+    else:
+        e[RA] = f[RHO] * (e[EA] + f[GAMMA] * y_na)
+        e[RC] = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
+        z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
+        z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
+    z_na, z_nc = norm(path, z_at, n, D - 1), norm(path, z_at + (D - 1) * n, n, 1)
+    e[A_MAX] = z_na + e[RA]
+    e[C_MAX] = z_nc + e[RC]
+    e[T_A] = e[RA] + (D + 4.0) * UNIT * z_na
+    e[T_C] = e[RC] + (D + 4.0) * UNIT * z_nc
+    g = f[GAMMA_OUT]
+    if table[layer, KIND] == FOLD:
+        e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * z_na)
+        e[NEXT_DC] = f[RHO_OUT] * (z_ec + g * z_nc) + g * f[O_MAX]
+        e[NEXT_EA] = f[SIGMA_OUT] * z_ea + g * f[SIGMA_ABS_OUT] * z_na
+        e[NEXT_EC] = f[SIGMA_OUT] * z_ec + g * (f[SIGMA_ABS_OUT] * z_nc + f[O_NORM])
+        if table[layer, SKIP] == 1:
+            e[NEXT_DA] += e[DA] + g * y_na
+            e[NEXT_DC] += e[DC] + g * y_nc
+            e[NEXT_EA] += e[EA] + g * y_na
+            e[NEXT_EC] += e[EC] + g * y_nc
+    elif table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:
+        # the scores of winners leave, and what entered beside them
+        skip = table[layer, SKIP] == 1
+        e[NEXT_DA] = max(e[RA], e[DA] if skip else 0.0)
+        e[NEXT_DC] = max(e[RC], e[DC] if skip else 0.0)
+        e[NEXT_EA] = z_ea + (e[EA] if skip else 0.0)
+        e[NEXT_EC] = z_ec + (e[EC] if skip else 0.0)
+    elif table[layer, KIND] == WALL:
+        e[NEXT_DA] = 0.0
+        e[NEXT_EA] = 0.0
+        e[NEXT_DC] = g * f[O_MAX]
+        e[NEXT_EC] = g * f[O_NORM]
+        if table[layer, SKIP] == 1:
+            e[NEXT_DA] = e[DA]
+            e[NEXT_EA] = e[EA]
+            e[NEXT_DC] += e[DC] + g * y_nc
+            e[NEXT_EC] += e[EC] + g * y_nc
+    else:
+        e[NEXT_DA] = e[RA]
+        e[NEXT_DC] = e[RC]
+        e[NEXT_EA] = z_ea
+        e[NEXT_EC] = z_ec
+
+
+@kernel(reorder=True, inner=True)
+def add_units(D, weights, at, e, units, count, path, z_at, n, out, y):
+    """Add U[:, i] z_i of the listed units to the map that leaves the layer, four units at a time."""
+    j = 0
+    while j + 4 <= count:
+        i0, i1, i2, i3 = units[j], units[j + 1], units[j + 2], units[j + 3]
+        w0, w1, w2, w3 = at + i0 * e, at + i1 * e, at + i2 * e, at + i3 * e
+        for c in range(D):
+            z = z_at + c * n
+            a0, a1, a2, a3 = path[z + i0], path[z + i1], path[z + i2], path[z + i3]
+            to = y + c * e
+            for r in range(e):
+                out[to + r] += (
+                    weights[w0 + r] * a0 + weights[w1 + r] * a1 + weights[w2 + r] * a2 + weights[w3 + r] * a3
+                )
+        j += 4
+    while j < count:
+        w = at + units[j] * e
+        for c in range(D):
+            a = path[z_at + c * n + units[j]]
+            for r in range(e):
+                out[y + c * e + r] += weights[w + r] * a
+        j += 1
+
+
+# facets and rays
+
+
+@kernel(inner=True)
+def write_facet(D, row, error, cell, slot, owner, wall, side):
+    """Put a hyperplane, scaled by a power of two to 1-norm at most 1, into a facet slot."""
+    size = 0.0
+    for c in range(D):
+        size += abs(row[c])
+    exponent = math.frexp(size)[1]
+    known = size > 1e-250 and size < 1e250 and error < size
+    scale = math.ldexp(1.0, -exponent) if known else 1.0
+    for c in range(D):
+        cell.facets[slot, c] = row[c] * scale
+    cell.facets[slot, D] = 1.001 * error * scale if known else np.inf
+    cell.label[slot, 0] = owner
+    cell.label[slot, 1] = wall
+    cell.label[slot, 2] = side
+    cell.used[slot >> 6] |= bit(slot)
+
+
+@kernel(inner=True)
+def choose(D, need, pool, n_pool, f, pick, residual):
+    """pick = independent rows out of f[pool], as many as needed, by pivoted Gram-Schmidt; returns how many
+    were found.
+    """
+    for i in range(n_pool):
+        for c in range(D):
+            residual[i, c] = f[pool[i], c]
+    found = 0
+    while found < need:
+        best, size = -1, 1e-24
+        for i in range(n_pool):
+            total = 0.0
+            for c in range(D):
+                total += residual[i, c] * residual[i, c]
+            if total > size:
+                best, size = i, total
+        if best < 0:
+            return found
+        pick[found] = pool[best]
+        found += 1
+        for i in range(n_pool):
+            if i != best:
+                dot = 0.0
+                for c in range(D):
+                    dot += residual[i, c] * residual[best, c]
+                dot /= size
+                for c in range(D):
+                    residual[i, c] -= dot * residual[best, c]
+        for c in range(D):
+            residual[best, c] = 0.0
+    return found
+
+
+@kernel(inner=True)
+def cross(D, f, pick, out, i, minors):
+    """out[i] = signed maximal minors of the rows f[pick[0 .. D-2]]: a vector orthogonal to each of them."""
+    if D == 4:
+        p, q, r = pick[0], pick[1], pick[2]
+        m01 = f[p, 0] * f[q, 1] - f[p, 1] * f[q, 0]
+        m02 = f[p, 0] * f[q, 2] - f[p, 2] * f[q, 0]
+        m03 = f[p, 0] * f[q, 3] - f[p, 3] * f[q, 0]
+        m12 = f[p, 1] * f[q, 2] - f[p, 2] * f[q, 1]
+        m13 = f[p, 1] * f[q, 3] - f[p, 3] * f[q, 1]
+        m23 = f[p, 2] * f[q, 3] - f[p, 3] * f[q, 2]
+        r0, r1, r2, r3 = f[r, 0], f[r, 1], f[r, 2], f[r, 3]
+        out[i, 0] = r1 * m23 - r2 * m13 + r3 * m12
+        out[i, 1] = r2 * m03 - r0 * m23 - r3 * m02
+        out[i, 2] = r0 * m13 - r1 * m03 + r3 * m01
+        out[i, 3] = r1 * m02 - r0 * m12 - r2 * m01
+        return
+    if D == 5:
+        # by the 2 x 2 minors m of the first two rows and n of the last two
+        p, q, r, s = pick[0], pick[1], pick[2], pick[3]
+        p0, p1, p2, p3, p4 = f[p, 0], f[p, 1], f[p, 2], f[p, 3], f[p, 4]
+        q0, q1, q2, q3, q4 = f[q, 0], f[q, 1], f[q, 2], f[q, 3], f[q, 4]
+        r0, r1, r2, r3, r4 = f[r, 0], f[r, 1], f[r, 2], f[r, 3], f[r, 4]
+        s0, s1, s2, s3, s4 = f[s, 0], f[s, 1], f[s, 2], f[s, 3], f[s, 4]
+        m01 = p0 * q1 - p1 * q0
+        m02 = p0 * q2 - p2 * q0
+        m03 = p0 * q3 - p3 * q0
+        m04 = p0 * q4 - p4 * q0
+        m12 = p1 * q2 - p2 * q1
+        m13 = p1 * q3 - p3 * q1
+        m14 = p1 * q4 - p4 * q1
+        m23 = p2 * q3 - p3 * q2
+        m24 = p2 * q4 - p4 * q2
+        m34 = p3 * q4 - p4 * q3
+        n01 = r0 * s1 - r1 * s0
+        n02 = r0 * s2 - r2 * s0
+        n03 = r0 * s3 - r3 * s0
+        n04 = r0 * s4 - r4 * s0
+        n12 = r1 * s2 - r2 * s1
+        n13 = r1 * s3 - r3 * s1
+        n14 = r1 * s4 - r4 * s1
+        n23 = r2 * s3 - r3 * s2
+        n24 = r2 * s4 - r4 * s2
+        n34 = r3 * s4 - r4 * s3
+        out[i, 0] = m12 * n34 + m14 * n23 + m23 * n14 + m34 * n12 - m13 * n24 - m24 * n13
+        out[i, 1] = m03 * n24 + m24 * n03 - m02 * n34 - m04 * n23 - m23 * n04 - m34 * n02
+        out[i, 2] = m01 * n34 + m04 * n13 + m13 * n04 + m34 * n01 - m03 * n14 - m14 * n03
+        out[i, 3] = m02 * n14 + m14 * n02 - m01 * n24 - m04 * n12 - m12 * n04 - m24 * n01
+        out[i, 4] = m01 * n23 + m03 * n12 + m12 * n03 + m23 * n01 - m02 * n13 - m13 * n02
+        return
+    # minors[S] = minor of the first |S| rows on the columns S, by Laplace expansion along the last row
+    full = (1 << D) - 1
+    minors[0] = 1.0
+    for subset in range(1, full):
+        size = popcount(np.uint64(subset))
+        row = pick[size - 1]
+        total = 0.0
+        sign = 1.0 if size & 1 else -1.0
+        rest = np.uint64(subset)
+        while rest != np.uint64(0):
+            column = lowest(rest)
+            rest &= rest - np.uint64(1)
+            total += sign * f[row, column] * minors[subset ^ (1 << column)]
+            sign = -sign
+        minors[subset] = total
+    sign = 1.0
+    for column in range(D):
+        out[i, column] = sign * minors[full ^ (1 << column)]
+        sign = -sign
+
+
+@kernel(inner=True)
+def new_ray(D, rays, facets, mask, used, pick, v, minors):
+    """rays[v] = the ray on the picked facets that points inside, with a bound on its error.
+
+    Which of the two directions it is: x0 is not negative; at infinity, no facet is. Where floats cannot tell,
+    the error is infinite and every sign there will be asked for.
+    """
+    cross(D, facets, pick, rays, v, minors)
+    largest = 0.0
+    for c in range(D):
+        largest = max(largest, abs(rays[v, c]))
+    error = 0.0
+    for k in range(D - 1):
+        error += facets[pick[k], D]
+    error += D * D * UNIT
+    if not (largest > 100.0 * error) or not (largest > 1e-200):
+        for c in range(D):
+            rays[v, c] = 0.0
+        rays[v, D - 1] = 1.0
+        rays[v, D] = np.inf
+        return
+    scale = 1.0 / largest
+    error = 1.02 * (error * scale + 2.0 * UNIT)
+    turn = 0.0
+    if abs(rays[v, D - 1]) * scale > error:
+        turn = 1.0 if rays[v, D - 1] > 0.0 else -1.0
+    else:
+        best = 0.0
+        for w in range(used.shape[0]):
+            word = used[w] & ~mask[v, w]
+            while word != np.uint64(0):
+                s = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                value = 0.0
+                for c in range(D):
+                    value += facets[s, c] * rays[v, c]
+                value *= scale
+                bound = error + facets[s, D] + D * UNIT
+                if abs(value) > 1.02 * bound and abs(value) > best:
+                    best = abs(value)
+                    turn = 1.0 if value > 0.0 else -1.0
+    for c in range(D):
+        rays[v, c] *= scale * turn
+    rays[v, D] = error
+    if turn == 0.0:
+        rays[v, D - 1] = 1.0
+        rays[v, D] = np.inf
+
+
+@kernel(inner=True)
+def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, pick, pool, minors, residual):
+    """Put a ray into a free slot for every edge that facet ``slot`` crosses; ``fresh`` = the new rays.
+
+    ``above`` and ``below`` are the rays on its two sides; those on it learn of it. ``rest`` collects the
+    slots that are taken. False when the slots do not suffice.
+    """
+    wr, wf = alive.shape[0], used.shape[0]
+    d = D - 1
+    simple = True
+    for w in range(wr):
+        fresh[w] = np.uint64(0)
+        rest[w] = alive[w]
+        word = alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            count = popcount(mask[v, 0])
+            for f in range(1, wf):
+                count += popcount(mask[v, f])
+            if count != d:
+                simple = False
+    for wp in range(wr):
+        word_p = above[wp]
+        while word_p != np.uint64(0):
+            p = (wp << 6) + lowest(word_p)
+            word_p &= word_p - np.uint64(1)
+            for wq in range(wr):
+                word_q = below[wq]
+                while word_q != np.uint64(0):
+                    q = (wq << 6) + lowest(word_q)
+                    word_q &= word_q - np.uint64(1)
+                    count = popcount(mask[p, 0] & mask[q, 0])
+                    for f in range(1, wf):
+                        count += popcount(mask[p, f] & mask[q, f])
+                    if count < d - 1 or (simple and count != d - 1):
+                        continue
+                    if not simple:
+                        edge = True
+                        for w in range(wr):
+                            word = alive[w]
+                            while word != np.uint64(0) and edge:
+                                v = (w << 6) + lowest(word)
+                                word &= word - np.uint64(1)
+                                if v == p or v == q:  # noqa: SIM109
+                                    continue
+                                inside = True
+                                for f in range(wf):
+                                    if mask[p, f] & mask[q, f] & ~mask[v, f] != np.uint64(0):
+                                        inside = False
+                                if inside:
+                                    edge = False
+                        if not edge:
+                            continue
+                    v = free_slot(rest)
+                    if v < 0:
+                        return False
+                    rest[v >> 6] |= bit(v)
+                    fresh[v >> 6] |= bit(v)
+                    k = 0
+                    for f in range(wf):
+                        mask[v, f] = mask[p, f] & mask[q, f]
+                        word = mask[v, f]
+                        while word != np.uint64(0):
+                            pool[k] = (f << 6) + lowest(word)
+                            k += 1
+                            word &= word - np.uint64(1)
+                    if count == d - 1:
+                        for j in range(k):
+                            pick[j] = pool[j]
+                        k = d - 1
+                    else:
+                        k = choose(D, d - 1, pool, k, facets, pick, residual)
+                    mask[v, slot >> 6] |= bit(slot)
+                    if k < d - 1:
+                        for c in range(D):
+                            rays[v, c] = 0.0
+                        rays[v, D - 1] = 1.0
+                        rays[v, D] = np.inf
+                    else:
+                        pick[d - 1] = slot
+                        new_ray(D, rays, facets, mask, used, pick, v, minors)
+    for w in range(wr):
+        word = alive[w] & ~above[w] & ~below[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            mask[v, slot >> 6] |= bit(slot)
+    return True
+
+
+# nodes
+
+
+@kernel(inlined=True)
+def write_polyhedron(D, cell, alive, ints, words, floats, io, fo, size, place):
+    """Write the rays ``alive`` of the working cell and the facets they touch; returns where ints and floats
+    go on.
+
+    ``size`` = [ray slots, facet slots].
+    """
+    nr = top_slot(alive)
+    wf = cell.used.shape[0]
+    for f in range(wf):
+        place[f] = 0
+    touched = place  # words as integers
+    for w in range(alive.shape[0]):
+        word = alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            for f in range(wf):
+                touched[f] |= np.int64(cell.mask[v, f])
+    nf = 0
+    for f in range(wf):
+        if touched[f] != 0:
+            nf = (f << 6) + highest(np.uint64(touched[f])) + 1
+    size[0] = nr
+    size[1] = nf
+    nwf, nwr = (nf + 63) >> 6, (nr + 63) >> 6
+    at = io
+    for k in range(3 * nf):
+        ints[at + k] = cell.flat_label[k]
+    at += 3 * nf
+    for f in range(nwf):
+        ints[at + f] = touched[f]
+    at += nwf
+    for w in range(nwr):
+        words[at + w] = alive[w]
+    at += nwr
+    if nwf == wf:
+        for k in range(nr * wf):
+            words[at + k] = cell.flat_mask[k]
+    else:
+        for v in range(nr):
+            for f in range(nwf):
+                words[at + v * nwf + f] = cell.mask[v, f]
+    at += nr * nwf
+    y = fo
+    for k in range(nf * (D + 1)):
+        floats[y + k] = cell.flat_facets[k]
+    y += nf * (D + 1)
+    for k in range(nr * (D + 1)):
+        floats[y + k] = cell.flat_rays[k]
+    y += nr * (D + 1)
+    return at, y
+
+
+@kernel(inner=True)
+def write_header(ints, at, kind, layer, head, nr, pending, nf, tied, io, floats):
+    """The end of a node; returns where the next one begins."""
+    ints[at] = kind
+    ints[at + 1] = layer
+    ints[at + 2] = head
+    ints[at + 3] = nr
+    ints[at + 4] = pending
+    ints[at + 5] = 2 * nf + tied
+    ints[at + 6] = at + HEADER - io
+    ints[at + 7] = floats
+    return at + HEADER
+
+
+@kernel(inlined=True)
+def load(D, state, cell, io, fo, nr, nf):
+    """The working cell becomes the polyhedron of a node; returns where its ints and floats go on."""
+    si, su, sf = state.si, state.su, state.sf
+    nwf, nwr = (nf + 63) >> 6, (nr + 63) >> 6
+    at = io
+    for k in range(3 * nf):
+        cell.flat_label[k] = si[at + k]
+    at += 3 * nf
+    wf = cell.used.shape[0]
+    for f in range(wf):
+        cell.used[f] = su[at + f] if f < nwf else np.uint64(0)
+    at += nwf
+    for w in range(cell.alive.shape[0]):
+        cell.alive[w] = su[at + w] if w < nwr else np.uint64(0)
+    at += nwr
+    if nwf == wf:
+        for k in range(nr * wf):
+            cell.flat_mask[k] = su[at + k]
+    else:
+        for v in range(nr):
+            for f in range(wf):
+                cell.mask[v, f] = su[at + v * nwf + f] if f < nwf else np.uint64(0)
+    at += nr * nwf
+    y = fo
+    for k in range(nf * (D + 1)):
+        cell.flat_facets[k] = sf[y + k]
+    y += nf * (D + 1)
+    for k in range(nr * (D + 1)):
+        cell.flat_rays[k] = sf[y + k]
+    y += nr * (D + 1)
+    return at, y
+
+
+@kernel(inner=True)
+def add_signs(D, path, z_at, n, rays, v, t, sums, pending):
+    """Signs of all rows at ray v, as bits of their sets."""
+    for i in range(n):
+        sums[i] = path[z_at + i] * rays[v, 0]
+    for c in range(1, D):
+        x = rays[v, c]
+        for i in range(n):
+            sums[i] += path[z_at + c * n + i] * x
+    w, shift = v >> 6, np.uint64(v & 63)
+    for i in range(n):
+        pending.positive[i, w] |= np.uint64(not (sums[i] <= -t)) << shift
+        pending.negative[i, w] |= np.uint64(not (sums[i] >= t)) << shift
+
+
+@kernel
+def descend(D, net, state, cell, nr, layer, pending, room):
+    """The working polyhedron enters ``layer``, its hidden vector in the path: push its first node. False: no
+    room.
+    """
+    table, path, errors, control = net.table, state.path, state.errors, state.control
+    while table[layer, KIND] == AFFINE:
+        enter(D, net, path, errors, layer, control[C_TRUST])
+        for i in range(D * table[layer, ROWS]):
+            path[table[layer + 1, Y_AT] + i] = path[table[layer, Z_AT] + i]
+        for i in range(4):
+            errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
+        layer += 1
+    n, words = table[layer, ROWS], table[layer, WORDS]
+    e = carried(table, control, layer)
+    io, fo = control[C_INTS], control[C_FLOATS]
+    wr, wf = cell.alive.shape[0], cell.used.shape[0]
+    most = 3 * 64 * wf + wf + wr + nr * wf + n * (1 + 2 * wr) + words + table[layer, HEADS] + HEADER
+    if io + most > state.si.shape[0] or fo + (D + 1) * (64 * wf + nr) + D * e > state.sf.shape[0]:
+        return False
+    enter(D, net, path, errors, layer, control[C_TRUST])
+    control[C_SERIAL] += 1
+    state.signs[table[layer, SIGN_AT]] = control[C_SERIAL]
+    state.signs[table[layer, SIGN_AT] + 1] = 0
+    si, su, sf = state.si, state.su, state.sf
+    if nr > 0:
+        at, y = write_polyhedron(D, cell, cell.alive, si, su, sf, io, fo, room.size, room.place)
+        nr, nf = room.size[0], room.size[1]
+    else:  # it contains a line: facets only
+        nf = top_slot(cell.used)
+        at, y = io, fo
+        for s in range(nf):
+            for c in range(3):
+                si[at + c] = cell.label[s, c]
+            at += 3
+            for c in range(D + 1):
+                sf[y + c] = cell.facets[s, c]
+            y += D + 1
+        for f in range((nf + 63) >> 6):
+            su[at] = cell.used[f]
+            at += 1
+    nwr = (nr + 63) >> 6
+    y_at, m, z_at = table[layer, Y_AT], table[layer, D_IN], table[layer, Z_AT]
+    n_pending = 0
+    if table[layer, KIND] == FOLD:
+        for i in range(n):
+            for w in range(nwr):
+                pending.positive[i, w] = np.uint64(0)
+                pending.negative[i, w] = np.uint64(0)
+        for w in range(nwr):
+            word = cell.alive[w]
+            while word != np.uint64(0):
+                v = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                t = threshold(control[C_TRUST], D, cell.rays, v, errors[layer])
+                add_signs(D, path, z_at, n, cell.rays, v, t, room.sums, pending)
+        n_on = 0
+        for i in range(n):
+            pos, neg = np.uint64(0), np.uint64(0)
+            for w in range(nwr):
+                pos |= pending.positive[i, w]
+                neg |= pending.negative[i, w]
+            if nr == 0 or (pos != np.uint64(0) and neg != np.uint64(0)):
+                si[at] = i
+                at += 1
+                for w in range(nwr):
+                    su[at] = pending.positive[i, w]
+                    su[at + nwr] = pending.negative[i, w]
+                    at += 1
+                at += nwr
+                n_pending += 1
+            elif pos != np.uint64(0):
+                room.on[n_on] = i
+                n_on += 1
+        for j in range(words):
+            si[at + j] = 0
+        for j in range(n_on):
+            si[at + (room.on[j] >> 6)] |= 1 << (room.on[j] & 63)
+        at += words
+        if e > 0:
+            offsets = table[layer, OFFSETS]
+            for r in range((D - 1) * e):
+                sf[y + r] = 0.0
+            for r in range(e):
+                sf[y + (D - 1) * e + r] = net.weights[offsets + r]
+            if table[layer, SKIP] == 1:
+                for r in range(D * e):
+                    sf[y + r] += path[y_at + r]
+            add_units(D, net.weights, table[layer, OUTPUTS], e, room.on, n_on, path, z_at, n, sf, y)
+        y += D * e
+    else:
+        for h in range(table[layer, HEADS]):
+            si[at + h] = 0
+        at += table[layer, HEADS]
+        for r in range(e):
+            sf[y + r] = path[y_at + (D - 1) * m + r] if table[layer, SKIP] == 1 else 0.0
+        y += e
+    control[C_INTS] = write_header(si, at, table[layer, KIND], layer, 0, nr, n_pending, nf, 0, io, y - fo)
+    control[C_FLOATS] = y
+    return True
+
+
+# folds
+
+
+@kernel(inner=True)
+def settle(D, path, z_at, n, i, cell, e, trust, pending, first, nwr):
+    """Try in floats the signs of a pending unit that are still open."""
+    for w in range(nwr):
+        word = pending.positive[first, w] & pending.negative[first, w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            t = threshold(trust, D, cell.rays, v, e)
+            s = 0.0
+            for c in range(D):
+                s += path[z_at + c * n + i] * cell.rays[v, c]
+            if s <= -t:
+                pending.positive[first, w] &= ~bit(v)
+            if s >= t:
+                pending.negative[first, w] &= ~bit(v)
+
+
+@kernel(inlined=True)
+def push_fold(D, net, state, cell, alive, layer, pending, first, n_pending, n_on, room):
+    """Push a fold node: the rays ``alive`` of the working cell, and the pending units from ``first`` on that
+    still change sign there.
+
+    ``n_on`` 1: the unit before ``first`` is on; 0: whatever was settled before is written down already.
+    """
+    table, control = net.table, state.control
+    si, su, sf = state.si, state.su, state.sf
+    io, fo = control[C_INTS], control[C_FLOATS]
+    at, y = write_polyhedron(D, cell, alive, si, su, sf, io, fo, room.size, room.place)
+    nr, nf = room.size[0], room.size[1]
+    nwr = (nr + 63) >> 6
+    if n_on == 1:
+        room.on[0] = pending.unit[first - 1]
+    count = 0
+    for j in range(first, n_pending):
+        pos, neg = np.uint64(0), np.uint64(0)
+        for w in range(nwr):
+            a, b = pending.positive[j, w] & alive[w], pending.negative[j, w] & alive[w]
+            su[at + 1 + w] = a
+            su[at + 1 + nwr + w] = b
+            pos |= a
+            neg |= b
+        si[at] = pending.unit[j]
+        if pos != np.uint64(0) and neg != np.uint64(0):
+            count += 1
+            at += 1 + 2 * nwr
+        elif pos != np.uint64(0):
+            room.on[n_on] = pending.unit[j]
+            n_on += 1
+    words = table[layer, WORDS]
+    for j in range(words):
+        si[at + j] = room.word[j]
+    for j in range(n_on):
+        si[at + (room.on[j] >> 6)] |= 1 << (room.on[j] & 63)
+    at += words
+    e = carried(table, control, layer)
+    for r in range(D * e):
+        sf[y + r] = room.hidden[r]
+    if e > 0 and n_on > 0:
+        add_units(
+            D, net.weights, table[layer, OUTPUTS], e, room.on, n_on, state.path, table[layer, Z_AT],
+            table[layer, ROWS], sf, y,
+        )  # fmt: skip
+    y += D * e
+    control[C_INTS] = write_header(si, at, table[layer, KIND], layer, 0, nr, count, nf, 0, io, y - fo)
+    control[C_FLOATS] = y
+
+
+@kernel(inlined=True)
+def keep_half(D, net, state, cell, lost, slot, layer, pending, first, n_pending, room):
+    """The working cell becomes its half below facet ``slot``, where the unit before ``first`` is off.
+
+    ``lost`` are the rays above. Returns how many units still change sign; they come first in ``pending``.
+    """
+    wr, wf = cell.alive.shape[0], cell.used.shape[0]
+    for f in range(wf):
+        cell.used[f] = np.uint64(0)
+    for w in range(wr):
+        cell.alive[w] = (cell.alive[w] & ~lost[w]) | room.fresh[w]
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            for f in range(wf):
+                cell.used[f] |= cell.mask[v, f]
+    for c in range(D):
+        cell.facets[slot, c] = -cell.facets[slot, c]
+    cell.label[slot, 2] = -cell.label[slot, 2]
+    n_on = 0
+    count = 0
+    for j in range(first, n_pending):
+        pos, neg = np.uint64(0), np.uint64(0)
+        for w in range(wr):
+            a, b = pending.positive[j, w] & cell.alive[w], pending.negative[j, w] & cell.alive[w]
+            pending.positive[count, w] = a
+            pending.negative[count, w] = b
+            pos |= a
+            neg |= b
+        i = pending.unit[j]
+        pending.unit[count] = i
+        if pos != np.uint64(0) and neg != np.uint64(0):
+            count += 1
+        elif pos != np.uint64(0):
+            room.on[n_on] = i
+            room.word[i >> 6] |= 1 << (i & 63)
+            n_on += 1
+    table = net.table
+    e = carried(table, state.control, layer)
+    if e > 0 and n_on > 0:
+        add_units(
+            D, net.weights, table[layer, OUTPUTS], e, room.on, n_on, state.path, table[layer, Z_AT],
+            table[layer, ROWS], room.hidden, 0,
+        )  # fmt: skip
+    return count
+
+
+@kernel(inlined=True)
+def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_step):
+    """Cut the fold node in the work arrays until it is a leaf; returns a status and the pending units that
+    are left.
+
+    The half where the unit is on goes onto the stack, the other stays in the work arrays: a step for each
+    cut. ``RUNNING`` when it is a leaf, ``BUDGET`` after the cut of the last step.
+    """
+    table, path, control = net.table, state.path, state.control
+    n, z_at = table[layer, ROWS], table[layer, Z_AT]
+    e = carried(table, control, layer)
+    error = state.errors[layer]
+    trust = control[C_TRUST]
+    wr, wf = cell.alive.shape[0], cell.used.shape[0]
+    owner = state.signs[table[layer, SIGN_AT]]
+    first = 0
+    status = RUNNING
+    while first < n_pending:
+        # room for both halves
+        most = 3 * 64 * wf + wf + wr + 64 * wr * wf + n_pending * (1 + 2 * wr) + table[layer, WORDS] + HEADER
+        if control[C_INTS] + 2 * most > state.si.shape[0]:
+            status = STACK_FULL
+            break
+        if control[C_FLOATS] + 2 * ((D + 1) * 64 * (wf + wr) + D * e) > state.sf.shape[0]:
+            status = STACK_FULL
+            break
+        i = pending.unit[first]
+        both, pos, neg = np.uint64(0), np.uint64(0), np.uint64(0)
+        for w in range(nwr):
+            both |= pending.positive[first, w] & pending.negative[first, w]
+        if both != np.uint64(0) and trust != EXACT:
+            settle(D, path, z_at, n, i, cell, error, trust, pending, first, nwr)
+            both = np.uint64(0)
+        for w in range(nwr):
+            both |= pending.positive[first, w] & pending.negative[first, w]
+            pos |= pending.positive[first, w]
+            neg |= pending.negative[first, w]
+        if both != np.uint64(0):
+            status = UNDECIDED_FOLD
+            break
+        if pos == np.uint64(0) or neg == np.uint64(0):
+            if pos != np.uint64(0):
+                room.word[i >> 6] |= 1 << (i & 63)
+                if e > 0:
+                    room.on[0] = i
+                    add_units(
+                        D, net.weights, table[layer, OUTPUTS], e, room.on, 1, path, z_at, n, room.hidden,
+                        0,
+                    )  # fmt: skip
+            first += 1
+            continue
+        slot = free_slot(cell.used)
+        if slot < 0:
+            status = FACETS_FULL
+            break
+        for c in range(D):
+            room.row[c] = path[z_at + c * n + i]
+        wall = (layer << 54) | (i << 38)
+        write_facet(D, room.row, (D - 1) * error[RA] + error[RC], cell, slot, owner, wall, 1)
+        for w in range(wr):
+            room.above[w] = pending.positive[first, w] if w < nwr else np.uint64(0)
+            room.below[w] = pending.negative[first, w] if w < nwr else np.uint64(0)
+        if not divide(
+            D,
+            cell.rays,
+            cell.mask,
+            cell.alive,
+            cell.facets,
+            cell.used,
+            room.above,
+            room.below,
+            slot,
+            room.fresh,
+            room.rest,
+            room.pick,
+            room.pool,
+            room.minors,
+            room.residual,
+        ):
+            status = RAYS_FULL
+            break
+        # signs of the other pending units at the new rays
+        n_fresh = 0
+        for w in range(wr):
+            if w >= nwr:
+                for j in range(first + 1, n_pending):
+                    pending.positive[j, w] = np.uint64(0)
+                    pending.negative[j, w] = np.uint64(0)
+            word = room.fresh[w]
+            while word != np.uint64(0):
+                v = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                room.slots[n_fresh] = v
+                room.bounds[n_fresh] = threshold(trust, D, cell.rays, v, error)
+                n_fresh += 1
+        for j in range(first + 1, n_pending):
+            for c in range(D):
+                room.row[c] = path[z_at + pending.unit[j] + c * n]
+            for k in range(n_fresh):
+                v, t = room.slots[k], room.bounds[k]
+                w, shift = v >> 6, np.uint64(v & 63)
+                s = dot(D, room.row, cell.rays, v)
+                keep = ~(np.uint64(1) << shift)
+                up, down = np.uint64(not (s <= -t)), np.uint64(not (s >= t))
+                pending.positive[j, w] = (pending.positive[j, w] & keep) | (up << shift)
+                pending.negative[j, w] = (pending.negative[j, w] & keep) | (down << shift)
+        # the half where the unit is on waits below the other
+        for w in range(wr):
+            room.rest[w] = (cell.alive[w] & ~room.below[w]) | room.fresh[w]
+        first += 1
+        push_fold(D, net, state, cell, room.rest, layer, pending, first, n_pending, 1, room)
+        n_pending = keep_half(D, net, state, cell, room.above, slot, layer, pending, first, n_pending, room)
+        first = 0
+        nwr = (top_slot(cell.alive) + 63) >> 6
+        if control[C_STEPS] >= last_step:
+            status = BUDGET
+            break
+        control[C_STEPS] += 1
+    return status, first, n_pending
+
+
+# walls
+
+
+@kernel(inner=True)
+def clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room):
+    """Keep the part of the working cell where key j beats key l.
+
+    Returns 0 if l is nowhere above, 1 after a cut, 2 if nothing is left, 3 if a sign is undecided, 4 or 5 if
+    slots for rays or facets are missing.
+    """
+    wr = cell.alive.shape[0]
+    for c in range(D):
+        room.row[c] = path[z_at + c * n + j] - path[z_at + c * n + l]
+    any_above, any_below = False, False
+    level = 0
+    for w in range(wr):
+        room.above[w] = np.uint64(0)
+        room.below[w] = np.uint64(0)
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            t = 2.0 * threshold(trust, D, cell.rays, v, error)
+            s = dot(D, room.row, cell.rays, v)
+            up, down = not (s <= -t), not (s >= t)
+            if up and down:
+                return 3
+            if up:
+                room.above[w] |= bit(v)
+                any_above = True
+            elif down:
+                room.below[w] |= bit(v)
+                any_below = True
+            else:
+                level += 1
+    if not any_below:
+        # level on a whole facet: who wins beyond it, and under which name, is for the caller to say
+        return 3 if level >= D - 1 or not any_above else 0
+    if not any_above:
+        return 2
+    slot = free_slot(cell.used)
+    if slot < 0:
+        return 5
+    size = 0.0
+    for c in range(D):
+        size += abs(room.row[c])
+    bound = 2.0 * ((D - 1) * error[RA] + error[RC]) + UNIT * size
+    write_facet(D, room.row, bound, cell, slot, owner, wall, 1 if j > l else -1)
+    if not divide(
+        D,
+        cell.rays,
+        cell.mask,
+        cell.alive,
+        cell.facets,
+        cell.used,
+        room.above,
+        room.below,
+        slot,
+        room.fresh,
+        room.rest,
+        room.pick,
+        room.pool,
+        room.minors,
+        room.residual,
+    ):
+        return 4
+    for f in range(cell.used.shape[0]):
+        cell.used[f] = np.uint64(0)
+    for w in range(wr):
+        cell.alive[w] = (cell.alive[w] & ~room.below[w]) | room.fresh[w]
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            for f in range(cell.used.shape[0]):
+                cell.used[f] |= cell.mask[v, f]
+    return 1
+
+
+@kernel(inner=True)
+def write_head(D, net, state, cell, layer, head, key, tied, room, ints, words, floats, io, fo, size):
+    """Write the node of the working cell, on which ``key`` wins ``head``; returns where the next begins."""
+    table, weights = net.table, net.weights
+    at, y = write_polyhedron(D, cell, cell.alive, ints, words, floats, io, fo, size, room.place)
+    heads = table[layer, HEADS]
+    for h in range(heads):
+        ints[at + h] = room.routes[h]
+    ints[at + head] = key
+    at += heads
+    e = carried(table, state.control, layer)
+    outputs = table[layer, OUTPUTS] + key * table[layer, D_OUT]
+    for r in range(e):
+        floats[y + r] = room.hidden[r] + weights[outputs + r]
+    y += e
+    at = write_header(ints, at, table[layer, KIND], layer, head + 1, size[0], 0, size[1], tied, io, y - fo)
+    return at, y
+
+
+@kernel(inner=True)
+def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys):
+    """Cut the node at ``io``, ``fo`` of the stack into the cells of one head; returns a status.
+
+    The winners inside a convex polyhedron are connected through their common walls, so a walk from one winner
+    finds them all; only walls of finished cells are followed.
+    """
+    table, path, control = net.table, state.path, state.control
+    z_at, n = table[layer, Z_AT], table[layer, ROWS]
+    k0 = net.heads_at[table[layer, HEAD_AT] + head]
+    k1 = net.heads_at[table[layer, HEAD_AT] + head + 1]
+    wr, wf = cell.alive.shape[0], cell.used.shape[0]
+    e = carried(table, control, layer)
+    most_i = 3 * 64 * wf + wf + wr + 64 * wr * wf + table[layer, HEADS] + HEADER
+    most_f = (D + 1) * 64 * (wf + wr) + e
+    bag_i, bag_u, bag_f = keys.bag_i, keys.bag_u, keys.bag_f
+    error, trust = state.errors[layer], control[C_TRUST]
+    if k1 - k0 == 1:
+        if control[C_INTS] + most_i > state.si.shape[0] or control[C_FLOATS] + most_f > state.sf.shape[0]:
+            return STACK_FULL
+        if nr == 0:
+            return HAS_LINES
+        control[C_INTS], control[C_FLOATS] = write_head(
+            D, net, state, cell, layer, head, k0, tied, room, state.si, state.su, state.sf,
+            control[C_INTS], control[C_FLOATS], room.size,
+        )  # fmt: skip
+        return BUDGET
+    if nr == 0:
+        return HAS_LINES
+    if trust == EXACT:
+        return UNDECIDED_HEAD
+    owner = state.signs[table[layer, SIGN_AT]]
+    todo, seen, place, rivals = keys.todo, keys.seen, keys.place, keys.rivals
+    for i in range(k0, k1):
+        seen[i] = -1  # -1 unseen, 0 waiting or without a cell, otherwise 1 + where its node stands in the bag
+    n_todo = 0
+    n_rays = 0
+    for w in range(wr):
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            best = k0
+            for i in range(k0, k1):
+                s = 0.0
+                for c in range(D):
+                    s += path[z_at + c * n + i] * cell.rays[v, c]
+                keys.table[n_rays, i] = s
+                if s > keys.table[n_rays, best]:
+                    best = i
+            keys.slack[n_rays] = 2.0 * threshold(trust, D, cell.rays, v, error)
+            n_rays += 1
+            if seen[best] == -1:
+                seen[best] = 0
+                todo[n_todo] = best
+                n_todo += 1
+    bag_at, bag_to = 0, 0
+    found = 0
+    done = 0
+    fresh = False
+    while done < n_todo:
+        j = todo[done]
+        done += 1
+        if fresh:
+            load(D, state, cell, io, fo, nr, nf)
+        fresh = True
+        # how many rays of the whole node a rival takes: those that take most come first
+        n_rivals = 0
+        for l in range(k0, k1):
+            if l == j:
+                continue
+            takes = 0
+            for v in range(n_rays):
+                if not (keys.table[v, j] - keys.table[v, l] > keys.slack[v]):
+                    takes += 1
+            if takes == 0:
+                continue
+            k = n_rivals
+            while k > 0 and rivals[2 * k - 1] < takes:
+                rivals[2 * k] = rivals[2 * k - 2]
+                rivals[2 * k + 1] = rivals[2 * k - 1]
+                k -= 1
+            rivals[2 * k] = l
+            rivals[2 * k + 1] = takes
+            n_rivals += 1
+        result = 0
+        for k in range(n_rivals):
+            l = rivals[2 * k]
+            wall = (layer << 54) | (head << 38) | (min(j, l) << 19) | max(j, l)
+            result = clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room)
+            if result >= 2:
+                break
+        if result >= 4:
+            return RAYS_FULL if result == 4 else FACETS_FULL
+        if result == 3:
+            return UNDECIDED_HEAD
+        if result == 2:
+            continue
+        for f in range(wf):
+            word = cell.used[f]
+            while word != np.uint64(0):
+                s = (f << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                if cell.label[s, 0] == owner and cell.label[s, 1] >> 38 == (layer << 16) | head:
+                    rival = ((cell.label[s, 1] >> 19) & 0x7FFFF) + (cell.label[s, 1] & 0x7FFFF) - j
+                    if seen[rival] == -1:
+                        seen[rival] = 0
+                        todo[n_todo] = rival
+                        n_todo += 1
+        if bag_at + most_i + 4 > bag_i.shape[0] or bag_to + most_f > bag_f.shape[0]:
+            return BAG_FULL
+        seen[j] = 1 + found
+        place[2 * found] = bag_at
+        place[2 * found + 1] = bag_to
+        bag_at, bag_to = write_head(
+            D, net, state, cell, layer, head, j, tied, room, bag_i, bag_u, bag_f, bag_at, bag_to, room.size
+        )
+        found += 1
+    if found == 0:
+        return UNDECIDED_HEAD
+    place[2 * found] = bag_at
+    place[2 * found + 1] = bag_to
+    if control[C_INTS] + bag_at > state.si.shape[0] or control[C_FLOATS] + bag_to > state.sf.shape[0]:
+        return STACK_FULL
+    at, y = control[C_INTS], control[C_FLOATS]
+    for r in range(k1 - k0):
+        j = k1 - 1 - r
+        if seen[j] > 0:
+            i = seen[j] - 1
+            for k in range(place[2 * i], place[2 * i + 2]):
+                state.si[at] = bag_i[k]
+                at += 1
+            for k in range(place[2 * i + 1], place[2 * i + 3]):
+                state.sf[y] = bag_f[k]
+                y += 1
+    control[C_INTS], control[C_FLOATS] = at, y
+    return BUDGET
+
+
+# results
+
+
+@kernel(inner=True)
+def witness(D, cell, out, at):
+    """A point inside the working cell, and a proven lower bound on its distance from every facet (0: none
+    was proven).
+
+    The mean of the vertices; in an unbounded cell far enough out.
+    """
+    d = D - 1
+    row = D * (at // D)
+    vertices = 0
+    for c in range(d):
+        out[row + c] = 0.0
+    for w in range(cell.alive.shape[0]):
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            if cell.rays[v, d] > 0.0:
+                vertices += 1
+    reach = 1.0
+    margin = 0.0
+    for _ in range(64):
+        far = False
+        for c in range(d):
+            out[row + c] = 0.0
+        for w in range(cell.alive.shape[0]):
+            word = cell.alive[w]
+            while word != np.uint64(0):
+                v = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                if cell.rays[v, d] > 0.0:
+                    for c in range(d):
+                        out[row + c] += cell.rays[v, c] / cell.rays[v, d] / vertices
+                else:
+                    far = True
+                    for c in range(d):
+                        out[row + c] += reach * cell.rays[v, c]
+        margin = np.inf
+        for f in range(cell.used.shape[0]):
+            word = cell.used[f]
+            while word != np.uint64(0):
+                s = (f << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                if cell.label[s, 0] == AT_INFINITY or not (margin > 0.0):
+                    continue
+                value, size, length = cell.facets[s, d], abs(cell.facets[s, d]), 0.0
+                top = 1.0
+                for c in range(d):
+                    x = out[row + c]
+                    top = max(top, abs(x))
+                    value += cell.facets[s, c] * x
+                    size += abs(cell.facets[s, c] * x)
+                    length += cell.facets[s, c] * cell.facets[s, c]
+                distance = value - cell.facets[s, D] * top - (D + 4.0) * UNIT * size
+                distance /= 1.0001 * np.sqrt(length) + cell.facets[s, D] + 1e-300
+                margin = margin if distance >= margin else distance  # NaN, where nothing is known, stays
+        if margin > 0.0 or not far:
+            break
+        reach *= 2.0
+    out[row + d] = margin if margin > 0.0 else 0.0
+
+
+@kernel(inner=True)
+def emit(D, net, state, cell, nr, out, room):
+    """Count a finished cell and, if asked, write it down; returns a status."""
+    table, control, signs = net.table, state.control, state.signs
+    wr, wf = cell.alive.shape[0], cell.used.shape[0]
+    infinity = -1
+    for f in range(wf):
+        word = cell.used[f]
+        while word != np.uint64(0):
+            s = (f << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            if cell.label[s, 0] == AT_INFINITY:
+                infinity = s
+    far = nr == 0 or infinity >= 0 or control[C_FREE] > 1
+    if control[C_EMIT] == 1:
+        if nr == 0:
+            return HAS_LINES
+        n_cell, n_ray, n_facet = control[C_OUT_CELLS], control[C_OUT_RAYS], control[C_OUT_FACETS]
+        rays, facets = 0, 0
+        known = True
+        for w in range(wr):
+            rays += popcount(cell.alive[w])
+            word = cell.alive[w]
+            while word != np.uint64(0):
+                v = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                scale = cell.rays[v, D - 1]
+                if infinity >= 0 and cell.mask[v, infinity >> 6] & bit(infinity) != np.uint64(0):
+                    scale = 1.0
+                known = known and cell.rays[v, D] < 1e-6 * scale
+        for f in range(wf):
+            facets += popcount(cell.used[f])
+        if not known and control[C_TRUST] != FLOAT and control[C_FREE] == 0:
+            return UNCERTAIN
+        if n_cell + 1 >= out.ray_start.shape[0] or (n_ray + rays) * (D + 1) > out.rays.shape[0]:
+            return OUTPUT_FULL
+        words = (facets + 63) >> 6
+        if words > out.mask.shape[1] or n_ray + rays > out.mask.shape[0]:
+            return OUTPUT_FULL
+        if 2 * (n_facet + facets) > out.label.shape[0]:
+            return OUTPUT_FULL
+        witness(D, cell, out.witness, n_cell * D)
+        out.free[n_cell] = control[C_FREE] >> 1
+        k = 0
+        for f in range(wf):
+            word = cell.used[f]
+            while word != np.uint64(0):
+                s = (f << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                room.place[s] = k
+                out.label[2 * (n_facet + k)] = cell.label[s, 0]
+                out.label[2 * (n_facet + k) + 1] = cell.label[s, 1]
+                k += 1
+        r = n_ray
+        for w in range(wr):
+            word = cell.alive[w]
+            while word != np.uint64(0):
+                v = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                for c in range(D + 1):
+                    out.rays[r * (D + 1) + c] = cell.rays[v, c]
+                for f in range(out.mask.shape[1]):
+                    out.mask[r, f] = np.uint64(0)
+                for f in range(wf):
+                    on = cell.mask[v, f] & cell.used[f]
+                    while on != np.uint64(0):
+                        s = room.place[(f << 6) + lowest(on)]
+                        on &= on - np.uint64(1)
+                        out.mask[r, s >> 6] |= bit(s)
+                r += 1
+        for j in range(control[C_WORDS]):
+            out.bits[n_cell * control[C_WORDS] + j] = np.uint64(0)
+        tied = 0
+        for layer in range(control[C_LAST] + 1):
+            at = table[layer, SIGN_AT]
+            if table[layer, KIND] == FOLD:
+                first = table[layer, FIRST]
+                for j in range(table[layer, WORDS]):
+                    bits = np.uint64(signs[at + 2 + j])
+                    unit = first + 64 * j
+                    word_at = n_cell * control[C_WORDS] + (unit >> 6)
+                    shift = np.uint64(unit & 63)
+                    out.bits[word_at] |= bits << shift
+                    if unit & 63 != 0 and word_at + 1 < (n_cell + 1) * control[C_WORDS]:
+                        out.bits[word_at + 1] |= bits >> (np.uint64(64) - shift)
+            elif table[layer, KIND] == WALL:
+                for h in range(table[layer, HEADS]):
+                    key = net.key_of[table[layer, OFFSETS] + signs[at + 2 + h]]
+                    out.routes[n_cell * control[C_ROUTES] + table[layer, FIRST] + h] = key
+                if signs[at + 1] != 0:
+                    tied = 1
+        out.tied[n_cell] = tied
+        control[C_OUT_CELLS] = n_cell + 1
+        control[C_OUT_RAYS] = n_ray + rays
+        control[C_OUT_FACETS] = n_facet + facets
+        out.ray_start[n_cell + 1] = n_ray + rays
+        out.facet_start[n_cell + 1] = n_facet + facets
+        control[C_FREE] = 0
+    control[C_CELLS] += 1
+    if far:
+        control[C_UNBOUNDED] += 1
+    return RUNNING
+
+
+@kernel
+def run(D, net, state, cell, pending, room, keys, out, budget):
+    """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
+    table, control, si, su, sf = net.table, state.control, state.si, state.su, state.sf
+    last = control[C_LAST]
+    last_step = control[C_STEPS] + budget
+    while control[C_STEPS] < last_step:
+        control[C_STEPS] += 1
+        if control[C_INTS] == 0:
+            control[C_STATUS] = DONE
+            return
+        if control[C_CELLS] >= control[C_MOST_CELLS]:
+            control[C_STATUS] = BUDGET
+            return
+        end, floats = control[C_INTS], control[C_FLOATS]
+        kind, layer, head, nr = si[end - 8], si[end - 7], si[end - 6], si[end - 5]
+        n_pending, nf, tied = si[end - 4], si[end - 3] >> 1, si[end - 3] & 1
+        io, fo = end - si[end - 2], floats - si[end - 1]
+        if nr > cell.rays.shape[0] or nf > cell.facets.shape[0]:
+            control[C_STATUS] = RAYS_FULL if nr > cell.rays.shape[0] else FACETS_FULL
+            return
+        at, y = load(D, state, cell, io, fo, nr, nf)
+        e = carried(table, control, layer)
+        control[C_INTS] = io
+        control[C_FLOATS] = fo
+        leaf = False
+        status = RUNNING
+        first = 0
+        if kind == FOLD:
+            nwr = (nr + 63) >> 6
+            for j in range(n_pending):
+                pending.unit[j] = si[at]
+                at += 1
+                for w in range(nwr):
+                    pending.positive[j, w] = su[at + w]
+                    pending.negative[j, w] = su[at + nwr + w]
+                at += 2 * nwr
+            for j in range(table[layer, WORDS]):
+                room.word[j] = si[at + j]
+            for r in range(D * e):
+                room.hidden[r] = sf[y + r]
+            if n_pending > 0:
+                if nr == 0:
+                    status = HAS_LINES
+                else:
+                    status, first, n_pending = fold_step(
+                        D, net, state, cell, pending, n_pending, nwr, layer, room, last_step
+                    )
+                    nr = top_slot(cell.alive)
+            if status == RUNNING:
+                leaf = True
+                for j in range(table[layer, WORDS]):
+                    state.signs[table[layer, SIGN_AT] + 2 + j] = room.word[j]
+        else:
+            heads = table[layer, HEADS]
+            for h in range(heads):
+                room.routes[h] = si[at + h]
+            for r in range(e):
+                room.hidden[r] = sf[y + r]
+            if head == heads:
+                leaf = True
+                state.signs[table[layer, SIGN_AT] + 1] = tied
+                for h in range(heads):
+                    state.signs[table[layer, SIGN_AT] + 2 + h] = room.routes[h]
+            else:
+                status = head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys)
+        if leaf:
+            if layer == last:
+                status = emit(D, net, state, cell, nr, out, room)
+                if status == RUNNING:
+                    state.layer_cells[layer] += 1
+            else:
+                d_out = table[layer, D_OUT]
+                to = table[layer + 1, Y_AT]
+                if kind == FOLD:
+                    for r in range(D * d_out):
+                        state.path[to + r] = room.hidden[r]
+                elif table[layer, OUTPUTS] < 0:
+                    # what entered, if kept, then the scores of the winners
+                    kept = d_out - table[layer, HEADS]
+                    m, n = table[layer, D_IN], table[layer, ROWS]
+                    for c in range(D):
+                        for r in range(kept):
+                            state.path[to + c * d_out + r] = state.path[table[layer, Y_AT] + c * m + r]
+                        for h in range(table[layer, HEADS]):
+                            score = table[layer, Z_AT] + c * n + room.routes[h]
+                            state.path[to + c * d_out + kept + h] = state.path[score]
+                else:
+                    y_at = table[layer, Y_AT]
+                    for r in range((D - 1) * d_out):
+                        state.path[to + r] = state.path[y_at + r] if table[layer, SKIP] == 1 else 0.0
+                    for r in range(d_out):
+                        state.path[to + (D - 1) * d_out + r] = room.hidden[r]
+                for r in range(4):
+                    state.errors[layer + 1, DA + r] = state.errors[layer, NEXT_DA + r]
+                if descend(D, net, state, cell, nr, layer + 1, pending, room):
+                    state.layer_cells[layer] += 1
+                else:
+                    status = STACK_FULL
+        if status == RUNNING or (kind == WALL and status == BUDGET):
+            continue
+        if kind == FOLD and (control[C_INTS] > io or status == UNDECIDED_FOLD):
+            # halves lie where the node was: what is left of it goes on top of them
+            push_fold(D, net, state, cell, cell.alive, layer, pending, first, n_pending, 0, room)
+        else:  # nothing was changed: the node is still where it was
+            control[C_INTS] = end
+            control[C_FLOATS] = floats
+        if status != BUDGET:
+            control[C_STATUS] = status
+            return
+    control[C_STATUS] = DONE if control[C_INTS] == 0 else BUDGET

@@ -1,0 +1,1 @@
+"""Targets from text: grammar, expressions, reading."""

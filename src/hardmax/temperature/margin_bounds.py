@@ -1,0 +1,256 @@
+r"""What a margin guarantees at a temperature (P1 Theorem VI.1), corrected and sharp.
+
+Write :math:`m = N - 1`, :math:`\varepsilon = e^{-\delta/\tau}` and
+:math:`P_\tau(s) = \tau \log \sum_j e^{s_j/\tau}`. On the scores whose largest leads by at least
+:math:`\delta`,
+
+============  =======================================  =================================================
+quantity      true bound here                          least upper bound
+============  =======================================  =================================================
+value         :math:`\tau \log(1 + m\varepsilon)`      the same
+gradient, L1  :math:`\min(2m\varepsilon, 2)`           :math:`2m\varepsilon / (1 + m\varepsilon)`
+Hessian norm  :math:`\min(N\varepsilon, 1/2) / \tau`   :math:`\max_k (k+1)\varepsilon/\tau(1+k\varepsilon)^2`
+============  =======================================  =================================================
+
+with k from 1 to m.
+
+The gradient is Lipschitz with the Hessian's constant, and the error of the tangent plane is half of it times
+the squared distance. P1 prints :math:`m\varepsilon/\tau` for the Hessian, which is false for every
+:math:`N \ge 2` once :math:`\varepsilon` is small. Proofs, of the least upper bounds too, stand in
+``docs/temperature.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+from hardmax.results import Result
+from hardmax.temperature.arguments import checked_margin, count, positive_temperature
+from hardmax.temperature.closed_forms import (
+    NAMES,
+    QUANTITIES,
+    closed_forms,
+    of_epsilon,
+    vacuous,
+    worst_rivals,
+)
+from hardmax.temperature.rounding import rounded_fraction
+
+__all__ = ["Magnitudes", "StabilityBounds", "stability_bounds", "standard_temperature"]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class _Forms:
+    """Five quantities in three forms each: a true bound, the least upper bound, and what P1 prints."""
+
+    value: float
+    value_sharp: float
+    value_paper: float
+    gradient: float
+    gradient_sharp: float
+    gradient_paper: float
+    hessian: float
+    hessian_sharp: float
+    hessian_paper: float
+    lipschitz: float
+    lipschitz_sharp: float
+    lipschitz_paper: float
+    affine_error: float
+    affine_error_sharp: float
+    affine_error_paper: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Magnitudes(_Forms):
+    """The decimal logarithms of five quantities in three forms each."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class StabilityBounds(_Forms, Result):
+    r"""How far a log-sum-exp is from a maximum, given the lead of the largest score.
+
+    Every quantity has three forms: ``hessian`` is a true bound in its shortest form, ``hessian_sharp`` the
+    least upper bound, ``hessian_paper`` what P1 Theorem VI.1 prints. ``log10`` holds the decimal logarithms
+    of all of them, for what lies beyond the range of floats. All numbers are correctly rounded.
+
+    Attributes
+    ----------
+    n_tokens : int
+    margin, temperature : float
+        :math:`\delta` and :math:`\tau`.
+    epsilon : float
+        :math:`e^{-\delta/\tau}`.
+    value, value_sharp, value_paper : float
+        Of :math:`P_\tau(s) - \max_j s_j`.
+    gradient, gradient_sharp, gradient_paper : float
+        Of :math:`\lVert \mathrm{softmax}(s/\tau) - e_i \rVert_1`, twice the total variation distance.
+    hessian, hessian_sharp, hessian_paper : float
+        Of the spectral norm of :math:`\nabla^2 P_\tau`.
+    lipschitz, lipschitz_sharp, lipschitz_paper : float
+        Of :math:`\lVert\nabla P_\tau(s) - \nabla P_\tau(s')\rVert_2 / \lVert s - s'\rVert_2`.
+    affine_error, affine_error_sharp, affine_error_paper : float
+        Of the error of the tangent plane over :math:`\lVert s - s'\rVert_2^2`.
+    top_probability : float
+        What the largest probability is at least: :math:`1 / (1 + m\varepsilon)`.
+    hessian_keys : int
+        How many rivals at exactly the margin (the others far below) make the Hessian largest.
+    log10 : Magnitudes
+        The same fifteen names.
+    vacuous : tuple of str
+        The quantities whose true bound says nothing; see Notes.
+
+    Notes
+    -----
+    A bound is called vacuous when it says no more than holds without it: for the value, when it is not below
+    the margin itself (rivals are no farther away than the error); for the gradient, when it is not below 2,
+    which no two probability vectors exceed; for the other three, when it is not below :math:`1/(2\tau)`, the
+    norm of the Hessian at the worst score vector of all.
+
+    Examples
+    --------
+    >>> bounds = stability_bounds(3, 2.0, 0.5)
+    >>> round(bounds.hessian_sharp / bounds.hessian_paper, 3), bounds.hessian_keys, bounds.vacuous
+    (1.396, 2, ())
+    >>> bounds.to_frame()["quantity"].tolist()
+    ['value', 'gradient', 'hessian', 'lipschitz', 'affine_error']
+    """
+
+    kind: ClassVar[str] = "StabilityBounds"
+
+    n_tokens: int
+    margin: float
+    temperature: float
+    epsilon: float
+    top_probability: float
+    hessian_keys: int
+    log10: Magnitudes
+    vacuous: tuple[str, ...]
+
+    def _state(self) -> dict[str, Any]:
+        names = ("n_tokens", "margin", "temperature", "epsilon", *(field.name for field in fields(self)))
+        state = {name: getattr(self, name) for name in names}  # what was asked stands first
+        return {**state, "log10": dict(vars(self.log10)), "vacuous": list(self.vacuous)}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        return cls(**{**state, "log10": Magnitudes(**state["log10"]), "vacuous": tuple(state["vacuous"])})
+
+    def _summary(self) -> str:
+        keys = "key" if self.n_tokens == 1 else "keys"
+        of = f"{self.n_tokens} {keys}, margin {self.margin:g}, temperature {self.temperature:g}"
+        if len(self.vacuous) == len(QUANTITIES):
+            return f"{of}: every bound is vacuous"
+        return f"{of}: top probability at least {self.top_probability:.6g}"
+
+    def _table(self) -> dict[str, Any]:
+        return {
+            "quantity": list(QUANTITIES),
+            "bound": [getattr(self, name) for name in QUANTITIES],
+            "sharp": [getattr(self, f"{name}_sharp") for name in QUANTITIES],
+            "paper": [getattr(self, f"{name}_paper") for name in QUANTITIES],
+            "log10": [getattr(self.log10, name) for name in QUANTITIES],
+            "vacuous": [name in self.vacuous for name in QUANTITIES],
+        }
+
+
+def stability_bounds(n_tokens: int, margin: float, temperature: float) -> StabilityBounds:
+    r"""Bounds on value, gradient and Hessian of :math:`P_\tau` where one score leads by a margin.
+
+    .. math::
+
+        0 \le P_\tau - \max s \le \tau\log(1 + m\varepsilon), \quad \lVert\nabla P_\tau - e_i\rVert_1 \le
+        \tfrac{2m\varepsilon}{1+m\varepsilon}, \quad \lVert\nabla^2 P_\tau\rVert \le \tfrac1\tau \max_{1\le
+        k\le m} \tfrac{(k+1)\varepsilon}{(1+k\varepsilon)^2} \le \tfrac1\tau \min(N\varepsilon, \tfrac12)
+
+    with :math:`m = N - 1` and :math:`\varepsilon = e^{-\delta/\tau}`; each of the first three bounds is the
+    least one.
+
+    Parameters
+    ----------
+    n_tokens : int
+        N, the number of keys; of one key every quantity is zero.
+    margin : float or Fraction
+        :math:`\delta \ge 0`; infinity stands for no rival at all.
+    temperature : float or Fraction
+        :math:`\tau > 0`, which divides the scores: :math:`\sqrt{d_{head}}` for the raw scores of a standard
+        transformer (:func:`standard_temperature`), 1 for scores that are scaled already.
+
+    Returns
+    -------
+    StabilityBounds
+
+    Raises
+    ------
+    InvalidInputError
+        If a margin is negative, a temperature is not positive, or N is not a positive integer.
+
+    Examples
+    --------
+    P1 Example VI.2 takes 1/8 for the temperature of a head with 64 dimensions. What it prints as a bound on
+    the Hessian is below what is attained.
+
+    >>> bounds = stability_bounds(512, 2.0, 0.125)
+    >>> f"{bounds.hessian_paper:.5g} < {bounds.hessian_sharp:.5g} <= {bounds.hessian:.5g}"
+    '0.00046004 < 0.00046089 <= 0.00046094'
+
+    With the temperature that such a head has, nothing is left of it.
+
+    >>> stability_bounds(512, 2.0, standard_temperature(64))
+    <StabilityBounds: 512 keys, margin 2, temperature 8: every bound is vacuous>
+
+    What no float can hold is zero, and its logarithm says how small it is.
+
+    >>> cold = stability_bounds(512, 1e3, 1e-6)
+    >>> cold.hessian, cold.log10.hessian
+    (0.0, -434294473.1939...)
+    """
+    n = count(n_tokens, "n_tokens")
+    tau = positive_temperature(temperature)
+    delta = checked_margin(margin)
+    shared: dict[str, Any] = {"n_tokens": n, "temperature": rounded_fraction(tau)}
+    if delta is None or n == 1:  # no rival within reach
+        nothing: dict[str, Any] = dict.fromkeys(NAMES, 0.0)
+        return StabilityBounds(
+            **shared,
+            margin=math.inf if delta is None else rounded_fraction(delta),
+            epsilon=0.0 if delta is None else float(of_epsilon(delta / tau, _one)),
+            **nothing,
+            top_probability=1.0,
+            hessian_keys=0,
+            log10=Magnitudes(**dict.fromkeys(NAMES, -math.inf)),
+            vacuous=(),
+        )
+    ratio = delta / tau
+    forms = closed_forms(n, ratio, tau)
+    values: dict[str, Any] = {name: float(form) for name, form in forms.items()}
+    return StabilityBounds(
+        **shared,
+        margin=rounded_fraction(delta),
+        epsilon=float(of_epsilon(ratio, _one)),
+        **values,
+        top_probability=float(of_epsilon(ratio, lambda e: 1 / (1 + (n - 1) * e), order=0)),
+        hessian_keys=worst_rivals(n - 1, ratio),
+        log10=Magnitudes(**{name: form.log10 for name, form in forms.items()}),
+        vacuous=vacuous(n, ratio),
+    )
+
+
+def _one(e: Any) -> Any:
+    return 1 + 0 * e
+
+
+def standard_temperature(d_head: int) -> float:
+    r"""The temperature :math:`\sqrt{d_{head}}` of a standard transformer's softmax on raw scores.
+
+    :math:`\mathrm{softmax}(q \cdot k / \sqrt{d_{head}})` is :math:`\mathrm{softmax}(s / \tau)` with
+    :math:`s = q \cdot k` and :math:`\tau = \sqrt{d_{head}}`. P1 calls :math:`1/\sqrt{d_{head}}` the
+    temperature, which is P2's :math:`\beta = 1/\tau`.
+
+    Examples
+    --------
+    >>> standard_temperature(64)
+    8.0
+    """
+    return math.sqrt(count(d_head, "d_head"))

@@ -1,0 +1,204 @@
+r"""How many cells of a network survive at a temperature.
+
+One head routes the same way at every temperature, because softmax keeps the order of the scores. Behind it
+that ends: the next layer sees the soft output instead of the winner's value, and its routings and ReLU bits
+may differ. P1 Remark VI.3 calls the cells persistent on the strength of a theorem about one log-sum-exp. Here
+the question is put to the network: the soft signature of a point, read off along the forward pass at
+temperature :math:`\tau`, is compared with the hard one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import InvalidInputError
+from hardmax.networks.arguments import points_of
+from hardmax.networks.blocks import Attention, FeedForward, Maxout
+from hardmax.networks.network import Network
+from hardmax.networks.signatures import Signature, pack_bits
+from hardmax.results import Result
+from hardmax.temperature.arguments import positive_temperature
+
+__all__ = ["CellSurvival", "soft_signature", "surviving_cells"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CellSurvival(Result):
+    """Soft signatures against hard ones at the same points.
+
+    Attributes
+    ----------
+    temperature : float
+    n_points : int
+    n_cells : int
+        Cells that the points fall into: different hard signatures.
+    n_soft : int
+        Different soft signatures at the same points.
+    n_surviving : int
+        Cells of which some point keeps its signature.
+    kept : (n_points,) bool
+        Whether the soft signature of a point is its hard one.
+    first_change : (n_points,) int64
+        The block, counted from 0, at which the two first differ; -1 where they agree.
+    share_kept_by_block : (n_blocks,) float64
+        The share of points whose signatures agree up to and including each block.
+    output_error : (n_points,) float64
+        The distance of the soft output from the hard one.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=2)
+    >>> survival = surviving_cells(net, 1e-3, np.linspace(0.001, 0.999, 999)[:, None])
+    >>> survival
+    <CellSurvival: 58 of 64 cells survive at temperature 0.001, at 999 points>
+    >>> survival.share_kept_by_block.round(3)
+    array([1.   , 0.998, 0.944, 0.908])
+    """
+
+    kind: ClassVar[str] = "CellSurvival"
+
+    temperature: float
+    n_cells: int
+    n_soft: int
+    n_surviving: int
+    kept: NDArray[np.bool_]
+    first_change: NDArray[np.int64]
+    share_kept_by_block: Floats
+    output_error: Floats
+
+    @property
+    def n_points(self) -> int:
+        """The number of points."""
+        return len(self.kept)
+
+    @property
+    def share_kept(self) -> float:
+        """The share of points that keep their signature."""
+        return float(self.kept.mean())
+
+    def _state(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        return cls(**state)
+
+    def _summary(self) -> str:
+        points = "1 point" if self.n_points == 1 else f"{self.n_points:,} points"
+        cells = f"{self.n_surviving:,} of {self.n_cells:,} cells"
+        return f"{cells} survive at temperature {self.temperature:g}, at {points}"
+
+    def _table(self) -> dict[str, Any]:
+        return {
+            "block": np.arange(len(self.share_kept_by_block)),
+            "share_kept": self.share_kept_by_block,
+        }
+
+
+def surviving_cells(network: Network, temperature: float, points: ArrayLike) -> CellSurvival:
+    r"""Which cells of a network are still there at a temperature, judged at given points.
+
+    Parameters
+    ----------
+    network : Network
+    temperature : float
+        :math:`\tau > 0`, of every head.
+    points : (n, d) array_like
+        Where the two signatures are compared. The witnesses of a :class:`RegionSet` ask every cell once;
+        random points weigh cells by their volume.
+
+    Returns
+    -------
+    CellSurvival
+
+    Examples
+    --------
+    The sawtooth of P1 Theorem V.7, three layers deep, at the temperature 1/8 of P1 Example VI.2: none of 512
+    cells is left.
+
+    >>> import hardmax as hm
+    >>> net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
+    >>> cells = hm.enumerate_regions(net, hm.Box.cube(1, 0, 1))
+    >>> surviving_cells(net, 1 / 8, cells.witnesses)
+    <CellSurvival: 0 of 512 cells survive at temperature 0.125, at 512 points>
+    """
+    if not isinstance(network, Network):
+        raise InvalidInputError(f"network must be a Network, but was a {type(network).__name__}.")
+    tau = float(positive_temperature(temperature))
+    table, _ = points_of(points, network.d)
+    if len(table) == 0:
+        raise InvalidInputError("points must hold at least one point, but is empty.")
+    hard = network.signature(table)
+    soft = soft_signature(network, tau, table)
+    change = _first_change(network, hard, soft)
+    kept = change < 0
+    alike = np.concatenate([_words(hard), _words(soft)])
+    _, names = np.unique(alike, axis=0, return_inverse=True)
+    hard_names, soft_names = names.ravel()[: len(table)], names.ravel()[len(table) :]
+    blocks = np.arange(len(network.blocks))
+    return CellSurvival(
+        temperature=tau,
+        n_cells=len(np.unique(hard_names)),
+        n_soft=len(np.unique(soft_names)),
+        n_surviving=len(np.unique(hard_names[kept])),
+        kept=kept,
+        first_change=change,
+        share_kept_by_block=(kept | (change > blocks[:, None])).mean(axis=1),
+        output_error=np.linalg.norm(network(table, tau) - network(table), axis=1),
+    )
+
+
+def soft_signature(network: Network, temperature: float, points: ArrayLike) -> Signature:
+    """The routings and ReLU bits along the forward pass at a temperature; those at zero are the hard ones.
+
+    >>> import hardmax as hm
+    >>> net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=1)
+    >>> soft_signature(net, 0.125, [[0.3]]).routings, net.signature([[0.3]]).routings
+    (array([[1]], dtype=int32), array([[1]], dtype=int32))
+    """
+    table, _ = points_of(points, network.d)
+    routings = np.empty((len(table), network.heads_total), dtype=np.int32)
+    relu = np.empty((len(table), network.units_total), dtype=np.bool_)
+    step = max(1, 2**20 // max(1, network.units_total, *(_scores_of(block) for block in network.blocks)))
+    for start in range(0, len(table), step):
+        rows = slice(start, start + step)
+        y = np.asarray(table[rows], dtype=np.float64)
+        head = unit = 0
+        for block in network.blocks:
+            if isinstance(block, (Attention, Maxout)):
+                _, routings[rows, head : head + block.heads] = block.trace(y)
+                head += block.heads
+            elif isinstance(block, FeedForward):
+                _, relu[rows, unit : unit + block.width] = block.trace(y)
+                unit += block.width
+            y = block.forward(y, temperature)
+    return Signature(routings, pack_bits(relu), network.units_total)
+
+
+def _scores_of(block: Any) -> int:
+    return int(np.prod(block.scores.shape[:2])) if isinstance(block, (Attention, Maxout)) else 1
+
+
+def _first_change(network: Network, hard: Signature, soft: Signature) -> NDArray[np.int64]:
+    """The first block at which signatures differ, -1 where they agree."""
+    change = np.full(len(hard), -1, dtype=np.int64)
+    head = unit = 0
+    for i, block in enumerate(network.blocks):
+        heads, units = slice(head, head + block.heads), slice(unit, unit + block.width)
+        differ = (hard.routings[:, heads] != soft.routings[:, heads]).any(axis=1)
+        differ |= (hard.relu[:, units] != soft.relu[:, units]).any(axis=1)
+        change[differ & (change < 0)] = i
+        head, unit = heads.stop, units.stop
+    return change
+
+
+def _words(signature: Signature) -> NDArray[np.int64]:
+    """One row of integers per signature."""
+    return np.concatenate([signature.routings.astype(np.int64), signature.bits.view(np.int64)], axis=1)
