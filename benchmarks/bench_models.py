@@ -16,7 +16,7 @@ from timing import Comparison, print_table, seconds, spell
 import hardmax as hm  # isort: skip (the thread counts come first)
 
 if TYPE_CHECKING:
-    from hardmax.models.loading import OpenModel
+    from hardmax.models.reading.loading import OpenModel
 
 GOALS = {128: 20.0, 512: 120.0}
 TEXT = Path(__file__).resolve().parent.parent / "docs" / "power-diagrams.md"
@@ -51,7 +51,7 @@ def run() -> list[Comparison]:
         return []
     import torch
 
-    from hardmax.models.loading import open_model
+    from hardmax.models.reading.loading import open_model
 
     torch.set_num_threads(1)
     source = open_model(folder)

@@ -66,7 +66,7 @@ from hardmax import (
 
 STORED = Path(__file__).with_name("digests.json")
 ENGINES = {1: ("segment", "plane"), 2: ("plane", "search"), 7: ("search",), 8: ("search",)}
-FEW_CELLS = 150  # so many cells at most are enumerated once more in rationals
+FEW_CELLS = 400  # so many cells at most are enumerated once more in rationals
 
 
 # Digests
@@ -361,6 +361,9 @@ KINDS: dict[str, Callable[[Draw], Network]] = {
 IN_FLOATS = ("generic", "uniform", "leaky", "maxout", "attention", "slice")  # no near ties
 LOW = ("flat-slice", "scales", "ragged-heads", "collinear-keys", "pool", "equal-values")  # up to dimension 4
 
+LARGE = ((1, (64, 64, 64), 0), (2, (32, 32, 32), 0), (2, (70, 6), 1), (3, (14, 8), 0), (4, (8, 6), 0),
+         (5, (7, 5), 0), (6, (6, 4), 0), (7, (7, 4), 0), (8, (7, 4), 0))  # fmt: skip
+
 
 def domains(d: int, n: int) -> tuple[str, Any]:
     """A box, the whole space, a simplex and a wedge, in turn."""
@@ -387,6 +390,13 @@ def networks() -> Iterator[tuple[str, Network, str, Any]]:
     yield ("affine", Network([Affine([[1, 2]], [3])]), *cube)
     yield ("many-units", Network.random_mlp([2, 70, 3, 1], 1), "box", Box.cube(2, -1, 1))
     yield ("many-units-3d", Network.random_mlp([3, 12, 1], 1), "box", Box.cube(3, -1, 1))
+    for d, widths, seed in LARGE:
+        yield (f"large-{d}d-{seed}", Network.random_mlp([d, *widths, 1], seed), "box", Box.cube(d, -4, 4))
+    draw = Draw(2, np.random.default_rng(8))
+    whole = [(draw.integers(3, m, n), draw.integers(3, m)) for n, m in pairwise((2, 20, 20, 1))]
+    yield ("large-integer", Network.mlp(whole), "box", Box.cube(2, -5, 5))
+    deep = Network.random(2, n_tokens=6, heads=2, depth=3, d_ff=12, rng=4)
+    yield ("large-transformer", deep, "box", Box.cube(2, -4, 4))
     for d, keys, teeth, depth, variant in (
         (1, 3, 2, 2, "plain"), (2, 3, 1, 1, "plain"), (2, 2, 1, 2, "plain"), (3, 2, 1, 1, "plain"),
         (1, 2, 2, 2, "ffn_skip"), (2, 2, 2, 1, "ffn_skip"), (1, 3, 1, 2, "genuine"), (2, 2, 1, 1, "genuine"),
@@ -409,7 +419,7 @@ def signatures(cells: Any) -> dict[str, Any]:
 def everything(network: Network, domain: Any, engine: str) -> dict[str, Any]:
     cells = enumerate_regions(network, domain, engine=engine)
     count = count_cells(network, domain, engine=engine)
-    rows = [texts(cells.exact_halfspaces(i)) for i in range(min(cells.n_cells, 6))]
+    rows = [texts(cells.exact_halfspaces(i)) for i in range(0, cells.n_cells, 1 + cells.n_cells // 20)]
     return {
         **signatures(cells),
         "regions": cells.n_regions,
@@ -441,7 +451,7 @@ def network_entries() -> Iterator[Entry]:
                 yield Entry(
                     f"{at}/exact", lambda n=network, x=domain, e=engine: in_rationals(n, x, e), slow=True
                 )
-            if name.rpartition("-")[0] in IN_FLOATS:
+            if name.rpartition("-")[0] in IN_FLOATS and (d <= 3 or engine == "search"):
                 yield Entry(
                     f"{at}/float",
                     lambda n=network, x=domain, e=engine: signatures(
@@ -453,6 +463,15 @@ def network_entries() -> Iterator[Entry]:
         yield Entry(f"regions-counted-{d}d", lambda n=network, x=box: regions_counted(n, x))
         yield Entry(f"stopped-{d}d", lambda n=network, x=box: stopped(n, x))
         yield Entry(f"two-jobs-{d}d", lambda n=network, x=box: signatures(enumerate_regions(n, x, n_jobs=2)))
+    network, box = Network.random_mlp([2, 128, 128, 128, 1], 0), Box.cube(2, -4, 4)  # several tasks
+    yield Entry("tasks/regions", lambda: regions_counted(network, box))
+    yield Entry("tasks/cells", lambda: counted(count_cells(network, box)))
+    yield Entry("tasks/cells-two-jobs", lambda: counted(count_cells(network, box, n_jobs=2)))
+    yield Entry("tasks/signatures", lambda: signatures(enumerate_regions(network, box)))
+
+
+def counted(count: Any) -> dict[str, Any]:
+    return {"cells": count.n_cells, "complete": count.complete, "depths": list(count.cells_by_depth)}
 
 
 def in_rationals(network: Network, domain: Any, engine: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import sys
 from timing import Comparison, print_table
 
 import bench_flow  # isort: skip (timing sets the thread counts first)
-import bench_lab  # isort: skip
+import bench_training  # isort: skip
 import bench_minkowski  # isort: skip
 import bench_models  # isort: skip
 import bench_power  # isort: skip
@@ -19,7 +19,7 @@ import bench_space  # isort: skip
 def main() -> int:
     comparisons: list[Comparison] = [
         *bench_flow.run(),
-        *bench_lab.run(),
+        *bench_training.run(),
         *bench_minkowski.run(),
         *bench_models.run(),
         *bench_power.run(),

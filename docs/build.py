@@ -108,7 +108,7 @@ def claims_page(entries) -> str:
     ``entries`` are those of a ledger, or bare claims; these have not been computed, so their pinned verdict
     is shown and the line with the numbers is missing.
     """
-    from hardmax.claims.ledger import PAPERS, Verdict
+    from hardmax.papers.findings import PAPERS, Verdict
 
     def verdict(entry) -> str:
         return str(getattr(entry, "verdict", entry.expected))
@@ -167,7 +167,7 @@ def marked(text: str) -> str:
 
 def claims_are_fresh(page: str) -> bool:
     """Whether docs/claims.md shows the claims as they are; nothing is computed again."""
-    from hardmax.claims.ledger import all_claims
+    from hardmax.papers.ledger import all_claims
 
     kept = [line for line in page.splitlines(keepends=True) if not line.startswith(COMPUTED)]
     return "".join(kept) == claims_page(all_claims())

@@ -26,12 +26,12 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import hardmax as hm
-from hardmax.lab.data import outputs_of
-from hardmax.lab.geometry import query_network, routed_flow
-from hardmax.lab.shipped import shipped_model
 from hardmax.plotting.diagrams import compare_diagrams
 from hardmax.plotting.polytopes import compare_sums
 from hardmax.plotting.regions import compare_depths, draw_regions
+from hardmax.training.data import outputs_of
+from hardmax.training.geometry import query_network, routed_flow
+from hardmax.training.shipped import shipped_model
 
 OUT = Path(__file__).resolve().parent.parent / "out" / "demo"
 

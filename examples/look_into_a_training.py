@@ -1,7 +1,7 @@
 """What a trained model knows and how hard its heads are, from the result of a finished training.
 
     python examples/look_into_a_training.py
-    hardmax lab run docs/results/pairwise-2-64-tokens.json
+    hardmax training run docs/results/pairwise-2-64-tokens.json
     python examples/look_into_a_training.py out/pairwise-2-64-tokens/results/*.npz
 
 Without a file it makes a training of its own, of a few seconds and therefore unfinished.
@@ -18,12 +18,12 @@ import sys
 import numpy as np
 
 import hardmax as hm
-from hardmax.lab.data import examples, outputs_of
-from hardmax.lab.geometry import routed_flow
-from hardmax.lab.hardness import measured_hardness
-from hardmax.lab.jobs import Job
-from hardmax.lab.probes import recovery
-from hardmax.lab.training import TrainingResult, train
+from hardmax.training.data import examples, outputs_of
+from hardmax.training.geometry import routed_flow
+from hardmax.training.hardness import measured_hardness
+from hardmax.training.jobs import Job
+from hardmax.training.loop import TrainingResult, train
+from hardmax.training.probes import recovery
 
 
 def sequences(result: TrainingResult, n: int, seed: int) -> np.ndarray:

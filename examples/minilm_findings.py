@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 
 import hardmax as hm
-from hardmax.models.influence_report import report_of
-from hardmax.models.interventions import Interventions
-from hardmax.models.premises import PremiseRecorder, premise_report
-from hardmax.models.recall import Spread, spread
-from hardmax.models.shipped_source import shipped_source
-from hardmax.models.sources import as_source
+from hardmax.models.atlas.assumptions import AssumptionRecorder, assumption_report
+from hardmax.models.bundled import bundled_source
+from hardmax.models.influence.influence_report import report_of
+from hardmax.models.influence.interventions import Interventions
+from hardmax.models.reading.sources import as_source
+from hardmax.models.spread import Spread, spread
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = ROOT / "examples" / "short_texts.json"
@@ -57,11 +57,11 @@ def main(arguments: list[str] | None = None) -> int:
         texts = json.loads(chosen.texts.read_text())
         measure(as_source(folder), texts, chosen.probes, chosen.points, not chosen.no_exact_check)
     report = hm.load(OUT / "influence.npz")
-    print_premises(hm.load(OUT / "premises.npz"))
+    print_assumptions(hm.load(OUT / "assumptions.npz"))
     print_growth(report)
     print_recall(report)
     print_norms([text.name for text in report.texts])
-    print_shipped()
+    print_bundled()
     print("\n" + (OUT / "notes.txt").read_text(), end="")
     return 0
 
@@ -78,10 +78,10 @@ def measure(source, texts, probes, points, exact_check) -> None:
     """Measure everything and keep it."""
     OUT.mkdir(parents=True, exist_ok=True)
     started = time.process_time()
-    hm.check_premises(source, texts).save(OUT / "premises.npz")
+    hm.check_assumptions(source, texts).save(OUT / "assumptions.npz")
     for plane in PLANES:
         for i, text in enumerate(texts.values()):
-            compared = hm.compare_norms(source, text, plane=plane, n_points=points, rng=i)
+            compared = hm.frozen_norm_effect(source, text, plane=plane, n_points=points, rng=i)
             compared.save(OUT / f"norms-{plane}-{i}.npz")
     notes = [exactness(source, probes)] if probes and exact_check else []
     hm.measure_influence(source, texts, rules=RULES, probes=probes).save(OUT / "influence.npz")
@@ -100,11 +100,11 @@ def exactness(source, probes) -> str:
     )
 
 
-# Margins and premises
+# Margins and assumptions
 # ----------------------------------------------------------------------------------------------------------
 
 
-def print_premises(report) -> None:
+def print_assumptions(report) -> None:
     """Margins, hard queries, hard heads, keys."""
     heads, n_queries = report.heads, len(report.queries["margin"])
     n_heads = len(heads["layer"])
@@ -133,8 +133,8 @@ def print_premises(report) -> None:
     print_hardest(report)
     beyond = heads["n_keys"] > heads["d_head"] + 1
     won = heads["can_win"] == heads["n_keys"]
-    print("\n## Premises of P1\n")
-    print_head("premise", "how often")
+    print("\n## Assumptions of P1\n")
+    print_head("assumption", "how often")
     print_row("one winner: no ties", f"{1 - report.share_tied():.2%} of the queries")
     for tolerance in (0.1, 0.01):
         shown = percent(report.share_hard(tolerance, guaranteed=True))
@@ -250,9 +250,9 @@ def print_norms(texts) -> None:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def print_shipped() -> None:
-    """The same recall for the small model that comes with hardmax, on as many sequences; needs no torch."""
-    reports = [hm.measure_influence(shipped_source(rng=seed), rules=["argmax"]) for seed in range(20)]
+def print_bundled() -> None:
+    """The same recall for the bundled model, on as many sequences; needs no torch."""
+    reports = [hm.measure_influence(bundled_source(rng=seed), rules=["argmax"]) for seed in range(20)]
     report = report_of(reports[0].model, [one.texts[0] for one in reports])
     print(f"\n## For contrast: {report.model}, 20 sequences, ablation mean, own token left out\n")
     print_head("after", "tokens", "random", "information set", "rollout", "best", "gain")
@@ -260,13 +260,13 @@ def print_shipped() -> None:
         found = report.summary(layer=layer)
         shares = [percent(getattr(found, name)) for name in ("random", "recall", "rollout", "best")]
         print_row(layer, found.recall.n, *shares, f"{plain(found.gain)}; 95 % {interval(found.gain)}")
-    recorder = PremiseRecorder(reachable=False)
+    recorder = AssumptionRecorder(reachable=False)
     for seed in range(20):
         recorder.text = seed
-        shipped_source(rng=seed).read(None, recorder)
-    premises = premise_report(report.model, tuple(str(seed) for seed in range(20)), recorder)
+        bundled_source(rng=seed).read(None, recorder)
+    assumptions = assumption_report(report.model, tuple(str(seed) for seed in range(20)), recorder)
     for layer in (0, 1):
-        margins, hard = premises.margins(layer), premises.share_hard(0.1, layer=layer)
+        margins, hard = assumptions.margins(layer), assumptions.share_hard(0.1, layer=layer)
         print(f"\nLayer {layer}: margin {plain(margins)}, {percent(hard)} of queries within 10 % of hardmax.")
 
 

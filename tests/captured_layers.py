@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.models.captured import CapturedLayer, QueryMap, Reading
+from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading
 
 
 def causal(n: int) -> np.ndarray:
@@ -65,10 +65,10 @@ class Layers:
         self.tokens = tuple(tokens or [f"t{i}" for i in range(n)])
         self.asked: Any = None
 
-    def read(self, text: str | None, visit: Any, *, layers: tuple[int, ...] | None = None) -> Reading:
+    def read(self, text: str | None, visit: Any, *, layers: tuple[int, ...] | None = None) -> TextReading:
         self.asked = (text, layers)
         for i, layer in enumerate(self.layers):
             if layers is None or i in layers:
                 visit(layer)
         keys = self.tokens[: self.layers[0].n_keys]
-        return Reading(self.tokens, keys, 1e-7, 2e-7, None, 0.25)
+        return TextReading(self.tokens, keys, 1e-7, 2e-7, None, 0.25)

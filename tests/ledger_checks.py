@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hardmax.claims import replay
-from hardmax.claims.certificates import write_certificates
-from hardmax.claims.ledger import Entry, Ledger, Verdict
+from hardmax.papers import replay
+from hardmax.papers.certificates import write_certificates
+from hardmax.papers.findings import Verdict
+from hardmax.papers.ledger import Entry, Ledger
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hardmax.models.captured import CapturedLayer, QueryMap, Reading
+from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading
 
 HOSTILE = (
     '</script><b>"&',
@@ -54,7 +54,7 @@ class ArraySource:
             query_map=lambda t: QueryMap(weights, np.zeros((heads, d))),
         )
 
-    def read(self, text, visit, *, layers=None) -> Reading:
+    def read(self, text, visit, *, layers=None) -> TextReading:
         for index in range(self.n_layers) if layers is None else layers:
             visit(self.layer(index))
-        return Reading(self.tokens, self.tokens, 1e-7, 2e-7, None, 0.01)
+        return TextReading(self.tokens, self.tokens, 1e-7, 2e-7, None, 0.01)

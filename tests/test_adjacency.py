@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from oracles.made_cells import changed
 from oracles.random_networks import instance
 from oracles.rational_regions import enumerate_rationally
 
 import hardmax as hm
-from hardmax.networks.groups import layers_of
-from hardmax.regions.cells import Cells, decode_wall, encode_wall
+from hardmax.networks.layers import layers_of
+from hardmax.regions.cells import Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.maps.adjacency import adjacent_cells
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.plane.collinear import possibly_collinear
@@ -39,12 +39,12 @@ def oracle(net, domain):
 
 def unknown(cells: Cells) -> Cells:
     """The same cells with vertices about which floats say nothing."""
-    return replace(cells, vr=np.full(len(cells.vr), np.inf))
+    return changed(cells, "vertices", 2, np.inf)
 
 
 def rough(cells: Cells) -> Cells:
     """The same cells with vertices known to a tenth only."""
-    return replace(cells, vr=cells.vr + 0.1)
+    return changed(cells, "vertices", 2, cells.vr + 0.1)
 
 
 # By hand ----------------------------------------------------------------------------------------
@@ -117,10 +117,10 @@ def test_three_keys_on_one_wall():
         wall = cells.wall.copy()
         for cell in range(cells.n):
             if cells.routings[cell, 0] == 0:
-                for e in range(cells.edge_start[cell], cells.edge_start[cell + 1]):
+                for e in cells.facets.span(cell):
                     if cells.owner[e] >= 0 and decode_wall(wall[e])[0] == 0:
                         wall[e] = encode_wall(0, 0, 0, 1)
-        return replace(cells, wall=wall)
+        return changed(cells, "facets", 1, wall)
 
     mixed = contacts_of(net, change=renamed)
     assert as_dict(mixed) == expected
@@ -160,7 +160,7 @@ def test_random_networks(number):
         other = adjacent_cells(change(cells), layers, exact)
         assert as_dict(other) == as_dict(found)
         assert len(other.uncovered) == 0
-    start = cells.edge_start
+    start = cells.facets.offsets
     for side in range(2):  # the edges belong to the cells
         i, e = found.pairs[:, side], found.edges[:, side]
         assert ((start[i] <= e) & (e < start[i + 1])).all()
@@ -177,18 +177,6 @@ def test_floats_and_rationals_agree_on_a_network_of_some_size(widths):
 # Missing cells ----------------------------------------------------------------------------------
 
 
-def subset(cells: Cells, kept: np.ndarray) -> Cells:
-    edges = np.concatenate([np.arange(cells.edge_start[i], cells.edge_start[i + 1]) for i in kept])
-    counts = np.diff(cells.edge_start)[kept]
-    changes = {name: getattr(cells, name)[edges] for name in ("vx", "vy", "vr", "owner", "wall")}
-    for name in ("dx", "dy"):
-        values = getattr(cells, name)
-        changes[name] = None if values is None else values[edges]
-    for name in ("bits", "routings", "tied", "witnesses", "margins"):
-        changes[name] = getattr(cells, name)[kept]
-    return Cells(edge_start=np.concatenate([[0], np.cumsum(counts)]), **changes)
-
-
 @pytest.mark.parametrize("number", [*range(40, 80), 1000])
 def test_missing_cells_leave_holes(number):
     if number == 1000:
@@ -202,7 +190,7 @@ def test_missing_cells_leave_holes(number):
     kept = np.flatnonzero(np.random.default_rng(number).random(cells.n) < 0.6)
     if len(kept) == 0:
         return
-    part = adjacent_cells(subset(cells, kept), layers, exact)
+    part = adjacent_cells(cells.select(kept), layers, exact)
     place = {int(i): p for p, i in enumerate(kept)}
     expected = {
         (place[i], place[j]): kind for (i, j), kind in as_dict(whole).items() if i in place and j in place
@@ -226,21 +214,16 @@ def test_the_filter_keeps_what_may_be_collinear():
     vertices = np.stack([start, start + direction, start + direction[:, ::-1] * [1, -1]], axis=1).reshape(
         -1, 2
     )
-    nothing = np.zeros(0)
+    offsets, errors = np.arange(0, 3 * edges + 1, 3), np.full(len(vertices), 1e-13)
     cells = Cells(
+        kind="polygons",
         bits=np.zeros((edges, 0), dtype=np.uint64),
         routings=np.zeros((edges, 0), dtype=np.int32),
         tied=np.zeros(edges, dtype=np.uint8),
-        edge_start=np.arange(0, 3 * edges + 1, 3),
-        vx=vertices[:, 0],
-        vy=vertices[:, 1],
-        vr=np.full(len(vertices), 1e-13),
-        dx=None,
-        dy=None,
-        owner=nothing,
-        wall=nothing,
-        witnesses=nothing,
-        margins=nothing,
+        witnesses=np.zeros((edges, 2)),
+        margins=np.zeros(edges),
+        facets=Ragged(offsets, np.zeros((len(vertices), 2), dtype=np.int64)),
+        vertices=Ragged(offsets, np.column_stack([vertices, errors])),
     )
     cell_of = np.repeat(np.arange(edges), 3)
     kept = possibly_collinear(cells, cell_of, cell_of, np.arange(0, 3 * edges, 3))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.flow.advise import parameter_count
-from hardmax.flow.comparisons import maximum_comparisons, model_comparisons
-from hardmax.flow.cost_law import cost_exponents
-from hardmax.flow.estimate import set_sizes
-from hardmax.flow.plan_search import Need, assign, global_plan, needs_of, plan_for
+from hardmax.flow.costs.advise import parameter_count
+from hardmax.flow.costs.comparisons import maximum_comparisons, model_comparisons
+from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.flow.costs.estimate import set_sizes
+from hardmax.flow.costs.plan_search import Need, assign, global_plan, needs_of, plan_for
 
 
 def forms(D: int, d: int = 4, seed: int = 0) -> np.ndarray:

@@ -18,24 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.claims import ledger as ledgers
-from hardmax.claims import replay
-from hardmax.claims.certificates import Certificate, exact, network_record, write_certificates
-from hardmax.claims.ledger import (
-    MODULES,
-    Claim,
-    Effort,
-    Finding,
-    Verdict,
-    all_claims,
-    failing,
-    holding,
-    selected,
-)
 from hardmax.cli import main
 from hardmax.errors import IncompleteError, InvalidInputError, MissingExtraError
+from hardmax.papers import ledger as ledgers
+from hardmax.papers import replay
+from hardmax.papers.certificates import Certificate, exact, network_record, write_certificates
+from hardmax.papers.findings import PAPERS, Claim, Effort, Finding, Verdict, failing, holding
+from hardmax.papers.ledger import all_claims, selected
+from hardmax.papers.sections import SECTIONS
 
-ROOM = Path(replay.__file__).parent
+PACKAGE = Path(replay.__file__).parent
 
 
 def run(*args: object):
@@ -68,11 +60,15 @@ def only(monkeypatch):
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_module_with_claims_is_listed():
-    there = {path.stem for path in ROOM.glob("*.py") if path.stem.partition("_")[0] in ledgers.PAPERS}
-    with_claims = {name for name in there if hasattr(import_module(f"hardmax.claims.{name}"), "CLAIMS")}
-    assert with_claims <= set(MODULES)
-    assert len(MODULES) == len(set(MODULES))
+def test_every_section_with_claims_or_recipes_is_listed():
+    there = [path for paper in PAPERS for path in (PACKAGE / paper).glob("*.py")]
+    listed = set()
+    for name in (f"{path.parent.name}.{path.stem}" for path in there):
+        module = import_module(f"hardmax.papers.{name}")
+        if hasattr(module, "CLAIMS") or hasattr(module, "RECIPES"):
+            listed.add(name)
+    assert listed == set(SECTIONS)
+    assert len(SECTIONS) == len(set(SECTIONS))
 
 
 def test_names_are_unique_and_begin_with_their_paper():

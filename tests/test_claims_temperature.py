@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.claims import replay
-from hardmax.claims.certificates import network_record, write_certificates
-from hardmax.claims.tropical_temperature import CLAIMS
+from hardmax.papers import replay
+from hardmax.papers.certificates import network_record, write_certificates
+from hardmax.papers.tropical.sec6_bounds import CLAIMS
 
 FAILING = {
     "cov_lemma",

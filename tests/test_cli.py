@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 import hardmax as hm
-from hardmax import geometry, lab, regions, targets, tropical
+from hardmax import geometry, regions, targets, training, tropical
 from hardmax.cli import main
 from hardmax.cli.inputs import read_arrays, read_heads, read_vectors
 from hardmax.geometry.minkowski import Verification
-from hardmax.models.report import Report
+from hardmax.models.report.report import ModelReport
 
 KEYS = np.array([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0], [0.25, 0.125]])
 SQUARE = [np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 0.0], [0.0, 1.0]])]
@@ -191,7 +191,7 @@ def test_compile_names_the_kernels():
     seconds = answer("compile", "--jobs", "2")["seconds"]
     assert all(elapsed >= 0 for elapsed in seconds.values())
     every = {}
-    for room in (geometry, regions, targets, tropical, lab):
+    for room in (geometry, regions, targets, tropical, training):
         room.compile_kernels(every.__setitem__)
     assert seconds.keys() == every.keys()
     refused = run("compile", "--jobs", "0")
@@ -302,7 +302,7 @@ def test_what_the_operating_system_says_becomes_a_sentence(monkeypatch, error, s
     def fail(*args, **options):
         raise error
 
-    monkeypatch.setattr(Report, "write", fail)
+    monkeypatch.setattr(ModelReport, "write", fail)
     done = CliRunner().invoke(main, ["report"])
     assert done.exit_code == 2
     assert done.stderr.startswith(f"hardmax: {sentence}")

@@ -136,7 +136,7 @@ def test_torch_agrees_on_codes(make, units):
 def test_without_torch_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     for thing in (binary_code(2, 1, 0.5), binary_code(2, 1, 0.5).encoder):
-        with pytest.raises(MissingExtraError, match=r"hardmax\[lab\]"):
+        with pytest.raises(MissingExtraError, match=r"hardmax\[training\]"):
             thing.to_torch()
 
 

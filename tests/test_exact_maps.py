@@ -10,7 +10,7 @@ from oracles.random_networks import instance
 from oracles.rational_regions import exact_forward
 
 import hardmax as hm
-from hardmax.networks.groups import FoldLayer, WallLayer, layers_of
+from hardmax.networks.layers import FoldLayer, WallLayer, layers_of
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import pattern_maps, projected_maps
 from hardmax.regions.maps.steps import entry_bound, steps_of

@@ -13,7 +13,7 @@ import pytest
 
 import hardmax
 
-HEAVY = ["torch", "matplotlib", "numba", "scipy", "pandas", "click", "rich", "flint", "highspy"]
+HEAVY = ["torch", "jinja2", "matplotlib", "numba", "scipy", "pandas", "click", "rich", "flint", "highspy"]
 PROBE = """
 import json, sys, time
 start = time.perf_counter()

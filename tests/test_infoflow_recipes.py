@@ -7,6 +7,8 @@ import csv
 import pytest
 
 import hardmax as hm
+from hardmax.papers.infoflow import theorem1
+from hardmax.papers.recipes import find_recipe
 
 
 def columns(path) -> dict[str, list[str]]:
@@ -25,17 +27,23 @@ def test_figure_2(tmp_path):
     assert found["root of the first tree"].computed == "{3}"
     assert found["root of the second tree"].computed == "{1}"
     assert found["comparisons, exactly D(T - 1)"].computed == "6"
+    assert {row.verdict for row in found.values()} == {"holds"}
+    other = verdicts("infoflow.fig2", tmp_path, values="1,3,2")
+    assert other["root of the first tree"].verdict == "not compared"
 
 
 def test_figure_3(tmp_path):
-    assert {c.verdict for c in verdicts("infoflow.fig3", tmp_path).values()} == {"agrees"}
+    assert {c.verdict for c in verdicts("infoflow.fig3", tmp_path).values()} == {"holds"}
 
 
 def test_figure_5(tmp_path):
     found = verdicts("infoflow.fig5", tmp_path)
     assert found["positions read in layer 1, score as printed"].computed == "1, 2, 3, 1"
-    assert found["positions read in layer 1, score negated"].verdict == "agrees"
-    assert found["I(5, 2)"].verdict == "agrees"
+    assert found["positions read in layer 1, score as printed"].verdict == "fails"
+    assert found["positions read in layer 1, score negated"].verdict == "holds"
+    assert found["I(5, 2), score as printed"].verdict == "fails"
+    assert found["I(5, 2), score negated"].verdict == "holds"
+    assert {row.claim for row in found.values()} == {"infoflow.if.appe"}
     assert (tmp_path / "infoflow.fig5" / "fig5_as_printed.svg").stat().st_size > 1000
 
 
@@ -64,6 +72,8 @@ def test_section_6(D, tmp_path):
 def test_proposition_1(tmp_path):
     found = verdicts("infoflow.prop1", tmp_path, inputs=20)
     assert found["h1 by the paper's count, D = 6"].computed == "5"
+    assert found["h1 by the paper's count, D = 6"].verdict == "fails"
+    assert found["h1 by the paper's count, D = 5"].verdict == "holds"
     table = columns(tmp_path / "infoflow.prop1" / "counts.csv")
     assert table["h1 by paper"] == ["2", "3", "4", "5", "5"]
     assert table["h1 by unordered"] == ["1", "2", "2", "3", "3"]
@@ -83,5 +93,25 @@ def test_proposition_2(tmp_path):
     assert [int(M) for M in table["M (4, 4), E = 24"]][:4] == [1, 3, 8, 13]
     assert table["exponent (2, 2), E = 24"][2:5] == ["0", "1/6", "5/6"]
     assert table["exponent (4, 4), E = 48"][-1] == "39/8"
+    assert found["exponent at the tested T <= 64"].verdict == "fails"
     safe = verdicts("infoflow.prop2", tmp_path, comparisons="safe")
+    assert {row.verdict for row in safe.values()} == {"not compared"}  # another N than the paper's
     assert [c.computed for name, c in safe.items() if name.startswith("first T")] == ["116", "123", "308"]
+
+
+def test_one_accuracy_has_no_slope(tmp_path):
+    found = verdicts("infoflow.thm1", tmp_path, epsilons="0.5", inputs=5)
+    assert not [row for row in found.values() if "nan" in row.computed]
+    assert found["width of the output block, O(1)"].verdict == "undecided"
+    two = verdicts("infoflow.thm1", tmp_path, epsilons="0.4,0.1,0.025", inputs=5)
+    assert two["width of the output block, O(1)"].verdict == "fails"
+
+
+def test_a_verdict_follows_the_numbers(monkeypatch):
+    """A construction for a larger epsilon has larger errors than the one that is asked for."""
+    true = theorem1.separation_transformer
+    monkeypatch.setattr(theorem1, "separation_transformer", lambda _, *rest, **more: true(1.0, *rest, **more))
+    recipe = find_recipe("infoflow.thm1")
+    outcome = recipe.run(recipe.settings(given={"epsilons": "0.1", "inputs": 5}))
+    rows = {row.quantity: row.verdict for row in outcome.comparisons}
+    assert rows["largest error over ε"] == "fails"

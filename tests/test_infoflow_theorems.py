@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 import hardmax as hm
-from hardmax.claims import infoflow_codes, infoflow_theorems, replay
-from hardmax.claims.certificates import write_certificates
-from hardmax.claims.ledger import Verdict, check_claims
+from hardmax.papers import replay
+from hardmax.papers.certificates import write_certificates
+from hardmax.papers.findings import Verdict
+from hardmax.papers.infoflow import theorem1, theorem2, theorem3
+from hardmax.papers.ledger import check_claims
 from hardmax.papers.recipes import find_recipe, reproduce
 
-CLAIMS = (*infoflow_theorems.CLAIMS, *infoflow_codes.CLAIMS)
+CLAIMS = (*theorem1.CLAIMS, *theorem2.CLAIMS, *theorem3.CLAIMS)
 NAMES = {
     "t1.k.order",
     "t1.identity14",
@@ -184,7 +186,7 @@ def test_recipes_write_pictures_tables_and_comparisons(name, tmp_path):
 def test_a_recipe_gives_the_same_numbers_again():
     recipe = find_recipe("infoflow.thm1")
     settings = recipe.settings(given={"epsilons": "0.4,0.2", "inputs": 20})
-    assert recipe.cook(settings).comparisons == recipe.cook(settings).comparisons
+    assert recipe.run(settings).comparisons == recipe.run(settings).comparisons
 
 
 @pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.proof], ids=lambda claim: claim.name)

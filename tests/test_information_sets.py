@@ -13,7 +13,7 @@ from oracles.flow_loop import information_loop
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, IncompleteError, InvalidInputError, NotFiniteError
 from hardmax.flow import bitsets
-from hardmax.flow.score_ranks import score_ranks
+from hardmax.flow.costs.score_ranks import score_ranks
 
 APPENDIX_E = np.array([[0, -1], [0.7, 0.7], [0, 1], [-0.2, -0.9]])
 

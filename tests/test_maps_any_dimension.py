@@ -10,7 +10,7 @@ import pytest
 from oracles.rational_regions import exact_forward
 
 import hardmax as hm
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import PatternMaps, pattern_maps, projected_maps

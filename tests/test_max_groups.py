@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.judging_regions import judge
+from oracles.made_cells import region_set
 from oracles.max_group_networks import max_instance, max_network
 from oracles.rational_regions import exact_forward
 from oracles.rational_space import enumerate_space
 
 import hardmax as hm
 from hardmax import FeedForward, Maxout, Network, errors
-from hardmax.networks.groups import AffineLayer, FoldLayer, MaxLayer, layers_of
+from hardmax.networks.layers import AffineLayer, FoldLayer, MaxLayer, layers_of
 from hardmax.networks.leaky import plain_blocks
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -145,7 +146,7 @@ def test_cells_in_space(number):
     bits = unpack_bits(cells.bits, net.units_total).astype(int).tolist()
     found = [(tuple(r), tuple(b)) for r, b in zip(cells.routings.tolist(), bits, strict=True)]
     assert found == expected.signatures, kind
-    regions = hm.RegionSet.of_machine(net, domain, machine, True, "certified")
+    regions = region_set(net, domain, machine)
     for i, cell in enumerate(expected.cells):
         exact = np.array([[float(v) for v in row] for row in cell.map.linear])
         error = regions._maps.error[i] + 2e-16 * np.abs(exact)

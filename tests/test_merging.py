@@ -11,7 +11,7 @@ from oracles.random_networks import instance
 from oracles.rational_regions import enumerate_rationally
 
 import hardmax as hm
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import PatternMaps, pattern_maps, projected_maps
 from hardmax.regions.maps.merging import equal_pairs, glued

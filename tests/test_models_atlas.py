@@ -16,7 +16,7 @@ import hardmax as hm
 from hardmax.cli import main
 from hardmax.cli.models import number_list
 from hardmax.errors import InvalidInputError
-from hardmax.models.head_records import HeadRecord
+from hardmax.models.atlas.head_records import HeadRecord
 
 
 def two_layers(**options) -> Layers:
@@ -172,7 +172,7 @@ def test_heads_that_share_keys_and_biases_that_do_not() -> None:
 
 
 def test_more_queries_than_keys() -> None:
-    """As in the lab: CLS asks and is never read."""
+    """As in training: CLS asks and is never read."""
     layer = random_layer(2, n=6)
     layer = replace(
         layer, keys=layer.keys[:, :5], values=layer.values[:, :5], present=np.ones((6, 5), dtype=bool)
@@ -248,7 +248,7 @@ def test_wrong_wishes_get_one_sentence(options, sentence) -> None:
 def command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = two_layers(present=causal(7))
-    monkeypatch.setattr("hardmax.models.atlas.as_source", lambda model, *, tokenizer, hub: source)
+    monkeypatch.setattr("hardmax.models.atlas.head_atlas.as_source", lambda model, *, tokenizer, hub: source)
 
     def run(*args: object):
         return CliRunner().invoke(main, ["atlas", *(str(arg) for arg in args)])
@@ -272,7 +272,7 @@ def test_without_a_model_the_one_that_comes_along_is_read(tmp_path, monkeypatch)
 
     printed = run("atlas", "--plane", "none")
     assert printed.exit_code == 0, printed.output
-    assert "pairwise-2 (hardmax lab) on 16 tokens" in printed.stdout
+    assert "pairwise-2 (hardmax training) on 16 tokens" in printed.stdout
     assert "15/15" in printed.stdout
     printed = run("influence", "--read-out", "15", "--draws", "5", "--out", "influence.npz")
     assert printed.exit_code == 0, printed.output

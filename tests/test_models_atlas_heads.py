@@ -14,9 +14,9 @@ from scipy.optimize import linprog, minimize
 
 import hardmax as hm
 from hardmax.errors import InvalidInputError, NotFiniteError
-from hardmax.models.captured import CapturedLayer
-from hardmax.models.head_measures import key_usage, measure_queries, reading_position
-from hardmax.models.reachable_keys import keys_that_can_win, largest_probability, read_keys
+from hardmax.models.atlas.head_measures import key_usage, measure_queries, reading_position
+from hardmax.models.atlas.reachable_keys import keys_that_can_win, largest_probability, read_keys
+from hardmax.models.reading.captured_layer import CapturedLayer
 
 seeds = st.integers(0, 10_000)
 
@@ -207,8 +207,8 @@ def test_a_bias_of_minus_infinity_is_a_mask() -> None:
 def test_parts_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = random_layer(2, n=9, present=causal(9))
     whole = measure_queries(layer, 1)
-    monkeypatch.setattr("hardmax.models.head_measures._NUMBERS", 20)
-    monkeypatch.setattr("hardmax.models.head_measures._DIFFERENCES", 30)
+    monkeypatch.setattr("hardmax.models.atlas.head_measures._NUMBERS", 20)
+    monkeypatch.setattr("hardmax.models.atlas.head_measures._DIFFERENCES", 30)
     parts = measure_queries(layer, 1)
     for name in whole.__dataclass_fields__:
         np.testing.assert_allclose(getattr(whole, name), getattr(parts, name), rtol=1e-13)

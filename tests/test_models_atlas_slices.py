@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import CertificateError, InvalidInputError
-from hardmax.models import layer_cells
-from hardmax.models.captured import CapturedLayer, QueryMap
-from hardmax.models.layer_cells import layer_slice, plane_through, principal_plane, slice_network
+from hardmax.models.atlas import layer_cells
+from hardmax.models.atlas.layer_cells import layer_slice, plane_through, principal_plane, slice_network
+from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap
 
 
 @st.composite

@@ -14,7 +14,7 @@ pytest.importorskip("transformers", reason="needs the extra models: transformers
 import tiny_models  # noqa: E402 (it needs transformers)
 
 import hardmax as hm  # noqa: E402
-from hardmax.models.loading import open_model  # noqa: E402
+from hardmax.models.reading.loading import open_model  # noqa: E402
 
 TEXT = "The cat sat on the mat, and the dog looked at it before it lay down."
 

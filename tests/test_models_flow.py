@@ -1,4 +1,4 @@
-"""Information sets, rollout, recall, premises and frozen norms, against slow definitions."""
+"""Information sets, rollout, recall, assumptions and frozen norms, against slow definitions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.lab.geometry import routed_flow
-from hardmax.lab.states import run_states
-from hardmax.models.captured import CapturedLayer, QueryMap, Reading
-from hardmax.models.frozen_norms import Norm, differing_shares, disk_points
-from hardmax.models.influence_report import TextInfluence, report_of
-from hardmax.models.premises import PremiseRecorder, premise_report
-from hardmax.models.recall import _medians, recall_columns, spread
-from hardmax.models.rollout import RolloutRecorder
-from hardmax.models.routing_flow import FlowRecorder, RoutingRule
-from hardmax.models.shipped_source import shipped_source
+from hardmax.models.atlas.assumptions import AssumptionRecorder, assumption_report
+from hardmax.models.atlas.frozen_norms import differing_shares, disk_points
+from hardmax.models.atlas.norms import Norm
+from hardmax.models.bundled import bundled_source
+from hardmax.models.influence.influence_report import TextInfluence, report_of
+from hardmax.models.influence.recall import recall_columns
+from hardmax.models.influence.rollout import RolloutRecorder
+from hardmax.models.influence.routing_flow import FlowRecorder, RoutingRule
+from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading
+from hardmax.models.spread import _medians, spread
+from hardmax.training.geometry import routed_flow
+from hardmax.training.states import run_states
 
 some = settings(max_examples=40)
 
@@ -40,7 +42,7 @@ def layer_of(scores, index=0, present=None):
 
 def reading_of(n_queries, n_keys):
     names = tuple(f"t{i}" for i in range(n_queries))
-    return Reading(names, names[:n_keys], 0.0, 0.0, None, 0.0)
+    return TextReading(names, names[:n_keys], 0.0, 0.0, None, 0.0)
 
 
 def slow_reads(row, may, rule):
@@ -146,19 +148,19 @@ def test_ties_are_counted_and_read_together():
     assert flow.sizes[1].tolist() == [2, 2, 3]
 
 
-def test_the_shipped_model_agrees_with_the_flow_of_the_lab():
+def test_the_bundled_model_agrees_with_the_flow_of_the_lab():
     """Two programs for one thing: routed_flow knows nothing of captured layers."""
     for seed in range(3):
-        source = shipped_source(rng=seed)
+        source = bundled_source(rng=seed)
         flow = hm.token_flow(source)
-        lab = routed_flow(source.model.shape, source.model.vector, source.sequence[None])
-        assert flow.sizes[1:, -1].tolist() == lab.sizes.cls[0].tolist()
-        assert flow.words[-1, -1].tolist() == lab.cls_words[0, -1].tolist()
-        assert flow.sizes[1, :-1].tolist() == lab.sizes.tokens[0, 0].tolist()
+        routed = routed_flow(source.model.shape, source.model.vector, source.sequence[None])
+        assert flow.sizes[1:, -1].tolist() == routed.sizes.cls[0].tolist()
+        assert flow.words[-1, -1].tolist() == routed.cls_words[0, -1].tolist()
+        assert flow.sizes[1, :-1].tolist() == routed.sizes.tokens[0, 0].tolist()
 
 
 def test_a_flow_survives_a_file(tmp_path):
-    flow = hm.token_flow(shipped_source(), rule="top-2")
+    flow = hm.token_flow(bundled_source(), rule="top-2")
     again = hm.load(flow.save(tmp_path / "flow.npz"))
     assert again.tokens == flow.tokens
     assert again.rule == "top-2"
@@ -361,9 +363,9 @@ def test_the_bootstrap_draws_whole_texts():
     assert spread(np.array([np.nan]), np.array([0])).n == 0
 
 
-def test_the_shipped_model_is_disturbed_without_torch():
+def test_the_bundled_model_is_disturbed_without_torch():
     """The read-out depends on what replacing a token by hand says, and sets are compared with that."""
-    source = shipped_source(rng=1)
+    source = bundled_source(rng=1)
     report = hm.measure_influence(source, rules=["argmax"], baselines=["mean", "zero"], n_draws=20)
     assert report.measures == ("ablation mean", "ablation zero")
     assert report.gradient_exact is None
@@ -390,18 +392,18 @@ def test_the_layer_that_still_says_something():
     assert report_of("full", full, n_draws=2, n_bootstrap=5).telling_layer() is None
 
 
-# Premises
+# Assumptions
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_premises_are_counted():
+def test_assumptions_are_counted():
     """Four keys, one of them inside the triangle of the others; one query ties, one is hard."""
     keys = np.array([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0], [0.1, 0.1]])
     queries = np.array([[10.0, 0.0], [-1.0, 0.0], [0.5, 0.0], [0.0, 1.0]])
     layer = CapturedLayer(0, queries, queries[None], keys[None], keys[None], np.ones((4, 4), dtype=bool), 1.0)
-    recorder = PremiseRecorder()
+    recorder = AssumptionRecorder()
     recorder(layer)
-    report = premise_report("toy", ("one",), recorder)
+    report = assumption_report("toy", ("one",), recorder)
     assert report.queries["margin"].tolist() == pytest.approx([19.0, 0.0, 0.95, 1.9])
     assert report.share_tied() == 0.25
     assert report.share_hard(0.01).median == 0.25
@@ -415,16 +417,16 @@ def test_premises_are_counted():
     assert recorder.heads["copies"] == [0, 1]
 
 
-def test_premises_of_the_shipped_model(tmp_path):
-    source = shipped_source()
-    recorder = PremiseRecorder(reachable=False)
+def test_assumptions_of_the_bundled_model(tmp_path):
+    source = bundled_source()
+    recorder = AssumptionRecorder(reachable=False)
     source.read(None, recorder)
-    report = premise_report(source.name, ("drawn",), recorder)
+    report = assumption_report(source.name, ("drawn",), recorder)
     assert report.n_layers == 2
     assert np.isnan(report.heads["can_win"]).all()
     margins = report.queries["margin"][report.queries["layer"] == 1]
     assert len(margins) == 2  # in the last layer CLS alone asks, with two heads
-    again = hm.load(report.save(tmp_path / "premises.npz"))
+    again = hm.load(report.save(tmp_path / "assumptions.npz"))
     assert again.margins(0) == report.margins(0)
     with pytest.raises(InvalidInputError, match="layer"):
         report.margins(7)
@@ -498,12 +500,12 @@ def test_a_norm_case_that_cannot_be_compared():
         differing_shares(masked, norm, residual, 0, directions, (1.0,))
 
 
-def test_premises_of_a_source_with_its_own_sequence():
+def test_assumptions_of_a_source_with_its_own_sequence():
     """One text may be given as it is, several with or without names, and none where the source has one."""
-    source = shipped_source()
-    assert hm.check_premises(source, reachable=False).texts == ("text",)
-    assert hm.check_premises(source, {"mine": None}, reachable=False).texts == ("mine",)
+    source = bundled_source()
+    assert hm.check_assumptions(source, reachable=False).texts == ("text",)
+    assert hm.check_assumptions(source, {"mine": None}, reachable=False).texts == ("mine",)
     with pytest.raises(InvalidInputError, match="at least one text"):
-        hm.check_premises(source, [])
+        hm.check_assumptions(source, [])
     with pytest.raises(InvalidInputError, match="vectors"):
-        hm.check_premises(source, "a text")
+        hm.check_assumptions(source, "a text")

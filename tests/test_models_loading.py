@@ -20,11 +20,11 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 from tiny_models import SETTINGS, TEXT, tiny_folder, tiny_model, tiny_tokenizer  # noqa: E402
 
 from hardmax.errors import FidelityError, UnsupportedModelError  # noqa: E402
-from hardmax.models import capture, families, loading  # noqa: E402
-from hardmax.models.families import FAMILIES  # noqa: E402
-from hardmax.models.interventions import Interventions  # noqa: E402
-from hardmax.models.loading import open_model  # noqa: E402
-from hardmax.models.query_maps import rotated  # noqa: E402
+from hardmax.models.influence.interventions import Interventions  # noqa: E402
+from hardmax.models.reading import capture, families, loading  # noqa: E402
+from hardmax.models.reading.families import FAMILIES  # noqa: E402
+from hardmax.models.reading.loading import open_model  # noqa: E402
+from hardmax.models.reading.query_maps import rotated  # noqa: E402
 
 LIMIT = 1e-5
 

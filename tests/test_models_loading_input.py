@@ -27,9 +27,9 @@ from hardmax.errors import (  # noqa: E402
     NotFiniteError,
     UnsupportedModelError,
 )
-from hardmax.models.families import FAMILIES, obstacles  # noqa: E402
-from hardmax.models.interventions import Interventions  # noqa: E402
-from hardmax.models.loading import open_model  # noqa: E402
+from hardmax.models.influence.interventions import Interventions  # noqa: E402
+from hardmax.models.reading.families import FAMILIES, obstacles  # noqa: E402
+from hardmax.models.reading.loading import open_model  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -321,10 +321,10 @@ def test_sinks_relative_biases_and_layers_without_attention():
         )
 
 
-def test_every_stranger_is_no_family():
-    from hardmax.models.families import _KNOWN_STRANGERS
+def test_a_refused_family_is_not_a_known_one():
+    from hardmax.models.reading.families import _REFUSED
 
-    assert not set(_KNOWN_STRANGERS) & set(FAMILIES)
+    assert not set(_REFUSED) & set(FAMILIES)
 
 
 def test_an_unknown_argument_of_attention_is_refused(monkeypatch):
@@ -504,7 +504,7 @@ def test_the_examples_of_the_page_run(bert_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-model").symlink_to(bert_folder)
     monkeypatch.setattr(
-        "hardmax.models.loading.folder_name", lambda folder: folder.name
+        "hardmax.models.reading.loading.folder_name", lambda folder: folder.name
     )  # not the link's end
     (block,) = re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL)
     test = doctest.DocTestParser().get_doctest(block, {"np": np}, "page", "page", 0)

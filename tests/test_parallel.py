@@ -21,15 +21,15 @@ from oracles.random_space import space_instance
 
 import hardmax as hm
 from hardmax.errors import FileFormatError, InvalidInputError, UnsupportedDimensionError
-from hardmax.networks.groups import layers_of
-from hardmax.regions.api import planar
+from hardmax.networks.layers import layers_of
+from hardmax.regions.cells import Cells, JoinedTables, Ragged
 from hardmax.regions.engine import checkpoints, tasks
 from hardmax.regions.engine import workers as running
-from hardmax.regions.engine.joining import JoinedCells, select
 from hardmax.regions.engine.question import Question, engine_for
 from hardmax.regions.engine.tasks import Schedule
 from hardmax.regions.maps.adjacency import adjacent_cells
 from hardmax.regions.maps.fingerprints import Fingerprints, different, repeated
+from hardmax.regions.plane.geometry import planar
 from hardmax.regions.plane.machine import PlaneMachine
 
 SQUARE = hm.Box.cube(2, -4, 4)
@@ -48,8 +48,11 @@ def many_tasks(monkeypatch):
 
 
 def arrays_of(cells):
-    values = {name: getattr(cells, name) for name in cells.__dataclass_fields__}
-    return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    found = {}
+    for name, column in cells.table.items():
+        parts = vars(column) if isinstance(column, Ragged) else {"": column}
+        found |= {f"{name}.{part}": array for part, array in parts.items()}
+    return found
 
 
 def same_cells(one, other) -> bool:
@@ -114,7 +117,7 @@ def test_every_number_of_workers_gives_the_same_bits():
 def test_a_limit_on_cells_gives_the_first_ones(many_tasks, most):
     found = [hm.enumerate_regions(DEEP, SQUARE, n_jobs=jobs, max_cells=most) for jobs in (1, 2, 3)]
     whole = one_machine(DEEP, SQUARE).cells()
-    first = select(whole, np.arange(whole.n) < most)
+    first = whole.select(np.arange(whole.n) < most)
     counts = [hm.count_cells(DEEP, SQUARE, n_jobs=jobs, max_cells=most) for jobs in (1, 2, 3)]
     for result, count in zip(found, counts, strict=True):
         assert (result.n_cells, result.complete, count.complete) == (most, False, False)
@@ -234,7 +237,7 @@ def test_stopped_at_every_turn_with_other_workers(many_tasks, monkeypatch, tmp_p
         part = hm.enumerate_regions(network, domain, max_cells=most, checkpoint=path, n_jobs=jobs)
         assert not part.complete
         assert part.n_cells == most
-        assert same_cells(part.cells, select(straight.cells, np.arange(straight.n_cells) < most))
+        assert same_cells(part.cells, straight.cells.select(np.arange(straight.n_cells) < most))
     assert len(list(tmp_path.glob("run.part-*.npz"))) > 1
     resumed = hm.enumerate_regions(network, domain, checkpoint=path)
     assert same_cells(resumed.cells, straight.cells)
@@ -485,7 +488,7 @@ def test_contacts_among_some_cells_are_those_among_all(number):
     rng = np.random.default_rng(number)
     for share in (0.2, 0.5, 0.9):
         chosen = rng.random(cells.n) < share
-        some = adjacent_cells(select(cells, chosen), machine.layers, machine.exact_maps).pairs
+        some = adjacent_cells(cells.select(chosen), machine.layers, machine.exact_maps).pairs
         places = np.flatnonzero(chosen)
         expected = whole[chosen[whole].all(axis=1)]
         assert {tuple(p) for p in places[some].tolist()} == {tuple(p) for p in expected.tolist()}
@@ -496,7 +499,7 @@ def test_equal_maps_have_equal_fingerprints(number):
     case = instance(number)
     machine = one_machine(case.network, case.domain)
     cells, exact = machine.cells(), machine.exact_maps
-    prints = Fingerprints(exact).of(cells).prints
+    prints = Fingerprints(exact).of(cells)
     maps: dict = {}
     for i in range(cells.n):
         rows, denominator = exact.output(cells.bits[i], cells.routings[i])
@@ -599,7 +602,7 @@ def test_contacts_among_some_cells_in_space(number):
     rng = np.random.default_rng(number)
     for share in (0.3, 0.8):
         chosen = rng.random(whole.n_cells) < share
-        some = replace(whole, cells=select(whole.cells, chosen))
+        some = replace(whole, cells=whole.cells.select(chosen))
         expected = whole.adjacency[chosen[whole.adjacency].all(axis=1)]
         places = np.flatnonzero(chosen)
         assert {tuple(p) for p in places[some.adjacency].tolist()} == {tuple(p) for p in expected.tolist()}
@@ -625,14 +628,15 @@ def test_cells_that_come_in_parts():
     for parts in (1, 2, 7):
         ends = np.sort(rng.integers(0, cells.n + 1, parts - 1))
         bounds = [0, *ends.tolist(), cells.n]
-        joined = JoinedCells()
+        joined = JoinedTables()
         for low, high in pairwise(bounds):
-            joined.append(select(cells, (np.arange(cells.n) >= low) & (np.arange(cells.n) < high)))
+            some = (np.arange(cells.n) >= low) & (np.arange(cells.n) < high)
+            joined.append(cells.select(some).table)
         assert joined.n == cells.n
         middle = joined.part(10, 30)
         assert np.array_equal(middle["witnesses"], cells.witnesses[10:30])
-        assert middle["edge_start"][0] == 0
-        assert same_cells(joined.cells(), cells)
+        assert middle["facets"].offsets[0] == 0
+        assert same_cells(Cells(kind=cells.kind, **joined.finish()), cells)
 
 
 def test_engines():
@@ -641,7 +645,7 @@ def test_engines():
     ]  # fmt: skip
     assert engine_for(1, "plane") == "plane"
     assert engine_for(3, "search") == "search"
-    with pytest.raises(InvalidInputError, match="engine must be one of plane, space, search, segment"):
+    with pytest.raises(InvalidInputError, match="engine must be one of segment, plane, space, search"):
         hm.count_cells(DEEP, SQUARE, engine="line")
     with pytest.raises(UnsupportedDimensionError, match="engine must be one that enumerates dimension 2"):
         hm.count_cells(DEEP, SQUARE, engine="space")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +11,12 @@ from oracles.random_networks import instance
 import hardmax as hm
 from hardmax.exact.double_double_kernels import products
 from hardmax.exact.rationals import as_exact
-from hardmax.networks.groups import AffineLayer, WallLayer, layers_of
-from hardmax.regions.api import planar
+from hardmax.networks.layers import AffineLayer, WallLayer, layers_of
+from hardmax.regions.engine import layers
 from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.plane import kernels
 from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
+from hardmax.regions.plane.geometry import planar
 from hardmax.regions.plane.machine import PlaneMachine
 from hardmax.regions.plane.rational_polygons import corners_of, domain_polygon, envelope, sign_at
 
@@ -70,15 +69,15 @@ def test_rows_and_vertices_stay_within_their_error_bounds():
         layer, _, k, _, at, float_at = machine._top()
         table = machine.program.table
         for i in range(layer + 1):
-            z, n = int(table[i, kernels.Z_AT]), int(table[i, kernels.ROWS])
+            z, n = int(table[i, layers.Z_AT]), int(table[i, layers.ROWS])
             if isinstance(machine.layers[i], AffineLayer):
                 continue
             error = machine.errors[i]
             for r, row in enumerate(exact_rows(machine, i)):
                 a, b, c = (Fraction(machine.path[z + s * n + r]) for s in range(3))
-                assert abs(a - row[0]) <= Fraction(error[kernels.RA])
-                assert abs(b - row[1]) <= Fraction(error[kernels.RA])
-                assert abs(c - row[2]) <= Fraction(error[kernels.RC])
+                assert abs(a - row[0]) <= Fraction(error[layers.RA])
+                assert abs(b - row[1]) <= Fraction(error[layers.RA])
+                assert abs(c - row[2]) <= Fraction(error[layers.RC])
                 compared += 1
         bits, routings = machine._prefix(layer)
         corners = corners_of(machine._exact_lines(machine.si[at : at + 2 * k], bits, routings))
@@ -181,34 +180,6 @@ def test_integer_polygons():
     parts = envelope(lines, corners, [(0, 0, 0), (2, 0, -1), (2, 0, -1), (1, 0, -3)])
     assert [(key, tied) for key, tied, _ in parts] == [(0, [0]), (1, [1, 2])]
     assert sign_at((1, 0, -7), corners_of(domain_polygon([])[0])[2]) == 1  # far to the right of x = 7
-
-
-def test_kernels_of_one_module_call_no_kernel_of_another():
-    """numba's cache does not see edits in another file, so such a call could run stale code."""
-    root = Path(hm.__file__).parent
-    kernels_of = {}
-    for path in root.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        names = {
-            node.name
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef) and any("kernel" in ast.dump(d) for d in node.decorator_list)
-        }
-        if names:
-            kernels_of[path] = (tree, names)
-    everywhere = set().union(*(names for _, names in kernels_of.values()))
-    for path, (tree, names) in kernels_of.items():
-        imported = {
-            alias.asname or alias.name
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hardmax.")
-            for alias in node.names
-            if alias.name in everywhere
-        }
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and node.name in names:
-                used = {leaf.id for leaf in ast.walk(node) if isinstance(leaf, ast.Name)}
-                assert not used & imported, f"{path.name}: {node.name} calls a kernel of another file"
 
 
 def test_wall_layers_keep_multiplicities():

@@ -3,11 +3,13 @@ replaced."""
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -22,15 +24,30 @@ from hardmax.cli import main
 from hardmax.errors import InvalidInputError
 from hardmax.papers import recipes as mechanism
 from hardmax.papers.files import _shown, command_line, write_reproduction
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, find_recipe, recipes
+from hardmax.papers.findings import PAPERS, Finding, Verdict
+from hardmax.papers.ledger import all_claims
+from hardmax.papers.recipes import (
+    Comparison,
+    Option,
+    Outcome,
+    Recipe,
+    Settings,
+    compared,
+    find_recipe,
+    judged,
+    measured,
+    recipes,
+    refuted,
+)
+from hardmax.papers.sections import SECTIONS
 from hardmax.plotting.style import new_figure
 
 
-def cook(settings: Settings) -> Outcome:
+def toy_outcome(settings: Settings) -> Outcome:
     figure = new_figure(2.0, 2.0)
     figure.add_subplot().plot([0, 1], settings.rng("line").normal(size=2))
     table = {"n": [1, 2], "x": np.array([[0.5, np.inf], [np.nan, 2.0]]), "word": ["a,b", "|"]}
-    return Outcome({"picture": figure}, {"numbers_of": table}, (Comparison("a | b", "1", "2", "fails"),))
+    return Outcome({"picture": figure}, {"numbers_of": table}, (compared("a | b", "1", "2", len("12") == 1),))
 
 
 TOY = Recipe(
@@ -44,7 +61,7 @@ TOY = Recipe(
         Option("skip", False, "whether"),
         Option("pairing", "paired", "which", choices=("paired", "unpaired")),
     ),
-    cook,
+    toy_outcome,
 )
 
 
@@ -185,6 +202,62 @@ def test_an_unknown_recipe_suggests_the_nearest(asked, meant):
     assert not Path("nowhere").exists()
 
 
+# Verdicts
+# ----------------------------------------------------------------------------------------------------------
+
+JUDGES = ("judged", "compared", "refuted", "measured")
+
+
+def calls(name: str) -> list[ast.Call]:
+    tree = ast.parse(Path(import_module(f"hardmax.papers.{name}").__file__).read_text())
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_no_verdict_is_written_down(section):
+    """A recipe computes its verdicts, and a claim earns its own."""
+    for call in calls(section):
+        assert call.func.id != "Comparison"
+        if call.func.id in JUDGES:
+            judgement = call.args[3] if len(call.args) > 3 else ast.Constant(None)
+            assert not isinstance(judgement, ast.Constant) or judgement.value is None
+        if call.func.id == "Finding":
+            assert ast.unparse(call.args[0]) == "Verdict.MEASUREMENT"
+        if call.func.id in ("holding", "failing", "earned"):
+            assert not any(isinstance(value, ast.Constant) and value.value is True for value in call.args)
+
+
+def test_recipes_name_claims_that_there_are():
+    known = {claim.name for claim in all_claims()}
+    named = {
+        constant.value
+        for section in SECTIONS
+        for call in calls(section)
+        if call.func.id in JUDGES
+        for keyword in call.keywords
+        if keyword.arg == "claim"
+        for constant in ast.walk(keyword.value)
+        if isinstance(constant, ast.Constant) and str(constant.value).startswith(tuple(PAPERS))
+    }
+    assert len(named) > 30
+    assert named <= known
+
+
+def test_verdicts_are_those_of_the_ledger():
+    assert compared("q", "1", "1", True).verdict == "holds numerically"
+    assert compared("q", "1", "1", True, exactly=True).verdict == "holds"
+    assert compared("q", "1", "2", False, exactly=True).verdict == "fails"
+    assert compared("q", "not stated", "2", None).verdict == "not compared"
+    assert refuted("q", "1", "2", True).verdict == "fails"
+    assert refuted("q", "1", "1", False).verdict == "undecided"
+    assert measured("q", "1", "0.9").verdict == "measurement only"
+    assert measured("q", "1", "not run").verdict == "not run"
+    finding = Finding(Verdict.VACUOUS, "says nothing")
+    assert judged("q", "1", "2", finding, claim="tropical.ex_vi2_tau").verdict == "vacuous"
+    with pytest.raises(InvalidInputError, match=r"verdict must be one of holds, .*, but was 'agrees'"):
+        Comparison("q", "1", "1", "agrees")
+
+
 # The folder
 # ----------------------------------------------------------------------------------------------------------
 
@@ -220,7 +293,7 @@ def test_a_reproduction_is_a_folder_of_pictures_tables_and_comparisons(toy, tmp_
     assert numbers["versions"]["hardmax"] == hm.__version__
     assert numbers["comparisons"][0]["verdict"] == "fails"
     page = (folder / "comparison.md").read_text()
-    assert "| a \\| b | 1 | 2 | fails |" in page
+    assert "| a \\| b | 1 | 2 | fails |  |" in page
     assert "hardmax reproduce tropical.fig9 --profile quick --seed 5 --set size=7" in page
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
 
@@ -310,7 +383,7 @@ def test_a_recipe_that_fails_writes_nothing(monkeypatch, tmp_path):
 
 def test_a_recipe_without_pictures_or_options_is_fine(tmp_path):
     plain = Recipe("tropical.exI1", "Only words", (), lambda settings: Outcome({}, {}, (), ("A remark.",)))
-    done = write_reproduction(plain, plain.settings(), plain.cook(plain.settings()), tmp_path)
+    done = write_reproduction(plain, plain.settings(), plain.run(plain.settings()), tmp_path)
     assert done.files == ("comparison.md", "numbers.json")
     page = (tmp_path / "tropical.exI1" / "comparison.md").read_text()
     assert "A remark." in page
@@ -354,7 +427,9 @@ def test_the_command_cooks(toy, tmp_path, monkeypatch):
     assert done.stdout.splitlines()[0] == "tropical.fig9: A toy"
     report = json.loads(run(toy.name, "--out", "other", "--json").stdout)
     assert report["kind"] == "Reproduction"
-    assert report["comparisons"] == [{"quantity": "a | b", "paper": "1", "computed": "2", "verdict": "fails"}]
+    assert report["comparisons"] == [
+        {"quantity": "a | b", "paper": "1", "computed": "2", "verdict": "fails", "claim": ""}
+    ]
     assert (tmp_path / "other" / toy.name / "picture.svg").exists()
 
 
@@ -390,8 +465,8 @@ def test_without_matplotlib_recipes_are_listed_and_the_extra_is_named(tmp_path):
         "from hardmax.cli import main\n"
         "from click.testing import CliRunner\n"
         "listed = CliRunner().invoke(main, ['reproduce', '--list'])\n"
-        "cooked = CliRunner().invoke(main, ['reproduce', 'tropical.fig4'])\n"
-        "print(listed.exit_code, 'tropical.fig4' in listed.stdout, cooked.exit_code, cooked.stderr)\n"
+        "done = CliRunner().invoke(main, ['reproduce', 'tropical.fig4'])\n"
+        "print(listed.exit_code, 'tropical.fig4' in listed.stdout, done.exit_code, done.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.startswith("0 True 1 hardmax: pictures need matplotlib"), done.stderr

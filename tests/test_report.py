@@ -23,22 +23,23 @@ from report_sources import HOSTILE, ArraySource
 
 import hardmax as hm
 from hardmax.cli import main
-from hardmax.lab.geometry import routed_flow
-from hardmax.lab.states import run_states
-from hardmax.models import report as report_module
-from hardmax.models.report_figures import head_figures
-from hardmax.models.report_page import json_for_script
-from hardmax.models.report_slices import place_labels, slice_figure
-from hardmax.models.report_svg import escape, figure_style, linear_scale, log_scale
-from hardmax.models.report_table import COLUMNS, heads_csv
-from hardmax.models.shipped_source import shipped_source
+from hardmax.models import bundled
+from hardmax.models.bundled import bundled_source
+from hardmax.models.report import report as report_module
+from hardmax.models.report.head_figures import head_figures
+from hardmax.models.report.page import json_for_script
+from hardmax.models.report.slice_figures import place_labels, slice_figure
+from hardmax.models.report.svg import escape, figure_style, linear_scale, log_scale
+from hardmax.models.report.table import COLUMNS, heads_csv
 from hardmax.storage import written_whole
+from hardmax.training.geometry import routed_flow
+from hardmax.training.states import run_states
 
 FIGURES = ["margins", "hardness", "guarantees", "keys", "sinks", "slice-0", "slice-1", "growth", "recall"]
 
 
 @pytest.fixture(scope="module")
-def shipped():
+def bundled_report():
     return hm.report()
 
 
@@ -91,12 +92,12 @@ class Page(HTMLParser):
             self.words[self._open[-1]][-1] += data
 
 
-# The shipped model as a source
+# The bundled model as a source
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_captured_layers_of_the_shipped_model_give_its_own_states():
-    source = shipped_source(rng=3)
+def test_the_captured_layers_of_the_bundled_model_give_its_own_states():
+    source = bundled_source(rng=3)
     layers = []
     reading = source.read(None, layers.append)
     states, _ = run_states(source.model.shape, source.model.vector, source.sequence[None])
@@ -111,36 +112,34 @@ def test_the_captured_layers_of_the_shipped_model_give_its_own_states():
     assert [layer.present.any(axis=1).sum() for layer in layers] == [16, 1]  # CLS alone asks at the end
 
 
-def test_the_fidelity_of_the_shipped_model_can_fail(monkeypatch):
-    from hardmax.models import shipped_source as module
-
-    captured = module._captured
-    monkeypatch.setattr(module, "_captured", lambda *args: dataclasses.replace(captured(*args), scale=0.5))
-    assert shipped_source().read(None, lambda layer: None).probability_difference > 1e-3
+def test_the_fidelity_of_the_bundled_model_can_fail(monkeypatch):
+    captured = bundled._captured
+    monkeypatch.setattr(bundled, "_captured", lambda *args: dataclasses.replace(captured(*args), scale=0.5))
+    assert bundled_source().read(None, lambda layer: None).probability_difference > 1e-3
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_cls_knows_is_what_the_lab_says(seed):
-    source = shipped_source(rng=seed)
+    source = bundled_source(rng=seed)
     found = hm.report(source, rules=["argmax"])
-    lab = routed_flow(source.model.shape, source.model.vector, source.sequence[None])
+    routed = routed_flow(source.model.shape, source.model.vector, source.sequence[None])
     known = found.flows[0].known_by(found.read_out)
-    assert set(known) == {int(t) for t in np.flatnonzero(lab.sets(source.n_layers)[0])}
+    assert set(known) == {int(t) for t in np.flatnonzero(routed.sets(source.n_layers)[0])}
 
 
-def test_the_shipped_model_reads_no_text_and_has_two_layers():
+def test_the_bundled_model_reads_no_text_and_has_two_layers():
     with pytest.raises(hm.errors.InvalidInputError, match="text must be left out"):
         hm.report(None, "words")
     with pytest.raises(hm.errors.InvalidInputError, match="layers must be between 0 and 1"):
-        shipped_source().read(None, lambda layer: None, layers=(2,))
+        bundled_source().read(None, lambda layer: None, layers=(2,))
     seen = []
-    shipped_source().read(None, seen.append, layers=(1,))
+    bundled_source().read(None, seen.append, layers=(1,))
     assert [layer.index for layer in seen] == [1]
 
 
-def test_what_the_answer_needs_is_the_active_set(shipped):
-    page = shipped.html()
-    needed = [shipped.atlas.key_tokens[t] for t in shipped.needed]
+def test_what_the_answer_needs_is_the_active_set(bundled_report):
+    page = bundled_report.html()
+    needed = [bundled_report.atlas.key_tokens[t] for t in bundled_report.needed]
     marked = re.findall(r'<span class="tok [^"]*needed"[^>]*>([^<]*)</span>', page)
     assert marked == needed
     assert len(needed) >= 2
@@ -150,8 +149,8 @@ def test_what_the_answer_needs_is_the_active_set(shipped):
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_report_is_a_page_with_its_numbers_and_drawings(shipped, tmp_path):
-    paths = shipped.write(tmp_path / "new" / "folder")
+def test_a_report_is_a_page_with_its_numbers_and_drawings(bundled_report, tmp_path):
+    paths = bundled_report.write(tmp_path / "new" / "folder")
     names = [path.relative_to(tmp_path / "new" / "folder").as_posix() for path in paths]
     assert names == ["report.html", "report.json", "heads.csv", *(f"figures/{name}.svg" for name in FIGURES)]
     page = Page(paths[0].read_text())
@@ -160,9 +159,11 @@ def test_a_report_is_a_page_with_its_numbers_and_drawings(shipped, tmp_path):
     assert set(FIGURES) <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
     saved = json.loads(paths[1].read_text())
-    assert saved["atlas"]["heads"][0]["margin_median"] == shipped.atlas.heads[0].margin_median
+    assert saved["atlas"]["heads"][0]["margin_median"] == bundled_report.atlas.heads[0].margin_median
     rows = list(csv.DictReader(io.StringIO(paths[2].read_text())))
-    assert [float(row["margin_median"]) for row in rows] == [r.margin_median for r in shipped.atlas.heads]
+    assert [float(row["margin_median"]) for row in rows] == [
+        r.margin_median for r in bundled_report.atlas.heads
+    ]
 
 
 def test_drawings_are_files_of_their_own(hostile, tmp_path):
@@ -178,10 +179,10 @@ def test_drawings_are_files_of_their_own(hostile, tmp_path):
         assert not {child.tag.split("}")[1] for child in root.iter()} & {"script", "b", "img", "a", "use"}
 
 
-def test_the_table_holds_the_numbers(shipped):
-    page = Page(shipped.html())
+def test_the_table_holds_the_numbers(bundled_report):
+    page = Page(bundled_report.html())
     rows = [row for row in page.cells if row]
-    for row, record in zip(rows, shipped.atlas.heads, strict=True):
+    for row, record in zip(rows, bundled_report.atlas.heads, strict=True):
         for column, cell in zip(COLUMNS, row, strict=True):
             value = float(getattr(record, column.field))
             if column.field == "sink" and value < 0:
@@ -190,18 +191,18 @@ def test_the_table_holds_the_numbers(shipped):
                 assert float(cell) == value
 
 
-def test_a_report_is_saved_and_loaded(shipped, tmp_path):
-    again = hm.load(shipped.save(tmp_path / "report.npz"))
-    assert again.html() == shipped.html()
-    assert json_for_script(again.to_dict()) == json_for_script(shipped.to_dict())  # NaN as null
-    assert repr(again) == repr(shipped)
+def test_a_report_is_saved_and_loaded(bundled_report, tmp_path):
+    again = hm.load(bundled_report.save(tmp_path / "report.npz"))
+    assert again.html() == bundled_report.html()
+    assert json_for_script(again.to_dict()) == json_for_script(bundled_report.to_dict())  # NaN as null
+    assert repr(again) == repr(bundled_report)
 
 
-def test_a_failure_leaves_an_older_report_as_it_was(shipped, tmp_path, monkeypatch):
-    shipped.write(tmp_path)
+def test_a_failure_leaves_an_older_report_as_it_was(bundled_report, tmp_path, monkeypatch):
+    bundled_report.write(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     other = hm.report(rng=1)
-    assert other.html() != shipped.html()
+    assert other.html() != bundled_report.html()
     opened = []
 
     def full(path):
@@ -222,10 +223,10 @@ def test_a_failure_leaves_an_older_report_as_it_was(shipped, tmp_path, monkeypat
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_a_file_is_no_folder(shipped, tmp_path):
+def test_a_file_is_no_folder(bundled_report, tmp_path):
     (tmp_path / "report").write_text("mine")
     with pytest.raises(NotADirectoryError, match="it is a file"):
-        shipped.write(tmp_path / "report")
+        bundled_report.write(tmp_path / "report")
     assert (tmp_path / "report").read_text() == "mine"
 
 
@@ -241,6 +242,7 @@ def test_hostile_tokens_stay_text(hostile):
     assert page.words["h1"] == ["</h1><script>x</script>"]
     assert '</script><b>"&' in page.words["span.tok"]
     assert any("onerror" in word for word in page.words["span.tok"])
+    assert "␀␛[31m␍␊" in page.words["span.tok"]  # control characters are seen
     data = json.loads(page.words["script"][0])
     sinks = {row["sink_token"] for row in data["heads"]}
     assert sinks <= {*HOSTILE, ""}
@@ -337,11 +339,11 @@ def test_labels_cover_neither_each_other_nor_points(items):
             assert not (a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3])
 
 
-def test_points_of_the_margin_figure_are_the_margins(shipped):
-    figure = head_figures(shipped.atlas)["margins"]
+def test_points_of_the_margin_figure_are_the_margins(bundled_report):
+    figure = head_figures(bundled_report.atlas)["margins"]
     found = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"[^>]*><title>(layer[^<]*)</title>', figure.body)
     heights = {title.split(":")[0]: float(y) for _, y, title in found}
-    records = sorted(shipped.atlas.heads, key=lambda r: r.margin_median)
+    records = sorted(bundled_report.atlas.heads, key=lambda r: r.margin_median)
     drawn = [heights[f"layer {r.layer}, head {r.head}"] for r in records]
     assert drawn == sorted(drawn, reverse=True)  # upwards is more
     ticks = dict(re.findall(r'<text x="35" y="([\d.]+)"[^>]*>([\d.]+)</text>', figure.body))
@@ -352,9 +354,9 @@ def test_points_of_the_margin_figure_are_the_margins(shipped):
         assert heights[f"layer {record.layer}, head {record.head}"] == pytest.approx(expected, abs=0.02)
 
 
-def test_cells_are_drawn_in_true_proportion(shipped):
-    piece = shipped.atlas.slices[0]
-    body = shipped.figures["slice-0"].body
+def test_cells_are_drawn_in_true_proportion(bundled_report):
+    piece = bundled_report.atlas.slices[0]
+    body = bundled_report.figures["slice-0"].body
     drawn = [
         np.array([[float(v) for v in pair.split(",")] for pair in points.split(" ")])
         for points in re.findall(r'<polygon points="([^"]*)"', body)
@@ -374,8 +376,8 @@ def test_cells_are_drawn_in_true_proportion(shipped):
     )
 
 
-def test_many_heads_and_heads_that_say_nothing(shipped):
-    one = shipped.atlas.heads[0]
+def test_many_heads_and_heads_that_say_nothing(bundled_report):
+    one = bundled_report.atlas.heads[0]
     silent = {
         field.name: math.nan
         for field in dataclasses.fields(one)
@@ -390,7 +392,7 @@ def test_many_heads_and_heads_that_say_nothing(shipped):
         dataclasses.replace(one, margin_median=math.inf, margin_high=math.inf, wall_distance_median=math.inf),
         *heads[1:],
     )
-    big = dataclasses.replace(shipped, atlas=dataclasses.replace(shipped.atlas, heads=endless))
+    big = dataclasses.replace(bundled_report, atlas=dataclasses.replace(bundled_report.atlas, heads=endless))
     page = big.html()
     assert len(page) < 5_000_000
     assert len([row for row in Page(page).cells if row]) == 384
@@ -398,9 +400,41 @@ def test_many_heads_and_heads_that_say_nothing(shipped):
         assert not re.search(r'="[^"]*(nan|inf)', figure.body), name
         ET.fromstring(figure.standalone())
     nothing = dataclasses.replace(
-        shipped, atlas=dataclasses.replace(shipped.atlas, heads=(dataclasses.replace(one, **silent),))
+        bundled_report,
+        atlas=dataclasses.replace(bundled_report.atlas, heads=(dataclasses.replace(one, **silent),)),
     )
     assert "No head has a median margin here." in nothing.html()
+
+
+def test_a_report_sends_the_text_through_the_model_once(monkeypatch):
+    """Interventions are a pass of their own: fifteen sequences with one token changed, and the plain one."""
+    passes, run = [], bundled.run_states
+    monkeypatch.setattr(bundled, "run_states", lambda *args: passes.append(len(args[2])) or run(*args))
+    assert hm.report().influence is not None
+    assert passes == [1, 16]
+
+
+def test_a_report_walks_as_the_architecture_page_says():
+    """The hops of docs/architecture.md, each first entered in the order of the page."""
+    source = Path(hm.__file__).parent
+    page = (Path(__file__).resolve().parent.parent / "docs" / "architecture.md").read_text()
+    section = page.split("## A report, hop by hop")[1].split("\n## ")[0]
+    hops = re.findall(r"^\d+\. `([\w/.]+): ([\w.]+)`", section, flags=re.MULTILINE)
+    assert len(hops) == len(re.findall(r"^\d+\. ", section, flags=re.MULTILINE)) > 10
+    entered: dict[tuple[str, str], None] = {}
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code.co_filename.startswith(str(source / "models")):
+            file = Path(frame.f_code.co_filename).relative_to(source).as_posix()
+            entered.setdefault((file, frame.f_code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        hm.report().html()
+    finally:
+        sys.setprofile(before)
+    assert [hop for hop in entered if hop in hops] == hops
 
 
 def test_a_causal_model_is_reported_with_the_position_of_its_pictures():
@@ -432,10 +466,10 @@ def test_influence_needs_tokens_that_can_be_disturbed():
         hm.report(ArraySource("abcd"), "text", influence=True)
 
 
-def test_influence_in_the_shipped_model_follows_its_information_sets(shipped):
+def test_influence_in_the_bundled_model_follows_its_information_sets(bundled_report):
     """Its heads are hard, so what an input token changes is what the sets hold."""
-    assert shipped.influence is not None
-    assert "Does influence follow the sets?" in shipped.html()
+    assert bundled_report.influence is not None
+    assert "Does influence follow the sets?" in bundled_report.html()
     assert hm.report(influence=False).influence is None
 
 
@@ -508,9 +542,9 @@ def test_wrong_input_is_one_sentence(arguments, sentence, tmp_path, monkeypatch)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_slice_says_which_cells_nobody_sees(shipped):
-    """Layer 1 of the shipped model has fourteen cells, most of them slivers along one wall."""
-    pieces = shipped.atlas.slices
+def test_a_slice_says_which_cells_nobody_sees(bundled_report):
+    """Layer 1 of the bundled model has fourteen cells, most of them slivers along one wall."""
+    pieces = bundled_report.atlas.slices
     for number, piece in enumerate(pieces):
         wide = max(np.ptp(np.concatenate(piece.polygons), axis=0))
         thin = 0
@@ -521,7 +555,8 @@ def test_a_slice_says_which_cells_nobody_sees(shipped):
             across = across[norms > 0] / norms[norms > 0, None]
             thin += bool((np.ptp(polygon @ across.T, axis=0).min() / wide) < 1 / 400)
         told = re.search(
-            r"(\d+) of the cells are too thin", slice_figure(piece, shipped.atlas.text_tokens, number).caption
+            r"(\d+) of the cells are too thin",
+            slice_figure(piece, bundled_report.atlas.text_tokens, number).caption,
         )
         assert (int(told[1]) if told else 0) == pytest.approx(thin, abs=2)
-    assert "12 of the cells" in slice_figure(pieces[1], shipped.atlas.text_tokens, 1).caption
+    assert "12 of the cells" in slice_figure(pieces[1], bundled_report.atlas.text_tokens, 1).caption

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.models.report_flow import known_text, recall_rows
+from hardmax.models.reading import loading
+from hardmax.models.reading.loading import open_model
+from hardmax.models.report.flow_figures import recall_rows
 
 torch = pytest.importorskip("torch", reason="models need the extra 'models'")
 pytest.importorskip("transformers", reason="models need the extra 'models'")
@@ -40,13 +42,13 @@ def test_a_causal_model_with_rotary_positions(causal, tmp_path):
 
 
 def test_layers_that_were_passed_are_counted_in_one_way(causal):
-    flow = causal.flows[0]
-    first, shown = flow.first_layer(causal.read_out), known_text(flow, causal.read_out)
+    flow, page = causal.flows[0], causal.html()
+    first = flow.first_layer(causal.read_out)
     assert first.max() > 0
     for s in range(len(first)):
         when = {-1: "never", 0: "its own", 1: "after 1 layer"}.get(int(first[s]), f"after {first[s]} layers")
-        assert f'title="position {s}: {when}"' in shown
-    assert f"{flow.n_layers} layers</span>" in shown  # the last step of the legend
+        assert f'title="position {s}: {when}"' in page
+    assert f"{flow.n_layers} layers</span>" in page  # the last step of the legend
 
 
 def test_the_rows_of_recall_are_those_of_the_measurement(causal):
@@ -62,6 +64,15 @@ def test_the_rows_of_recall_are_those_of_the_measurement(causal):
         assert row["random"][0] <= row["best"][0] + 1e-12
         for middle, low, high in (row[kind] for kind in ("information set", "rollout", "random", "best")):
             assert low <= middle <= high
+
+
+def test_a_report_captures_the_text_once(tmp_path, monkeypatch):
+    source = open_model(tiny_folder(tmp_path / "gpt2", "gpt2"))
+    captures, capture = [], loading.capture
+    monkeypatch.setattr(loading, "capture", lambda *a, **more: captures.append(1) or capture(*a, **more))
+    found = hm.report(source, "the cat sat", rules=["argmax"])
+    assert found.influence is not None
+    assert captures == [1]
 
 
 def test_influence_can_be_left_out(causal, tmp_path):

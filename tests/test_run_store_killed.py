@@ -1,4 +1,4 @@
-"""Studies whose workers, drivers, disks and clusters are taken away from them, for real."""
+"""Studies whose workers, drivers, disks and clusters are killed or full, for real."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import wait
 from contextlib import contextmanager
 from pathlib import Path
 
+import joblib
 import pytest
 from click.testing import CliRunner
 from oracles import tiny_runner
@@ -19,20 +21,21 @@ from oracles.tiny_runner import jobs, lines, runs, workers
 
 import hardmax as hm
 from hardmax.cli import main
-from hardmax.lab import drivers
-from hardmax.lab.drivers import run_study
-from hardmax.lab.store import RunStore
-from hardmax.lab.studies import Study, write_study
+from hardmax.training.studies import RunStore, Study, run_study, write_study
+from hardmax.training.studies import driver as driver_module
+from hardmax.training.studies.pools import pool_for
+from hardmax.training.studies.run_files import checked_content
+from hardmax.training.studies.runs import Run
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="no SIGKILL there")
 
-PATIENCE = 60.0
+TIMEOUT = 120.0
 
 
 @pytest.fixture(autouse=True)
-def _in_a_hurry(monkeypatch):
-    monkeypatch.setattr(drivers, "_POLL", 0.05)
-    monkeypatch.setattr(drivers, "_TELL", 0.02)
+def _short_waits(monkeypatch):
+    monkeypatch.setattr(driver_module, "_POLL", 0.05)
+    monkeypatch.setattr(driver_module, "_REPORT_EVERY", 0.02)
 
 
 def study_of(entries) -> Study:
@@ -47,22 +50,22 @@ def environment() -> dict[str, str]:
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A driver of its own, on the command line; what it says is in the file ``words``."""
-    command = [sys.executable, "-m", "hardmax", "lab", *arguments, "--runner", tiny_runner.NAME]
-    with open(folder / "words", "ab") as words:
+    """A driver of its own, on the command line; what it prints is in the file ``output``."""
+    command = [sys.executable, "-m", "hardmax", "training", *arguments, "--runner", tiny_runner.NAME]
+    with open(folder / "output", "ab") as output:
         return subprocess.Popen(
             command,
             cwd=folder,
             env=environment(),
-            stdout=words,
-            stderr=words,
-            # a run of the tests in the background would hand on that interrupts are ignored
+            stdout=output,
+            stderr=output,
+            # a run of the tests in the background would pass on that interrupts are ignored
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
 
 def until(true, what: str) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not true():
         assert time.monotonic() < end, f"waited in vain until {what}"
         time.sleep(0.01)
@@ -73,16 +76,22 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    stat = Path(f"/proc/{pid}/stat")  # a zombie waits for nobody's call here
+    stat = Path(f"/proc/{pid}/stat")  # a zombie has ended
     return not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def finished_jobs(folder: Path) -> set[int]:
-    with RunStore(folder) as store:
-        return {row.job["n"] for row in store.rows("finished")}
+    return {row.job["n"] for row in RunStore(folder).rows("finished")}
+
+
+def end(*processes: subprocess.Popen[bytes]) -> None:
+    for process in processes:
+        process.kill()
+        process.wait()
 
 
 def test_a_worker_that_is_killed(tmp_path):
+    """Its job is run again, the job beside it goes on."""
     log, gate = tmp_path / "log", tmp_path / "gate"
     killed = []
 
@@ -93,160 +102,144 @@ def test_a_worker_that_is_killed(tmp_path):
         elif killed and len(lines(log)) == 3:
             gate.touch()
 
-    done = run_study(tmp_path / "s", study_of(jobs(5, log, gate=str(gate))), jobs=2, progress=kill)
+    done = run_study(tmp_path / "s", study_of(jobs(5, log, gate=str(gate))), n_jobs=2, progress=kill)
     assert done.complete
     assert runs(log) == {n: 1 + (n in killed) for n in range(5)}
-    with RunStore(tmp_path / "s") as store:
-        (row,) = [row for row in store.rows() if row.job["n"] in killed]
-        assert (row.attempts, row.deaths) == (2, 1)
-        events = [(what, detail) for _, _, what, detail in store.history(row.key)]
-    assert events == [
-        ("claimed", ""),
-        ("worker died", "it was killed by SIGKILL"),
-        ("claimed", ""),
-        ("finished", ""),
-    ]
+    rows = RunStore(tmp_path / "s").rows()
+    assert [row.attempts for row in rows] == [1 + (row.job["n"] in killed) for row in rows]
+
+
+def test_a_worker_that_is_killed_while_it_is_idle(tmp_path):
+    log = tmp_path / "log"
+    pool = pool_for(1, None)
+    try:
+        first, second = (json.dumps(job) for job in jobs(2, log))
+        assert isinstance(pool.outcome(_done(pool.submit(tiny_runner.NAME, first, None))), Run)
+        os.kill(workers(log)[0], signal.SIGKILL)
+        until(lambda: not alive(workers(log)[0]), "it is dead")
+        time.sleep(0.5)  # loky notices
+        assert isinstance(pool.outcome(_done(pool.submit(tiny_runner.NAME, second, None))), Run)
+    finally:
+        pool.close()
+    assert len(set(workers(log))) == 2
+
+
+def _done(future):
+    wait([future], timeout=TIMEOUT)
+    return future
 
 
 def test_a_driver_that_is_killed(tmp_path):
-    """Its workers end, finished jobs stay, the others need not wait for the lease."""
-    log, gate = tmp_path / "log", tmp_path / "gate"
+    """Its workers end, finished jobs stay, the others are run by the next driver at once."""
+    log, gate, folder = tmp_path / "log", tmp_path / "gate", tmp_path / "out" / "tiny"
     entries = [*jobs(3, log), *({"n": n, "log": str(log), "gate": str(gate)} for n in (3, 4, 5))]
     write_study(study_of(entries), tmp_path / "s.json")
     driver = started(tmp_path, "run", "s.json", "--jobs", "2")
     try:
         until(lambda: len(lines(log)) == 5, "three jobs are finished and two are running")
-        until(lambda: len(finished_jobs(tmp_path / "out" / "tiny")) == 3, "three rows are committed")
+        until(lambda: len(finished_jobs(folder)) == 3, "three files are written")
+        until(lambda: RunStore(folder).counts()["running"] == 2, "it says what it runs")
+        (folder / "results" / f".{'0' * 64}.npz.abcd.partial").touch()  # as if it were writing
     finally:
-        driver.kill()
-        driver.wait()
+        end(driver)
     assert driver.returncode == -signal.SIGKILL
     until(lambda: not any(alive(pid) for pid in workers(log)), "its workers have ended")
-    with RunStore(tmp_path / "out" / "tiny") as store:
-        assert store.counts() == {"waiting": 1, "running": 2, "finished": 3, "failed": 0}
-    told = CliRunner().invoke(main, ["lab", "status", str(tmp_path / "out" / "tiny")]).output
-    assert "nobody is at work" in told
-    assert "hardmax lab resume runs them again" in told
+    assert RunStore(folder).counts() == {"waiting": 3, "running": 0, "finished": 3, "failed": 0}
+    assert "no driver is running" in CliRunner().invoke(main, ["training", "status", str(folder)]).output
     gate.touch()
-    begin = time.monotonic()
-    done = run_study(tmp_path / "out" / "tiny", runner=tiny_runner.NAME, jobs=2)
-    assert time.monotonic() - begin < drivers.LEASE / 2
-    assert done.complete
+    assert run_study(folder, runner=tiny_runner.NAME, n_jobs=2).complete
     assert runs(log) == {0: 1, 1: 1, 2: 1, 3: 2, 4: 2, 5: 1}
-    assert list((tmp_path / "out" / "tiny" / "drivers").iterdir()) == []
+    assert list((folder / "drivers").iterdir()) == []
+    assert not list(folder.glob("**/.*"))
 
 
 def test_drivers_that_are_killed_at_any_moment(tmp_path):
-    """Whatever was finished at the time of the kill is never run again; in the end all is there, once."""
+    """Whatever was finished at the time of the kill is never run again; in the end everything is there."""
     log, folder = tmp_path / "log", tmp_path / "s"
-    RunStore.create(folder, study_of(jobs(40, log, seconds=0.01))).close()
+    RunStore.create(folder, study_of(jobs(40, log, seconds=0.01)))
     for after in (3, 15):
         driver = started(tmp_path, "resume", "s", "--jobs", "2")
         try:
             until(lambda after=after: len(lines(log)) >= after, f"{after} jobs have begun")
         finally:
-            driver.kill()
-            driver.wait()
+            end(driver)
         until(lambda: not any(alive(pid) for pid in workers(log)), "its workers have ended")
         done, before = finished_jobs(folder), runs(log)
-        with RunStore(folder) as store:
-            assert store.damaged() == []
+        assert RunStore(folder).damaged() == []
     assert run_study(folder, runner=tiny_runner.NAME).complete
     assert {n: runs(log)[n] for n in done} == {n: before[n] for n in done}
     assert set(runs(log)) == set(range(40))
-    assert sum(runs(log).values()) <= 40 + 2 * 2  # at most what was under way
+    assert sum(runs(log).values()) <= 40 + 2 * 2  # at most what was running
     files = {path.name for path in (folder / "results").iterdir()}
-    with RunStore(folder) as store:
-        assert files == {f"{row.key}.npz" for row in store.rows()}
+    assert files == {f"{key}.npz" for key in RunStore(folder).jobs}
 
 
-def test_two_drivers_on_one_store(tmp_path):
-    log, folder = tmp_path / "log", tmp_path / "s"
-    gate = tmp_path / "gate"
-    RunStore.create(folder, study_of(jobs(30, log, gate=str(gate)))).close()
+def test_two_drivers_on_one_study(tmp_path):
+    """They share the jobs; one of them is killed, and the other runs what is left."""
+    log, gate, folder = tmp_path / "log", tmp_path / "gate", tmp_path / "s"
+    entries = [{"n": n, "log": str(log), "gate": f"{gate}{'' if n < 20 else 'later'}"} for n in range(24)]
+    RunStore.create(folder, Study.of("tiny", entries, runner=tiny_runner.NAME))
     both = [started(tmp_path, "resume", "s", "--jobs", "1") for _ in range(2)]
     try:
-        until(lambda: len(lines(log)) == 2, "each of them runs a job")
+        until(lambda: len(set(workers(log))) == 2, "each of them runs a job")
         gate.touch()
-        for driver in both:
-            assert driver.wait(timeout=PATIENCE) == 0, (tmp_path / "words").read_text()
+        until(lambda: finished_jobs(folder) == set(range(20)), "they have finished what they can")
+        until(lambda: sum(runs(log)[n] for n in range(20, 24)) == 2, "each of them runs another one")
+        repeated = sum(runs(log)[n] - 1 for n in range(20))
+        end(both[0])
+        Path(f"{gate}later").touch()
+        assert both[1].wait(timeout=TIMEOUT) == 0, (tmp_path / "output").read_text()
     finally:
-        for driver in both:
-            driver.kill()
-            driver.wait()
-    assert runs(log) == dict.fromkeys(range(30), 1)
-    with RunStore(folder) as store:
-        assert len({row.driver for row in store.rows("finished")}) == 2
+        end(*both)
+    assert finished_jobs(folder) == set(range(24))
+    assert repeated <= 2  # both may choose the same job at the same moment
+    assert sum(runs(log)[n] for n in range(20, 24)) <= 4 + 1 + 1
+    assert RunStore(folder).damaged() == []
 
 
-def test_one_of_two_drivers_is_killed(tmp_path):
-    """The other one takes over what it was running, without being told."""
+def test_two_drivers_that_know_nothing_of_each_other(tmp_path, monkeypatch):
+    """Without the files of drivers every job may be run twice: the results are the same, none is lost."""
+    monkeypatch.setattr(RunStore, "drivers", lambda self: [])
     log, gate, folder = tmp_path / "log", tmp_path / "gate", tmp_path / "s"
-    RunStore.create(folder, study_of(jobs(6, log, gate=str(gate)))).close()
-    both = [started(tmp_path, "resume", "s", "--jobs", "1") for _ in range(2)]
+    RunStore.create(folder, study_of(jobs(2, log, gate=str(gate))))
+    other = started(tmp_path, "resume", "s", "--jobs", "2")
     try:
-        until(lambda: len(lines(log)) == 2, "each of them runs a job")
-        both[0].kill()
-        gate.touch()
-        assert both[1].wait(timeout=PATIENCE) == 0
+        until(lambda: len(lines(log)) == 2, "the other driver runs both")
+
+        def open_gate(progress):
+            if len(lines(log)) == 4:
+                gate.touch()
+
+        done = run_study(folder, runner=tiny_runner.NAME, n_jobs=2, progress=open_gate)
+        assert other.wait(timeout=TIMEOUT) == 0
     finally:
-        for driver in both:
-            driver.kill()
-            driver.wait()
-    assert finished_jobs(folder) == set(range(6))
-    assert sum(runs(log).values()) == 7
+        end(other)
+    assert done.complete
+    assert runs(log) == {0: 2, 1: 2}
+    store = RunStore(folder)
+    assert store.damaged() == []
+    assert [store.result(row.key).n_tokens for row in store.rows()] == [2, 3]
 
 
-STOPPED = """
-import sys
-from click.testing import CliRunner
-from oracles import tiny_runner
-from hardmax.lab.drivers import run_study
-sys.exit(not run_study(sys.argv[1], runner=tiny_runner.NAME, lease=1.0).complete)
-"""
-
-
-def test_a_driver_that_was_asleep(tmp_path):
-    """Its lease has run out, another driver has its job: it lets go of it, and nothing is written twice."""
+@pytest.mark.parametrize("whom", ["the driver", "everybody"])
+def test_an_interrupt_ends_in_order(tmp_path, whom):
+    """Also when a terminal sends it to the workers, too."""
     log, gate, folder = tmp_path / "log", tmp_path / "gate", tmp_path / "s"
-    RunStore.create(folder, study_of(jobs(1, log, gate=str(gate)))).close()
-    asleep = subprocess.Popen([sys.executable, "-c", STOPPED, folder], env=environment())
-
-    def wake(progress):
-        if len(lines(log)) == 2 and not gate.exists():
-            asleep.send_signal(signal.SIGCONT)
-            until(lambda: not alive(workers(log)[0]), "it has stopped its worker")
-            gate.touch()
-
-    try:
-        until(lambda: len(lines(log)) == 1, "the job is running")
-        asleep.send_signal(signal.SIGSTOP)
-        assert run_study(folder, runner=tiny_runner.NAME, progress=wake).complete
-        assert asleep.wait(timeout=PATIENCE) == 0
-    finally:
-        asleep.kill()
-        asleep.wait()
-    with RunStore(folder) as store:
-        (row,) = store.rows()
-        events = [(what, detail) for _, _, what, detail in store.history(row.key)]
-    assert events == [("claimed", ""), ("abandoned", "lease ran out"), ("claimed", ""), ("finished", "")]
-
-
-def test_an_interrupt_gives_jobs_back(tmp_path):
-    log, gate, folder = tmp_path / "log", tmp_path / "gate", tmp_path / "s"
-    RunStore.create(folder, study_of(jobs(3, log, gate=str(gate)))).close()
+    RunStore.create(folder, study_of(jobs(3, log, gate=str(gate))))
     driver = started(tmp_path, "resume", "s", "--jobs", "2")
     try:
         until(lambda: len(lines(log)) == 2, "two jobs are running")
+        for pid in workers(log) if whom == "everybody" else ():
+            os.kill(pid, signal.SIGINT)
         driver.send_signal(signal.SIGINT)
-        assert driver.wait(timeout=PATIENCE) == 130
+        assert driver.wait(timeout=TIMEOUT) == 130
     finally:
-        driver.kill()
-        driver.wait()
-    assert "go on with: hardmax lab resume s" in (tmp_path / "words").read_text()
+        end(driver)
+    output = (tmp_path / "output").read_text()
+    assert "continue with: hardmax training resume s" in output
+    assert "Traceback" not in output
     assert not any(alive(pid) for pid in workers(log))
-    with RunStore(folder) as store:
-        assert store.counts()["waiting"] == 3
+    assert RunStore(folder).counts()["waiting"] == 3
     assert list((folder / "drivers").iterdir()) == []
 
 
@@ -256,30 +249,28 @@ from pathlib import Path
 from click.testing import CliRunner
 from oracles import tiny_runner
 from hardmax.errors import IncompleteError
-from hardmax.lab.drivers import run_study
-from hardmax.lab.store import RunStore
-from hardmax.lab.studies import Study
+from hardmax.training.studies import RunStore, Study, run_study
 
 disk, log = Path(sys.argv[1]), Path(sys.argv[2])
 study = Study.of("tiny", tiny_runner.jobs(40, log), runner=tiny_runner.NAME)
 filler, room = disk / "filler", int(sys.argv[3])
-RunStore.create(disk / "s", study).close()
+RunStore.create(disk / "s", study)
 with open(filler, "wb") as file:  # leave room for some results and not for all
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     file.write(bytes(free - room))
-told = {}
+found = {}
 try:
-    run_study(disk / "s", study, jobs=2, patience=0.2)
+    run_study(disk / "s", study, n_jobs=2, disk_full_timeout=0.2)
 except IncompleteError as error:
-    told["error"] = str(error)
-with RunStore(disk / "s") as store:
-    told["counts"] = store.counts()
-    told["damaged"] = store.damaged()
-    told["done"] = [row.job["n"] for row in store.rows("finished")]
-told["hidden"] = [p.name for p in (disk / "s" / "results").iterdir() if p.name.startswith(".")]
+    found["error"] = str(error)
+store = RunStore(disk / "s")
+found["counts"] = store.counts()
+found["damaged"] = store.damaged()
+found["done"] = [row.job["n"] for row in store.rows("finished")]
+found["hidden"] = [p.name for p in (disk / "s").glob("**/.*")]
 filler.unlink()
-told["complete"] = run_study(disk / "s", runner=tiny_runner.NAME).complete
-print(json.dumps(told))
+found["complete"] = run_study(disk / "s", runner=tiny_runner.NAME).complete
+print(json.dumps(found))
 """
 
 
@@ -297,70 +288,32 @@ def test_a_disk_that_is_really_full(tmp_path):
         pytest.skip("a small disk cannot be mounted here")
     script = tmp_path / "full.py"
     script.write_text(FULL)
-    room = 120_000
+    room = 60_000
     done = subprocess.run(
         [*unshare, "sh", "-c", f'{mount} && exec "$@"', "sh", sys.executable, script, disk, log, str(room)],
         capture_output=True,
         text=True,
         env=environment(),
-        timeout=2 * PATIENCE,
+        timeout=2 * TIMEOUT,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert "cannot be written" in told["error"]
-    assert "Make room" in told["error"]
-    assert 0 < told["counts"]["finished"] < 40
-    assert told["counts"]["failed"] == 0
-    assert (told["damaged"], told["hidden"], told["complete"]) == ([], [], True)
+    found = json.loads(done.stdout)
+    assert "cannot be written" in found["error"]
+    assert "Make room" in found["error"]
+    assert 0 < found["counts"]["finished"] < 40
+    assert found["counts"]["failed"] == 0
+    assert (found["damaged"], found["hidden"], found["complete"]) == ([], [], True)
     again = runs(log)
     assert set(again) == set(range(40))
-    assert all(again[n] == 1 for n in told["done"])  # what was finished was not repeated
+    assert all(again[n] == 1 for n in found["done"])  # what was finished was not repeated
     assert sum(again.values()) <= 40 + 2
-
-
-LIMITED = """
-import resource, sys
-from click.testing import CliRunner
-from oracles import tiny_runner
-from hardmax.errors import IncompleteError
-from hardmax.lab.drivers import run_study
-
-folder, most = sys.argv[1], int(sys.argv[2])
-resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
-try:
-    run_study(folder, runner=tiny_runner.NAME, jobs=1, patience=0.1)
-except IncompleteError as error:
-    print(error)
-"""
-
-
-@pytest.mark.parametrize("least", [0, 1])
-def test_a_database_that_may_not_grow(tmp_path, least):
-    """A limit on the size of files, reached after some rows, or by the first word."""
-    log, folder = tmp_path / "log", tmp_path / "s"
-    RunStore.create(folder, study_of(jobs(40, log))).close()
-    size = (folder / "store.sqlite").stat().st_size
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, folder, str(size if least else size // 4)],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "cannot be written" in done.stdout
-    kept = finished_jobs(folder)
-    assert least <= len(kept) < 40
-    assert run_study(folder, runner=tiny_runner.NAME).complete
-    assert all(runs(log)[n] == 1 for n in kept)
-    assert sum(runs(log).values()) <= 41
 
 
 # Clusters ----------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def cluster(folder):
+def cluster(folder, nanny="--no-nanny"):
     """A scheduler and two workers, started from the command line on ports that are free."""
 
     def start(*arguments):
@@ -385,7 +338,7 @@ def cluster(folder):
         for _ in range(2):
             begun.append(
                 start(
-                    "worker", "--scheduler-file", str(where), "--nthreads", "1", "--no-nanny",
+                    "worker", "--scheduler-file", str(where), "--nthreads", "1", nanny,
                     "--no-dashboard", "--host", "127.0.0.1", "--local-directory", str(folder),
                 )
             )  # fmt: skip
@@ -400,7 +353,7 @@ def cluster(folder):
 
 @pytest.mark.slow
 def test_a_cluster_with_a_worker_that_is_killed(tmp_path):
-    pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed")
     log, gate = tmp_path / "log", tmp_path / "gate"
     study = study_of([*jobs(6, log, gate=str(gate)), {"n": 9, "log": str(log), "do": "raise"}])
     killed = []
@@ -417,6 +370,12 @@ def test_a_cluster_with_a_worker_that_is_killed(tmp_path):
         assert killed
         assert (done.finished, done.failed) == (6, 1)
         assert runs(log) == {**{n: 1 + (n in killed) for n in range(6)}, 9: 1}
+        with (
+            distributed.Client(address, set_as_default=False) as client,
+            joblib.parallel_config(backend="dask", client=client),
+        ):
+            assert run_study(tmp_path / "configured", study_of(jobs(2))).complete
+            assert client.status == "running"  # a client that is not ours is not closed
         gate.unlink()
         more = study_of([{"n": 20, "log": str(log), "gate": str(gate)}])
 
@@ -427,16 +386,28 @@ def test_a_cluster_with_a_worker_that_is_killed(tmp_path):
         with pytest.raises(hm.errors.IncompleteError, match="is gone"):
             run_study(tmp_path / "s", more, dask=address, progress=gone)
     gate.touch()
-    run_study(tmp_path / "here", study, jobs=2)
+    run_study(tmp_path / "here", study, n_jobs=2)
     done = run_study(tmp_path / "s", runner=tiny_runner.NAME)  # here, now that the cluster is gone
     assert (done.finished, done.failed) == (7, 1)
     for path in (tmp_path / "here" / "results").iterdir():
-        assert path.read_bytes() == (tmp_path / "s" / "results" / path.name).read_bytes()
+        assert checked_content(path) == checked_content(tmp_path / "s" / "results" / path.name)
+
+
+@pytest.mark.slow
+def test_a_job_that_kills_the_workers_of_a_cluster_has_failed(tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    log = tmp_path / "log"
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
+    study = study_of([{"n": 0, "log": str(log), "do": "die"}, {"n": 1, "log": str(log)}])
+    with cluster(tmp_path, "--nanny") as (address, _):  # a nanny starts another worker
+        done = run_study(tmp_path / "s", study, dask=address)
+    assert (done.finished, done.failed) == (1, 1)
+    (row,) = RunStore(tmp_path / "s").rows("failed")
+    assert "its worker died 3 times; the last time, it was killed on the cluster" in row.error
 
 
 def test_a_cluster_that_does_not_answer(tmp_path):
     pytest.importorskip("distributed")
     with pytest.raises(hm.errors.InvalidInputError, match="'bogus://nowhere' does not"):
         run_study(tmp_path / "s", study_of(jobs(1)), dask="bogus://nowhere")
-    with RunStore(tmp_path / "s") as store:
-        assert store.counts()["waiting"] == 1
+    assert RunStore(tmp_path / "s").counts()["waiting"] == 1

@@ -527,7 +527,7 @@ def network_file(tmp_path):
 
 
 def run(*arguments):
-    return CliRunner().invoke(main, ["sample", *arguments])
+    return CliRunner().invoke(main, ["estimate", *arguments])
 
 
 def test_the_command_prints_a_table(network_file):

@@ -16,10 +16,11 @@ from oracles.rational_space import enumerate_space
 
 import hardmax as hm
 from hardmax.errors import EmptyDomainError, UnsupportedDimensionError
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
+from hardmax.regions.cells import Cells, JoinedTables
+from hardmax.regions.search.geometry import HalfspaceGeometry
 from hardmax.regions.search.machine import SearchMachine
 from hardmax.regions.search.rational_programs import facet_numbers, inner_point, is_bounded, share_facet
-from hardmax.regions.search.search_cells import FoundCells
 
 
 def machine_of(network, domain, arithmetic="certified", store=True):
@@ -138,8 +139,9 @@ def test_a_machine_that_is_stopped_and_restored_goes_on_as_if_nothing_had_happen
         again.restore({name: array.copy() for name, array in machine.state().items()})
         machine = again
     found = finished(machine).cells()
-    for name in ("bits", "routings", "tied", "candidate_start", "candidates", "witnesses", "margins"):
+    for name in ("bits", "routings", "tied", "owner", "wall", "witnesses", "margins"):
         assert np.array_equal(getattr(found, name), getattr(whole, name)), name
+    assert np.array_equal(found.facets.offsets, whole.facets.offsets)
 
 
 @pytest.mark.parametrize("steps", [0, 5, 60])
@@ -155,9 +157,13 @@ def test_parts_of_a_machine_together_find_what_it_finds(transformer, steps):
         parts.append(finished(task).cells())
         count += task.n_cells
     assert count == whole.n_cells
-    found, wanted = FoundCells.joined(parts), whole.cells()
+    joined = JoinedTables()
+    for part in parts:
+        joined.append(part.table)
+    found, wanted = Cells(kind="halfspaces", **joined.finish()), whole.cells()
     assert rows_of(found) == rows_of(wanted)
-    pairs = [cells.contacts(whole.layers, whole.exact_maps).pairs for cells in (found, wanted)]
+    shapes = [HalfspaceGeometry(cells, whole.exact_maps, 3) for cells in (found, wanted)]
+    pairs = [shape.contacts().pairs for shape in shapes]
     assert np.array_equal(*pairs)
 
 

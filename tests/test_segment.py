@@ -12,12 +12,12 @@ from oracles.rational_regions import enumerate_rationally
 from oracles.rational_space import enumerate_space
 
 import hardmax as hm
-from hardmax.networks.groups import layers_of
-from hardmax.regions.cells import AT_INFINITY
+from hardmax.networks.layers import layers_of
+from hardmax.regions.cells import AT_INFINITY, Cells
 from hardmax.regions.segment.double_double_rows import PairMaps
 from hardmax.regions.segment.double_double_rows import root_of as pair_root
+from hardmax.regions.segment.geometry import SegmentGeometry
 from hardmax.regions.segment.machine import SegmentMachine
-from hardmax.regions.segment.segment_cells import SegmentCells
 
 NETWORKS = 420
 
@@ -41,34 +41,37 @@ def signatures_of(network, cells):
     ]
 
 
+def geometry_of(machine):
+    return SegmentGeometry(machine.cells(), machine.exact_maps, 1)
+
+
 def judge(network, domain, machine):
     """Everything that the rational enumerator knows: signatures in order, ends, lengths, contacts."""
-    cells = machine.cells()
+    shape = geometry_of(machine)
+    cells, errors = shape.cells, shape.cells.vertices.content[:, 1].reshape(-1, 2)
     expected = enumerate_space(network, domain)
     assert signatures_of(network, cells) == expected.signatures
     for i, cell in enumerate(expected.cells):
-        ends = cells.exact_ends(i, machine.exact_maps)
+        ends = shape.exact_ends(i)
         assert [end for end in ends if isinstance(end, Fraction)] == sorted(v for (v,) in cell.vertices)
-        for end, place, error in zip(
-            ends, (cells.low[i], cells.high[i]), (cells.low_error[i], cells.high_error[i]), strict=True
-        ):
+        for end, place, error in zip(ends, (shape.low[i], shape.high[i]), errors[i], strict=True):
             assert end == place if not isinstance(end, Fraction) else abs(end - Fraction(place)) <= error
-        assert cells.bounded[i] == cell.bounded == (len(cells.cell_vertices(i)) == 2)
+        assert shape.bounded[i] == cell.bounded == (len(shape.cell_vertices(i)) == 2)
         if cell.bounded:
-            slack = cells.low_error[i] + cells.high_error[i] + 1e-12 * float(cell.volume)
-            assert abs(Fraction(cells.volumes[i]) - cell.volume) <= Fraction(slack)
+            slack = errors[i].sum() + 1e-12 * float(cell.volume)
+            assert abs(Fraction(cells.lengths[i]) - cell.volume) <= Fraction(slack)
         margin, witness = cells.margins[i], Fraction(cells.witnesses[i, 0])
         if margin > 0:
             reach = Fraction(margin) if np.isfinite(margin) else Fraction(10**6)
             assert cell.contains([witness - reach])
             assert cell.contains([witness + reach])
-        assert cell.contains(cells.exact_witness(i, machine.exact_maps), strictly=True)
-        assert len(cells.boundary(i)) == len(cell.halfspaces)
-    contacts = cells.contacts(machine.layers, machine.exact_maps)
+        assert cell.contains(shape.exact_witness(i), strictly=True)
+        assert len(shape.boundary(i)) == len(cell.halfspaces)
+    contacts = shape.contacts()
     found = zip(contacts.pairs.tolist(), contacts.kinds.tolist(), strict=True)
     kinds = {(i, j): "wall" if kind else "fold" for (i, j), kind in found}
     assert kinds == expected.adjacency
-    assert machine.n_unbounded == int((~cells.bounded).sum())
+    assert machine.n_unbounded == int((~shape.bounded).sum())
 
 
 @pytest.mark.parametrize("part", range(6))
@@ -109,14 +112,13 @@ def test_small_batches_give_the_same_cells():
         machine = machine_of(network, domain)
         machine.batch = 1
         cells = finished(machine, 1).cells()
-        for name in ("bits", "routings", "tied", "position", "low_wall", "high_wall"):
+        for name in ("bits", "routings", "tied", "position", "wall"):
             assert np.array_equal(getattr(cells, name), getattr(whole, name)), name
-        for side in ("low", "high"):  # a product may be summed in another order when the batch is smaller
-            found, expected = getattr(cells, side), getattr(whole, side)
-            slack = getattr(cells, f"{side}_error") + getattr(whole, f"{side}_error")
-            finite = np.isfinite(expected)
-            assert np.array_equal(found[~finite], expected[~finite])
-            assert (np.abs(found[finite] - expected[finite]) <= slack[finite]).all()
+        # a product may be summed in another order when the batch is smaller
+        (found, error), (expected, slack) = cells.vertices.content.T, whole.vertices.content.T
+        finite = np.isfinite(expected)
+        assert np.array_equal(found[~finite], expected[~finite])
+        assert (np.abs(found[finite] - expected[finite]) <= (error + slack)[finite]).all()
 
 
 def test_an_interrupted_run_goes_on():
@@ -134,7 +136,7 @@ def test_an_interrupted_run_goes_on():
     later.restore(machine.state())
     finished(later)
     assert np.array_equal(later.cells().bits, expected.cells().bits)
-    assert np.allclose(later.cells().low, expected.cells().low, rtol=0, atol=1e-9)
+    assert np.allclose(geometry_of(later).low, geometry_of(expected).low, rtol=0, atol=1e-9)
     assert later.n_cells == expected.n_cells
     assert later.coverage == pytest.approx(1.0)
     assert later.layer_cells.tolist() == expected.layer_cells.tolist()
@@ -149,8 +151,8 @@ def test_a_limit_stops_and_the_first_cells_are_right():
         machine.advance(10**9)
         assert machine.n_cells == most
         assert machine.done == (most == whole.n_cells)
-        cells, all_cells = machine.cells(), whole.cells()
-        assert np.array_equal(cells.bits[cells.along], all_cells.bits[all_cells.along[:most]])
+        some, everything = geometry_of(machine), geometry_of(whole)
+        assert np.array_equal(some.cells.bits[some.along], everything.cells.bits[everything.along[:most]])
 
 
 def test_counting_needs_no_memory_and_gives_the_same_numbers():
@@ -174,17 +176,18 @@ def test_the_sawtooth_network(low, high, cells):
 def test_cells_survive_a_file():
     network, domain = on_a_line(3)
     cells = finished(machine_of(network, domain)).cells()
-    again = SegmentCells.from_state(cells.state())
-    for name in SegmentCells.__dataclass_fields__:
+    again = Cells.from_state(cells.state())
+    for name in ("bits", "routings", "tied", "position", "lengths", "owner", "wall", "witnesses", "margins"):
         assert np.array_equal(getattr(again, name), getattr(cells, name))
+    assert np.array_equal(again.vertices.content, cells.vertices.content)
 
 
 def test_an_affine_network_has_one_cell():
-    cells = finished(machine_of(hm.Network([hm.Affine([[2.0]], [1.0])]), hm.WholeSpace(1))).cells()
-    assert cells.n == 1
-    assert not cells.bounded[0]
-    assert cells.margins[0] == np.inf
-    assert (cells.low_owner[0], cells.high_owner[0]) == (AT_INFINITY, AT_INFINITY)
+    shape = geometry_of(finished(machine_of(hm.Network([hm.Affine([[2.0]], [1.0])]), hm.WholeSpace(1))))
+    assert shape.cells.n == 1
+    assert not shape.bounded[0]
+    assert shape.cells.margins[0] == np.inf
+    assert shape.cells.owner.tolist() == [AT_INFINITY, AT_INFINITY]
 
 
 def test_a_domain_without_interior_is_refused():
@@ -205,7 +208,7 @@ def test_maxout_pooling_and_leaky_layers():
             machine.decisions.pairs = PairMaps(machine.layers, machine.program)
         cells = finished(machine).cells()
         assert signatures_of(network, cells) == expected.signatures
-        contacts = cells.contacts(machine.layers)
+        contacts = geometry_of(machine).contacts()
         kinds = {tuple(pair): kind for pair, kind in zip(contacts.pairs, contacts.kinds, strict=True)}
         assert {pair: "wall" if kind else "fold" for pair, kind in kinds.items()} == expected.adjacency
 
@@ -225,13 +228,13 @@ def test_two_folds_that_nearly_coincide_are_ordered(gap, first):
         machine = machine_of(network, hm.Box([0], [1]))
         if pairs:
             machine.decisions.pairs = PairMaps(machine.layers, machine.program)
-        cells = finished(machine).cells()
-        assert cells.n == (3 if gap else 2)
-        along = cells.bits[cells.along, 0].tolist()
+        shape = geometry_of(finished(machine))
+        assert shape.cells.n == (3 if gap else 2)
+        along = shape.cells.bits[shape.along, 0].tolist()
         assert along == ([0, 1 if first == "left" else 2, 3] if gap else [0, 3])
         if gap:
             rel = 1e-3 if pairs else 1e-6
-            assert cells.volumes[cells.along[1]] == pytest.approx(float(gap), rel=rel, abs=0)
+            assert shape.cells.lengths[shape.along[1]] == pytest.approx(float(gap), rel=rel, abs=0)
 
 
 def test_a_wall_and_a_fold_of_different_layers_may_coincide():
@@ -239,7 +242,7 @@ def test_a_wall_and_a_fold_of_different_layers_may_coincide():
     fold = hm.FeedForward([[1]], [Fraction(-1, 3)], [[1]], [0])
     machine = finished(machine_of(hm.Network([head, fold]), hm.Box([0], [1])))
     assert machine.cells().n == 2
-    assert machine.cells().contacts(machine.layers).kinds.tolist() == [1]
+    assert geometry_of(machine).contacts().kinds.tolist() == [1]
 
 
 # Big networks -------------------------------------------------------------------------------------
@@ -290,7 +293,7 @@ def test_regions_are_those_of_a_strip():
         network, domain = on_a_line(number)
         found = hm.enumerate_regions(network, domain)
         strip = hm.enumerate_regions(network, domain, engine="plane")
-        assert isinstance(found.cells, SegmentCells)
+        assert (found.cells.kind, strip.cells.kind) == ("intervals", "polygons")
         assert np.array_equal(found.bits, strip.bits)
         assert np.array_equal(found.routings, strip.routings)
         assert np.array_equal(found.adjacency, strip.adjacency)

@@ -66,7 +66,7 @@ def test_exact_breakpoints_are_within_the_errors(trace):
     for place, error, value in zip(trace.breakpoints, trace.errors, exact, strict=True):
         assert abs(Fraction(float(place)) - value) <= Fraction(float(error))
     assert trace.exact_breakpoint(-1) == exact[-1]
-    with pytest.raises(hm.errors.InvalidInputError, match="i must number one of"):
+    with pytest.raises(hm.errors.InvalidInputError, match=r"i must be in range"):
         trace.exact_breakpoint(trace.n_pieces)
 
 

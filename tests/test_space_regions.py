@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from oracles.made_cells import changed, region_set
 from oracles.random_space import space_instance
 from oracles.rational_space import enumerate_space
 from oracles.slow_space import space_cells
@@ -14,7 +15,7 @@ from scipy.spatial import ConvexHull
 
 import hardmax as hm
 from hardmax.errors import UnsupportedDimensionError
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.plotting.solids import draw_slices
 from hardmax.regions.cells import decode_wall, encode_wall
 from hardmax.regions.maps.boundary_rows import strictly_inside
@@ -31,7 +32,7 @@ def enumerated(net, domain, *, cells=None) -> RegionSet:
     machine = SpaceMachine(layers_of(net), domain, arithmetic="certified", store=True, sliver=1e-9)
     while not machine.done:
         machine.advance(100_000)
-    found = RegionSet.of_machine(net, domain, machine, True, "certified")
+    found = region_set(net, domain, machine)
     return found if cells is None else replace(found, cells=cells(found.cells))
 
 
@@ -46,7 +47,7 @@ def oracle(net, domain) -> dict:
 
 def unknown(cells):
     """The same cells with vertices about which floats say nothing."""
-    return replace(cells, ray_error=np.full(len(cells.ray_error), np.inf))
+    return changed(cells, "vertices", -1, np.inf)
 
 
 # Against rational arithmetic ------------------------------------------------------------------------------
@@ -199,11 +200,11 @@ def test_three_keys_on_one_wall():
         """What an engine may just as well write: the left cells meet key 1 there, the right ones key 0."""
         wall = cells.wall.copy()
         for f in range(len(wall)):
-            i = int(np.searchsorted(cells.facet_start, f, side="right")) - 1
+            i = int(np.searchsorted(cells.facets.offsets, f, side="right")) - 1
             layer, group, a, b = decode_wall(wall[f])
             if cells.owner[f] >= 0 and layer == 0 and cells.routings[i, 0] == 0 and (a, b) == (0, 2):
                 wall[f] = encode_wall(layer, group, 0, 1)
-        return replace(cells, wall=wall)
+        return changed(cells, "facets", 1, wall)
 
     assert adjacency(enumerated(net, CUBE, cells=renamed)) == expected
 
@@ -221,7 +222,7 @@ def test_a_search_that_was_stopped_early():
     machine = SpaceMachine(layers_of(net), CUBE, arithmetic="certified", store=True, sliver=0.0)
     machine.limit(40)
     machine.advance(10_000)
-    part = RegionSet.of_machine(net, CUBE, machine, False, "certified")
+    part = region_set(net, CUBE, machine, complete=False)
     full = adjacency(enumerated(net, CUBE))
     whole = enumerated(net, CUBE)
     number = whole.of_signatures(part.routings, part.bits)
@@ -319,7 +320,9 @@ def test_verification_notices_damage(transformer):
     assert failed(transformer) == set()
     rays = transformer.cells.rays.copy()
     rays[:, 0] *= 1.001
-    assert "volumes" in failed(replace(transformer, cells=replace(transformer.cells, rays=rays)))
+    assert "volumes" in failed(
+        replace(transformer, cells=changed(transformer.cells, "vertices", 0, rays[:, 0]))
+    )
     bits = transformer.cells.bits ^ np.uint64(1)
     assert "witnesses" in failed(replace(transformer, cells=replace(transformer.cells, bits=bits)))
     missing = _without(transformer, 7)
@@ -328,21 +331,7 @@ def test_verification_notices_damage(transformer):
 
 def _without(found, gone) -> RegionSet:
     """The same result with one cell left out."""
-    cells = found.cells
-    kept = np.flatnonzero(np.arange(cells.n) != gone)
-    facets = np.concatenate([np.arange(cells.facet_start[i], cells.facet_start[i + 1]) for i in kept])
-    rays = np.concatenate([np.arange(cells.ray_start[i], cells.ray_start[i + 1]) for i in kept])
-    sizes = np.diff(cells.facet_start)[kept], np.diff(cells.ray_start)[kept]
-    by_cell = ("bits", "routings", "tied", "free", "witnesses", "margins")
-    less = replace(
-        cells,
-        **{name: getattr(cells, name)[kept] for name in by_cell},
-        **{name: getattr(cells, name)[facets] for name in ("owner", "wall")},
-        **{name: getattr(cells, name)[rays] for name in ("rays", "ray_error", "mask")},
-        facet_start=np.concatenate([[0], np.cumsum(sizes[0])]),
-        ray_start=np.concatenate([[0], np.cumsum(sizes[1])]),
-    )
-    return replace(found, cells=less)
+    return replace(found, cells=found.cells.select(np.arange(found.n_cells) != gone))
 
 
 # Pictures -------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from hardmax import Box, Polytope, WholeSpace
 from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError
 from hardmax.geometry.cones import splitting
 from hardmax.geometry.cones.rational_splitting import RationalCone
+from hardmax.geometry.cones.ray_kernels import choose, cross
 from hardmax.geometry.cones.splitting import refine
 from hardmax.geometry.scores import Scores
 
@@ -225,3 +226,28 @@ def test_a_cube_is_the_intersection_of_its_half_spaces():
         (x, y, z, 1) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)
     )
     assert all(mask.bit_count() == 3 for mask in cone.masks)
+
+
+@pytest.mark.parametrize(("angle", "found"), [(1e-3, 2), (1e-7, 2), (1e-11, 2), (1e-14, 1), (0.0, 1)])
+def test_facets_count_as_independent_while_their_cross_product_is_known(angle, found):
+    """A square of 1e-24 is a residual of 1e-12; 1e-7 has a cross product with eight digits."""
+    rows = np.array([[0.5, 0.25, 0.125], [0.5, 0.25 + angle, 0.125], [0.25, 0.125, 0.0625]])
+    pick, residual = np.zeros(3, dtype=np.int64), np.zeros((3, 3))
+    assert choose(3, 2, np.arange(3), 3, rows, pick, residual) == found
+    if found == 2:
+        ray = np.zeros((1, 3))
+        cross.py_func(3, rows, pick, ray, 0, np.zeros(8))
+        exact = np.cross(*(np.array([Fraction(v) for v in rows[i]], dtype=object) for i in pick[:2]))
+        largest = max(abs(v) for v in exact)
+        assert max(abs(Fraction(a) - b) for a, b in zip(ray[0], exact, strict=True)) < 2e-15 / angle * largest
+
+
+def test_dependent_facets_are_not_chosen():
+    """Rounding leaves residuals of about 1e-16, far below the cutoff."""
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        two = rng.standard_normal((2, 5))
+        rows = rng.standard_normal((9, 2)) @ two
+        rows /= np.abs(rows).sum(axis=1, keepdims=True)
+        pick, residual = np.zeros(5, dtype=np.int64), np.zeros((9, 5))
+        assert choose(5, 4, np.arange(9), 9, rows, pick, residual) == 2

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.temperature.covariance import leading_eigenvalue
-from hardmax.temperature.surviving_cells import soft_signature
 
 QUANTITIES = ("value", "gradient", "hessian", "lipschitz", "affine_error")
 
@@ -427,7 +426,7 @@ def test_the_sawtooth_dissolves():
 def test_soft_signatures_against_a_forward_pass_in_numpy():
     net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
     points = np.random.default_rng(1).uniform(0, 1, (300, 1))
-    soft = soft_signature(net, 0.02, points)
+    soft = net.signature(points, 0.02)
     y, head, unit = points, 0, 0
     for block in net.blocks:
         if isinstance(block, hm.Attention):

@@ -23,8 +23,11 @@ def test_example_vi2_both_ways(tmp_path):
     table = done.tables["bounds"]
     assert sorted(set(table["temperature"])) == [0.125, 1.0, 8.0]
     verdicts = {row.quantity: row.verdict for row in done.comparisons}
-    assert verdicts["norm of the Hessian at most"] == "fails: more is attained"
-    assert sum(verdict.startswith("vacuous: 5 of 5") for verdict in verdicts.values()) == 2
+    assert verdicts["norm of the Hessian at most"] == "fails"
+    assert verdicts["temperature of a standard head, d_k = 64"] == "fails"
+    assert verdicts["value above the maximum"] == "holds"
+    vacuous = [row for row in done.comparisons if row.verdict == "vacuous"]
+    assert [row.computed.startswith("5 of 5 bounds say nothing") for row in vacuous] == [True, True]
     vacuous = [
         temperature for temperature, flag in zip(table["temperature"], table["vacuous"], strict=True) if flag
     ]
@@ -33,14 +36,25 @@ def test_example_vi2_both_ways(tmp_path):
 
 def test_example_vi2_with_other_numbers_claims_nothing_about_the_paper():
     recipe = find_recipe("tropical.exVI2")
-    outcome = recipe.cook(recipe.settings(given={"n_tokens": 16, "margin": 30.0}))
+    outcome = recipe.run(recipe.settings(given={"n_tokens": 16, "margin": 30.0}))
     assert all("7.18e-6" not in row.paper for row in outcome.comparisons)
+    numbers = [row for row in outcome.comparisons if row.claim == "tropical.ex_vi2_numbers"]
+    assert [row.verdict for row in numbers] == ["not compared"] * 3
+
+
+def test_a_head_of_one_dimension_has_temperature_one_either_way():
+    recipe = find_recipe("tropical.exVI2")
+    outcome = recipe.run(recipe.settings(given={"d_head": 1}))
+    verdicts = {row.quantity: row.verdict for row in outcome.comparisons}
+    assert verdicts["temperature of a standard head, d_k = 1"] == "holds numerically"
+    assert verdicts["margin that gives the printed accuracy on raw scores"] == "holds numerically"
 
 
 def test_figure_5_has_the_same_cells_at_every_temperature(tmp_path):
     done = hm.reproduce("tropical.fig5", tmp_path, settings={"grid": 61, "draws": 5}, seed=3)
     table = done.tables["temperatures"]
     assert len(set(table["cells_of_the_most_probable_key"])) == 1
+    assert done.comparisons[0].verdict == "fails"
     shares = list(table["share_above_99_percent"])
     assert shares == sorted(shares)
     assert shares[-1] > 0.95

@@ -12,13 +12,13 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteE
 from hardmax.flow.theorems.depth_separation import separation_transformer
 from hardmax.flow.theorems.softmax_transformers import SoftmaxLayer, SoftmaxTransformer
 from hardmax.flow.theorems.two_layer import TwoLayer
-from hardmax.lab.data import outputs_of
-from hardmax.lab.geometry import cells_in_plane, fixed_context, head_diagram, query_network, routed_flow
-from hardmax.lab.hardness import follow_training, measured_hardness
-from hardmax.lab.layout import TransformerShape
-from hardmax.lab.probes import recovery, recovery_errors, token_of_rank
-from hardmax.lab.shipped import shipped_model
-from hardmax.lab.states import head_weights, run_states, states_in_blocks
+from hardmax.training.data import outputs_of
+from hardmax.training.geometry import cells_in_plane, fixed_context, head_diagram, query_network, routed_flow
+from hardmax.training.hardness import follow_training, measured_hardness
+from hardmax.training.layout import TransformerShape
+from hardmax.training.probes import recovery, recovery_errors, token_of_rank
+from hardmax.training.shipped import shipped_model
+from hardmax.training.states import head_weights, run_states, states_in_blocks
 
 SHAPE = TransformerShape(5, 3, (6, 8), (2, 4), (7, 9), beta=0.8)
 
@@ -86,7 +86,7 @@ def test_states_are_those_of_the_other_implementation(vector):
 )
 def test_states_are_those_of_the_torch_module(options):
     torch = pytest.importorskip("torch", reason="the reference module needs torch")
-    from hardmax.lab.transformer import Transformer
+    from hardmax.training.transformer import Transformer
 
     shape = TransformerShape(5, 3, (6, 8), (2, 4), (7, 9), n_outputs=2, **options)
     start = shape.initial(1)
@@ -98,7 +98,7 @@ def test_states_are_those_of_the_torch_module(options):
 
 def test_blocks_are_the_whole(vector, monkeypatch):
     X = inputs(7)
-    monkeypatch.setattr("hardmax.lab.states._SCORES", 300)
+    monkeypatch.setattr("hardmax.training.states._SCORES", 300)
     blocks = list(states_in_blocks(SHAPE, vector, X))
     assert len(blocks) > 1
     whole = run_states(SHAPE, vector, X)[0]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hardmax import errors as errors
-    from hardmax import lab as lab
     from hardmax import targets as targets
+    from hardmax import training as training
     from hardmax.bounds import HeadBudget as HeadBudget
     from hardmax.bounds import RegionBounds as RegionBounds
     from hardmax.bounds import head_budget as head_budget
@@ -26,13 +26,11 @@ if TYPE_CHECKING:
     from hardmax.bounds import region_bounds as region_bounds
     from hardmax.bounds import vertex_maximum as vertex_maximum
     from hardmax.bounds import zaslavsky as zaslavsky
-    from hardmax.claims.ledger import Ledger as Ledger
-    from hardmax.claims.ledger import check_claims as check_claims
-    from hardmax.flow.advise import Advice as Advice
-    from hardmax.flow.advise import advise as advise
     from hardmax.flow.architectures import Architecture as Architecture
-    from hardmax.flow.estimate import CostEstimate as CostEstimate
-    from hardmax.flow.estimate import estimate_cost as estimate_cost
+    from hardmax.flow.costs.advise import Advice as Advice
+    from hardmax.flow.costs.advise import advise as advise
+    from hardmax.flow.costs.estimate import CostEstimate as CostEstimate
+    from hardmax.flow.costs.estimate import estimate_cost as estimate_cost
     from hardmax.flow.head_scores import BilinearScore as BilinearScore
     from hardmax.flow.head_scores import KeyScore as KeyScore
     from hardmax.flow.information_flow import InformationFlow as InformationFlow
@@ -51,18 +49,18 @@ if TYPE_CHECKING:
     from hardmax.geometry.minkowski import MinkowskiVertices as MinkowskiVertices
     from hardmax.geometry.minkowski import minkowski_vertices as minkowski_vertices
     from hardmax.geometry.minkowski import parabolic_heads as parabolic_heads
-    from hardmax.models.atlas import HeadAtlas as HeadAtlas
-    from hardmax.models.atlas import head_atlas as head_atlas
-    from hardmax.models.frozen_norms import NormComparison as NormComparison
-    from hardmax.models.frozen_norms import compare_norms as compare_norms
-    from hardmax.models.influence import measure_influence as measure_influence
-    from hardmax.models.influence_report import InfluenceReport as InfluenceReport
-    from hardmax.models.premises import PremiseReport as PremiseReport
-    from hardmax.models.premises import check_premises as check_premises
-    from hardmax.models.report import Report as Report
-    from hardmax.models.report import report as report
-    from hardmax.models.routing_flow import TokenFlow as TokenFlow
-    from hardmax.models.routing_flow import token_flow as token_flow
+    from hardmax.models.atlas.assumptions import AssumptionReport as AssumptionReport
+    from hardmax.models.atlas.assumptions import check_assumptions as check_assumptions
+    from hardmax.models.atlas.frozen_norms import FrozenNormEffect as FrozenNormEffect
+    from hardmax.models.atlas.frozen_norms import frozen_norm_effect as frozen_norm_effect
+    from hardmax.models.atlas.head_atlas import HeadAtlas as HeadAtlas
+    from hardmax.models.atlas.head_atlas import head_atlas as head_atlas
+    from hardmax.models.influence.influence_report import InfluenceReport as InfluenceReport
+    from hardmax.models.influence.measure import measure_influence as measure_influence
+    from hardmax.models.influence.routing_flow import TokenFlow as TokenFlow
+    from hardmax.models.influence.routing_flow import token_flow as token_flow
+    from hardmax.models.report.report import ModelReport as ModelReport
+    from hardmax.models.report.report import report as report
     from hardmax.networks.blocks import Affine as Affine
     from hardmax.networks.blocks import Attention as Attention
     from hardmax.networks.blocks import FeedForward as FeedForward
@@ -70,6 +68,8 @@ if TYPE_CHECKING:
     from hardmax.networks.constructions.sawtooth import sawtooth_network as sawtooth_network
     from hardmax.networks.network import Network as Network
     from hardmax.networks.signatures import Signature as Signature
+    from hardmax.papers.ledger import Ledger as Ledger
+    from hardmax.papers.ledger import check_claims as check_claims
     from hardmax.papers.recipes import Reproduction as Reproduction
     from hardmax.papers.recipes import reproduce as reproduce
     from hardmax.regions.api import count_cells as count_cells
@@ -158,8 +158,8 @@ _HOME_OF = {
     "CellEstimate": "hardmax.regions.sampling.estimate",
     "trace_segment": "hardmax.regions.segment.trace",
     "SegmentTrace": "hardmax.regions.segment.trace",
-    "check_claims": "hardmax.claims.ledger",
-    "Ledger": "hardmax.claims.ledger",
+    "check_claims": "hardmax.papers.ledger",
+    "Ledger": "hardmax.papers.ledger",
     "reproduce": "hardmax.papers.recipes",
     "Reproduction": "hardmax.papers.recipes",
     "Target": "hardmax.targets.target",
@@ -170,10 +170,10 @@ _HOME_OF = {
     "Plan": "hardmax.flow.plans",
     "information_sets": "hardmax.flow.information_sets",
     "InformationFlow": "hardmax.flow.information_flow",
-    "estimate_cost": "hardmax.flow.estimate",
-    "CostEstimate": "hardmax.flow.estimate",
-    "advise": "hardmax.flow.advise",
-    "Advice": "hardmax.flow.advise",
+    "estimate_cost": "hardmax.flow.costs.estimate",
+    "CostEstimate": "hardmax.flow.costs.estimate",
+    "advise": "hardmax.flow.costs.advise",
+    "Advice": "hardmax.flow.costs.advise",
     "BilinearScore": "hardmax.flow.head_scores",
     "KeyScore": "hardmax.flow.head_scores",
     "stability_bounds": "hardmax.temperature.margin_bounds",
@@ -187,23 +187,23 @@ _HOME_OF = {
     "output_error_bound": "hardmax.temperature.outputs",
     "surviving_cells": "hardmax.temperature.surviving_cells",
     "CellSurvival": "hardmax.temperature.surviving_cells",
-    "head_atlas": "hardmax.models.atlas",
-    "report": "hardmax.models.report",
-    "Report": "hardmax.models.report",
-    "HeadAtlas": "hardmax.models.atlas",
-    "token_flow": "hardmax.models.routing_flow",
-    "TokenFlow": "hardmax.models.routing_flow",
-    "measure_influence": "hardmax.models.influence",
-    "InfluenceReport": "hardmax.models.influence_report",
-    "compare_norms": "hardmax.models.frozen_norms",
-    "NormComparison": "hardmax.models.frozen_norms",
-    "check_premises": "hardmax.models.premises",
-    "PremiseReport": "hardmax.models.premises",
+    "head_atlas": "hardmax.models.atlas.head_atlas",
+    "report": "hardmax.models.report.report",
+    "ModelReport": "hardmax.models.report.report",
+    "HeadAtlas": "hardmax.models.atlas.head_atlas",
+    "token_flow": "hardmax.models.influence.routing_flow",
+    "TokenFlow": "hardmax.models.influence.routing_flow",
+    "measure_influence": "hardmax.models.influence.measure",
+    "InfluenceReport": "hardmax.models.influence.influence_report",
+    "frozen_norm_effect": "hardmax.models.atlas.frozen_norms",
+    "FrozenNormEffect": "hardmax.models.atlas.frozen_norms",
+    "check_assumptions": "hardmax.models.atlas.assumptions",
+    "AssumptionReport": "hardmax.models.atlas.assumptions",
     "load": "hardmax.results",
     "show_versions": "hardmax.versions",
 }
 
-_ROOMS = ("errors", "lab", "targets")  # modules that are public as they are
+_ROOMS = ("errors", "targets", "training")  # modules that are public as they are
 
 __all__ = [*_HOME_OF, *_ROOMS]  # a test holds the table to the imports above, which type checkers read
 

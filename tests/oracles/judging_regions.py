@@ -173,8 +173,9 @@ def _polygon_problems(found: hm.RegionSet, i: int, cell: Cell, outline: Outline)
 def _vertex_problems(found: hm.RegionSet, i: int, exact: list[tuple[Point, float, float]]) -> list[str]:
     """Every finite vertex lies within its bound of an exact one, and every exact one is near some vertex."""
     cells = found.cells
-    edges = range(int(cells.edge_start[i]), int(cells.edge_start[i + 1]))
-    finite = [e for e in edges if cells.dx is None or (cells.dx[e] == 0 and cells.dy[e] == 0)]
+    finite = [
+        e for e in cells.facets.span(i) if not cells.unbounded or (cells.dx[e] == 0 and cells.dy[e] == 0)
+    ]
     problems = []
     if len(finite) != len(exact):
         problems.append(f"{len(finite)} vertices, not {len(exact)}")

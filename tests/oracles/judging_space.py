@@ -9,10 +9,11 @@ from math import isfinite
 import numpy as np
 
 import hardmax as hm
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.regions.result import RegionSet
 
 from .judging_regions import _float, signatures_of
+from .made_cells import region_set
 from .random_networks import Instance
 from .rational_regions import integers, reduced
 from .rational_space import Cell, RationalSpace, enumerate_space
@@ -39,7 +40,7 @@ def searched(network, domain, arithmetic: str = "certified") -> tuple[RegionSet,
     machine = SearchMachine(layers_of(network), domain, arithmetic=arithmetic, store=True)
     while not machine.done:
         machine.advance(10_000)
-    found = RegionSet.of_machine(network, domain, machine, complete=True, arithmetic=arithmetic)
+    found = region_set(network, domain, machine, arithmetic=arithmetic)
     if machine.n_unbounded != (~found.bounded).sum():
         raise AssertionError(
             f"{machine.n_unbounded} unbounded cells were counted, not {(~found.bounded).sum()}"

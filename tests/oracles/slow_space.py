@@ -2,7 +2,7 @@
 rationals.
 
 Slow and plain: a cell is a homogeneous cone (:class:`RationalCone`); a head cuts it once for each of its
-keys, a ReLU unit into two halves. What comes out is a :class:`SpaceCells`, so that everything that reads one
+keys, a ReLU unit into two halves. What comes out are :class:`Cells`, so that everything that reads one
 can be tested without the engine that usually writes it.
 """
 
@@ -12,10 +12,9 @@ import numpy as np
 
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.networks.groups import FoldLayer, WallLayer, layers_of
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, encode_wall
+from hardmax.networks.layers import FoldLayer, WallLayer, layers_of
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, encode_wall
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.space.space_cells import SpaceCells
 
 
 class Piece:
@@ -28,7 +27,7 @@ class Piece:
         return Piece(cone, self.bits.copy(), self.routings.copy(), self.tied)
 
 
-def space_cells(network, domain) -> SpaceCells:
+def space_cells(network, domain) -> Cells:
     """The cells of a network in a domain of dimension three or more."""
     layers = layers_of(network)
     exact = ExactMaps(layers, domain)
@@ -127,18 +126,14 @@ def _written(d, pieces):
     for r, mask in enumerate(masks):
         for w in range(mask_words):
             packed[r, w] = (mask >> (64 * w)) & (2**64 - 1)
-    return SpaceCells(
-        d=d,
+    return Cells(
+        kind="polyhedra",
         bits=np.array([p.bits for p in pieces], dtype=np.uint64),
         routings=np.array([p.routings for p in pieces], dtype=np.int32).reshape(len(pieces), -1),
         tied=np.array([p.tied for p in pieces], dtype=np.uint8),
-        ray_start=np.array(ray_start, dtype=np.int64),
-        rays=np.array(rays, dtype=np.float64),
-        ray_error=np.array(errors),
-        facet_start=np.array(facet_start, dtype=np.int64),
-        owner=np.array(owner, dtype=np.int64),
-        wall=np.array(wall, dtype=np.int64),
-        mask=packed,
+        facets=Ragged(np.array(facet_start), np.column_stack([owner, wall]).astype(np.int64)),
+        vertices=Ragged(np.array(ray_start), np.column_stack([rays, errors])),
+        masks=Ragged(np.array(ray_start), packed),
         free=np.array(free, dtype=np.int64),
         witnesses=np.array(witnesses),
         margins=np.zeros(len(pieces)),

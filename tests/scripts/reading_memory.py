@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModel
 
-from hardmax.models.loading import open_model
+from hardmax.models.reading.loading import open_model
 
 
 def main(family: str = "gpt2", dtype: str = "float32", tokens: str = "2048") -> None:

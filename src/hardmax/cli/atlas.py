@@ -14,8 +14,8 @@ from hardmax.cli.models import layers_and_heads, model_and_text, number_list, te
 from hardmax.cli.outputs import number, print_json, print_table
 
 if TYPE_CHECKING:
-    from hardmax.models.atlas import HeadAtlas
-    from hardmax.models.head_records import HeadRecord
+    from hardmax.models.atlas.head_atlas import HeadAtlas
+    from hardmax.models.atlas.head_records import HeadRecord
 
 __all__ = ["atlas"]
 
@@ -62,7 +62,7 @@ def atlas(
     """What every head of a trained model does on one text.
 
     MODEL is a folder with a Hugging Face model (safetensors), or with --hub a name on the hub; both need the
-    extra models. Without MODEL the small trained transformer that comes with hardmax is read. Per head:
+    extra models. Without MODEL the bundled model is read. Per head:
     margins in units of temperature, distance to hardmax and what margins guarantee for it, keys that can win
     (certified) and keys that do, sinks, distances to walls. Per layer: the exact routing cells of all heads
     together on a plane of inputs.
@@ -75,7 +75,7 @@ def atlas(
       hardmax atlas ./gpt2 --file page.txt --positions 7,31 --plane 3,9,12 --out atlas
     """
     import hardmax as hm
-    from hardmax.models.shipped_source import shipped_source
+    from hardmax.models.bundled import bundled_source
 
     words = text_for(model, text, file)
     chosen_plane: Any = None if plane == "none" else plane
@@ -84,7 +84,7 @@ def atlas(
     if out is not None and not out.resolve().parent.is_dir():
         raise FileNotFoundError(f"cannot write {out}: its folder does not exist.")
     found = hm.head_atlas(
-        shipped_source() if model is None else model,
+        bundled_source() if model is None else model,
         words,
         hub=hub,
         layers=None if layers is None else number_list(layers, "--layers"),

@@ -14,7 +14,8 @@ from hardmax.cli.outputs import print_json
 from hardmax.errors import FileFormatError, InvalidInputError
 
 if TYPE_CHECKING:
-    from hardmax.claims.ledger import Claim, Entry
+    from hardmax.papers.findings import Claim
+    from hardmax.papers.ledger import Entry
 
 __all__ = ["claims"]
 
@@ -87,8 +88,8 @@ def check(
 
     Exit code 0: every verdict is the one that is pinned; 1: at least one is not.
     """
-    from hardmax.claims.certificates import write_certificates
-    from hardmax.claims.ledger import check_claims
+    from hardmax.papers.certificates import write_certificates
+    from hardmax.papers.ledger import check_claims
 
     chosen = [claim.name for claim in _chosen(paper, select)]
     shown = None if as_json else _print_entry
@@ -114,7 +115,7 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
     `python DIR/replay.py DIR` it runs without hardmax. Exit code 0: all were accepted; 1: at least one was
     not.
     """
-    from hardmax.claims import replay
+    from hardmax.papers import replay
 
     files = list(replay.files_in([str(path) for path in paths]))
     if not files:
@@ -146,7 +147,7 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
 
 
 def _chosen(paper: str | None, select: Sequence[str]) -> list[Claim]:
-    from hardmax.claims.ledger import selected
+    from hardmax.papers.ledger import selected
 
     chosen = [claim for claim in selected(list(select) or None) if paper in (None, claim.paper)]
     if not chosen:

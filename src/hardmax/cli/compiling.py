@@ -19,7 +19,7 @@ _CHAINS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("geometry", ("splitting", "candidates", "prefix search", "min-norm points")),
     ("regions", ("plane", "adjacency and gluing")),
     ("regions", ("search",)),
-    ("lab", ()),
+    ("training", ()),
     ("regions", ("segment", "sampling")),
     ("targets", ()),
     ("tropical", ()),

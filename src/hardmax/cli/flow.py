@@ -16,9 +16,9 @@ from hardmax.results import plain
 from hardmax.storage import written_whole
 
 if TYPE_CHECKING:
-    from hardmax.flow.advise import Advice
     from hardmax.flow.architectures import Architecture
-    from hardmax.flow.estimate import CostEstimate
+    from hardmax.flow.costs.advise import Advice
+    from hardmax.flow.costs.estimate import CostEstimate
 
 __all__ = ["flow"]
 

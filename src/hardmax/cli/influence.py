@@ -15,9 +15,9 @@ from hardmax.cli.outputs import check_targets, print_json, print_table, save_and
 from hardmax.errors import FileFormatError, InvalidInputError
 
 if TYPE_CHECKING:
-    from hardmax.models.frozen_norms import NormComparison
-    from hardmax.models.influence_report import InfluenceReport, RecallSummary
-    from hardmax.models.recall import Spread
+    from hardmax.models.atlas.frozen_norms import FrozenNormEffect
+    from hardmax.models.influence.influence_report import InfluenceReport, RecallSummary
+    from hardmax.models.spread import Spread
 
 __all__ = ["influence"]
 
@@ -80,7 +80,7 @@ def influence(
     """How much of what matters to a token lies inside its information set.
 
     MODEL is a folder with a Hugging Face model (safetensors), or an id with --hub; both need the extra
-    models. Without MODEL the small trained transformer that comes with hardmax is read. Information sets
+    models. Without MODEL the bundled model is read. Information sets
     follow the model's own routing; influence is measured by replacing input tokens and by gradients; sets
     are compared with random ones, with those of attention rollout, and with the best ones of the same size.
 
@@ -91,14 +91,14 @@ def influence(
       hardmax influence path/to/model --texts texts.json --probes 8 --norms --json
     """
     import hardmax as hm
-    from hardmax.models.shipped_source import shipped_source
-    from hardmax.models.sources import as_source
+    from hardmax.models.bundled import bundled_source
+    from hardmax.models.reading.sources import as_source
 
     check_targets(out, None)
     if model is None:
         refuse_words(text, file, texts)
     named: dict[str, Any] = {"one sequence": None} if model is None else _texts(text, file, texts)
-    source = shipped_source() if model is None else as_source(model, hub=hub)
+    source = bundled_source() if model is None else as_source(model, hub=hub)
     report = hm.measure_influence(
         source,
         named,
@@ -110,7 +110,7 @@ def influence(
         progress=_Passes() if sys.stderr.isatty() else None,
     )
     known = _known(report, position)  # a wrong position is said before anything is printed or saved
-    compared = {name: hm.compare_norms(source, words) for name, words in named.items()} if norms else {}
+    compared = {name: hm.frozen_norm_effect(source, words) for name, words in named.items()} if norms else {}
     save_and_draw(report, out, None)
     if as_json:
         print_json(
@@ -250,7 +250,7 @@ def _gain(found: Spread) -> str:
     return f"{found.median:.2f} ({found.lower_quartile:.2f} to {found.upper_quartile:.2f})" if found.n else ""
 
 
-def _print_norms(name: str, comparison: NormComparison) -> None:
+def _print_norms(name: str, comparison: FrozenNormEffect) -> None:
     import numpy as np
 
     def row(i: int) -> list[str]:

@@ -44,9 +44,7 @@ def layers_and_heads(command: Command) -> Command:
 def refuse_words(*given: object) -> None:
     """Without MODEL there is no tokenizer: a text is refused."""
     if any(value is not None for value in given):
-        raise InvalidInputError(
-            "a text needs a MODEL with a tokenizer; the one that comes with hardmax reads vectors."
-        )
+        raise InvalidInputError("a text needs a MODEL with a tokenizer; the bundled model reads vectors.")
 
 
 def text_for(model: str | None, text: str | None, file: Path | None) -> str | None:

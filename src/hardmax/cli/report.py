@@ -11,7 +11,7 @@ from hardmax.cli.models import layers_and_heads, model_and_text, number_list, te
 from hardmax.cli.outputs import number, print_json, print_table
 
 if TYPE_CHECKING:
-    from hardmax.models.report import Report
+    from hardmax.models.report.report import ModelReport
 
 __all__ = ["report"]
 
@@ -57,7 +57,7 @@ def report(
     """A trained transformer in one page: geometry and information flow of its attention.
 
     MODEL is a folder with a Hugging Face model (safetensors), or with --hub a name on the hub; both need the
-    extra models. Without MODEL the small trained transformer that comes with hardmax is read. The page opens
+    extra models. Without MODEL the bundled model is read. The page opens
     from disk, loads nothing from anywhere and can be printed; each drawing is also a file of its own.
 
     \b
@@ -89,7 +89,7 @@ def report(
     click.echo(f"wrote {written[0]} and {len(written) - 1} files beside it", err=True)
 
 
-def _print(found: Report) -> None:
+def _print(found: ModelReport) -> None:
     heads = found.atlas.heads
 
     def row(i: int) -> list[str]:

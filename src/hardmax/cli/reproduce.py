@@ -67,7 +67,7 @@ def reproduce(
       hardmax reproduce tropical.fig6 --profile medium --seed 1 --set d_ff=16 --set box=4
     """
     from hardmax.papers.recipes import find_recipe, recipes
-    from hardmax.papers.recipes import reproduce as cook
+    from hardmax.papers.recipes import reproduce as run_recipe
 
     if name is None and not listing:
         raise InvalidInputError("NAME must be given; try hardmax reproduce --list to see all recipes.")
@@ -80,7 +80,7 @@ def reproduce(
         else:
             _print_options(chosen[0])
         return
-    done = cook(str(name), out, profile, seed=seed, settings=_settings(assignments))
+    done = run_recipe(str(name), out, profile, seed=seed, settings=_settings(assignments))
     click.echo(f"wrote {done.folder}", err=True)
     if as_json:
         print_json(done.to_dict())
@@ -139,8 +139,8 @@ def _print_options(recipe: Recipe) -> None:
 
 
 def _print_comparison(done: Reproduction) -> None:
-    rows = [[row.quantity, row.paper, row.computed, row.verdict] for row in done.comparisons]
-    columns = ["quantity", "paper", "computed", "verdict"]
+    rows = [[row.quantity, row.paper, row.computed, row.verdict, row.claim] for row in done.comparisons]
+    columns = ["quantity", "paper", "computed", "verdict", "claim"]
     print_table(f"{done.name}: {done.title}", columns, rows.__getitem__, len(rows), done.notes)
 
 

@@ -3,7 +3,7 @@
 In a transformer the score of a key y for a query x is an inner product of two vectors of length n_l, so as a
 function of (x, y) it has rank at most n_l. P2 names this as a limitation of its cost law: the law does not
 ask for the rank. Scores that know their rank carry it here as ``rank``; for others it is measured
-(:mod:`hardmax.flow.score_ranks`).
+(:mod:`hardmax.flow.costs.score_ranks`).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -113,13 +114,13 @@ class Box:
         """The product of the side lengths."""
         return float(np.prod(self.high.floats - self.low.floats))
 
-    @property
+    @cached_property
     def a(self) -> ExactArray:
         """The rows of A, exactly."""
         identity = np.eye(self.d)
         return ExactArray(np.concatenate([identity, -identity]))
 
-    @property
+    @cached_property
     def b(self) -> ExactArray:
         """The right-hand sides b, exactly."""
         floats = np.concatenate([self.high.floats, -self.low.floats])

@@ -323,7 +323,7 @@ def minkowski_vertices(
 
 def parabolic_heads(
     n_tokens: int, heads: int, d: int, *, biased: bool = False
-) -> tuple[list[Integers], list[Integers] | None]:
+) -> tuple[list[NDArray[Any]], list[NDArray[Any]] | None]:
     r"""Integer keys whose Minkowski sum attains :func:`hardmax.vertex_maximum`.
 
     Head h has the scores :math:`2 p\,(u_h \cdot x) - p^2` for N equally spaced integers :math:`p`, tangents
@@ -342,6 +342,7 @@ def parabolic_heads(
     -------
     point_sets : list of H integer arrays (N, d)
     biases : list of H integer arrays (N,), or None
+        Arrays of Python integers where 64 bits are too few.
 
     Examples
     --------
@@ -357,11 +358,18 @@ def parabolic_heads(
     sets, biases = [], []
     for h in range(heads):
         t = (h + 1) // 2 * (1 if h % 2 else -1)
-        p = spacing * (np.arange(n_tokens, dtype=np.int64) - n_tokens // 2) + t**k % spacing
-        points = np.outer(2 * p, np.array([t**i for i in range(k)], dtype=np.int64))
-        sets.append(points if biased else np.column_stack([points, -p * p]))
-        biases.append(-p * p)
+        positions = [spacing * (j - n_tokens // 2) + t**k % spacing for j in range(n_tokens)]
+        rows = [[*(2 * p * t**i for i in range(k)), -p * p] for p in positions]
+        sets.append(_integers([row[:k] for row in rows] if biased else rows))
+        biases.append(_integers([row[k] for row in rows]))
     return sets, biases if biased else None
+
+
+def _integers(values: list[Any]) -> NDArray[Any]:
+    """Integers of 64 bits if all of them fit, else Python's."""
+    exact = np.array(values, dtype=object)
+    small = exact.size == 0 or max(abs(v) for v in exact.flat) < 2**63
+    return exact.astype(np.int64) if small else exact
 
 
 def _odd_prime_above(n: int) -> int:

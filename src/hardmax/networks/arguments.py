@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,6 @@ from hardmax.exact.rationals import ExactArray, as_exact
 __all__ = [
     "biases_of",
     "checked_temperature",
-    "evaluated",
     "heads_of",
     "many",
     "mask_of",
@@ -138,20 +137,6 @@ def points_of(x: ArrayLike, d: int) -> tuple[NDArray[Any], bool]:
             f"x must have {d} coordinates per point, shape ({d},) or (n, {d}), but has shape {points.shape}."
         )
     return np.atleast_2d(points), points.ndim == 1
-
-
-class _Evaluable(Protocol):
-    @property
-    def d_in(self) -> int: ...
-
-    def forward(self, points: Floats, temperature: float = 0.0) -> Floats: ...
-
-
-def evaluated(block: _Evaluable, x: ArrayLike, temperature: float) -> Floats:
-    """The output of a block at one point or many."""
-    points, single = points_of(x, block.d_in)
-    y = block.forward(as_exact(points, "x", ndim=2).floats, checked_temperature(temperature))
-    return y[0] if single else y
 
 
 def checked_temperature(temperature: float) -> float:

@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact
-from hardmax.networks.arguments import biases_of, evaluated, heads_of, many, mask_of, sizes, vector_of
+from hardmax.networks.arguments import biases_of, heads_of, many, mask_of, sizes, vector_of
+from hardmax.networks.block import BaseBlock, Traced, no_routings, no_units
 from hardmax.networks.contexts import factored_attention
 from hardmax.networks.keys import DistinctKeys, distinct_keys
 from hardmax.networks.maxout import Maxout
@@ -32,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Attention:
+class Attention(BaseBlock):
     r"""Attention at fixed keys and values.
 
     .. math:: x \mapsto [x +] \sum_{h=1}^{H} v_{h, j_h(x)}, \qquad
@@ -80,6 +81,8 @@ class Attention:
     outputs: ExactArray
     mask: NDArray[np.bool_]
     skip: bool
+    width: ClassVar[int] = 0
+    name: ClassVar[str] = "attention"
 
     def __init__(
         self,
@@ -142,9 +145,9 @@ class Attention:
         return self.scores.shape[1]
 
     @property
-    def width(self) -> int:
-        """The number of ReLU units: none."""
-        return 0
+    def largest(self) -> int:
+        """The most numbers that the forward pass holds per point."""
+        return max(super().largest, self.keys.counts.size)
 
     @cached_property
     def keys(self) -> DistinctKeys:
@@ -229,20 +232,24 @@ class Attention:
         outputs: Any = factored.outputs
         return cls(scores, biases, outputs, mask=present, skip=skip)
 
-    def __call__(self, x: ArrayLike, temperature: float = 0.0) -> Floats:
-        r"""The output at points, with softmax of the scores over :math:`\tau` at a temperature."""
-        return evaluated(self, x, temperature)
-
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
         """The output at the rows of a float64 matrix."""
         if temperature == 0.0:
             return self.trace(points)[0]
         return self._sum(points, self.keys.soft(points, temperature))
 
-    def trace(self, points: Floats) -> tuple[Floats, NDArray[np.int32]]:
+    def trace(self, points: Floats) -> Traced:
         """The output at temperature zero and the winning keys (n, H), the lowest index among ties."""
         added, routings = self.keys.hard(points)
-        return self._sum(points, added), routings
+        return self._sum(points, added), routings, no_units(points)
+
+    def with_keys(self, n_tokens: int) -> Self:
+        """The same block with the first keys of each head only; the others are masked."""
+        first = np.arange(self.n_tokens) < n_tokens
+        scores: Any = self.scores
+        biases: Any = self.biases
+        outputs: Any = self.outputs
+        return type(self)(scores, biases, outputs, mask=self.mask & first, skip=self.skip)
 
     def _sum(self, points: Floats, added: list[Floats]) -> Floats:
         y = points.copy() if self.skip else np.zeros((len(points), self.d_out))
@@ -258,7 +265,7 @@ class Attention:
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class FeedForward:
+class FeedForward(BaseBlock):
     r"""A ReLU layer, or a leaky one.
 
     .. math:: x \mapsto [x +]\; W_{out}\, \varphi(W_{in} x + b_{in}) + b_{out}, \qquad
@@ -308,6 +315,8 @@ class FeedForward:
     b_out: ExactArray
     skip: bool
     slope: ExactArray
+    heads: ClassVar[int] = 0
+    n_tokens: ClassVar[int] = 0
 
     def __init__(
         self,
@@ -348,6 +357,11 @@ class FeedForward:
         object.__setattr__(self, "slope", vector_of(slopes, "slope", width, "unit"))
 
     @property
+    def name(self) -> str:
+        """What the block is, in words."""
+        return f"{'leaky ' if self.leaky else ''}ReLU layer"
+
+    @property
     def leaky(self) -> bool:
         """Whether some unit that is off has a slope."""
         return not self.slope.all_zero()
@@ -367,24 +381,15 @@ class FeedForward:
         """The number of ReLU units."""
         return self.w_out.shape[1]
 
-    @property
-    def heads(self) -> int:
-        """The number of heads: none."""
-        return 0
-
-    def __call__(self, x: ArrayLike, temperature: float = 0.0) -> Floats:
-        """The output at points; a ReLU layer is the same at every temperature."""
-        return evaluated(self, x, temperature)
-
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
         """The output at the rows of a float64 matrix."""
         return self._output(points, self._preactivations(points))
 
-    def trace(self, points: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    def trace(self, points: Floats) -> Traced:
         """The output and which units are on, (n, width): those whose pre-activation is above zero."""
         z = self._preactivations(points)
         on = z > 0.0
-        return self._output(points, z), on
+        return self._output(points, z), no_routings(points), on
 
     def _preactivations(self, points: Floats) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -413,7 +418,7 @@ class FeedForward:
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Affine:
+class Affine(BaseBlock):
     r"""An affine map :math:`x \mapsto W x + b`.
 
     Parameters
@@ -435,6 +440,11 @@ class Affine:
 
     w: ExactArray
     b: ExactArray
+    heads: ClassVar[int] = 0
+    width: ClassVar[int] = 0
+    n_tokens: ClassVar[int] = 0
+    skip: ClassVar[bool] = False
+    name: ClassVar[str] = "affine map"
 
     def __init__(self, w: ArrayLike, b: ArrayLike | None = None) -> None:
         matrix = as_exact(w, "w", ndim=2)
@@ -455,24 +465,14 @@ class Affine:
         """The dimension of the output."""
         return self.w.shape[0]
 
-    @property
-    def heads(self) -> int:
-        """The number of heads: none."""
-        return 0
-
-    @property
-    def width(self) -> int:
-        """The number of ReLU units: none."""
-        return 0
-
-    def __call__(self, x: ArrayLike, temperature: float = 0.0) -> Floats:
-        """The output at points; an affine map is the same at every temperature."""
-        return evaluated(self, x, temperature)
-
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
         """The output at the rows of a float64 matrix."""
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(points @ self.w.floats.T + self.b.floats)
+
+    def trace(self, points: Floats) -> Traced:
+        """The output; an affine map chooses nothing."""
+        return self.forward(points), no_routings(points), no_units(points)
 
     def __repr__(self) -> str:
         return f"Affine({self.d_in} -> {self.d_out})"

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact
-from hardmax.networks.arguments import biases_of, evaluated, heads_of, many, mask_of, sizes, vector_of
+from hardmax.networks.arguments import biases_of, heads_of, many, mask_of, sizes, vector_of
+from hardmax.networks.block import BaseBlock, Traced, no_units
 from hardmax.networks.keys import DistinctKeys, distinct_keys
 
 __all__ = ["Maxout"]
@@ -25,7 +27,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Maxout:
+class Maxout(BaseBlock):
     r"""The largest of several affine pieces, group by group.
 
     .. math:: x \mapsto [x +]\; W_{out}\, m(x) + b_{out}, \qquad
@@ -78,6 +80,8 @@ class Maxout:
     b_out: ExactArray
     mask: NDArray[np.bool_]
     skip: bool
+    width: ClassVar[int] = 0
+    name: ClassVar[str] = "maxout"
 
     def __init__(
         self,
@@ -176,9 +180,14 @@ class Maxout:
         return self.scores.shape[1]
 
     @property
-    def width(self) -> int:
-        """The number of ReLU units: none."""
-        return 0
+    def n_tokens(self) -> int:
+        """The number of pieces of the largest group, under the name that it has in every block."""
+        return self.pieces
+
+    @property
+    def largest(self) -> int:
+        """The most numbers that the forward pass holds per point."""
+        return max(super().largest, self.keys.counts.size)
 
     @cached_property
     def keys(self) -> DistinctKeys:
@@ -186,15 +195,11 @@ class Maxout:
         nothing = ExactArray(np.zeros((*self.biases.shape, 0)))
         return distinct_keys(self.scores, self.biases, nothing, self.mask)
 
-    def __call__(self, x: ArrayLike, temperature: float = 0.0) -> Floats:
-        """The output at points; a maximum is the same at every temperature."""
-        return evaluated(self, x, temperature)
-
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
         """The output at the rows of a float64 matrix."""
         return self.trace(points)[0]
 
-    def trace(self, points: Floats) -> tuple[Floats, NDArray[np.int32]]:
+    def trace(self, points: Floats) -> Traced:
         """The output and the winning pieces (n, G), the lowest index among ties."""
         keys = self.keys
         _, winners, best = keys.scores(points)
@@ -203,7 +208,7 @@ class Maxout:
             y = y + self.b_out.floats
             if self.skip:
                 y += points
-        return y, keys.first[np.arange(len(keys.first)), winners[:, :, 0]]
+        return y, keys.first[np.arange(len(keys.first)), winners[:, :, 0]], no_units(points)
 
     def __repr__(self) -> str:
         size = f"{many(self.heads, 'group')}, {many(self.pieces, 'piece')}, {self.d_in} -> {self.d_out}"

@@ -21,7 +21,7 @@ from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks import affine_maps
 from hardmax.networks.arguments import checked_temperature, many, points_of
 from hardmax.networks.block_states import block_of, state_of
-from hardmax.networks.blocks import Affine, Attention, Block, FeedForward, Maxout
+from hardmax.networks.blocks import Affine, Block, FeedForward
 from hardmax.networks.constructions import random_networks
 from hardmax.networks.signatures import Signature, pack_bits
 from hardmax.networks.torch_modules import blocks_of_module
@@ -31,9 +31,8 @@ __all__ = ["Network"]
 
 Floats = NDArray[np.float64]
 
-_NUMBERS = (
-    2**18
-)  # per array while many points are evaluated: 2 MB, so that the arrays of a layer stay in cache
+# per array while many points are evaluated: 2 MB, so that the arrays of a layer stay in cache
+_NUMBERS = 2**18
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +82,7 @@ class Network(Result):
         if not blocks:
             raise InvalidInputError("blocks must hold at least one block, but is empty.")
         for i, block in enumerate(blocks):
-            if not isinstance(block, (Attention, FeedForward, Maxout, Affine)):
+            if not isinstance(block, Block):
                 raise InvalidInputError(
                     f"blocks must hold Attention, FeedForward, Maxout and Affine, but block {i} is a "
                     f"{type(block).__name__}."
@@ -149,12 +148,14 @@ class Network(Result):
             values[rows] = _finite(y)
         return values[0] if single else values
 
-    def signature(self, x: ArrayLike) -> Signature:
+    def signature(self, x: ArrayLike, temperature: float = 0.0) -> Signature:
         """The routings of all heads and the bits of all ReLU units, in float arithmetic.
 
         Parameters
         ----------
         x : (d,) or (n, d) array_like
+        temperature : float, default 0.0
+            Of the forward pass; routings are those of the keys with the largest score on its way.
 
         Returns
         -------
@@ -169,6 +170,7 @@ class Network(Result):
         array([[1, 0, 1],
                [1, 1, 0]])
         """
+        tau = checked_temperature(temperature)
         points, _ = points_of(x, self.d)
         routings = np.empty((len(points), self.heads_total), dtype=np.int32)
         bits = np.empty((len(points), -(-self.units_total // 64)), dtype=np.uint64)
@@ -176,14 +178,11 @@ class Network(Result):
             relu = np.empty((len(y), self.units_total), dtype=np.bool_)
             head = unit = 0
             for block in self.blocks:
-                if isinstance(block, (Attention, Maxout)):
-                    y, routings[rows, head : head + block.heads] = block.trace(y)
-                    head += block.heads
-                elif isinstance(block, FeedForward):
-                    y, relu[:, unit : unit + block.width] = block.trace(y)
-                    unit += block.width
-                else:
-                    y = block.forward(y)
+                hard, winners, on = block.trace(y)
+                routings[rows, head : head + block.heads] = winners
+                relu[:, unit : unit + block.width] = on
+                head, unit = head + block.heads, unit + block.width
+                y = hard if tau == 0.0 else block.forward(y, tau)
             _finite(y)
             bits[rows] = pack_bits(relu)
         return Signature(routings, bits, self.units_total)
@@ -211,17 +210,12 @@ class Network(Result):
         """
         point = self._one_point(x)
         seen = self.signature(point.floats)
-        choices: list[NDArray[Any] | None] = []
+        choices: list[NDArray[Any]] = []
         head = unit = 0
         for block in self.blocks:
-            if isinstance(block, (Attention, Maxout)):
-                choices.append(seen.routings[0, head : head + block.heads])
-                head += block.heads
-            elif isinstance(block, FeedForward):
-                choices.append(seen.relu[0, unit : unit + block.width])
-                unit += block.width
-            else:
-                choices.append(None)
+            winners, on = seen.routings[0, head : head + block.heads], seen.relu[0, unit : unit + block.width]
+            choices.append(winners if block.heads else on)
+            head, unit = head + block.heads, unit + block.width
         return affine_maps.affine_map(self.blocks, choices)
 
     def exact_value(self, x: ArrayLike) -> tuple[Fraction, ...]:
@@ -248,7 +242,7 @@ class Network(Result):
 
     def _parts(self, points: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
         """The points as floats, so many at a time that no array of the forward pass is large."""
-        widest = max(self.units_total // 8, *(_widest(block) for block in self.blocks))
+        widest = max(self.units_total // 8, *(block.largest for block in self.blocks))
         step = max(1, _NUMBERS // widest)
         for start in range(0, len(points), step):
             rows = slice(start, start + step)
@@ -495,11 +489,9 @@ class Network(Result):
             "d_in": [block.d_in for block in blocks],
             "d_out": [block.d_out for block in blocks],
             "heads": [block.heads for block in blocks],
-            "n_tokens": [
-                block.scores.shape[1] if isinstance(block, (Attention, Maxout)) else 0 for block in blocks
-            ],
+            "n_tokens": [block.n_tokens for block in blocks],
             "units": [block.width for block in blocks],
-            "skip": [not isinstance(block, Affine) and block.skip for block in blocks],
+            "skip": [block.skip for block in blocks],
         }
 
 
@@ -507,11 +499,6 @@ def _finite(y: Floats) -> Floats:
     if not np.isfinite(y).all():
         raise NotFiniteError("f(x) must stay within float64, but overflows at some x; rescale the input.")
     return y
-
-
-def _widest(block: Block) -> int:
-    keys = block.keys.counts.size if isinstance(block, (Attention, Maxout)) else 0
-    return max(block.d_in, block.d_out, block.width, keys)
 
 
 def _pairs(layers: Any) -> list[tuple[Any, Any]]:

@@ -1,1 +1,1 @@
-"""One recipe per figure, table and example of the papers."""
+"""Both papers, section by section: every statement as a claim with a verdict, every figure as a recipe."""

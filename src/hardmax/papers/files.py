@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardmax.papers.ledger import all_claims
 from hardmax.papers.recipes import Outcome, Recipe, Reproduction, Settings
 from hardmax.results import columns_of, plain, strict
 from hardmax.versions import installed_versions
@@ -89,7 +90,7 @@ def _folder_whole(target: Path) -> Iterator[Path]:
     fresh.mkdir()
     try:
         yield fresh
-        _check_replaceable(target)  # somebody may have put a file there while the recipe cooked
+        _check_replaceable(target)  # somebody may have put a file there while the recipe ran
         if target.exists():
             os.replace(target, earlier)
         os.replace(fresh, target)
@@ -143,9 +144,10 @@ def _page(recipe: Recipe, settings: Settings, outcome: Outcome) -> str:
     """The comparison as a page: what the paper prints, what was computed, and the pictures."""
     lines = [f"# {recipe.name}: {recipe.title}", ""]
     lines += _markdown_table(
-        ("quantity", "paper", "computed", "verdict"),
-        [(row.quantity, row.paper, row.computed, row.verdict) for row in outcome.comparisons],
+        ("quantity", "paper", "computed", "verdict", "claim"),
+        [(row.quantity, row.paper, row.computed, row.verdict, row.claim) for row in outcome.comparisons],
     )
+    lines += _corrections([row.claim for row in outcome.comparisons if row.claim])
     for note in outcome.notes:
         lines += [note, ""]
     for name in outcome.figures:
@@ -155,6 +157,13 @@ def _page(recipe: Recipe, settings: Settings, outcome: Outcome) -> str:
         rows = [(o.name, _shown(settings[o.name]), o.help) for o in recipe.options]
         lines += _markdown_table(("option", "value", "meaning"), rows)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _corrections(names: list[str]) -> list[str]:
+    """What is true instead, for every claim that has a correction."""
+    claims = [claim for claim in all_claims() if claim.name in names and claim.correction]
+    lines = [f"- {claim.name} ({claim.place}): {claim.correction}" for claim in claims]
+    return ["What is true instead:", "", *lines, ""] if lines else []
 
 
 def command_line(recipe: Recipe, settings: Settings) -> str:

@@ -1,23 +1,24 @@
 """One recipe per figure, table and example of the papers: it computes, draws and compares.
 
 A recipe knows the choices that a paper leaves open as :class:`Option`, each with a stated default. Its
-function ``cook`` turns them into an :class:`Outcome`: pictures, tables of numbers, and a
-:class:`Comparison` "paper / computed / verdict" for every number that the paper prints. :func:`reproduce`
-writes all of it into a folder, whole or not at all. The same name, profile, seed and settings give the same
-numbers, tables and SVG pictures.
+function ``run`` turns them into an :class:`Outcome`: pictures, tables of numbers, and a
+:class:`Comparison` "paper / computed / verdict" for every number that the paper prints. A verdict is computed
+from the numbers beside it, or is the finding of a claim with the settings of the recipe; it is never written
+down. :func:`reproduce` writes all of it into a folder, whole or not at all. The same name, profile, seed and
+settings give the same numbers, tables and SVG pictures.
 
-A module of this room ends with ``RECIPES: tuple[Recipe, ...]`` and is found by that. Recipes import pictures
-inside ``cook``, so that the list of them needs no matplotlib::
+A module that :mod:`hardmax.papers.sections` lists ends with ``RECIPES: tuple[Recipe, ...]``. Recipes import
+pictures inside that function, so that the list of them needs no matplotlib::
 
-    def _cook(settings: Settings) -> Outcome:
+    def _run(settings: Settings) -> Outcome:
         from hardmax.plotting.growth import draw_growth
 
         rng = settings.rng("keys")
         ...
         return Outcome(figures={"fig9": figure}, tables={"counts": {"N": [2, 3], "cells": [4, 9]}},
-                       comparisons=(Comparison("cells at N = 3", "9", "9", "agrees"),))
+                       comparisons=(compared("cells at N = 3", "9", str(cells), cells == 9),))
 
-    RECIPES = (Recipe("tropical.fig9", "What the picture shows", (Option("box", 4.0, "..."),), _cook),)
+    RECIPES = (Recipe("tropical.fig9", "What the picture shows", (Option("box", 4.0, "..."),), _run),)
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from __future__ import annotations
 import difflib
 import math
 import os
-import pkgutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,12 +37,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from hardmax.errors import InvalidInputError
+from hardmax.papers.findings import Finding, Verdict
+from hardmax.papers.sections import collected
 from hardmax.results import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure  # for type checkers only: pictures are made in plotting
 
 __all__ = [
+    "NOT_COMPARED",
+    "NOT_RUN",
     "Comparison",
     "Option",
     "Outcome",
@@ -50,14 +54,20 @@ __all__ = [
     "Recipe",
     "Reproduction",
     "Settings",
+    "compared",
     "find_recipe",
+    "judged",
+    "measured",
     "recipes",
+    "refuted",
     "reproduce",
 ]
 
 Value = int | float | str | bool | tuple[Any, ...]
 Profile = Literal["quick", "medium", "paper"]
 PROFILES: tuple[Profile, ...] = ("quick", "medium", "paper")
+NOT_COMPARED = "not compared"
+NOT_RUN = "not run"
 _IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -124,7 +134,8 @@ class Option:
             When it is of another type, not among the choices, or too small.
         """
         if not isinstance(self.default, tuple):
-            return self._entry(given, self.default)
+            value: Value = self._entry(given, self.default)
+            return value
         if isinstance(given, str):
             given = [part for part in given.split(",") if part.strip()]
         if not isinstance(given, (list, tuple, np.ndarray)) or not len(given):
@@ -181,7 +192,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Settings(Mapping[str, Any]):
-    """What a recipe is cooked with: ``settings["option name"]``, the profile and the seed.
+    """What a recipe runs with: ``settings["option name"]``, the profile and the seed.
 
     Examples
     --------
@@ -215,16 +226,67 @@ class Settings(Mapping[str, Any]):
 class Comparison:
     """One number of the paper beside what was computed.
 
+    Recipes make it by :func:`judged`, :func:`compared`, :func:`refuted` and :func:`measured`, which compute
+    the verdict.
+
+    Attributes
+    ----------
+    quantity, paper, computed : str
+        What is compared, what the paper says of it, and what was found.
+    verdict : str
+        A :class:`~hardmax.papers.findings.Verdict`, ``"not compared"`` or ``"not run"``.
+    claim : str
+        The claim of the ledger that the number belongs to, or nothing.
+
     Examples
     --------
-    >>> Comparison("vertices, N=6, H=3, d=3", "216", "92", "fails: 92 is the maximum").verdict
-    'fails: 92 is the maximum'
+    >>> compared("vertices", "216", "92", 92 >= 216, claim="tropical.fig4_216").verdict
+    'fails'
     """
 
     quantity: str
     paper: str
     computed: str
     verdict: str
+    claim: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verdict", str(self.verdict))
+        if self.verdict not in (*Verdict, NOT_COMPARED, NOT_RUN):
+            raise InvalidInputError(
+                f"verdict must be one of {', '.join((*Verdict, NOT_COMPARED, NOT_RUN))}, but was "
+                f"{self.verdict!r}."
+            )
+
+
+def judged(quantity: str, paper: str, computed: str, finding: Finding, *, claim: str) -> Comparison:
+    """A comparison whose verdict is the finding of the claim, checked with the settings of the recipe."""
+    return Comparison(quantity, paper, computed, finding.verdict, claim)
+
+
+def compared(
+    quantity: str, paper: str, computed: str, holds: bool | None, *, claim: str = "", exactly: bool = False
+) -> Comparison:
+    """A comparison whose verdict says whether what the paper states is true of the computed numbers.
+
+    ``holds`` is ``None`` where the paper states nothing, or nothing for these settings. ``exactly`` is for a
+    statement about these numbers alone; otherwise it holds numerically, on these instances.
+    """
+    if holds is None:
+        return Comparison(quantity, paper, computed, NOT_COMPARED, claim)
+    true = Verdict.HOLDS if exactly else Verdict.HOLDS_NUMERICALLY
+    return Comparison(quantity, paper, computed, true if holds else Verdict.FAILS, claim)
+
+
+def refuted(quantity: str, paper: str, computed: str, fails: bool, *, claim: str = "") -> Comparison:
+    """A comparison that can only refute: undecided where no counterexample was found."""
+    return Comparison(quantity, paper, computed, Verdict.FAILS if fails else Verdict.UNDECIDED, claim)
+
+
+def measured(quantity: str, paper: str, computed: str, *, claim: str = "") -> Comparison:
+    """A number that depends on random draws or on choices that the paper does not state; perhaps not run."""
+    verdict = NOT_RUN if computed == NOT_RUN else Verdict.MEASUREMENT
+    return Comparison(quantity, paper, computed, verdict, claim)
 
 
 @dataclass(frozen=True)
@@ -269,7 +331,7 @@ class Recipe:
     name: str
     title: str
     options: tuple[Option, ...]
-    cook: Callable[[Settings], Outcome]
+    run: Callable[[Settings], Outcome]
 
     def settings(
         self, profile: Profile = "quick", seed: int = 0, given: Mapping[str, Any] | None = None
@@ -366,7 +428,7 @@ class Reproduction(Result):
         return f"{self.name}, {len(self.comparisons)} comparisons, {len(self.files)} files in {self.folder}"
 
     def _table(self) -> dict[str, list[str]]:
-        columns = ("quantity", "paper", "computed", "verdict")
+        columns = ("quantity", "paper", "computed", "verdict", "claim")
         return {name: [getattr(row, name) for row in self.comparisons] for name in columns}
 
 
@@ -379,14 +441,11 @@ def recipes() -> Mapping[str, Recipe]:
     >>> "tropical.fig4" in recipes()
     True
     """
-    import hardmax.papers as room
-
     found: dict[str, Recipe] = {}
-    for module in sorted(info.name for info in pkgutil.iter_modules(room.__path__)):
-        for recipe in getattr(import_module(f"{room.__name__}.{module}"), "RECIPES", ()):
-            if recipe.name in found:
-                raise InvalidInputError(f"there must be one recipe of a name, but {recipe.name} has two.")
-            found[recipe.name] = recipe
+    for recipe in collected("RECIPES"):
+        if recipe.name in found:
+            raise InvalidInputError(f"there must be one recipe of a name, but {recipe.name} has two.")
+        found[recipe.name] = recipe
     return {name: found[name] for name in sorted(found, key=_place)}
 
 
@@ -478,5 +537,5 @@ def reproduce(
     recipe = find_recipe(name)
     chosen = recipe.settings(profile, seed, settings)
     import_module("hardmax.plotting")  # says which extra is missing before time is spent
-    outcome = recipe.cook(chosen)
+    outcome = recipe.run(chosen)
     return write_reproduction(recipe, chosen, outcome, Path(out))

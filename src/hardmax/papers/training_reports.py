@@ -1,4 +1,4 @@
-"""How trainings are told: every seed, mean, median, spread, what went wrong, what differs from the paper."""
+"""Reports of trainings: every seed, mean, median, spread, what went wrong, what differs from the paper."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardmax.papers.recipes import Settings
+from hardmax.papers.recipes import NOT_RUN, Settings
 from hardmax.papers.training_runs import Group
 
 if TYPE_CHECKING:
-    from hardmax.lab.training import TrainingResult
+    from hardmax.training.loop import TrainingResult
 
 __all__ = [
-    "NOT_RUN",
     "deviation_notes",
     "quick_note",
     "runs_table",
     "spread",
     "stuck_note",
     "summary_table",
-    "told",
+    "formatted",
 ]
-
-NOT_RUN = "not run"
 
 
 def spread(values: Sequence[float]) -> str:
@@ -44,10 +41,10 @@ def spread(values: Sequence[float]) -> str:
     )
 
 
-def told(value: Any, spec: str = ".2e") -> str:
+def formatted(value: Any, spec: str = ".2e") -> str:
     """A number, or "not run".
 
-    >>> told(None), told(0.0123)
+    >>> formatted(None), formatted(0.0123)
     ('not run', '1.23e-02')
     """
     return NOT_RUN if value is None else format(float(value), spec)

@@ -29,8 +29,8 @@ from hardmax.papers.recipes import Option, Settings, Value
 from hardmax.results import load
 
 if TYPE_CHECKING:
-    from hardmax.lab.layout import TransformerShape
-    from hardmax.lab.training import Job, TrainingResult
+    from hardmax.training.layout import TransformerShape
+    from hardmax.training.loop import Job, TrainingResult
 
 __all__ = [
     "Group",
@@ -85,7 +85,7 @@ def training_options(
         Option("validation_size", validation_size, "validation sequences", least=2),
         option("train", ("yes", "yes", "no"), "whether what is not kept is trained", choices=("yes", "no")),
         Option("keep", "cache", "where trainings are kept: a folder, a run store, cache or nowhere"),
-        Option("study", "none", "a JSON file to write what is not kept to, for hardmax lab run"),
+        Option("study", "none", "a JSON file to write what is not kept to, for hardmax training run"),
         Option("jobs", 0, "trainings at a time; 0 for one per processor", least=0),
     )
 
@@ -171,7 +171,7 @@ def shape_for(
     beta: float | None = None,
 ) -> TransformerShape:
     """The shape of section 3 with the options of a recipe."""
-    from hardmax.lab.layout import TransformerShape
+    from hardmax.training.layout import TransformerShape
 
     return TransformerShape(
         n_tokens=n_tokens,
@@ -197,7 +197,7 @@ def sweep(
 
     Parameters are kept at the start, for probes that compare with it, and a few times on the way.
     """
-    from hardmax.lab.training import Job, TrainingSettings
+    from hardmax.training.loop import Job, TrainingSettings
 
     n = settings["samples"] if samples is None else samples
 
@@ -232,7 +232,8 @@ def trainings(settings: Settings, sweeps: Mapping[str, Sequence[Trial]]) -> dict
 
     Jobs that occur several times are trained once, the longest first. In the profile ``paper`` nothing is
     trained unless ``train=yes``: what is not found where trainings are kept stays ``None``. With ``study``
-    the missing jobs are written down for ``hardmax lab run``, whose folder can then be given as ``keep``.
+    the missing jobs are written to a file for ``hardmax training run``, and its folder can be given as
+    ``keep``.
     """
     trials = [trial for sweep in sweeps.values() for trial in sweep]
     jobs = {trial.job.key: trial.job for trial in trials}
@@ -259,7 +260,7 @@ def trainings(settings: Settings, sweeps: Mapping[str, Sequence[Trial]]) -> dict
 
 
 def _train(job: Job, folder: Path | None) -> TrainingResult:
-    from hardmax.lab.training import train
+    from hardmax.training.loop import train
 
     result = train(job)
     if folder is not None and not _is_store(folder):
@@ -279,19 +280,20 @@ def kept_folder(keep: str) -> Path | None:
 
 
 def _is_store(folder: Path) -> bool:
-    from hardmax.lab.store import is_store
+    from hardmax.training.studies import is_store
 
     return bool(is_store(folder))
 
 
 def _kept(job: Job, folder: Path | None) -> TrainingResult | None:
     """The result of an earlier training of the same job; a damaged file is as good as none."""
-    from hardmax.lab.training import TrainingResult
+    from hardmax.training.loop import TrainingResult
 
     if folder is None:
         return None
     if folder.is_dir() and _is_store(folder):
-        return _stored(job, folder)
+        stored: TrainingResult | None = _stored(job, folder)
+        return stored
     try:
         result = load(folder / f"{job.key}.npz")
     except (OSError, FileFormatError):
@@ -300,15 +302,15 @@ def _kept(job: Job, folder: Path | None) -> TrainingResult | None:
 
 
 def _stored(job: Job, folder: Path) -> Any:
-    from hardmax.lab.store import RunStore
+    from hardmax.training.studies import RunStore
 
-    with RunStore(folder) as store:
-        return store.result(job.key) if store.state_of(job.key) == "finished" else None
+    store = RunStore(folder)
+    return store.result(job.key) if store.state_of(job.key) == "finished" else None
 
 
 def _write_study(path: Path, jobs: Sequence[Job]) -> None:
-    """Write jobs as a study for ``hardmax lab run``, the name of the file being that of the study."""
-    from hardmax.lab.studies import Study, write_study
+    """Write jobs as a study for ``hardmax training run``, the name of the file being that of the study."""
+    from hardmax.training.studies import Study, write_study
 
     write_study(Study.of(path.stem, jobs), path)
 
@@ -353,8 +355,8 @@ def _time(hours: float) -> str:
 @cache
 def _measured_rate() -> float:
     """Operations per second of a short training."""
-    from hardmax.lab.layout import TransformerShape
-    from hardmax.lab.training import Job, TrainingSettings, train
+    from hardmax.training.layout import TransformerShape
+    from hardmax.training.loop import Job, TrainingSettings, train
 
     shape = TransformerShape(15, 4, (12, 12), (2, 2), (32, 32), beta=1.0)
     target = {"name": "pairwise", "D": 2, "d": 4, "seed": 0}

@@ -10,8 +10,8 @@ from hardmax.plotting.style import FILLS, INK, LINES, given_or_new, styled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hardmax.flow.advise import Advice
-    from hardmax.flow.estimate import CostEstimate
+    from hardmax.flow.costs.advise import Advice
+    from hardmax.flow.costs.estimate import CostEstimate
 
 __all__ = ["draw_advice", "draw_estimate"]
 

@@ -13,8 +13,8 @@ from hardmax.plotting.style import FILLS, INK, new_figure, styled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hardmax.models.atlas import HeadAtlas
-    from hardmax.models.layer_cells import LayerSlice
+    from hardmax.models.atlas.head_atlas import HeadAtlas
+    from hardmax.models.atlas.layer_cells import LayerSlice
 
 __all__ = ["draw_atlas", "draw_slice"]
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.region_colours import map_colours
 from hardmax.plotting.style import INK, LINES, given_or_new, styled
-from hardmax.regions.cells import Cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,16 +97,16 @@ def draw_profile(
 
 def _ends(result: RegionSet, left: float, right: float) -> Floats:
     """The two ends of every cell; infinite ones are put outside the interval that is shown."""
-    cells: Any = result.cells
-    if not isinstance(cells, Cells):
+    cells = result.cells
+    if cells.kind == "intervals":
+        ends = cells.vertices.content[:, 0].reshape(-1, 2)
         far = 2.0 * (abs(left) + abs(right)) + 1.0
-        finite = [np.where(np.isfinite(side), side, 0.0) for side in (cells.low, cells.high)]
-        far += max(float(np.abs(side).max(initial=0.0)) for side in finite)
-        return np.column_stack([np.maximum(cells.low, -far), np.minimum(cells.high, far)])
+        far += float(np.abs(np.where(np.isfinite(ends), ends, 0.0)).max(initial=0.0))
+        return np.clip(ends, -far, far)
     x = cells.vx
-    if cells.dx is not None:
+    if cells.unbounded:
         x = x + cells.dx * 2.0 * (abs(left) + abs(right) + float(np.abs(x).max(initial=0.0)) + 1.0)
-    start = cells.edge_start[:-1]
+    start = cells.facets.offsets[:-1]
     return np.column_stack([np.minimum.reduceat(x, start), np.maximum.reduceat(x, start)])
 
 

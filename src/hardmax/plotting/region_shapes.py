@@ -10,13 +10,12 @@ lines with no room are not drawn at all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Box
-from hardmax.networks.groups import FoldLayer, MaxLayer, WallLayer
 from hardmax.plotting.tropical import clipped
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, encode_wall
 
@@ -78,13 +77,13 @@ class Shapes:
     @classmethod
     def of(cls, result: RegionSet, box: Box) -> Shapes:
         """The shapes of a result, as seen in a box."""
-        cells: Any = result.cells
-        corners = np.column_stack([cells.vx, cells.vy])
-        if cells.dx is not None and cells.dy is not None:
+        cells = result.cells
+        corners = cells.vertices.content[:, :2]
+        if cells.unbounded:
             seen = np.abs(np.concatenate([box.low.floats, box.high.floats])).max()
             reach = 1e3 * (seen + float(np.abs(corners).max(initial=0.0)))
-            corners = corners + reach * np.column_stack([cells.dx, cells.dy])
-        start = cells.edge_start[:-1]
+            corners = corners + reach * cells.vertices.content[:, 3:]
+        start = cells.facets.offsets[:-1]
         low, high = np.minimum.reduceat(corners, start), np.maximum.reduceat(corners, start)
         bottom, top = _widened(box, _FAR)
         near = _widened(box, 1.0)
@@ -92,12 +91,12 @@ class Shapes:
         far = ((low < bottom) | (high > top)).any(axis=1)
         far &= ((high > near[0]) & (low < near[1])).all(axis=1)
         cut = {
-            i: clipped(corners[cells.edge_start[i] : cells.edge_start[i + 1]], frame)
+            i: clipped(corners[cells.facets.offsets[i] : cells.facets.offsets[i + 1]], frame)
             for i in np.flatnonzero(far).tolist()
         }
         # around the first corner, so that a small cell far out keeps its digits
-        x, y = (corners - np.repeat(corners[start], np.diff(cells.edge_start), axis=0)).T
-        after = _next_edge(cells.edge_start)
+        x, y = (corners - np.repeat(corners[start], cells.facets.counts, axis=0)).T
+        after = _next_edge(cells.facets.offsets)
         areas = 0.5 * np.add.reduceat(x * y[after] - y * x[after], start)
         for i, polygon in cut.items():
             u, v = polygon.T if len(polygon) else np.zeros((2, 1))
@@ -107,7 +106,7 @@ class Shapes:
     @property
     def cells(self) -> Cells:
         """The polygons as they were stored."""
-        return cast(Cells, self.result.cells)
+        return self.result.cells
 
     # Areas
     # ------------------------------------------------------------------------------------------------------
@@ -117,7 +116,7 @@ class Shapes:
 
         Polygons of an array that have fewer corners repeat their last one.
         """
-        start, sizes = self.cells.edge_start[:-1], np.diff(self.cells.edge_start)
+        start, sizes = self.cells.facets.offsets[:-1], self.cells.facets.counts
         low, high = np.minimum.reduceat(self.corners, start), np.maximum.reduceat(self.corners, start)
         seen: Any = ((high > self.box.low.floats) & (low < self.box.high.floats)).all(axis=1)
         for i, corners in self.cut.items():
@@ -139,7 +138,7 @@ class Shapes:
     def contacts(self) -> tuple[Floats, Integers]:
         """The segments (P, 2, 2) in which adjacent cells meet, and the layer that drew each."""
         contacts: Any = self.result._contacts
-        after = _next_edge(self.cells.edge_start)
+        after = _next_edge(self.cells.facets.offsets)
         here, there = contacts.edges.T
         begin = self.corners[here]
         run = self.corners[after[here]] - begin
@@ -153,7 +152,7 @@ class Shapes:
     def outline(self) -> Floats:
         """The segments (S, 2, 2) on the boundary of the domain."""
         sides = np.flatnonzero(self.cells.owner == DOMAIN_SIDE)
-        after = _next_edge(self.cells.edge_start)
+        after = _next_edge(self.cells.facets.offsets)
         return np.stack([self.corners[sides], self.corners[after[sides]]], axis=1)
 
     def widths(self, layers: Integers, points_per_unit: float) -> Floats:
@@ -164,8 +163,7 @@ class Shapes:
             chosen = np.flatnonzero(layers == layer)
             both = thickness[contacts.pairs[chosen]]
             drawn = self.result._exact_maps.layers[layer]
-            jumps = isinstance(drawn, WallLayer) and not isinstance(drawn, MaxLayer)
-            share = _SHARE["wall" if jumps else "fold"]
+            share = _SHARE["wall" if drawn.jumps else "fold"]
             widths[chosen] = share * points_per_unit * both.min(axis=1)
         widths[widths < _THINNEST] = 0.0
         return widths
@@ -177,7 +175,7 @@ class Shapes:
         """
         cells, layers = self.cells, self.result._exact_maps.layers
         n = cells.n
-        after = _next_edge(cells.edge_start)
+        after = _next_edge(cells.facets.offsets)
         edges = _shortened(np.stack([self.corners, self.corners[after]], axis=1), self.box)
         lengths = np.hypot(*(edges[:, 1] - edges[:, 0]).T)
         drawn_in = np.where(cells.owner < 0, -1, cells.wall >> _LAYER_AT)
@@ -185,15 +183,15 @@ class Shapes:
         first[:1] = True
         found: dict[int, Floats] = {}
         for i, layer in enumerate(layers):
-            if isinstance(layer, WallLayer):
-                winners = cells.routings[:, layer.first_head : layer.first_head + layer.heads]
+            if layer.heads:
+                winners = cells.routings[:, layer.head_slice]
                 first[1:] |= (winners[1:] != winners[:-1]).any(axis=1)
-            elif isinstance(layer, FoldLayer):
-                first[1:] |= _differ(cells.bits, layer.first_unit, layer.first_unit + layer.units)
+            elif layer.units:
+                first[1:] |= _differ(cells.bits, layer.unit_slice.start, layer.unit_slice.stop)
             else:
                 continue
             groups = np.flatnonzero(first)
-            around = np.add.reduceat(np.where(drawn_in <= i, lengths, 0.0), cells.edge_start[:-1])
+            around = np.add.reduceat(np.where(drawn_in <= i, lengths, 0.0), cells.facets.offsets[:-1])
             area, perimeter = np.add.reduceat(self.areas, groups), np.add.reduceat(around, groups)
             thickness = 2.0 * area / np.where(perimeter > 0.0, perimeter, 1.0)
             found[i] = np.repeat(thickness, np.diff(np.append(groups, n)))

@@ -15,7 +15,6 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
-from hardmax.networks.blocks import Affine, Attention, Block, Maxout
 from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.profiles import draw_profile
 from hardmax.plotting.region_colours import map_colours, region_colours
@@ -215,7 +214,7 @@ def compare_depths(
             "numbers."
         )
     if blocks is None:
-        blocks = [i + 1 for i, block in enumerate(network.blocks) if not isinstance(block, Affine)] or [1]
+        blocks = [i + 1 for i, block in enumerate(network.blocks) if block.cuts] or [1]
     if not blocks:
         raise InvalidInputError("blocks must hold at least one number of blocks, but is empty.")
     results = [enumerate_regions(network.truncate(n), domain) for n in blocks]
@@ -229,16 +228,8 @@ def compare_depths(
         layout.set(w_pad=0.1)  # the numbers at the corners of neighbouring panels do not touch
         for i, (n, result) in enumerate(zip(blocks, results, strict=True)):
             ax = figure.add_subplot(rows, columns, i + 1)
-            title = f"block {n}: {_name(network.blocks[n - 1])}\n{counted(result)}"
+            title = f"block {n}: {network.blocks[n - 1].name}\n{counted(result)}"
             drawn |= _draw(ax, result, shown, colour, title)
             ax.label_outer()
         explain(figure, drawn)
     return figure
-
-
-def _name(block: Block) -> str:
-    if isinstance(block, Attention):
-        return "attention"
-    if isinstance(block, Maxout):
-        return "maxout"
-    return "affine map" if isinstance(block, Affine) else f"{'leaky ' if block.leaky else ''}ReLU layer"

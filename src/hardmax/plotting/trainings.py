@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hardmax.lab.hardness import TrainingGeometry
-    from hardmax.lab.probes import Recovery
+    from hardmax.training.hardness import TrainingGeometry
+    from hardmax.training.probes import Recovery
 
 __all__ = [
     "Measured",

@@ -1,8 +1,8 @@
-r"""The front door of exact enumeration: what is asked, how long, how far, and where to go on.
+r"""Exact enumeration: every cell of a network, their number, and the number of regions they form.
 
-The cells of a network are found by an engine (:mod:`hardmax.regions.engine.question`), whose work is a list
-of tasks (:mod:`hardmax.regions.engine.tasks`) that is worked off here, in threads or on a cluster
-(:mod:`hardmax.regions.engine.workers`), and kept in a checkpoint meanwhile
+The engine for the dimension (:mod:`hardmax.regions.engine.question`) finds the cells. Its work is a list of
+tasks (:mod:`hardmax.regions.engine.tasks`), processed in threads or on a cluster
+(:mod:`hardmax.regions.engine.workers`) and kept in a checkpoint meanwhile
 (:mod:`hardmax.regions.engine.checkpoints`).
 """
 
@@ -17,17 +17,18 @@ from typing import Any
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.networks.groups import AffineLayer
+from hardmax.networks.layers import AffineLayer
 from hardmax.networks.network import Network
+from hardmax.progress import shown
+from hardmax.regions.cells import Cells, Table
 from hardmax.regions.counts import CellCount, RegionCount
 from hardmax.regions.engine.checkpoints import Checkpoint
 from hardmax.regions.engine.question import Question, engine_for
-from hardmax.regions.engine.question import planar as planar
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.engine.tasks import HEAD, Schedule
 from hardmax.regions.engine.workers import Progress as Progress
 from hardmax.regions.engine.workers import check_jobs, run
-from hardmax.regions.maps.fingerprints import Fingerprints, Prints, certain_contacts, different, repeated
+from hardmax.regions.maps.fingerprints import Fingerprints, certain_contacts, different, repeated
 from hardmax.regions.result import RegionSet
 
 __all__ = ["Progress", "count_cells", "count_regions", "enumerate_regions"]
@@ -43,7 +44,7 @@ def enumerate_regions(
     max_cells: int | None = None,
     time_limit: float | None = None,
     n_jobs: int | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: bool | Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     sliver: float = 1e-9,
     engine: str | None = None,
@@ -67,8 +68,9 @@ def enumerate_regions(
         How many threads share the work; -1 for every core. ``None`` is one, or what
         ``joblib.parallel_config`` says: with ``backend="dask"`` a cluster does the work. The result does not
         depend on it.
-    progress : callable, optional
-        Called about twenty times per second with a :class:`Progress`.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called about twenty times per second with a
+        :class:`Progress`.
     checkpoint : path-like, optional
         A file in which the enumeration is kept while it runs. A later call with the same network, domain and
         options goes on from it, also with another ``n_jobs``; it is removed at the end. Many cells need files
@@ -93,8 +95,8 @@ def enumerate_regions(
     (778, 1.0)
     """
     question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "cells")
-    found = _found(question, max_cells, time_limit, n_jobs, progress, checkpoint)
-    return RegionSet.of_machine(network, domain, found, found.complete, arithmetic)
+    with shown(progress, _line) as report:
+        return _found(question, max_cells, time_limit, n_jobs, report, checkpoint).regions
 
 
 def count_cells(
@@ -105,7 +107,7 @@ def count_cells(
     max_cells: int | None = None,
     time_limit: float | None = None,
     n_jobs: int | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: bool | Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     sliver: float = 1e-9,
     engine: str | None = None,
@@ -121,7 +123,8 @@ def count_cells(
     <CellCount: 3203 cells, complete, exact>
     """
     question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "nothing")
-    found = _found(question, max_cells, time_limit, n_jobs, progress, checkpoint)
+    with shown(progress, _line) as report:
+        found = _found(question, max_cells, time_limit, n_jobs, report, checkpoint)
     tally = found.tally
     return CellCount(
         n_cells=tally.n_cells,
@@ -148,7 +151,7 @@ def count_regions(
     max_cells: int | None = None,
     time_limit: float | None = None,
     n_jobs: int | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: bool | Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     engine: str | None = None,
 ) -> RegionCount:
@@ -166,7 +169,12 @@ def count_regions(
     <RegionCount: 2 regions of 4 cells, complete, exact>
     """
     question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, 1e-9, engine, "prints")
-    return _counted(question, max_cells, time_limit, n_jobs, progress, checkpoint)
+    with shown(progress, _line) as report:
+        return _counted(question, max_cells, time_limit, n_jobs, report, checkpoint)
+
+
+def _line(progress: Progress) -> tuple[float | None, str]:
+    return progress.share, f"{progress.n_cells} cells, {progress.seconds:.0f} s"
 
 
 def _asked(
@@ -189,16 +197,13 @@ def _asked(
 
 @dataclass(frozen=True)
 class _Found:
-    """What came of a question: read like a machine that has stopped."""
+    """What an enumeration found."""
 
+    question: Question
     machine: Any
     tally: Tally
     complete: bool
-    schedule: Schedule
-    truncated: bool
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.machine, name)
+    table: Table
 
     @property
     def coverage(self) -> float | None:
@@ -206,12 +211,24 @@ class _Found:
         share: float | None = self.machine.share(self.tally.size)
         return share
 
-    def cells(self) -> Any:
-        """The cells, in order; to be asked once."""
-        cells = self.schedule.all_cells(self.tally.n_cells if self.truncated else None)
-        if hasattr(cells, "in_order"):  # those on the line are found from left to right
-            return cells.in_order(self.machine.layers)
-        return replace(cells, exact=self.machine.exact_maps) if hasattr(cells, "exact") else cells
+    @property
+    def cells(self) -> Cells:
+        """The cells in order, if they were kept."""
+        return self.question.cells(self.table, self.machine)
+
+    @property
+    def regions(self) -> RegionSet:
+        """The cells as a result."""
+        asked = self.question
+        return RegionSet.of_machine(
+            asked.network,
+            asked.domain,
+            self.machine,
+            self.cells,
+            arithmetic=asked.arithmetic,
+            complete=self.complete,
+            covered=self.coverage,
+        )
 
 
 def _found(
@@ -224,17 +241,23 @@ def _found(
     *,
     keeper: Checkpoint | None = None,
 ) -> _Found:
+    begin = time.monotonic()  # a machine solves its first programs when it is made
     machine = question.machine()
     schedule = Schedule(machine, max_cells)
     if checkpoint is not None:
         keeper = keeper or Checkpoint(Path(checkpoint), question.digest)
-        keeper.resume(schedule, _kind(question, machine))
-    run(question, schedule, n_jobs=n_jobs, time_limit=time_limit, progress=progress, checkpoint=keeper)
+        keeper.resume(schedule)
+    run(
+        question, schedule, n_jobs=n_jobs, begin=begin, time_limit=time_limit, progress=progress,
+        checkpoint=keeper,
+    )  # fmt: skip
     complete, tally = schedule.done, schedule.tally()
     truncated = max_cells is not None and not complete and tally.n_cells > max_cells
     if truncated or schedule.full:
         tally = schedule.first_tally()
-    return _Found(machine, tally, complete, schedule, truncated)
+    return _Found(
+        question, machine, tally, complete, schedule.all_cells(tally.n_cells if truncated else None)
+    )
 
 
 def _counted(
@@ -256,16 +279,16 @@ def _counted(
         most = HEAD if max_cells is None else min(HEAD, max_cells)
         found = _found(few, most, time_limit, n_jobs, progress, None)
         if found.complete:
-            return RegionCount(_glued(few, found).n_regions, found.tally.n_cells, True, exact)
+            return RegionCount(found.regions.n_regions, found.tally.n_cells, True, exact)
         if found.tally.n_cells < most or most == max_cells:
-            prints = Fingerprints(found.exact_maps).of(found.cells()).prints
+            prints = Fingerprints(found.machine.exact_maps).of(found.cells)
             return RegionCount(different(prints), found.tally.n_cells, False, exact)
     second = replace(question, keep="repeated")
     known = _second_pass(second, checkpoint)
     if known is None:
         keeper = None if checkpoint is None else Checkpoint(Path(checkpoint), question.digest, lasting=True)
         found = _found(question, max_cells, left(), n_jobs, progress, checkpoint, keeper=keeper)
-        prints, n_cells = found.cells().prints, found.tally.n_cells
+        prints, n_cells = found.table["prints"], found.tally.n_cells
         if not found.complete:
             return RegionCount(different(prints), n_cells, False, exact)
         values, single = repeated(prints)
@@ -279,27 +302,15 @@ def _counted(
     values, single, n_cells = known["repeated"], int(known["single"]), int(known["n_cells"])
     if not len(values):
         return RegionCount(single, n_cells, True, exact)
-    second = replace(second, repeated=values)
-    found = _found(second, None, left(), n_jobs, progress, checkpoint)
+    found = _found(replace(second, repeated=values), None, left(), n_jobs, progress, checkpoint)
     if not found.complete:
         return RegionCount(single + len(values), n_cells, False, exact)
-    some = _glued(second, found)
+    some = found.regions
     if not certain_contacts(some):
         # floats cannot vouch for contacts among some of the cells; among all of them they need not
-        everything = replace(question, keep="cells")
-        some = _glued(everything, _found(everything, None, None, n_jobs, progress, None))
+        some = _found(replace(question, keep="cells"), None, None, n_jobs, progress, None).regions
         single = 0
     return RegionCount(single + some.n_regions, n_cells, True, exact)
-
-
-def _glued(question: Question, found: _Found) -> RegionSet:
-    return RegionSet.of_machine(
-        question.network,
-        question.domain,
-        found,
-        found.complete,
-        question.arithmetic,
-    )
 
 
 def _second_pass(question: Question, checkpoint: str | os.PathLike[str] | None) -> dict[str, Any] | None:
@@ -308,13 +319,6 @@ def _second_pass(question: Question, checkpoint: str | os.PathLike[str] | None) 
         return None
     keeper = Checkpoint(Path(checkpoint), question.digest)
     return keeper.extra if keeper.is_mine() and keeper.stored() is not None else None
-
-
-def _kind(question: Question, machine: Any) -> Any:
-    """The class of what is kept."""
-    if question.keep == "nothing":
-        return None
-    return Prints if question.keep == "prints" else type(machine.take())
 
 
 def _check(

@@ -1,25 +1,48 @@
-r"""What an enumeration of the plane writes down: cells as polygons with named edges.
+r"""What an engine writes down: the cells of a network, in one form for every dimension.
 
 Cells are stored flat, in lexicographic order of their signatures, layer by layer: winners of a head in order
-of their keys, a unit off before on. An edge remembers the straight line it lies on: the *layer cell* in which
-that line was drawn (``owner``: one number per cell of the network up to that layer) and the code of the unit
-or the pair of keys (``wall``). So ``(owner, wall)`` names one straight segment, and the cells on its two
-sides each partition it.
+of their keys, a unit off before on. A facet (an edge in the plane, an end on the line) has a name: the *layer
+cell* in which its hyperplane was drawn (``owner``: one number per cell of the network up to that layer) and
+the code of the unit or the pair of keys (``wall``). So ``(owner, wall)`` names one piece of a hyperplane, and
+the cells on its two sides each partition it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AT_INFINITY", "DOMAIN_SIDE", "Cells", "decode_wall", "encode_wall"]
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer
+from hardmax.networks.signatures import unpack_bits
 
-DOMAIN_SIDE, AT_INFINITY = -1, -2  # owners of edges that are no fold and no wall
+__all__ = [
+    "AT_INFINITY",
+    "DOMAIN_SIDE",
+    "NOT_NAMED",
+    "Cells",
+    "Contacts",
+    "JoinedTables",
+    "Ragged",
+    "Table",
+    "decode_wall",
+    "encode_wall",
+    "signature_order",
+]
+
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+DOMAIN_SIDE, AT_INFINITY = -1, -2  # owners of facets that are no fold and no wall
+NOT_NAMED = -3  # the owner of a facet whose layer cell has no number yet
 
 KEY_BITS, GROUP_BITS = 19, 16  # of the codes of walls
 _KEY, _GROUP = (1 << KEY_BITS) - 1, (1 << GROUP_BITS) - 1
+_GROWTH = 1.25
 
 
 def encode_wall(layer: int, group: int, a: int = 0, b: int = 0) -> int:
@@ -43,47 +66,410 @@ def decode_wall(code: int) -> tuple[int, int, int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """The cells of a network in a domain of the plane.
+class Ragged:
+    """Rows that belong to cells: those of cell i are ``content[offsets[i]:offsets[i + 1]]``.
+
+    Examples
+    --------
+    >>> polygons = Ragged(np.array([0, 3, 7, 10]), np.arange(10))
+    >>> polygons[1], polygons.counts, polygons.cell_of
+    (array([3, 4, 5, 6]), array([3, 4, 3]), array([0, 0, 0, 1, 1, 1, 1, 2, 2, 2]))
+    >>> some = polygons[np.array([True, False, True])]
+    >>> some.offsets, some.content
+    (array([0, 3, 6]), array([0, 1, 2, 7, 8, 9]))
+    """
+
+    offsets: Integers
+    content: Array
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, chosen: Any) -> Any:
+        """The rows of one cell; or, for a slice, a mask or an array of numbers, those of some cells."""
+        if isinstance(chosen, slice):
+            offsets = self.offsets[chosen.start : chosen.stop + 1]
+            return Ragged(offsets - offsets[0], self.content[offsets[0] : offsets[-1]])
+        if isinstance(chosen, np.ndarray):
+            cells = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+            counts = self.counts[cells]
+            offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            rows = np.arange(offsets[-1]) + np.repeat(self.offsets[cells] - offsets[:-1], counts)
+            return Ragged(offsets, self.content[rows])
+        return self.content[self.offsets[chosen] : self.offsets[chosen + 1]]
+
+    @property
+    def counts(self) -> Integers:
+        """How many rows each cell has."""
+        return np.diff(self.offsets)
+
+    @property
+    def cell_of(self) -> Integers:
+        """The cell of every row."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.counts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both arrays."""
+        return int(self.offsets.nbytes + self.content.nbytes)
+
+    def span(self, i: int) -> range:
+        """The numbers of the rows of cell ``i``."""
+        return range(int(self.offsets[i]), int(self.offsets[i + 1]))
+
+
+class Contacts(NamedTuple):
+    """Pairs of adjacent cells, read-only.
 
     Attributes
     ----------
+    pairs : int64 (P, 2)
+        Cells i < j, in lexicographic order.
+    kinds : uint8 (P,)
+        0 for a fold, 1 for a wall: what was drawn in the layer where the two signatures part.
+    lengths : float64 (P,)
+        Length of the common segment, infinite where it is unbounded.
+    edges : int64 (P, 2)
+        The edge of i and the edge of j on which they meet.
+    uncovered : int64 (U,)
+        Edges of which some part has no cell beyond; none when the cells fill the domain.
+    """
+
+    pairs: Integers
+    kinds: NDArray[np.uint8]
+    lengths: Floats
+    edges: Integers
+    uncovered: Integers
+
+
+Table = dict[str, Any]  # columns with an entry per cell: arrays, or Ragged
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of a network in a domain.
+
+    Attributes
+    ----------
+    kind : str
+        What a cell looks like: ``"intervals"``, ``"polygons"``, ``"polyhedra"``, or ``"halfspaces"`` where no
+        vertices are known.
     bits : uint64 (n, words)
         ReLU bits, unit u of the network at word u // 64, bit u % 64.
     routings : int32 (n, heads)
         Winning key of every head, the lowest of those that win together.
     tied : uint8 (n,)
         1 where several keys with different scores coincide on the cell, so that its map is a mean.
-    edge_start : int64 (n + 1,)
-        Edges of cell i are ``edge_start[i]:edge_start[i + 1]``, counterclockwise; an edge runs from its
-        vertex to the next one of its cell.
-    vx, vy, vr : float64 (E,)
-        The vertex at which an edge starts and a bound on its error in each coordinate (infinite: unknown).
-    dx, dy : float64 (E,) or None
-        In unbounded domains: the vertex is (vx + M dx, vy + M dy) with M beyond every number.
-    owner, wall : int64 (E,)
-        The line of the edge; owner -1 is a side of the domain (``wall`` its number), -2 the end of the plane.
-    witnesses : float64 (n, 2)
+    witnesses : float64 (n, d)
     margins : float64 (n,)
         A proven lower bound on the distance of the witness from the cell's boundary; 0 where floats prove
         none.
+    facets : Ragged of int64 (F, 2)
+        Owner and wall of every facet. Owner -1 is a side of the domain (``wall`` its number), -2 infinity.
+        Intervals have two: the low end, then the high end. Edges of polygons are in counterclockwise order.
+        Facets of polyhedra may be redundant: then their vertices are among those of another one. Of
+        half-spaces these are candidates, all facets among them, in the order in which they were drawn, with
+        owner -3: the layer cell has no number.
+    vertices : Ragged of float64
+        Intervals: the two ends and bounds on their errors. Polygons: x, y, a bound on the error of each
+        coordinate (infinite: unknown) of the vertex at which an edge starts, and, in unbounded domains, dx
+        and dy: the vertex is (x + M dx, y + M dy) with M beyond every number. Polyhedra: homogeneous
+        coordinates of a ray, the constant last, and a bound on the error of every entry; a ray :math:`(x,
+        x_0)` with :math:`x_0 > 0` is the vertex :math:`x / x_0`, one with :math:`x_0 = 0` a direction in
+        which the cell is unbounded. Half-spaces: none.
+    masks : Ragged of uint64 (V, words), polyhedra only
+        Bit s of a ray's mask: it lies on facet number s of its cell.
+    free : int64 (n,), polyhedra only
+        0, or for a cell that contains lines a set of coordinates (bit c: coordinate c); its rays are moved
+        along the lines to where these coordinates vanish.
+    lengths : float64 (n,), intervals only
+        From ends relative to a point of the domain.
+    position : int64 (n,), intervals only
+        How many cells lie to the left.
     """
 
+    kind: str
     bits: NDArray[np.uint64]
     routings: NDArray[np.int32]
     tied: NDArray[np.uint8]
-    edge_start: NDArray[np.int64]
-    vx: NDArray[np.float64]
-    vy: NDArray[np.float64]
-    vr: NDArray[np.float64]
-    dx: NDArray[np.float64] | None
-    dy: NDArray[np.float64] | None
-    owner: NDArray[np.int64]
-    wall: NDArray[np.int64]
-    witnesses: NDArray[np.float64]
-    margins: NDArray[np.float64]
+    witnesses: Floats
+    margins: Floats
+    facets: Ragged
+    vertices: Ragged
+    masks: Any = None
+    free: Any = None
+    lengths: Any = None
+    position: Any = None
 
     @property
     def n(self) -> int:
         """The number of cells."""
         return len(self.tied)
+
+    @property
+    def d(self) -> int:
+        """The dimension in which they lie."""
+        return int(self.witnesses.shape[1])
+
+    # facets
+
+    @property
+    def owner(self) -> Integers:
+        """The layer cells in which facets were drawn."""
+        return self.facets.content[:, 0]
+
+    @property
+    def wall(self) -> Integers:
+        """The codes of the hyperplanes of facets."""
+        return self.facets.content[:, 1]
+
+    def names(self, i: int) -> list[tuple[int, int]]:
+        """``(owner, wall)`` of the facets of cell ``i``."""
+        return [(owner, wall) for owner, wall in self.facets[i].tolist()]
+
+    # vertices of polygons
+
+    @property
+    def vx(self) -> Floats:
+        """First coordinates of the vertices of polygons."""
+        return self.vertices.content[:, 0]
+
+    @property
+    def vy(self) -> Floats:
+        """Second coordinates of the vertices of polygons."""
+        return self.vertices.content[:, 1]
+
+    @property
+    def vr(self) -> Floats:
+        """Errors of the vertices of polygons."""
+        return self.vertices.content[:, 2]
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether polygons have directions, ``dx`` and ``dy``."""
+        return bool(self.vertices.content.shape[1] > 3)
+
+    @property
+    def dx(self) -> Floats:
+        """First coordinates of the directions of vertices; only if ``unbounded``."""
+        return self.vertices.content[:, 3]
+
+    @property
+    def dy(self) -> Floats:
+        """Second coordinates of the directions of vertices; only if ``unbounded``."""
+        return self.vertices.content[:, 4]
+
+    # vertices of polyhedra
+
+    @property
+    def rays(self) -> Floats:
+        """Homogeneous coordinates of the rays of polyhedra."""
+        return self.vertices.content[:, :-1]
+
+    @property
+    def ray_error(self) -> Floats:
+        """Errors of the rays of polyhedra."""
+        return self.vertices.content[:, -1]
+
+    # some of them, in another order, in files
+
+    @property
+    def table(self) -> Table:
+        """The columns, without those that this kind does not have."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None and name != "kind"}
+
+    def select(self, chosen: NDArray[Any]) -> Self:
+        """The cells that are marked, or whose numbers are given in order."""
+        return replace(self, **{name: column[chosen] for name, column in self.table.items()})
+
+    def in_order(self, layers: tuple[Layer, ...]) -> Self:
+        """The same cells in the order of their signatures."""
+        return self.select(signature_order(layers, self.bits, self.routings))
+
+    def state(self) -> dict[str, Any]:
+        """Everything that must survive a file."""
+        return {"kind": self.kind, **plain_table(self.table)}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """The cells of a file, once they fit together."""
+        cells = cls(kind=state["kind"], **table_of({k: v for k, v in state.items() if k != "kind"}))
+        _check(cells)
+        return cells
+
+
+def _check(cells: Cells) -> None:
+    """Refuse columns of different lengths and offsets that lead outside: compiled code relies on them."""
+    for name, column in cells.table.items():
+        if len(column) != cells.n:
+            raise ValueError(f"{name} must have {cells.n} entries, but has {len(column)}.")
+        if isinstance(column, Ragged):
+            offsets, rows = column.offsets, len(column.content)
+            if offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
+                raise ValueError(f"{name} must have ascending offsets from 0 to {rows}.")
+
+
+def plain_table(table: Table) -> dict[str, Any]:
+    """Columns as plain values for a file."""
+    return {
+        name: {"offsets": column.offsets, "content": column.content} if isinstance(column, Ragged) else column
+        for name, column in table.items()
+    }
+
+
+def table_of(state: dict[str, Any]) -> Table:
+    """The columns of a file."""
+    return {name: Ragged(**value) if isinstance(value, dict) else value for name, value in state.items()}
+
+
+def signature_order(
+    layers: tuple[Layer, ...], bits: NDArray[np.uint64], routings: NDArray[np.int32]
+) -> Integers:
+    """The lexicographic order of signatures, layer by layer: keys ascending, a unit off before on.
+
+    >>> from hardmax.networks.layers import layers_of
+    >>> from hardmax.networks.network import Network
+    >>> layers = layers_of(Network.random_mlp([1, 2, 1], 0))
+    >>> signature_order(layers, np.array([[1], [3], [2]], dtype=np.uint64), np.zeros((3, 0), dtype=np.int32))
+    array([2, 0, 1])
+    """
+    n = len(bits)
+    if n == 0:
+        return np.arange(0)
+    columns: list[NDArray[np.uint8]] = []
+    units = sum(layer.units for layer in layers if isinstance(layer, FoldLayer))
+    relu = unpack_bits(bits, units) if units else np.zeros((n, 0), dtype=np.bool_)
+    for layer in layers:
+        if isinstance(layer, AffineLayer):
+            continue
+        if isinstance(layer, FoldLayer):
+            part = relu[:, layer.first_unit : layer.first_unit + layer.units]
+            columns.append(np.packbits(part, axis=1))
+        else:
+            keys = np.ascontiguousarray(
+                routings[:, layer.first_head : layer.first_head + layer.heads], dtype=">u4"
+            )
+            columns.append(keys.view(np.uint8).reshape(n, -1))
+    width = sum(column.shape[1] for column in columns)
+    if width == 0:
+        return np.arange(n)
+    padded = np.zeros((n, -(-width // 8) * 8), dtype=np.uint8)
+    np.concatenate(columns, axis=1, out=padded[:, :width])
+    words = padded.view(">u8").astype(np.uint64)
+    varied = np.flatnonzero((words != words[0]).any(axis=0))
+    if not len(varied):
+        return np.arange(n)
+    return np.lexsort(words[:, varied[::-1]].T)
+
+
+# Cells that come in parts
+# ----------------------------------------------------------------------------------------------------------
+
+
+class JoinedTables:
+    """Tables with the same columns, appended one after the other to arrays that grow in place.
+
+    A big result is never held twice.
+
+    Examples
+    --------
+    >>> joined = JoinedTables()
+    >>> for k in (3, 4):
+    ...     joined.append({"margins": np.full(1, k), "vertices": Ragged(np.array([0, k]), np.arange(k))})
+    >>> whole = joined.finish()
+    >>> whole["margins"], whole["vertices"].offsets, whole["vertices"].content
+    (array([3, 4]), array([0, 3, 7]), array([0, 1, 2, 0, 1, 2, 3]))
+    """
+
+    def __init__(self) -> None:
+        self.n = 0  # cells
+        self._only: Table | None = None  # a single table stays as it is
+        self._grown: dict[str, tuple[_Grown, ...]] = {}
+
+    def append(self, table: Table, renumbered: Callable[[Integers], Integers] | None = None) -> None:
+        """Add a table at the end; ``renumbered`` gives the owners of facets their final numbers."""
+        n = len(next(iter(table.values())))
+        empty = self._only is None and not self._grown
+        if not n and not empty:
+            return
+        if renumbered is not None and "facets" in table:
+            facets: Ragged = table["facets"]
+            before, wall = facets.content.T
+            owner = renumbered(before)
+            if owner is not before:
+                table = {**table, "facets": Ragged(facets.offsets, np.column_stack([owner, wall]))}
+        self.n += n
+        if empty:
+            self._only = table
+            return
+        if self._only is not None:
+            first, self._only = self._only, None
+            self._add(first)
+            del first
+        self._add(table)
+
+    def _add(self, table: Table) -> None:
+        for name, column in table.items():
+            if isinstance(column, Ragged):
+                if name not in self._grown:
+                    self._grown[name] = _Grown(column.offsets[:1]), _Grown(column.content[:0])
+                offsets, content = self._grown[name]
+                offsets.append(column.offsets[1:] + content.n)
+                content.append(column.content)
+            else:
+                if name not in self._grown:
+                    self._grown[name] = (_Grown(column[:0]),)
+                self._grown[name][0].append(column)
+
+    def _table(self) -> Table:
+        """All columns as they are now."""
+        if self._only is not None:
+            return self._only
+        views = {name: [part.rows[: part.n] for part in parts] for name, parts in self._grown.items()}
+        return {name: Ragged(*parts) if len(parts) == 2 else parts[0] for name, parts in views.items()}
+
+    def part(self, first: int, stop: int) -> Table:
+        """The columns of cells ``first`` to ``stop - 1``."""
+        return {name: column[first:stop] for name, column in self._table().items()}
+
+    def finish(self, n: int | None = None) -> Table:
+        """All columns, or those of the first ``n`` cells; nothing can be appended afterwards."""
+        if self._only is not None:
+            return self._only if n is None or n >= self.n else self.part(0, n)
+        for parts in self._grown.values():
+            if n is not None and n < self.n:
+                parts[0].n = n + len(parts) - 1
+                if len(parts) == 2:
+                    parts[1].n = int(parts[0].rows[n])
+            for part in parts:
+                part.trim()
+        return self._table()
+
+
+class _Grown:
+    """An array that grows at its end; memory is moved by the system, not copied, where it can."""
+
+    def __init__(self, rows: Array) -> None:
+        self.rows, self.n = np.array(rows, order="C"), len(rows)
+
+    def append(self, rows: Array) -> None:
+        if rows.ndim == 2 and rows.shape[1] != self.rows.shape[1]:
+            wide = max(rows.shape[1], self.rows.shape[1])
+            self.rows, rows = _widened(self.rows, wide), _widened(rows, wide)
+        end = self.n + len(rows)
+        if end > len(self.rows):
+            room = max(end, int(_GROWTH * len(self.rows)))
+            self.rows.resize((room, *self.rows.shape[1:]), refcheck=False)
+        self.rows[self.n : end] = rows
+        self.n = end
+
+    def trim(self) -> None:
+        self.rows.resize((self.n, *self.rows.shape[1:]), refcheck=False)
+        self.rows.setflags(write=False)
+
+
+def _widened(array: Array, columns: int) -> Array:
+    wide = np.zeros((len(array), columns), dtype=array.dtype)
+    wide[:, : array.shape[1]] = array
+    return wide

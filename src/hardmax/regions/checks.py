@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.regions.maps.adjacency import Contacts
+from hardmax.regions.cells import Cells, Contacts
 from hardmax.regions.maps.boundary_rows import strictly_inside
 from hardmax.regions.maps.exact_signatures import exact_signature
 
@@ -36,10 +36,10 @@ class Check:
     sizes_are = "volumes"
 
     def __init__(self, regions: RegionSet, rng: np.random.Generator) -> None:
-        self.regions, self.rng = regions, rng
+        self.regions, self.rng, self.geometry = regions, rng, regions._geometry
         self.contacts: Contacts = regions._contacts
         self.network, self.d = regions.network, regions.d
-        self.signed: Any = regions.cells
+        self.cells: Cells = regions.cells
         self.checks: dict[str, str] = {}
         self.counts: dict[str, int] = {}
         self.settled = 0
@@ -55,13 +55,13 @@ class Check:
 
     def distinct(self) -> None:
         """No signature twice."""
-        several = len(self.regions._numbers) < self.signed.n
-        self.report("distinct", self.signed.n, "a signature is listed twice" if several else "")
+        several = len(self.regions._numbers) < self.cells.n
+        self.report("distinct", self.cells.n, "a signature is listed twice" if several else "")
 
     def witnesses(self) -> None:
         """Witnesses have the signature of their cell."""
         seen = self.network.signature(self.regions.witnesses)
-        wrong = (seen.routings != self.signed.routings).any(axis=1) | (seen.bits != self.signed.bits).any(
+        wrong = (seen.routings != self.cells.routings).any(axis=1) | (seen.bits != self.cells.bits).any(
             axis=1
         )
         self.agreeing = ~wrong
@@ -72,18 +72,18 @@ class Check:
                 failure = f"the witness of cell {i} has another signature"
                 break
             self.settled += 1
-        self.report("witnesses", self.signed.n, failure)
+        self.report("witnesses", self.cells.n, failure)
 
     def maps(self) -> None:
         """Maps agree with the forward pass at the witnesses."""
         x = self.regions.witnesses
         values = self.network(x)
         linear, offset = self.regions.linear, self.regions.offset
-        first = np.full(self.regions.n_regions, self.signed.n, dtype=np.int64)
+        first = np.full(self.regions.n_regions, self.cells.n, dtype=np.int64)
         region = self.regions.region_of_cell
-        np.minimum.at(first, region, np.arange(self.signed.n))
+        np.minimum.at(first, region, np.arange(self.cells.n))
         failure = ""
-        for which in (np.arange(self.signed.n), first[region]):
+        for which in (np.arange(self.cells.n), first[region]):
             size = np.einsum("nek,nk->ne", np.abs(linear[which]), np.abs(x)) + np.abs(offset[which]) + 1.0
             off = np.abs(np.einsum("nek,nk->ne", linear[which], x) + offset[which] - values)
             doubtful = (~(off <= TOLERANCE * size)).any(axis=1) | ~self.agreeing
@@ -91,14 +91,14 @@ class Check:
                 if not self.exact_map_agrees(i, int(which[i])):
                     failure = failure or f"the map of cell {int(which[i])} gives another value in cell {i}"
                 self.settled += 1
-        self.report("maps", self.signed.n, failure)
+        self.report("maps", self.cells.n, failure)
 
     def exact_map_agrees(self, i: int, j: int) -> bool:
         """Whether the map of cell j is right at the rational witness of cell i, and its floats near it."""
         point = self.interior_point(i)
         if point is None:
             return False
-        rows, denominator = self.regions._exact_maps.output(self.signed.bits[j], self.signed.routings[j])
+        rows, denominator = self.regions._exact_maps.output(self.cells.bits[j], self.cells.routings[j])
         lifted = [*self.lifted(point), Fraction(1)]
         exact = [
             sum((int(a) * x for a, x in zip(row, lifted, strict=True)), Fraction(0)) / denominator
@@ -123,7 +123,7 @@ class Check:
         else:
             total = math.fsum(volumes.tolist())
             apart = abs(total - size) > 1e-8 * size
-            self.report(self.sizes_are, self.signed.n, f"{total!r} instead of {size!r}" if apart else "")
+            self.report(self.sizes_are, self.cells.n, f"{total!r} instead of {size!r}" if apart else "")
 
     # points
 
@@ -157,7 +157,7 @@ class Check:
 
     def listed(self, routings: list[int], bits: list[bool]) -> int:
         """The cell with a signature, or -1."""
-        words = [0] * self.signed.bits.shape[1]
+        words = [0] * self.cells.bits.shape[1]
         for unit, on in enumerate(bits):
             words[unit // 64] |= int(on) << (unit % 64)
         row = np.array(routings, dtype=np.int32).tobytes() + np.array(words, dtype=np.uint64).tobytes()

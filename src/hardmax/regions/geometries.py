@@ -1,63 +1,106 @@
-"""Which geometry belongs to which set of cells, and how cells go into a file and come back.
+r"""What can be asked about the shape of cells, whatever their dimension.
 
-Every engine writes cells in its own form: polygons, polyhedra with rays, intervals, or, in high dimensions,
-signatures with the names of their facets. A geometry answers the same questions about each.
+One class per kind of :class:`~hardmax.regions.cells.Cells`: intervals, polygons, polyhedra, half-spaces.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from abc import ABC, abstractmethod
+from fractions import Fraction
 
-from hardmax.errors import FileFormatError
-from hardmax.regions.cells import Cells
-from hardmax.regions.halfspace_geometry import ListedCells, ListedGeometry
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import CertificateError
+from hardmax.regions.cells import AT_INFINITY, Cells, Contacts
+from hardmax.regions.maps.boundary_rows import Name, Row, inner_row, interior_point, strictly_inside
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.plane.geometry import PlaneGeometry
-from hardmax.regions.space.geometry import SpaceGeometry
-from hardmax.regions.space.space_cells import SpaceCells
 
-__all__ = ["AnyCells", "Geometry", "cells_from", "geometry_of", "state_of"]
+__all__ = ["Geometry"]
 
-AnyCells = Cells | SpaceCells | ListedCells
-Geometry = PlaneGeometry | SpaceGeometry | ListedGeometry
-
-# where the classes are that know how to restore themselves
-_HOMES = {
-    "SegmentCells": "hardmax.regions.segment.segment_cells",
-    "FoundCells": "hardmax.regions.search.search_cells",
-}
+Floats = NDArray[np.float64]
 
 
-def geometry_of(cells: AnyCells, exact: ExactMaps, d: int) -> Geometry:
-    """The geometry of a set of cells."""
-    if isinstance(cells, Cells):
-        return PlaneGeometry(cells, exact, d)
-    if isinstance(cells, SpaceCells):
-        return SpaceGeometry(cells, exact)
-    return ListedGeometry(cells, exact, d)
+class Geometry(ABC):
+    """The shape of some cells.
 
+    Parameters
+    ----------
+    cells : Cells
+    exact : ExactMaps
+        The network and the domain, for rows without rounding.
+    d : int
+        The dimension of the domain.
+    """
 
-def state_of(cells: AnyCells) -> dict[str, Any]:
-    """Everything about cells that must survive a file."""
-    if isinstance(cells, Cells | SpaceCells):
-        fields = {name: getattr(cells, name) for name in cells.__dataclass_fields__}
-        fields = {name: value for name, value in fields.items() if value is not None}
-    else:
-        fields = dict(cells.state())
-    # files of the plane are older than this entry
-    return fields if isinstance(cells, Cells) else {"form": type(cells).__name__, **fields}
+    def __init__(self, cells: Cells, exact: ExactMaps, d: int) -> None:
+        self.cells, self.exact, self.d = cells, exact, d
 
+    @property
+    def dimension(self) -> int:
+        """The dimension of what is measured by ``sizes``."""
+        return self.d
 
-def cells_from(state: dict[str, Any]) -> AnyCells:
-    """The cells of a file."""
-    form = state.pop("form", "Cells")
-    if form == "Cells":
-        return Cells(**{name: state.get(name) for name in Cells.__dataclass_fields__})  # type: ignore[arg-type]
-    if form == "SpaceCells":
-        return SpaceCells(**{name: state[name] for name in SpaceCells.__dataclass_fields__})
-    if form not in _HOMES:
-        raise FileFormatError(f"the file holds cells of the unknown form {form!r}; try a newer hardmax.")
-    home = import_module(_HOMES[form])
-    found: AnyCells = getattr(home, form).from_state(state)
-    return found
+    @property
+    @abstractmethod
+    def bounded(self) -> NDArray[np.bool_]:
+        """Which cells are bounded."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[Floats | None, Floats | None]:
+        """Volumes and surfaces, infinite where a cell is unbounded; ``None`` where they are not computed."""
+
+    @property
+    @abstractmethod
+    def vertices(self) -> Floats:
+        """All finite vertices of all cells; a shared one appears once per cell."""
+
+    @abstractmethod
+    def cell_vertices(self, i: int) -> Floats:
+        """The finite vertices of a cell."""
+
+    @abstractmethod
+    def contacts(self) -> Contacts:
+        """Pairs of adjacent cells."""
+
+    def contact_sizes(self, contacts: Contacts) -> Floats:
+        """How large the common parts of adjacent cells are."""
+        return contacts.lengths
+
+    def coverage(self) -> float | None:
+        """The share of the domain that the cells fill, if the engine did not measure it on its way."""
+        return None
+
+    def domain_size(self) -> float | None:
+        """The size of the domain, rounded; ``None`` if it is unbounded or not measured."""
+        return None
+
+    def boundary(self, i: int) -> list[Name]:
+        """The names of a cell's facets; infinity is none."""
+        return [name for name in self.cells.names(i) if name[0] != AT_INFINITY]
+
+    def row(self, i: int, name: Name) -> Row:
+        """The exact row of a facet, nonnegative on the cell."""
+        return inner_row(self.exact, name, self.cells.bits[i], self.cells.routings[i])
+
+    def rows(self, i: int) -> list[Row]:
+        """The exact rows of a cell's facets, nonnegative on the cell; infinity left out."""
+        return [self.row(i, name) for name in self.boundary(i)]
+
+    def exact_witness(self, i: int) -> list[Fraction]:
+        """A point strictly inside a cell: the float witness if it is, else one found in rationals."""
+        rows = self.rows(i)
+        witness = self.cells.witnesses[i, : self.d]
+        if np.isfinite(witness).all():
+            point = [Fraction(float(v)) for v in witness]
+            if strictly_inside(rows, point):
+                return point
+        inside = self.inner_point(i, rows)
+        if inside is None:
+            raise CertificateError(f"cell {i} has no interior point; the list of cells is damaged.")
+        return inside
+
+    def inner_point(self, i: int, rows: list[Row]) -> list[Fraction] | None:
+        """A rational point strictly inside a cell."""
+        return interior_point(rows, self.d)

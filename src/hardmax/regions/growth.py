@@ -24,7 +24,6 @@ from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box
 from hardmax.geometry.minkowski import minkowski_vertices
-from hardmax.networks.blocks import Attention, Block
 from hardmax.networks.network import Network
 from hardmax.regions.api import count_cells, enumerate_regions
 from hardmax.regions.sampling.estimate import estimate_cells
@@ -180,7 +179,7 @@ class NetworkChoices:
         if self.pairing == "unpaired":
             return [self._network(n, depth, rng) for n in n_tokens]
         largest = self._network(max(n_tokens), depth, rng)
-        return [Network(tuple(_first_keys(block, n) for block in largest.blocks)) for n in n_tokens]
+        return [Network(tuple(block.with_keys(n) for block in largest.blocks)) for n in n_tokens]
 
     def _network(self, n_tokens: int, depth: int, rng: np.random.Generator) -> Network:
         return Network.random(
@@ -196,17 +195,6 @@ class NetworkChoices:
             ffn_skip=self.ffn_skip,
             ffn_bias_scale=self.ffn_bias,
         )
-
-
-def _first_keys(block: Block, n: int) -> Block:
-    if not isinstance(block, Attention):
-        return block
-    present = np.zeros((block.heads, block.n_tokens), dtype=bool)
-    present[:, :n] = True
-    scores: Any = block.scores
-    biases: Any = block.biases
-    outputs: Any = block.outputs
-    return Attention(scores, biases, outputs, mask=present, skip=block.skip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +270,7 @@ def cell_growth(
 
 def _shallow(network: Network, depth: int) -> Network:
     """The first ``depth`` layers, a layer being attention and what follows it."""
-    starts = [i for i, block in enumerate(network.blocks) if isinstance(block, Attention)]
+    starts = [i for i, block in enumerate(network.blocks) if block.heads]
     return network.truncate([*starts, len(network.blocks)][depth])
 
 

@@ -3,12 +3,13 @@ r"""The cells of a network and the regions they form.
 A cell is the set of inputs with one signature: a convex polyhedron. A region is a maximal connected set on
 which the network is one affine map: adjacent cells with equal maps, glued. What is cheap is kept (signatures,
 vertices, witnesses); maps, volumes, adjacency and regions are computed when they are first asked for. What
-depends on the dimension is asked of a geometry (:mod:`hardmax.regions.geometries`).
+depends on the dimension is asked of a geometry (:mod:`hardmax.regions.geometries`), one for each kind of
+cells.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,26 +20,84 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.networks.groups import layers_of
+from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
-from hardmax.regions.cells import Cells
+from hardmax.regions.cells import Cells, Contacts
 from hardmax.regions.counts import _how_sure
-from hardmax.regions.geometries import AnyCells, Geometry, cells_from, geometry_of, state_of
-from hardmax.regions.halfspace_geometry import ListedGeometry
+from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.boundary_rows import scaled_rows
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.plane.geometry import PlaneGeometry
-from hardmax.regions.space.space_cells import SpaceCells
+from hardmax.regions.plane.geometry import PlaneGeometry, planar
+from hardmax.regions.search.geometry import HalfspaceGeometry
+from hardmax.regions.segment.geometry import SegmentGeometry
+from hardmax.regions.space.geometry import SpaceGeometry
 from hardmax.results import Result
 
 if TYPE_CHECKING:
-    from hardmax.regions.maps.adjacency import Contacts
     from hardmax.regions.verify import Verification
 
-__all__ = ["RegionSet"]
+__all__ = ["Cell", "RegionSet", "domain_from_state", "domain_state"]
 
 Floats = NDArray[np.float64]
+
+_GEOMETRIES: dict[str, type[Geometry]] = {
+    "intervals": SegmentGeometry,
+    "polygons": PlaneGeometry,
+    "polyhedra": SpaceGeometry,
+    "halfspaces": HalfspaceGeometry,
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cell:
+    """One cell of a region set: ``regions[i]``."""
+
+    regions: RegionSet
+    index: int
+
+    @property
+    def routings(self) -> NDArray[np.int32]:
+        """The winning key of every head."""
+        return np.asarray(self.regions.routings[self.index])
+
+    @property
+    def relu_bits(self) -> NDArray[np.bool_]:
+        """Which ReLU units are on."""
+        return np.asarray(self.regions.relu_bits[self.index])
+
+    @property
+    def witness(self) -> Floats:
+        """A point inside."""
+        return np.asarray(self.regions.witnesses[self.index])
+
+    @property
+    def linear(self) -> Floats:
+        """The linear part of the map, (d_out, d)."""
+        return np.asarray(self.regions.linear[self.index])
+
+    @property
+    def offset(self) -> Floats:
+        """The constant part of the map, (d_out,)."""
+        return np.asarray(self.regions.offset[self.index])
+
+    @property
+    def region(self) -> int:
+        """The number of its region."""
+        return int(self.regions.region_of_cell[self.index])
+
+    @property
+    def vertices(self) -> Floats:
+        """The finite vertices."""
+        return self.regions.cell_vertices(self.index)
+
+    @property
+    def halfspaces(self) -> tuple[Floats, Floats]:
+        """``(A, b)`` with :math:`A x \\le b`."""
+        return self.regions.halfspaces(self.index)
+
+    def __repr__(self) -> str:
+        return f"<Cell {self.index} of {self.regions.n_cells}: witness {self.witness.tolist()}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +132,8 @@ class RegionSet(Result):
     Notes
     -----
     Cells are in lexicographic order of their signatures, block by block, so the order depends on the network
-    and the domain only.
+    and the domain only. ``len(regions)`` is their number, ``regions[i]`` one of them, a :class:`Cell`, and a
+    loop over the result runs over all.
 
     Examples
     --------
@@ -85,13 +145,15 @@ class RegionSet(Result):
     4
     >>> cells.routings[:, 0], cells.relu_bits[:, 0]
     (array([0, 0, 1, 1], dtype=int32), array([False,  True, False,  True]))
+    >>> [cell.offset.tolist() for cell in cells]
+    [[0.0], [-1.0], [0.0], [2.0]]
     """
 
     kind: ClassVar[str] = "RegionSet"
 
     network: Network
     domain: Domain
-    cells: AnyCells
+    cells: Cells
     arithmetic: str
     complete: bool
     covered: float | None
@@ -103,28 +165,29 @@ class RegionSet(Result):
         network: Network,
         domain: Domain,
         machine: Any,
-        complete: bool,
+        cells: Cells,
+        *,
         arithmetic: str,
+        complete: bool,
+        covered: float | None,
     ) -> Self:
-        """The result of an enumeration by any engine."""
-        cells = machine.cells()
-        if isinstance(cells, SpaceCells):
-            sliver = float(machine.sliver) * _extent(domain)
-        elif hasattr(machine, "sliver"):
-            sliver = float(machine.sliver)
-        else:
-            sliver = float(machine.totals[1] / machine.totals[2])
-        found = cls(
-            network=network,
-            domain=domain,
-            cells=cells,
-            arithmetic=arithmetic,
-            complete=complete,
-            covered=None if isinstance(cells, SpaceCells) else machine.coverage,
-            sliver=sliver,
-        )
+        """Cells that a machine found, or several for the same question; its exact maps are used again."""
+        found = cls(network, domain, cells, arithmetic, complete, covered, machine.tolerance)
         found.__dict__["_exact_maps"] = machine.exact_maps
         return found
+
+    # one by one
+
+    def __len__(self) -> int:
+        return self.n_cells
+
+    def __getitem__(self, i: int) -> Cell:
+        if not -self.n_cells <= i < self.n_cells:
+            raise IndexError(f"i must be in range({self.n_cells}), but was {i}.")
+        return Cell(self, i % self.n_cells)
+
+    def __iter__(self) -> Iterator[Cell]:
+        return (Cell(self, i) for i in range(self.n_cells))
 
     # counts and signatures
 
@@ -167,7 +230,7 @@ class RegionSet(Result):
 
     @cached_property
     def _geometry(self) -> Geometry:
-        return geometry_of(self.cells, self._exact_maps, self.d)
+        return _GEOMETRIES[self.cells.kind](self.cells, self._exact_maps, self.d)
 
     @property
     def witnesses(self) -> Floats:
@@ -195,10 +258,7 @@ class RegionSet(Result):
     @cached_property
     def coverage(self) -> float | None:
         """Total volume over the domain's; ``None`` where that has no meaning."""
-        if self.covered is not None or not isinstance(self.cells, SpaceCells):
-            return self.covered
-        size = self._geometry.domain_size()
-        return None if size is None else math.fsum(self.volumes.tolist()) / size
+        return self._geometry.coverage() if self.covered is None else self.covered
 
     @cached_property
     def slivers(self) -> NDArray[np.int64]:
@@ -210,9 +270,8 @@ class RegionSet(Result):
         volume, surface = self._geometry.sizes
         if volume is None or surface is None:
             return np.flatnonzero(~(self.margins > self.sliver))
-        d = 1 if isinstance(self._geometry, ListedGeometry) else max(self.d, 2)  # a strip is two-dimensional
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.flatnonzero(~(d * volume > self.sliver * surface) & self.bounded)
+            return np.flatnonzero(~(self._geometry.dimension * volume > self.sliver * surface) & self.bounded)
 
     @property
     def n_slivers(self) -> int:
@@ -264,16 +323,12 @@ class RegionSet(Result):
 
     @cached_property
     def _exact_maps(self) -> ExactMaps:
-        layers = layers_of(self.network)
-        if isinstance(self.cells, Cells):
-            from hardmax.regions.api import planar
-
-            return ExactMaps(*planar(layers, self.domain))
-        return ExactMaps(layers, self.domain)
+        layers, domain = layers_of(self.network), self.domain
+        return ExactMaps(*(planar(layers, domain) if self.cells.kind == "polygons" else (layers, domain)))
 
     def _index(self, i: int) -> int:
         if not -self.n_cells <= i < self.n_cells:
-            raise InvalidInputError(f"i must number one of the {self.n_cells} cells, but was {i}.")
+            raise InvalidInputError(f"i must be in range({self.n_cells}), but was {i}.")
         return i % self.n_cells
 
     # maps, adjacency, regions
@@ -285,15 +340,26 @@ class RegionSet(Result):
         cells = self.cells
         return pattern_maps(self._exact_maps.layers, cells.bits, cells.routings, cells.tied, self._exact_maps)
 
+    @cached_property
+    def _finite_maps(self) -> Any:
+        return self._maps.finite(self.cells.bits, self.cells.routings, self._exact_maps)
+
     @property
     def linear(self) -> Floats:
         """The linear parts of the maps, (n_cells, d_out, d)."""
-        return np.asarray(self._maps.linear[:, :, : self.d])
+        return np.asarray(self._finite_maps.linear[:, :, : self.d])
 
     @property
     def offset(self) -> Floats:
         """The constant parts of the maps, (n_cells, d_out)."""
-        return np.asarray(self._maps.offset)
+        return np.asarray(self._finite_maps.offset)
+
+    def exact_map(self, i: int) -> tuple[list[list[Fraction]], list[Fraction]]:
+        """``(A, b)``, the map :math:`x \\mapsto A x + b` of cell ``i`` in fractions."""
+        i = self._index(i)
+        rows, denominator = self._exact_maps.output(self.cells.bits[i], self.cells.routings[i])
+        table = [[Fraction(int(value), denominator) for value in row] for row in rows.tolist()]
+        return [row[: self.d] for row in table], [row[-1] for row in table]
 
     @cached_property
     def _contacts(self) -> Contacts:
@@ -354,23 +420,20 @@ class RegionSet(Result):
     def _state(self) -> dict[str, Any]:
         return {
             "network": self.network._state(),
-            "domain": _domain_state(self.domain),
+            "domain": domain_state(self.domain),
             "arithmetic": self.arithmetic,
             "complete": self.complete,
             "coverage": self.covered,
             "sliver": self.sliver,
-            **{f"cells.{name}": value for name, value in state_of(self.cells).items()},
+            "cells": self.cells.state(),
         }
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        stored = {
-            name.removeprefix("cells."): value for name, value in state.items() if name.startswith("cells.")
-        }
         return cls(
             network=Network._from_state(state["network"]),
-            domain=_domain_from_state(state["domain"]),
-            cells=cells_from(stored),
+            domain=domain_from_state(state["domain"]),
+            cells=Cells.from_state(state["cells"]),
             arithmetic=state["arithmetic"],
             complete=state["complete"],
             covered=state["coverage"],
@@ -405,12 +468,8 @@ def _rows(routings: NDArray[np.int32], bits: NDArray[np.uint64]) -> list[bytes]:
     return [row.tobytes() for row in table]
 
 
-def _extent(domain: Domain) -> float:
-    """The size of a bounded domain: its largest side, as far as it is known without looking for vertices."""
-    return float((domain.high.floats - domain.low.floats).max()) if isinstance(domain, Box) else 1.0
-
-
-def _domain_state(domain: Domain) -> dict[str, Any]:
+def domain_state(domain: Domain) -> dict[str, Any]:
+    """A domain as plain values."""
     if isinstance(domain, WholeSpace):
         return {"kind": "WholeSpace", "d": domain.d}
     if isinstance(domain, Box):
@@ -427,7 +486,9 @@ def _numbers_of(array: Any) -> Any:
     )
 
 
-def _domain_from_state(state: dict[str, Any]) -> Domain:
+def domain_from_state(state: dict[str, Any]) -> Domain:
+    """The domain that plain values stand for."""
+
     def numbers(values: list[Any]) -> list[Any]:
         return [Fraction(v) if isinstance(v, str) else float(v) for v in values]
 

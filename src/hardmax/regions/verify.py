@@ -17,14 +17,19 @@ from hardmax.errors import CertificateError
 from hardmax.regions.checks import Check
 from hardmax.regions.maps.exact_signatures import exact_signature
 from hardmax.regions.plane.checks import PlaneCheck
-from hardmax.regions.plane.geometry import PlaneGeometry
 from hardmax.regions.space.checks import ListedCheck, SpaceCheck
-from hardmax.regions.space.geometry import SpaceGeometry
 
 if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
 
 __all__ = ["Verification", "exact_signature", "verify"]
+
+_CHECKS: dict[str, type[Check]] = {
+    "intervals": ListedCheck,
+    "polygons": PlaneCheck,
+    "polyhedra": SpaceCheck,
+    "halfspaces": ListedCheck,
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,7 @@ def verify(regions: RegionSet, *, n_points: int = 10_000, rng: int | np.random.G
     >>> report.ok, report.counts["witnesses"], report.counts["crossings"]
     (True, 4, 4)
     """
-    check = _check(regions, np.random.default_rng(rng))
+    check = _CHECKS[regions.cells.kind](regions, np.random.default_rng(rng))
     check.distinct()
     check.witnesses()
     check.maps()
@@ -107,12 +112,3 @@ def verify(regions: RegionSet, *, n_points: int = 10_000, rng: int | np.random.G
     check.crossings()
     check.borders()
     return Verification(check.checks, check.counts, check.settled)
-
-
-def _check(regions: RegionSet, rng: np.random.Generator) -> Check:
-    geometry = regions._geometry
-    if isinstance(geometry, PlaneGeometry):
-        return PlaneCheck(regions, rng, geometry)
-    if isinstance(geometry, SpaceGeometry):
-        return SpaceCheck(regions, rng, geometry)
-    return ListedCheck(regions, rng, geometry)

@@ -17,13 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.networks.arguments import points_of
-from hardmax.networks.blocks import Attention, FeedForward, Maxout
 from hardmax.networks.network import Network
-from hardmax.networks.signatures import Signature, pack_bits
+from hardmax.networks.signatures import Signature
 from hardmax.results import Result
 from hardmax.temperature.arguments import positive_temperature
 
-__all__ = ["CellSurvival", "soft_signature", "surviving_cells"]
+__all__ = ["CellSurvival", "surviving_cells"]
 
 Floats = NDArray[np.float64]
 
@@ -136,7 +135,7 @@ def surviving_cells(network: Network, temperature: float, points: ArrayLike) -> 
     if len(table) == 0:
         raise InvalidInputError("points must hold at least one point, but is empty.")
     hard = network.signature(table)
-    soft = soft_signature(network, tau, table)
+    soft = network.signature(table, tau)
     change = _first_change(network, hard, soft)
     kept = change < 0
     alike = np.concatenate([_words(hard), _words(soft)])
@@ -153,37 +152,6 @@ def surviving_cells(network: Network, temperature: float, points: ArrayLike) -> 
         share_kept_by_block=(kept | (change > blocks[:, None])).mean(axis=1),
         output_error=np.linalg.norm(network(table, tau) - network(table), axis=1),
     )
-
-
-def soft_signature(network: Network, temperature: float, points: ArrayLike) -> Signature:
-    """The routings and ReLU bits along the forward pass at a temperature; those at zero are the hard ones.
-
-    >>> import hardmax as hm
-    >>> net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=1)
-    >>> soft_signature(net, 0.125, [[0.3]]).routings, net.signature([[0.3]]).routings
-    (array([[1]], dtype=int32), array([[1]], dtype=int32))
-    """
-    table, _ = points_of(points, network.d)
-    routings = np.empty((len(table), network.heads_total), dtype=np.int32)
-    relu = np.empty((len(table), network.units_total), dtype=np.bool_)
-    step = max(1, 2**20 // max(1, network.units_total, *(_scores_of(block) for block in network.blocks)))
-    for start in range(0, len(table), step):
-        rows = slice(start, start + step)
-        y = np.asarray(table[rows], dtype=np.float64)
-        head = unit = 0
-        for block in network.blocks:
-            if isinstance(block, (Attention, Maxout)):
-                _, routings[rows, head : head + block.heads] = block.trace(y)
-                head += block.heads
-            elif isinstance(block, FeedForward):
-                _, relu[rows, unit : unit + block.width] = block.trace(y)
-                unit += block.width
-            y = block.forward(y, temperature)
-    return Signature(routings, pack_bits(relu), network.units_total)
-
-
-def _scores_of(block: Any) -> int:
-    return int(np.prod(block.scores.shape[:2])) if isinstance(block, (Attention, Maxout)) else 1
 
 
 def _first_change(network: Network, hard: Signature, soft: Signature) -> NDArray[np.int64]:

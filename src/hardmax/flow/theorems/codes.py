@@ -107,7 +107,7 @@ class Code:
         return float(np.abs(self(v) - np.asarray(v)).max())
 
     def to_torch(self) -> Any:
-        """Encoder and decoder as a torch ``Sequential`` (needs the extra ``lab``)."""
+        """Encoder and decoder as a torch ``Sequential`` (needs the extra ``training``)."""
         from hardmax.flow.theorems.torch_export import code_module
 
         return code_module(self)

@@ -169,7 +169,7 @@ class DepthSeparation:
         return np.abs(values - separation_target(x, domain=self.domain))
 
     def to_torch(self) -> Any:
-        """The transformer as a torch module (needs the extra ``lab``)."""
+        """The transformer as a torch module (needs the extra ``training``)."""
         return self.transformer.to_torch()
 
 

@@ -214,7 +214,7 @@ class SoftmaxTransformer:
         return x
 
     def to_torch(self) -> Any:
-        """The transformer as a ``torch.nn.Module`` in double precision (needs the extra ``lab``)."""
+        """The transformer as a ``torch.nn.Module`` in double precision (needs the extra ``training``)."""
         from hardmax.flow.theorems.torch_export import transformer_module
 
         return transformer_module(self)

@@ -24,7 +24,7 @@ def _torch() -> Any:
         import torch
     except ImportError as error:
         raise MissingExtraError(
-            "to_torch needs torch, which is not installed; try: pip install 'hardmax[lab]'."
+            "to_torch needs torch, which is not installed; try: pip install 'hardmax[training]'."
         ) from error
     return torch
 

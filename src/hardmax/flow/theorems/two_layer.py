@@ -132,7 +132,7 @@ class TwoLayer:
         return hidden
 
     def to_torch(self) -> Any:
-        """The block as a ``torch.nn.Module`` in double precision (needs the extra ``lab``)."""
+        """The block as a ``torch.nn.Module`` in double precision (needs the extra ``training``)."""
         from hardmax.flow.theorems.torch_export import two_layer_module
 
         return two_layer_module(self)

@@ -29,12 +29,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
+from hardmax.geometry.cones.ray_kernels import choose, cross, free_slot, lowest, popcount
 
 # results of a cut
 MISSES, TOUCHES, CUTS, EMPTIES, UNDECIDED, OVERFLOWS = 0, 1, 2, 3, 4, 5
@@ -116,26 +114,6 @@ class Rows(NamedTuple):
     neighbours: Integers
 
 
-@intrinsic
-def _popcount(typingctx, word):
-    """The number of ones of a 64-bit word, as one instruction."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), codegen
-
-
-@intrinsic
-def _lowest(typingctx, word):
-    """The position of the lowest one of a 64-bit word that is not zero."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.uint64), codegen
-
-
 @kernel(inlined=True)
 def _has(mask, i, slot):
     return (mask[i, slot >> 6] >> np.uint64(slot & 63)) & np.uint64(1) != np.uint64(0)
@@ -147,127 +125,9 @@ def _set(mask, i, slot):
 
 
 @kernel(inlined=True)
-def _free_slot(used):
-    for w in range(used.shape[0]):
-        if ~used[w] != np.uint64(0):
-            return (w << 6) + _lowest(~used[w])
-    return -1
-
-
-@kernel(inlined=True)
 def _proper(used, w, D):
     """Word w of the taken slots without the D artificial ones."""
     return used[w] & ~np.uint64((1 << D) - 1) if w == 0 else used[w]
-
-
-@kernel(inlined=True)
-def _cross(f, pick, D, out, i, minors):
-    """out[i] = signed maximal minors of the rows f[pick[0 .. D-2]]: a vector orthogonal to each of them."""
-    if D == 1:
-        out[i, 0] = 1.0
-    elif D == 2:
-        p = pick[0]
-        out[i, 0] = f[p, 1]
-        out[i, 1] = -f[p, 0]
-    elif D == 3:
-        p, q = pick[0], pick[1]
-        out[i, 0] = f[p, 1] * f[q, 2] - f[p, 2] * f[q, 1]
-        out[i, 1] = f[p, 2] * f[q, 0] - f[p, 0] * f[q, 2]
-        out[i, 2] = f[p, 0] * f[q, 1] - f[p, 1] * f[q, 0]
-    elif D == 4:
-        p, q, r = pick[0], pick[1], pick[2]
-        m01 = f[p, 0] * f[q, 1] - f[p, 1] * f[q, 0]
-        m02 = f[p, 0] * f[q, 2] - f[p, 2] * f[q, 0]
-        m03 = f[p, 0] * f[q, 3] - f[p, 3] * f[q, 0]
-        m12 = f[p, 1] * f[q, 2] - f[p, 2] * f[q, 1]
-        m13 = f[p, 1] * f[q, 3] - f[p, 3] * f[q, 1]
-        m23 = f[p, 2] * f[q, 3] - f[p, 3] * f[q, 2]
-        r0, r1, r2, r3 = f[r, 0], f[r, 1], f[r, 2], f[r, 3]
-        out[i, 0] = r1 * m23 - r2 * m13 + r3 * m12
-        out[i, 1] = r2 * m03 - r0 * m23 - r3 * m02
-        out[i, 2] = r0 * m13 - r1 * m03 + r3 * m01
-        out[i, 3] = r1 * m02 - r0 * m12 - r2 * m01
-    elif D == 5:
-        # Laplace expansion by the 2 x 2 minors m of the first two rows and n of the last two
-        p, q, r, s = pick[0], pick[1], pick[2], pick[3]
-        m01 = f[p, 0] * f[q, 1] - f[p, 1] * f[q, 0]
-        m02 = f[p, 0] * f[q, 2] - f[p, 2] * f[q, 0]
-        m03 = f[p, 0] * f[q, 3] - f[p, 3] * f[q, 0]
-        m04 = f[p, 0] * f[q, 4] - f[p, 4] * f[q, 0]
-        m12 = f[p, 1] * f[q, 2] - f[p, 2] * f[q, 1]
-        m13 = f[p, 1] * f[q, 3] - f[p, 3] * f[q, 1]
-        m14 = f[p, 1] * f[q, 4] - f[p, 4] * f[q, 1]
-        m23 = f[p, 2] * f[q, 3] - f[p, 3] * f[q, 2]
-        m24 = f[p, 2] * f[q, 4] - f[p, 4] * f[q, 2]
-        m34 = f[p, 3] * f[q, 4] - f[p, 4] * f[q, 3]
-        n01 = f[r, 0] * f[s, 1] - f[r, 1] * f[s, 0]
-        n02 = f[r, 0] * f[s, 2] - f[r, 2] * f[s, 0]
-        n03 = f[r, 0] * f[s, 3] - f[r, 3] * f[s, 0]
-        n04 = f[r, 0] * f[s, 4] - f[r, 4] * f[s, 0]
-        n12 = f[r, 1] * f[s, 2] - f[r, 2] * f[s, 1]
-        n13 = f[r, 1] * f[s, 3] - f[r, 3] * f[s, 1]
-        n14 = f[r, 1] * f[s, 4] - f[r, 4] * f[s, 1]
-        n23 = f[r, 2] * f[s, 3] - f[r, 3] * f[s, 2]
-        n24 = f[r, 2] * f[s, 4] - f[r, 4] * f[s, 2]
-        n34 = f[r, 3] * f[s, 4] - f[r, 4] * f[s, 3]
-        out[i, 0] = m12 * n34 + m14 * n23 + m23 * n14 + m34 * n12 - m13 * n24 - m24 * n13
-        out[i, 1] = m03 * n24 + m24 * n03 - m02 * n34 - m04 * n23 - m23 * n04 - m34 * n02
-        out[i, 2] = m01 * n34 + m04 * n13 + m13 * n04 + m34 * n01 - m03 * n14 - m14 * n03
-        out[i, 3] = m02 * n14 + m14 * n02 - m01 * n24 - m04 * n12 - m12 * n04 - m24 * n01
-        out[i, 4] = m01 * n23 + m03 * n12 + m12 * n03 + m23 * n01 - m02 * n13 - m13 * n02
-    else:
-        # minors[S] = minor of the first |S| rows on the columns S, by Laplace expansion along the last row
-        full = (1 << D) - 1
-        minors[0] = 1.0
-        for subset in range(1, full):
-            size = _popcount(np.uint64(subset))
-            row = pick[size - 1]
-            total = 0.0
-            sign = 1.0 if size & 1 else -1.0
-            for column in range(D):
-                if subset >> column & 1:
-                    total += sign * f[row, column] * minors[subset ^ (1 << column)]
-                    sign = -sign
-            minors[subset] = total
-        sign = 1.0
-        for column in range(D):
-            out[i, column] = sign * minors[full ^ (1 << column)]
-            sign = -sign
-
-
-@kernel(inner=True)
-def _choose(need, pool, n_pool, f, D, pick, residual):
-    """pick[0 ..
-
-    need-1] = independent rows out of f[pool], by pivoted Gram-Schmidt; returns how many were found.
-    """
-    for i in range(n_pool):
-        for c in range(D):
-            residual[i, c] = f[pool[i], c]
-    found = 0
-    while found < need:
-        best, size = -1, 1e-12
-        for i in range(n_pool):
-            total = 0.0
-            for c in range(D):
-                total += residual[i, c] * residual[i, c]
-            if total > size:
-                best, size = i, total
-        if best < 0:
-            return found
-        pick[found] = pool[best]
-        found += 1
-        for i in range(n_pool):
-            if i != best:
-                dot = 0.0
-                for c in range(D):
-                    dot += residual[i, c] * residual[best, c]
-                dot /= size
-                for c in range(D):
-                    residual[i, c] -= dot * residual[best, c]
-        for c in range(D):
-            residual[best, c] = 0.0
-    return found
 
 
 @kernel(inlined=True)
@@ -290,7 +150,7 @@ def _new_ray(facets, D, pick, rays, i, minors):
     """rays[i] = the cross product of the picked facets, scaled to a largest entry of at most 1; False when it
     vanishes.
     """
-    _cross(facets, pick, D, rays, i, minors)
+    cross(D, facets, pick, rays, i, minors)
     largest = 0.0
     for c in range(D):
         largest = max(largest, abs(rays[i, c]))
@@ -329,14 +189,14 @@ def _cut_line(
     for w in range(used.shape[0]):
         word = _proper(used, w, D)
         while word != np.uint64(0):
-            pool[n_pool] = (w << 6) + _lowest(word)
+            pool[n_pool] = (w << 6) + lowest(word)
             n_pool += 1
             word &= word - np.uint64(1)
     De = D
     for i in range(D):
         if free >> i & 1:
             De -= 1
-    if _choose(De, pool, n_pool, facets, D, pick, residual) < De:
+    if choose(D, De, pool, n_pool, facets, pick, residual) < De:
         return UNDECIDED
     # the line l_i: all chosen facets and all free coordinates but i vanish on it
     best, best_size, best_sign = -1, 0.0, 0
@@ -390,14 +250,14 @@ def _cut_line(
         for w in range(used.shape[0]):
             word = _proper(used, w, D)
             while word != np.uint64(0):
-                s = (w << 6) + _lowest(word)
+                s = (w << 6) + lowest(word)
                 if _has(mask, r, s):
                     pool[m] = s
                     m += 1
                 elif outside < 0:
                     outside = s
                 word &= word - np.uint64(1)
-        if outside < 0 or _choose(De - 1, pool, m, facets, D, pick, residual) < De - 1:
+        if outside < 0 or choose(D, De - 1, pool, m, facets, pick, residual) < De - 1:
             return UNDECIDED
         k = De - 1
         for c in range(D):
@@ -431,10 +291,10 @@ def _edge_ray(
     for w in range(words):
         word = s_mask[i, w]
         while word != np.uint64(0):
-            target[k] = (w << 6) + _lowest(word)
+            target[k] = (w << 6) + lowest(word)
             k += 1
             word &= word - np.uint64(1)
-    if shared != D - 2 and _choose(D - 2, pool, shared, facets, D, pick, residual) < D - 2:
+    if shared != D - 2 and choose(D, D - 2, pool, shared, facets, pick, residual) < D - 2:
         return False
     pick[D - 2] = slot
     if not _new_ray(facets, D, pick, s_rays, i, minors):
@@ -443,7 +303,7 @@ def _edge_ray(
     for w in range(words):
         word = mask[p, w] ^ mask[q, w]
         while word != np.uint64(0):
-            s = (w << 6) + _lowest(word)
+            s = (w << 6) + lowest(word)
             direction = _sign(facets, s, D, s_rays, i)
             if direction == 1:
                 return True
@@ -508,7 +368,7 @@ def cut(
     for i in range(n):
         on = 0
         for w in range(words):
-            on += _popcount(mask[i, w])
+            on += popcount(mask[i, w])
         if on != D - 1:
             simple = False
             break
@@ -525,10 +385,10 @@ def cut(
     for k in range(n_neg, n_high):
         p = order[k]
         for m in range(n_neg):
-            shared_with[m] = _popcount(mask[p, 0] & mask[order[m], 0])
+            shared_with[m] = popcount(mask[p, 0] & mask[order[m], 0])
         for w in range(1, words):
             for m in range(n_neg):
-                shared_with[m] += _popcount(mask[p, w] & mask[order[m], w])
+                shared_with[m] += popcount(mask[p, w] & mask[order[m], w])
         for m in range(n_neg):
             shared = shared_with[m]
             if shared < D - 2:
@@ -715,7 +575,7 @@ def _save(D, cone, parent, key, counts, out, place):
     n, words = cone.state[0], mask.shape[1]
     n_facets = -D
     for w in range(words):
-        n_facets += _popcount(used[w])
+        n_facets += popcount(used[w])
     cell, first, first_facet = counts[0], counts[1], counts[2]
     if cell >= out.key.shape[0] or first + n > o_mask.shape[0] or first_facet + n_facets > o_facets.shape[0]:
         return False
@@ -730,7 +590,7 @@ def _save(D, cone, parent, key, counts, out, place):
     for w in range(words):
         word = _proper(used, w, D)
         while word != np.uint64(0):
-            s = (w << 6) + _lowest(word)
+            s = (w << 6) + lowest(word)
             place[s] = D + k
             for c in range(D + 2):
                 o_facets[first_facet + k, c] = facets[s, c]
@@ -746,7 +606,7 @@ def _save(D, cone, parent, key, counts, out, place):
         for w in range(words):
             word = mask[i, w]
             while word != np.uint64(0):
-                _set(o_mask, first + i, place[(w << 6) + _lowest(word)])
+                _set(o_mask, first + i, place[(w << 6) + lowest(word)])
                 word &= word - np.uint64(1)
     counts[0] += 1
     counts[1] += n
@@ -862,7 +722,7 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
             l = walls[t]
             if _misses(D, points, j, l, rays, state, noise):
                 continue
-            slot = _free_slot(used)
+            slot = free_slot(used)
             if slot < 0:
                 return OVERFLOWS
             _write_wall(points, point_error, grain, D, j, l, facets, slot)
@@ -885,7 +745,7 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
         for w in range(used.shape[0]):
             word = _proper(used, w, D)
             while word != np.uint64(0):
-                s = (w << 6) + _lowest(word)
+                s = (w << 6) + lowest(word)
                 if label[s, 0] == h and visited[label[s, 1]] != stamp:
                     visited[label[s, 1]] = stamp
                     queue[tail] = label[s, 1]

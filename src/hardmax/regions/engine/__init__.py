@@ -1,1 +1,1 @@
-"""What every engine shares: the question, the program, the stack machine, tasks, workers, checkpoints."""
+"""What the engines of every dimension share."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import MISSING, asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from hardmax import storage
 from hardmax.errors import FileFormatError
-from hardmax.regions.engine.joining import JoinedCells
+from hardmax.regions.cells import JoinedTables, Table, plain_table, table_of
 from hardmax.regions.engine.stack_machine import State, Tally
 from hardmax.regions.engine.tasks import Schedule, Task
 
@@ -73,14 +73,15 @@ class Checkpoint:
         schedule.collect()
         cells = schedule.cells
         settled = self._settled[-1] if self._settled else 0
-        if _bytes(cells.part(settled, cells.n)) > _PART:
+        latest = cells.part(settled, cells.n)
+        if _bytes(latest) > _PART:
             self._write(
                 self.part_path(len(self._settled) + 1),
                 "EnumerationPart",
-                {"question": self.question, "cells": cells.part(settled, cells.n)},
+                {"question": self.question, "cells": plain_table(latest)},
             )
             self._settled.append(cells.n)
-            settled = cells.n
+            latest = cells.part(cells.n, cells.n)
         self._write(
             self.path,
             "Enumeration",
@@ -88,7 +89,7 @@ class Checkpoint:
                 "question": self.question,
                 "extra": self.extra,
                 "settled": list(self._settled),
-                "cells": cells.part(settled, cells.n),
+                "cells": plain_table(latest),
                 "joined": asdict(schedule.joined),
                 "numbers": schedule.n_numbers,
                 "serials_before": schedule.serials_before,
@@ -149,22 +150,22 @@ class Checkpoint:
             )
         return stored.state
 
-    def resume(self, schedule: Schedule, kind: Any) -> None:
-        """Bring a new schedule to where the file is, if there is one; ``kind`` is the class of the cells."""
+    def resume(self, schedule: Schedule) -> None:
+        """Bring a new schedule to where the file is, if there is one."""
         state = self.stored()
         if state is None:
             return
         self._settled = [int(n) for n in state["settled"]]
-        schedule.cells = JoinedCells()
+        schedule.cells = JoinedTables()
         for number in range(1, len(self._settled) + 1):
             path = self.part_path(number)
             if not path.exists():
                 raise FileFormatError(
                     f"{self.path} must stand beside its part {path.name}, which is missing."
                 )
-            schedule.cells.append(_cells(self._read(path, "EnumerationPart")["cells"], kind))
+            schedule.cells.append(table_of(self._read(path, "EnumerationPart")["cells"]))
         if state["cells"]:
-            schedule.cells.append(_cells(state["cells"], kind))
+            schedule.cells.append(table_of(state["cells"]))
         schedule.joined = _tally(state["joined"])
         schedule.n_numbers = int(state["numbers"])
         schedule.serials_before = np.array(state["serials_before"])
@@ -176,17 +177,17 @@ class Checkpoint:
                 begin,
                 int(task["quota"]),
                 _tally(task["tally"]),
-                [_cells(part, kind) for part in task["cells"]],
+                [table_of(part) for part in task["cells"]],
             )
             for task, now, begin in zip(state["tasks"], states, beginnings, strict=True)
         ]
 
 
 def _task_state(task: Task) -> dict[str, Any]:
-    cells = JoinedCells()
+    cells = JoinedTables()
     for part in task.cells:
         cells.append(part)
-    parts = [cells.part(0, cells.n)] if cells.n else []
+    parts = [plain_table(cells.part(0, cells.n))] if cells.n else []
     return {"number": task.number, "quota": task.quota, "tally": asdict(task.tally), "cells": parts}
 
 
@@ -194,13 +195,8 @@ def _tally(state: dict[str, Any]) -> Tally:
     return Tally(**{**state, "layer_cells": tuple(state["layer_cells"])})
 
 
-def _cells(state: dict[str, Any], kind: Any) -> Any:
-    optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
-    return kind(**dict.fromkeys(kind.__dataclass_fields__.keys() - optional) | state)
-
-
-def _bytes(part: dict[str, Any]) -> int:
-    return sum(value.nbytes for value in part.values() if isinstance(value, np.ndarray))
+def _bytes(table: Table) -> int:
+    return sum(column.nbytes for column in table.values())
 
 
 # Tasks that were cut from one stack share the arrays of the way that led there: each is kept once.

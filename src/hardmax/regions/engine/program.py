@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from hardmax.errors import UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
-from hardmax.regions.plane import kernels
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.regions.engine import layers as kernels
 
 __all__ = ["Program", "score_norms", "spectral_bound"]
 
@@ -45,6 +45,11 @@ class Program:
     widest: int
     words: int
     heads: int
+
+    @property
+    def net(self) -> kernels.Net:
+        """The arrays that kernels read."""
+        return kernels.Net(self.table, self.bounds, self.weights, self.heads_at, self.key_of)
 
     @classmethod
     def of(cls, layers: tuple[Layer, ...], *, columns: int = 3) -> Program:

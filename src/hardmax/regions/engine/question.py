@@ -11,29 +11,40 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
-from hardmax.geometry.domains import Domain, Polytope
-from hardmax.networks.groups import AffineLayer, Layer, layers_of
+from hardmax.geometry.domains import Domain
+from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
+from hardmax.regions.cells import Cells, Table
 from hardmax.regions.maps.fingerprints import Fingerprints
-from hardmax.regions.result import _domain_from_state, _domain_state
+from hardmax.regions.plane.geometry import planar
+from hardmax.regions.result import domain_from_state, domain_state
 from hardmax.regions.space.machine import LARGEST_DIMENSION
 
-__all__ = ["ENGINES", "Question", "engine_for", "planar"]
+__all__ = ["ENGINES", "Question", "engine_for"]
 
-ENGINES = ("plane", "space", "search", "segment")
-_DIMENSIONS = {  # lowest and highest, the engine of choice first
-    "segment": (1, 1),
-    "plane": (1, 2),
-    "space": (3, LARGEST_DIMENSION),
-    "search": (2, 1 << 20),
+
+class Engine(NamedTuple):
+    """The dimensions that an engine can do, the kind of its cells, and whether it finds them in order."""
+
+    lowest: int
+    highest: int
+    kind: str
+    in_order: bool = True
+
+
+ENGINES = {  # the engine of choice for a dimension first
+    "segment": Engine(1, 1, "intervals", in_order=False),  # from left to right
+    "plane": Engine(1, 2, "polygons"),
+    "space": Engine(3, LARGEST_DIMENSION, "polyhedra"),
+    "search": Engine(2, 1 << 20, "halfspaces"),
 }
-LAYOUT = 2  # grows when the state of a machine, or the way tasks are cut, changes its meaning
+LAYOUT = 3  # grows when the state of a machine, or the way tasks are cut, changes its meaning
 
 
 def engine_for(d: int, engine: str | None = None) -> str:
@@ -44,45 +55,12 @@ def engine_for(d: int, engine: str | None = None) -> str:
     """
     if engine is not None and engine not in ENGINES:
         raise InvalidInputError(f"engine must be one of {', '.join(ENGINES)} or None, but was {engine!r}.")
-    able = [name for name, (lowest, highest) in _DIMENSIONS.items() if lowest <= d <= highest]
+    able = [name for name, able in ENGINES.items() if able.lowest <= d <= able.highest]
     if engine is not None and engine not in able:
         raise UnsupportedDimensionError(
             f"engine must be one that enumerates dimension {d}, such as {able[0]!r}, but was {engine!r}."
         )
     return engine or able[0]
-
-
-def planar(layers: tuple[Layer, ...], domain: Domain) -> tuple[tuple[Layer, ...], Domain]:
-    """The same question in the plane: a line becomes a strip of height 1."""
-    if domain.d != 1:
-        return layers, domain
-    forget = AffineLayer(ExactArray(np.array([[1.0, 0.0]])), ExactArray(np.zeros(1)))
-    sides = [[0.0, 1.0], [0.0, -1.0]]
-    a, b = domain.a, domain.b
-    rows: list[list[Any]] = [[a.rational((i, 0)), 0] for i in range(a.shape[0])]
-    ends = [b.rational(i) for i in range(b.shape[0])]
-    strip = Polytope(
-        np.array(rows + sides, dtype=object),
-        np.array([*ends, 1, 0], dtype=object),
-    )
-    return (forget, *layers), strip
-
-
-def _machine_for(
-    layers: tuple[Layer, ...],
-    domain: Domain,
-    *,
-    arithmetic: str,
-    store: bool,
-    sliver: float,
-    engine: str | None = None,
-) -> Any:
-    """A machine of the right engine."""
-    name = engine_for(domain.d, engine)
-    if name == "plane":
-        layers, domain = planar(layers, domain)
-    kind = getattr(import_module(f"hardmax.regions.{name}.machine"), f"{name.capitalize()}Machine")
-    return kind(layers, domain, arithmetic=arithmetic, store=store, sliver=sliver)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,29 +82,42 @@ class Question:
     engine: str | None = None
     repeated: Any = None
 
+    @property
+    def name(self) -> str:
+        """The engine that answers."""
+        return engine_for(self.domain.d, self.engine)
+
     def machine(self) -> Any:
         """A machine at its beginning."""
-        return _machine_for(
-            layers_of(self.network),
-            self.domain,
-            arithmetic=self.arithmetic,
-            store=self.keep != "nothing",
-            sliver=self.sliver,
-            engine=self.engine,
+        layers, domain = layers_of(self.network), self.domain
+        if self.name == "plane":
+            layers, domain = planar(layers, domain)
+        kind = getattr(
+            import_module(f"hardmax.regions.{self.name}.machine"), f"{self.name.capitalize()}Machine"
         )
+        store = self.keep != "nothing"
+        return kind(layers, domain, arithmetic=self.arithmetic, store=store, sliver=self.sliver)
 
-    def kept(self, machine: Any, prints: Fingerprints | None) -> Any:
+    def kept(self, machine: Any, prints: Fingerprints | None) -> Table | None:
         """What is kept of the cells that a machine has written down."""
         if self.keep == "nothing":
             return None
-        cells = machine.take()
-        if prints is None or self.keep == "cells":
-            return cells
-        return prints.of(cells) if self.keep == "prints" else prints.among(cells, self.repeated)
+        cells: Cells = machine.take()
+        if prints is None:
+            return cells.table
+        if self.keep == "prints":
+            return {"prints": prints.of(cells)}
+        return prints.among(cells, self.repeated).table
 
     def prints(self, machine: Any) -> Fingerprints | None:
         """The maker of fingerprints, if the question needs one."""
         return Fingerprints(machine.exact_maps) if self.keep in ("prints", "repeated") else None
+
+    def cells(self, table: Table, machine: Any) -> Cells:
+        """The cells whose columns were kept, in the order of their signatures."""
+        engine = ENGINES[self.name]
+        cells = Cells(kind=engine.kind, **table) if table else machine.take()
+        return cells if engine.in_order else cells.in_order(machine.layers)
 
     @cached_property
     def digest(self) -> str:
@@ -149,9 +140,8 @@ class Question:
             feed(type(layer).__name__)
             for name in layer.__dataclass_fields__:
                 feed(getattr(layer, name))
-        engine = engine_for(self.domain.d, self.engine)
-        domain = self.domain
-        for value in (domain.d, domain.a, domain.b, self.arithmetic, self.sliver, self.keep, engine, LAYOUT):
+        domain, options = self.domain, (self.arithmetic, self.sliver, self.keep, self.name, LAYOUT)
+        for value in (domain.d, domain.a, domain.b, *options):
             feed(value)
         return digest.hexdigest()
 
@@ -161,7 +151,7 @@ class Question:
         """Plain values and arrays from which a worker rebuilds the question."""
         return {
             "network": self.network._state(),
-            "domain": _domain_state(self.domain),
+            "domain": domain_state(self.domain),
             "arithmetic": self.arithmetic,
             "sliver": self.sliver,
             "keep": self.keep,
@@ -176,6 +166,6 @@ class Question:
             **{
                 **message,
                 "network": Network._from_state(message["network"]),
-                "domain": _domain_from_state(message["domain"]),
+                "domain": domain_from_state(message["domain"]),
             }
         )

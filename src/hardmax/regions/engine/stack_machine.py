@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.groups import FoldLayer, Layer, WallLayer
+from hardmax.networks.layers import FoldLayer, Layer, WallLayer
+from hardmax.regions.engine.layers import SIGN_AT
 from hardmax.regions.engine.program import Program
-from hardmax.regions.plane.kernels import SIGN_AT
 
 __all__ = ["SERIALS", "StackMachine", "State", "Tally"]
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.regions.engine.joining import JoinedCells
+from hardmax.regions.cells import JoinedTables, Table
 from hardmax.regions.engine.stack_machine import SERIALS, State, Tally
 
 __all__ = ["Outcome", "Schedule", "Task"]
@@ -42,7 +42,7 @@ class Outcome:
 
     state: State | None
     tally: Tally
-    cells: Any
+    cells: Table | None
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class Task:
     begin: State | None  # as it was cut
     quota: int
     tally: Tally = field(default_factory=Tally)
-    cells: list[Any] = field(default_factory=list)  # found, and not joined yet
+    cells: list[Table] = field(default_factory=list)  # found, and not joined yet
     running: bool = False
 
 
@@ -76,8 +76,8 @@ class Schedule:
         self.tasks = [Task(0, root, root, self._quota(HEAD))]
         self.n_numbers = 1
         self.joined = Tally()
-        self.cells = JoinedCells()
-        self._ready: deque[Any] = deque()  # cells that are next in order
+        self.cells = JoinedTables()
+        self._ready: deque[Table] = deque()  # cells that are next in order
         self.serials_before = np.zeros(64, dtype=np.int64)  # by the number of the task that made them
         self._front_known()
 
@@ -225,8 +225,9 @@ class Schedule:
             return owner
         return np.where(owner < 0, owner, self.serials_before[owner >> SERIALS] + (owner & _LOCAL))
 
-    def all_cells(self, n: int | None = None) -> Any:
-        """Every cell found, in order (or the first ``n``); the schedule is of no use afterwards."""
+    def all_cells(self, n: int | None = None) -> Table:
+        """The columns of every cell found, in order (or of the first ``n``); the schedule is of no use
+        afterwards."""
         self.collect()
         serials = self.joined.serials
         for task in self.tasks:
@@ -234,7 +235,7 @@ class Schedule:
             serials += task.tally.serials
             for cells in task.cells:
                 self.cells.append(cells, self._renumbered)
-        return self.cells.cells(n)
+        return self.cells.finish(n)
 
 
 def _settled(task: Task) -> int:

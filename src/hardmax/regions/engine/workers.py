@@ -127,12 +127,13 @@ def run(
     schedule: Schedule,
     *,
     n_jobs: int | None,
+    begin: float,
     time_limit: float | None,
     progress: Callable[[Progress], object] | None,
     checkpoint: Checkpoint | None,
 ) -> None:
-    """Work off the tasks of a schedule, until all are done or a limit is reached."""
-    limits = _Limits(schedule, time.monotonic(), time_limit, progress, checkpoint)
+    """Process the tasks of a schedule, until all are done or ``time_limit`` seconds after ``begin``."""
+    limits = _Limits(schedule, begin, time_limit, progress, checkpoint)
     jobs, backend = _jobs(n_jobs)
     worker = Worker(question, schedule.machine)
     try:

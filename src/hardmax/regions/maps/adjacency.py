@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd, inf
-from typing import NamedTuple
 
 import flint
 import numpy as np
@@ -22,42 +21,18 @@ from numpy.typing import NDArray
 
 from hardmax.errors import CertificateError
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
+from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Contacts, decode_wall, encode_wall
 from hardmax.regions.maps import adjacency_kernels as kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.steps import frozen
 from hardmax.regions.plane.collinear import possibly_collinear
 
-__all__ = ["Contacts", "adjacent_cells"]
+__all__ = ["adjacent_cells"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Position = tuple[int, flint.fmpq]  # -1 and 1: the two ends of the line at infinity
-
-
-class Contacts(NamedTuple):
-    """Pairs of adjacent cells, read-only.
-
-    Attributes
-    ----------
-    pairs : int64 (P, 2)
-        Cells i < j, in lexicographic order.
-    kinds : uint8 (P,)
-        0 for a fold, 1 for a wall: what was drawn in the layer where the two signatures part.
-    lengths : float64 (P,)
-        Length of the common segment, infinite where it is unbounded.
-    edges : int64 (P, 2)
-        The edge of i and the edge of j on which they meet.
-    uncovered : int64 (U,)
-        Edges of which some part has no cell beyond; none when the cells fill the domain.
-    """
-
-    pairs: Integers
-    kinds: NDArray[np.uint8]
-    lengths: Floats
-    edges: Integers
-    uncovered: Integers
 
 
 def adjacent_cells(cells: Cells, layers: tuple[Layer, ...], exact: ExactMaps) -> Contacts:
@@ -84,7 +59,7 @@ def adjacent_cells(cells: Cells, layers: tuple[Layer, ...], exact: ExactMaps) ->
     >>> from hardmax.geometry.domains import Box
     >>> from hardmax.networks.blocks import FeedForward
     >>> from hardmax.networks.network import Network
-    >>> from hardmax.networks.groups import layers_of
+    >>> from hardmax.networks.layers import layers_of
     >>> from hardmax.regions.plane.machine import PlaneMachine
     >>> net = Network([FeedForward([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], [[1.0, 1.0]], [0.0])])
     >>> layers, square = layers_of(net), Box.cube(2, -1, 1)
@@ -107,7 +82,7 @@ class _Search:
     def __init__(self, cells: Cells, layers: tuple[Layer, ...], exact: ExactMaps) -> None:
         self.cells, self.layers, self.exact = cells, layers, exact
         self.n_edges = len(cells.owner)
-        self.cell_of = np.repeat(np.arange(cells.n), np.diff(cells.edge_start))
+        self.cell_of = cells.facets.cell_of
         self.group, representative = self._groups()
         self.owner = cells.owner[representative]
         self.wall = cells.wall[representative]
@@ -164,7 +139,7 @@ class _Search:
         kernels.by_group(self.group, start, order)
         self.group_start, self.order = start, order
         most = int(np.diff(start).max(initial=1))
-        far = cells.dx is not None
+        far = cells.unbounded
         nothing = frozen(np.zeros(1))
         self.out_edges = np.empty((edges, 2), dtype=np.int64)
         self.out_kind = np.empty(edges, dtype=np.uint8)
@@ -175,13 +150,13 @@ class _Search:
             start,
             self.group,
             self.info,
-            frozen(cells.edge_start),
+            frozen(cells.facets.offsets),
             self.cell_of,
             frozen(cells.vx),
             frozen(cells.vy),
             frozen(cells.vr),
-            nothing if cells.dx is None else frozen(cells.dx),
-            nothing if cells.dy is None else frozen(cells.dy),
+            frozen(cells.dx) if far else nothing,
+            frozen(cells.dy) if far else nothing,
             far,
             frozen(cells.bits),
             frozen(cells.routings),
@@ -218,17 +193,17 @@ class _Search:
 
     def ends(self, edge: int) -> tuple[Position, Position]:
         """Where an edge starts and ends on its line: the coordinate in which the line runs faster."""
-        first, stop = self.cells.edge_start[self.cell_of[edge]], self.cells.edge_start[self.cell_of[edge] + 1]
-        after = edge + 1 if edge + 1 < stop else int(first)
-        before = edge - 1 if edge > first else int(stop) - 1
+        edges = self.cells.facets.span(int(self.cell_of[edge]))
+        first, stop = edges.start, edges.stop
+        after = edge + 1 if edge + 1 < stop else first
+        before = edge - 1 if edge > first else stop - 1
         return self._position(edge, before, edge), self._position(edge, after, after)
 
     def _position(self, edge: int, other: int, vertex: int) -> Position:
         a, b, c = self.line(edge)
         along_x = abs(b) >= abs(a)
         if self.owner[self.group[other]] == AT_INFINITY:
-            directions = self.cells.dx if along_x else self.cells.dy
-            direction = 0.0 if directions is None else directions[vertex]
+            direction = (self.cells.dx if along_x else self.cells.dy)[vertex]
             return (1 if direction > 0 else -1), flint.fmpq(0)
         a_, b_, c_ = self.line(other)
         w = a * b_ - a_ * b

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.networks.groups import FoldLayer, WallLayer
+from hardmax.networks.layers import FoldLayer, WallLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 from hardmax.regions.maps.exact_maps import ExactMaps
 

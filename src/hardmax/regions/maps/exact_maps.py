@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray, grain
 from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 
 __all__ = ["ExactMaps", "common_denominator"]
 
@@ -51,7 +51,7 @@ class ExactMaps:
     >>> from hardmax.geometry.domains import Box
     >>> from hardmax.networks.blocks import FeedForward
     >>> from hardmax.networks.network import Network
-    >>> from hardmax.networks.groups import layers_of
+    >>> from hardmax.networks.layers import layers_of
     >>> net = Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])])
     >>> exact = ExactMaps(layers_of(net), Box.cube(2, 0, 1))
     >>> on_off, none = np.array([1], dtype=np.uint64), np.zeros(0, dtype=np.int32)

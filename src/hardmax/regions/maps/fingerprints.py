@@ -10,39 +10,25 @@ A map is a sum of products of the network's numbers, so its residues come straig
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import as_exact
-from hardmax.networks.groups import AffineLayer, Layer
+from hardmax.networks.layers import AffineLayer, Layer
 from hardmax.regions.cells import Cells
-from hardmax.regions.engine.joining import select
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.residues import Residues
 
 if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
 
-__all__ = ["Fingerprints", "Prints", "certain_contacts", "different", "repeated"]
+__all__ = ["Fingerprints", "certain_contacts", "different", "repeated"]
 
 _SIZE = 1 << 20  # of the random weights
 _SEED = 20_240
-
-
-@dataclass(frozen=True, eq=False)
-class Prints:
-    """Fingerprints of cells, in their order: uint64 (n,)."""
-
-    prints: NDArray[np.uint64]
-
-    @property
-    def n(self) -> int:
-        """The number of cells."""
-        return len(self.prints)
 
 
 class _Remembered(Residues):
@@ -82,8 +68,8 @@ class Fingerprints:
         self._residues = _Remembered((*layers, projection))
         self._primes = list(islice(self._residues.primes(), 2))
 
-    def of(self, cells: Any) -> Prints:
-        """The fingerprints of some cells."""
+    def of(self, cells: Cells) -> NDArray[np.uint64]:
+        """The fingerprints of some cells, uint64 (n,)."""
         result = np.zeros(cells.n, dtype=np.uint64)
         untied = np.flatnonzero(cells.tied == 0)
         for prime in self._primes:
@@ -92,7 +78,7 @@ class Fingerprints:
             result[untied] = (result[untied] << np.uint64(32)) | values.sum(axis=1) % np.uint64(prime)
         for cell in np.flatnonzero(cells.tied):
             result[cell] = self._tied(cells.bits[cell], cells.routings[cell])
-        return Prints(result)
+        return result
 
     def _tied(self, bits: NDArray[np.uint64], routings: NDArray[np.int32]) -> int:
         rows, denominator = self.exact.output(bits, routings)
@@ -104,13 +90,9 @@ class Fingerprints:
         high, low = (total * pow(denominator, -1, prime) % prime for prime in self._primes)
         return high << 32 | low
 
-    def among(self, cells: Any, values: NDArray[np.uint64]) -> Any:
+    def among(self, cells: Cells, values: NDArray[np.uint64]) -> Cells:
         """The cells whose fingerprint is one of ``values``, which are sorted."""
-        prints = self.of(cells).prints
-        if not len(values):
-            return select(cells, np.zeros(cells.n, dtype=np.bool_))
-        place = np.minimum(np.searchsorted(values, prints), len(values) - 1)
-        return select(cells, values[place] == prints)
+        return cells.select(np.isin(self.of(cells), values))
 
 
 def different(prints: NDArray[np.uint64]) -> int:
@@ -145,10 +127,10 @@ def certain_contacts(regions: RegionSet) -> bool:
     with the same routings after it, that overlap at all end together.
     """
     contacts, cells = regions._contacts, regions.cells
-    if not isinstance(cells, Cells) or not len(contacts.edges):
+    if cells.kind != "polygons" or not len(contacts.edges):
         return True  # elsewhere contacts do not rely on the cells that are missing
     after = np.arange(1, len(cells.vx) + 1)
-    after[cells.edge_start[1:] - 1] = cells.edge_start[:-1]
+    after[cells.facets.offsets[1:] - 1] = cells.facets.offsets[:-1]
     here, there = contacts.edges.T
     x, y, r = cells.vx, cells.vy, cells.vr
     with np.errstate(invalid="ignore", over="ignore"):
@@ -158,7 +140,7 @@ def certain_contacts(regions: RegionSet) -> bool:
         overlap = np.minimum(end, length) - np.maximum(start, 0.0)
         doubt = 8.0 * (r[here] + r[after[here]] + r[there] + r[after[there]]) + 1e-14 * length
         certain = overlap > doubt
-    if cells.dx is not None and cells.dy is not None:
+    if cells.unbounded:
         far = (cells.dx != 0.0) | (cells.dy != 0.0)
         certain |= far[here] | far[after[here]] | far[there] | far[after[there]]
     return bool(certain.all())

@@ -15,8 +15,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import NotFiniteError
 from hardmax.exact.rationals import as_exact, nearest_float
-from hardmax.networks.groups import AffineLayer, Layer
+from hardmax.networks.layers import AffineLayer, Layer
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.map_kernels import float_maps
 from hardmax.regions.maps.steps import Steps, frozen, steps_of
@@ -43,6 +44,39 @@ class PatternMaps:
     offset: NDArray[np.float64]
     error: NDArray[np.float64]
 
+    def finite(
+        self, bits: NDArray[np.uint64], routings: NDArray[np.int32], exact_maps: ExactMaps
+    ) -> PatternMaps:
+        """The same maps; those in which floats overflowed are computed again in rationals.
+
+        Raises
+        ------
+        NotFiniteError
+            When an entry of a map itself is beyond the range of floats.
+        """
+        kept = np.isfinite(self.linear).all(axis=(1, 2)) & np.isfinite(self.offset).all(axis=1)
+        if kept.all():
+            return self
+        maps = PatternMaps(self.linear.copy(), self.offset.copy(), self.error.copy())
+        for cell in np.flatnonzero(~kept).tolist():
+            maps._set_exactly(cell, bits, routings, exact_maps)
+            if not (np.isfinite(maps.linear[cell]).all() and np.isfinite(maps.offset[cell]).all()):
+                raise NotFiniteError(
+                    f"the map of cell {cell} must stay within float64, but has larger entries; rescale the "
+                    f"network, or take it as fractions: exact_map({cell})."
+                )
+        return maps
+
+    def _set_exactly(
+        self, cell: int, bits: NDArray[np.uint64], routings: NDArray[np.int32], exact_maps: ExactMaps
+    ) -> None:
+        """Replace a map by the exact one, rounded."""
+        rows, denominator = exact_maps.output(bits[cell], routings[cell])
+        for r, row in enumerate(rows.tolist()):
+            entries = [nearest_float(Fraction(int(value), denominator)) for value in row]
+            self.linear[cell, r], self.offset[cell, r] = entries[:-1], entries[-1]
+        self.error[cell] = _rounding(self, cell)
+
 
 def pattern_maps(
     layers: tuple[Layer, ...],
@@ -67,7 +101,7 @@ def pattern_maps(
     >>> from hardmax.geometry.domains import Box
     >>> from hardmax.networks.blocks import FeedForward
     >>> from hardmax.networks.network import Network
-    >>> from hardmax.networks.groups import layers_of
+    >>> from hardmax.networks.layers import layers_of
     >>> layers = layers_of(Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])]))
     >>> bits = np.arange(4, dtype=np.uint64)[:, None]
     >>> none, untied = np.zeros((4, 0), dtype=np.int32), np.zeros(4, dtype=np.uint8)
@@ -77,11 +111,7 @@ def pattern_maps(
     """
     maps = _float_maps(steps_of(layers, exact_maps.d), bits, routings)
     for cell in np.flatnonzero(tied).tolist():
-        rows, denominator = exact_maps.output(bits[cell], routings[cell])
-        for r, row in enumerate(rows.tolist()):
-            entries = [nearest_float(Fraction(int(value), denominator)) for value in row]
-            maps.linear[cell, r], maps.offset[cell, r] = entries[:-1], entries[-1]
-        maps.error[cell] = _rounding(maps, cell)
+        maps._set_exactly(cell, bits, routings, exact_maps)
     return maps
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.groups import Layer
+from hardmax.networks.layers import Layer
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import PatternMaps, projected_maps
 from hardmax.regions.maps.merging_kernels import close_maps, number_regions, unite

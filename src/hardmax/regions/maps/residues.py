@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer
 from hardmax.regions.maps.exact_maps import common_denominator
 from hardmax.regions.maps.map_kernels import residue_maps
 from hardmax.regions.maps.steps import Steps, entry_bound, frozen, steps_of
@@ -46,7 +46,7 @@ class Residues:
     --------
     >>> from hardmax.networks.blocks import FeedForward
     >>> from hardmax.networks.network import Network
-    >>> from hardmax.networks.groups import layers_of
+    >>> from hardmax.networks.layers import layers_of
     >>> net = Network([FeedForward([[1.0, 0.0], [-1.0, 0.0]], [0.0, 0.0], [[1.0, -1.0]], [0.5])])
     >>> bits, none = np.array([[1], [2], [3]], dtype=np.uint64), np.zeros((3, 0), dtype=np.int32)
     >>> residues = Residues(layers_of(net))        # max(x, 0) - max(-x, 0) + 1/2 is x + 1/2 on both sides

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.maps import map_kernels as kernels
 

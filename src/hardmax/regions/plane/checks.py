@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.regions.cells import AT_INFINITY, Cells
+from hardmax.regions.cells import AT_INFINITY
 from hardmax.regions.checks import CROSSINGS, EXACTLY, Check
 from hardmax.regions.plane.geometry import PlaneGeometry
 from hardmax.regions.plane.rational_polygons import corners_of
@@ -30,16 +30,16 @@ class PlaneCheck(Check):
 
     sizes_are = "areas"
 
-    def __init__(self, regions: RegionSet, rng: np.random.Generator, geometry: PlaneGeometry) -> None:
+    geometry: PlaneGeometry
+
+    def __init__(self, regions: RegionSet, rng: np.random.Generator) -> None:
         super().__init__(regions, rng)
-        self.geometry = geometry
-        self.cells: Cells = geometry.cells
-        start = self.cells.edge_start
-        self.cell_of = np.repeat(np.arange(self.cells.n), np.diff(start))
+        start = self.cells.facets.offsets
+        self.cell_of = self.cells.facets.cell_of
         self.after = np.arange(1, len(self.cells.vx) + 1)
         self.after[start[1:] - 1] = start[:-1]
         self.far = np.zeros(len(self.cells.vx), dtype=np.bool_)
-        if self.cells.dx is not None and self.cells.dy is not None:
+        if self.cells.unbounded:
             self.far = (self.cells.dx != 0.0) | (self.cells.dy != 0.0)
 
         vx, vy = self.cells.vx, self.cells.vy
@@ -56,10 +56,10 @@ class PlaneCheck(Check):
     def inside(self, x: Floats, cell: Integers) -> NDArray[np.bool_]:
         """Which points certainly lie in the polygon of their cell, in floats."""
         cells = self.cells
-        counts = np.diff(cells.edge_start)[cell]
+        counts = cells.facets.counts[cell]
         rows = np.repeat(np.arange(len(x)), counts)
         edges = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        edges += np.repeat(cells.edge_start[cell], counts)
+        edges += np.repeat(cells.facets.offsets[cell], counts)
         u = self.directions(edges)
         with np.errstate(invalid="ignore", divide="ignore"):
             u /= np.hypot(u[:, 0], u[:, 1])[:, None]
@@ -148,7 +148,7 @@ class PlaneCheck(Check):
         """The direction of edges, from start to end."""
         cells, after = self.cells, self.after[edges]
         u = np.column_stack([cells.vx[after] - cells.vx[edges], cells.vy[after] - cells.vy[edges]])
-        if cells.dx is not None and cells.dy is not None:
+        if cells.unbounded:
             v = np.column_stack([cells.dx[after] - cells.dx[edges], cells.dy[after] - cells.dy[edges]])
             u = np.where((self.far[edges] | self.far[after])[:, None], v, u)
         return u
@@ -157,7 +157,7 @@ class PlaneCheck(Check):
         """Where vertices lie on lines given by a point and a unit vector."""
         cells = self.cells
         t = (cells.vx[vertices] - base[:, 0]) * u[:, 0] + (cells.vy[vertices] - base[:, 1]) * u[:, 1]
-        if cells.dx is not None and cells.dy is not None:
+        if cells.unbounded:
             s = cells.dx[vertices] * u[:, 0] + cells.dy[vertices] * u[:, 1]
             t = np.where(self.far[vertices], np.where(s > 0.0, np.inf, -np.inf), t)
         return t

@@ -27,11 +27,11 @@ def possibly_collinear(
     keep = np.ones(len(edges), dtype=np.bool_)
     if len(edges) <= _ALWAYS:
         return keep
-    last = edges + 1 == cells.edge_start[cell_of[edges] + 1]
-    after = np.where(last, cells.edge_start[cell_of[edges]], edges + 1)
+    last = edges + 1 == cells.facets.offsets[cell_of[edges] + 1]
+    after = np.where(last, cells.facets.offsets[cell_of[edges]], edges + 1)
     x, y, x_, y_ = cells.vx[edges], cells.vy[edges], cells.vx[after], cells.vy[after]
     r = cells.vr[edges] + cells.vr[after]
-    if cells.dx is not None and cells.dy is not None:
+    if cells.unbounded:
         d = [np.abs(v[at]) for v in (cells.dx, cells.dy) for at in (edges, after)]
         r = np.where(sum(d) > 0.0, np.inf, r)
     length = np.hypot(x_ - x, y_ - y)

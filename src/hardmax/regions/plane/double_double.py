@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from hardmax.exact.double_double_kernels import UNIT, products, signs
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.geometry.domains import Domain
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.engine.program import score_norms
 
-__all__ = ["UNIT", "DoubleDoubleMaps", "Rows", "pair_of", "signs_at_corners", "sum_of_pairs"]
+__all__ = ["DoubleDoubleMaps", "Rows", "difference", "one_row", "side_row", "signs_at_corners"]
 
 Floats = NDArray[np.float64]
 
@@ -243,3 +244,24 @@ def sum_of_pairs(ah: Floats, al: Floats, bh: Floats, bl: Floats) -> tuple[Floats
 def _norms(hidden: _Hidden) -> tuple[float, float]:
     squares = (hidden.high**2).sum(axis=0)
     return 1.01 * float(np.sqrt(squares[:2].max())), 1.01 * float(np.sqrt(squares[2]))
+
+
+def one_row(rows: Rows, i: int) -> Rows:
+    """Row i alone."""
+    return Rows(rows.high[i : i + 1], rows.low[i : i + 1], rows.slope_error, rows.constant_error)
+
+
+def difference(rows: Rows, i: int, j: int) -> Rows:
+    """Row i minus row j, as pairs."""
+    high, low = sum_of_pairs(rows.high[i], rows.low[i], -rows.high[j], -rows.low[j])
+    size = 8.0 * UNIT * float(np.abs(rows.high[[i, j]]).max())
+    return Rows(high[None], low[None], 2.0 * rows.slope_error + size, 2.0 * rows.constant_error + size)
+
+
+def side_row(domain: Domain, i: int) -> Rows:
+    """A side of the domain as pairs; rounded only where fractions were given."""
+    ah, al = pair_of(domain.a.take(np.array([i])))
+    bh, bl = pair_of(domain.b.take(np.array([i])))
+    size = 4.0 * UNIT * float(max(np.abs(ah).max(), np.abs(bh).max()))
+    error = size if domain.a.rounded or domain.b.rounded else 0.0
+    return Rows(np.column_stack([-ah, bh]), np.column_stack([-al, bl]), error, error)

@@ -1,7 +1,7 @@
 r"""Cells in the plane: polygons, areas, lines, points inside.
 
 The counterpart of :mod:`hardmax.regions.space.geometry`, with the same names. A network on the line is a
-network on a strip of height 1 (:func:`hardmax.regions.api.planar`): its cells are rectangles, of
+network on a strip of height 1 (:func:`planar`): its cells are rectangles, of
 which the lower side counts.
 """
 
@@ -10,22 +10,19 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.exact.rationals import nearest_float
-from hardmax.geometry.domains import Box
-from hardmax.regions.cells import AT_INFINITY, Cells
-from hardmax.regions.maps.boundary_rows import Name, Row, inner_row
-from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.exact.rationals import ExactArray, nearest_float
+from hardmax.geometry.domains import Box, Domain, Polytope
+from hardmax.networks.layers import AffineLayer, Layer
+from hardmax.regions.cells import AT_INFINITY, Contacts
+from hardmax.regions.geometries import Geometry
 from hardmax.regions.plane.rational_polygons import corners_of, domain_polygon
 
-if TYPE_CHECKING:
-    from hardmax.regions.maps.adjacency import Contacts
-
-__all__ = ["PlaneGeometry"]
+__all__ = ["PlaneGeometry", "planar"]
 
 Floats = NDArray[np.float64]
 
@@ -33,31 +30,49 @@ _DOUBT = 1e-6  # relative error of an area above which it is computed in rationa
 _AT_INFINITY = [(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)]  # sides of the square [-M, M]^2
 
 
-class PlaneGeometry:
+def planar(layers: tuple[Layer, ...], domain: Domain) -> tuple[tuple[Layer, ...], Domain]:
+    """The same question in the plane: a line becomes a strip of height 1."""
+    if domain.d != 1:
+        return layers, domain
+    forget = AffineLayer(ExactArray(np.array([[1.0, 0.0]])), ExactArray(np.zeros(1)))
+    sides = [[0.0, 1.0], [0.0, -1.0]]
+    a, b = domain.a, domain.b
+    rows: list[list[Any]] = [[a.rational((i, 0)), 0] for i in range(a.shape[0])]
+    ends = [b.rational(i) for i in range(b.shape[0])]
+    strip = Polytope(
+        np.array(rows + sides, dtype=object),
+        np.array([*ends, 1, 0], dtype=object),
+    )
+    return (forget, *layers), strip
+
+
+class PlaneGeometry(Geometry):
     """What can be asked about the shape of cells in the plane, or on the line (``d = 1``)."""
 
-    def __init__(self, cells: Cells, exact: ExactMaps, d: int) -> None:
-        self.cells, self.exact, self.d = cells, exact, d
+    @property
+    def dimension(self) -> int:
+        """A strip is two-dimensional too."""
+        return 2
 
     @cached_property
     def bounded(self) -> NDArray[np.bool_]:
         """Which cells are bounded."""
-        if self.cells.dx is None or self.cells.n == 0:
+        if not self.cells.unbounded or self.cells.n == 0:
             return np.ones(self.cells.n, dtype=np.bool_)
-        return ~np.logical_or.reduceat(self.cells.owner == AT_INFINITY, self.cells.edge_start[:-1])
+        return ~np.logical_or.reduceat(self.cells.owner == AT_INFINITY, self.cells.facets.offsets[:-1])
 
     @cached_property
     def sizes(self) -> tuple[Floats, Floats]:
         """Areas and perimeters, infinite where a cell is unbounded."""
-        cells, start = self.cells, self.cells.edge_start[:-1]
+        cells, start = self.cells, self.cells.facets.offsets[:-1]
         if cells.n == 0:
             return np.zeros(0), np.zeros(0)
         after = np.arange(1, len(cells.vx) + 1)
-        after[cells.edge_start[1:] - 1] = start
-        owner = np.repeat(np.arange(cells.n), np.diff(cells.edge_start))
+        after[cells.facets.offsets[1:] - 1] = start
+        cell_of = cells.facets.cell_of
         with np.errstate(invalid="ignore", over="ignore"):
             # relative to a point of the cell, so that a small cell far out keeps its digits
-            x, y = cells.vx - cells.witnesses[owner, 0], cells.vy - cells.witnesses[owner, 1]
+            x, y = cells.vx - cells.witnesses[cell_of, 0], cells.vy - cells.witnesses[cell_of, 1]
             area = 0.5 * np.add.reduceat(x * y[after] - y * x[after], start)
             around = np.add.reduceat(np.hypot(x[after] - x, y[after] - y), start)
             # where the vertices are less certain than the cell is thick, rationals say how big it is
@@ -91,26 +106,26 @@ class PlaneGeometry:
     @cached_property
     def vertices(self) -> Floats:
         """All finite vertices of all cells; a shared one appears once per cell."""
-        points = np.column_stack([self.cells.vx, self.cells.vy])
-        return points[~self._far][:, : self.d]
+        return np.asarray(self.cells.vertices.content[~self._far, : self.d])
 
     @cached_property
     def _far(self) -> NDArray[np.bool_]:
         """Which vertices lie at infinity: those next to a side at infinity."""
         far = self.cells.owner == AT_INFINITY
         before = np.arange(-1, len(far) - 1)
-        before[self.cells.edge_start[:-1]] = self.cells.edge_start[1:] - 1
+        before[self.cells.facets.offsets[:-1]] = self.cells.facets.offsets[1:] - 1
         return np.asarray(far | far[before])
 
     def polygon(self, i: int, box: Box | None) -> Floats:
         """The corners of a cell, counterclockwise; cut off at a box, if there is one."""
         cells = self.cells
-        edges = slice(int(cells.edge_start[i]), int(cells.edge_start[i + 1]))
-        points = np.column_stack([cells.vx[edges], cells.vy[edges]])
-        if cells.dx is not None and cells.dy is not None:
-            far = np.column_stack([cells.dx[edges], cells.dy[edges]])
+        vertices = cells.vertices[i]
+        points = vertices[:, :2].copy()
+        if cells.unbounded:
+            far = vertices[:, 3:]
             if box is None:
-                return points[~self._far[edges]]
+                at_infinity = self._far[cells.facets.offsets[i] : cells.facets.offsets[i + 1]]
+                return np.asarray(points[~at_infinity])
             low, high = box.low.floats, box.high.floats
             size = float(np.abs(np.concatenate([low, high])).max()) + float(np.abs(points).max()) + 1.0
             scale = np.abs(far[far != 0.0])
@@ -119,28 +134,11 @@ class PlaneGeometry:
 
     # exact
 
-    def boundary(self, i: int) -> list[Name]:
-        """The names of a cell's edges, counterclockwise; infinity is none."""
-        return [name for name in self._names(i) if name[0] != AT_INFINITY]
-
-    def _names(self, i: int) -> list[Name]:
-        edges = slice(int(self.cells.edge_start[i]), int(self.cells.edge_start[i + 1]))
-        owners, walls = self.cells.owner[edges].tolist(), self.cells.wall[edges].tolist()
-        return list(zip(owners, walls, strict=True))
-
-    def _row(self, i: int, name: Name) -> Row:
-        bits = np.append(self.cells.bits[i], np.uint64(0))
-        return inner_row(self.exact, name, bits, self.cells.routings[i])
-
-    def rows(self, i: int) -> list[Row]:
-        """The exact lines of a cell's edges, positive inside; infinity left out."""
-        return [self._row(i, name) for name in self.boundary(i)]
-
     def symbolic_rows(self, i: int) -> list[Any]:
         """Rows (a, b, c, m) of all edges: positive inside with constant c + M m, M beyond every number."""
         return [
-            _AT_INFINITY[name[1]] if name[0] == AT_INFINITY else (*self._row(i, name), 0)
-            for name in self._names(i)
+            _AT_INFINITY[name[1]] if name[0] == AT_INFINITY else (*self.row(i, name), 0)
+            for name in self.cells.names(i)
         ]
 
     def exact_witness(self, i: int) -> list[Fraction]:
@@ -161,10 +159,6 @@ class PlaneGeometry:
         from hardmax.regions.maps.adjacency import adjacent_cells
 
         return adjacent_cells(self.cells, self.exact.layers, self.exact)
-
-    def contact_sizes(self, contacts: Contacts) -> Floats:
-        """How long the common segments of adjacent cells are."""
-        return contacts.lengths
 
     def domain_size(self) -> float | None:
         """The exact area of the domain, rounded; ``None`` if it is unbounded."""

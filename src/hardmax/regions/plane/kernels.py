@@ -9,8 +9,8 @@ can stop after any number of steps and go on later.
 Every predicate is the sign of an affine function at a vertex. A vertex is the cross product of two lines,
 :math:`(X, Y, W) = \ell \times \ell'` with :math:`W > 0`, never a combination of other vertices, so its error
 depends on two lines only. Lines are rows of the composed map of their layer; their errors are bounded per
-layer cell by norms (see ``enter``). If :math:`|\delta a| \le \delta_a` and :math:`|\delta c| \le \delta_c`
-for all rows, and :math:`E_{XY}, E_W` bound the errors of a vertex, then
+layer cell by norms (see :func:`~hardmax.regions.engine.layers.enter`). If :math:`|\delta a| \le \delta_a`
+and :math:`|\delta c| \le \delta_c` for all rows, and :math:`E_{XY}, E_W` bound the errors of a vertex, then
 
 .. math::
 
@@ -30,28 +30,50 @@ from __future__ import annotations
 import numpy as np
 
 from hardmax.compiling import kernel
+from hardmax.regions.engine.layers import (
+    A_MAX,
+    C_MAX,
+    CERTIFIED,
+    D_IN,
+    D_OUT,
+    EXACT,
+    FIRST,
+    FLOAT,
+    FOLD,
+    HEAD_AT,
+    HEADS,
+    HUGE,
+    KIND,
+    OFFSETS,
+    OUTPUTS,
+    RA,
+    RC,
+    ROWS,
+    SIGN_AT,
+    SKIP,
+    T_A,
+    T_C,
+    TAME,
+    TINY,
+    UNIT,
+    WALL,
+    WORDS,
+    Y_AT,
+    Z_AT,
+    add_units,
+    enter_groups,
+    leave,
+    without_units,
+)
 
 __all__ = ["close_polygon", "descend", "push_head", "run"]
 
 # floats of a vertex and the edge that starts there
 X, Y, W, EXY, EW, DX, DY, ED, LA, LB, LC, LDA, LDC = range(13)
 FLOATS_PER_EDGE = 13
+COLUMNS = 3  # of a composed map: two slopes and a constant
 AT_INFINITY = -2  # owner of a side at infinity
 SYMBOLIC = -1.0  # LDC of a side at infinity: its constant term is M
-
-# kinds of layers and nodes
-AFFINE, FOLD, WALL = 0, 1, 2
-
-# columns of the table of layers; *_AT is where something begins
-KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES = range(8)
-OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(8, 16)
-# columns of the table of norms: of the scores and biases, then of the outputs and offsets
-RHO, SIGMA, SIGMA_ABS, GAMMA, B_MAX, B_NORM = range(6)
-RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
-
-# per layer cell: errors of the hidden vector, of the rows, of the vector that leaves
-DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
-ERRORS = 16
 
 # header of a node, at its end: kind, layer, head, edges, pending, tied, ints, floats
 HEADER = 8
@@ -66,11 +88,7 @@ CONTROL = 20
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, POLYGON_FULL = range(7)
 BUDGET, UNCERTAIN = 7, 8
 
-EXACT, CERTIFIED, FLOAT = 0, 1, 2  # C_TRUST
 MASK = 62  # vertices that fit into the sign masks
-UNIT = 1.2e-16  # above the unit roundoff 2^-53
-TINY, HUGE = 1e-280, 1e290
-TAME = 1e140  # coefficients between 1 / TAME and TAME have products that are neither lost nor infinite
 
 
 @kernel(inlined=True)
@@ -284,82 +302,6 @@ def turned(mask, k, start, length):
     return (low & ((1 << length) - 1)) << 1
 
 
-@kernel(reorder=True, inner=True)
-def rows_of(weights, at, biases, n, m, path, y_at, z_at):
-    """Rows S y + b of the composed map; ``at < 0`` means S is the identity."""
-    if at < 0:
-        for i in range(2 * n):
-            path[z_at + i] = path[y_at + i]
-        for i in range(n):
-            path[z_at + 2 * n + i] = path[y_at + 2 * m + i] + weights[biases + i]
-        return
-    for i in range(n):
-        r = at + i * m
-        a = 0.0
-        b = 0.0
-        c = 0.0
-        for j in range(m):
-            w = weights[r + j]
-            a += w * path[y_at + j]
-            b += w * path[y_at + m + j]
-            c += w * path[y_at + 2 * m + j]
-        path[z_at + i] = a
-        path[z_at + n + i] = b
-        path[z_at + 2 * n + i] = c + weights[biases + i]
-
-
-@kernel(reorder=True, inner=True)
-def squares(path, at, n):
-    """The sum of squares of n numbers."""
-    total = 0.0
-    for i in range(n):
-        total += path[at + i] * path[at + i]
-    return total
-
-
-@kernel(inlined=True)
-def norm(path, at, n):
-    """The 2-norm of n numbers, rounded up; infinite where the squares prove nothing."""
-    total = squares(path, at, n)
-    if total == 0.0:  # zeros, or squares that underflow
-        for i in range(n):
-            if path[at + i] != 0.0:
-                return np.inf
-        return 0.0
-    if total > 1e-270 and total < 1e280:
-        return 1.0001 * np.sqrt(total)
-    return np.inf
-
-
-@kernel(reorder=True, inner=True)
-def add_units(weights, at, e, units, count, path, z_at, n, sf, y):
-    """Add U[:, i] z_i of the listed units to the map that leaves the layer, four units at a time."""
-    j = 0
-    while j + 4 <= count:
-        i0, i1, i2, i3 = units[j], units[j + 1], units[j + 2], units[j + 3]
-        a0, a1, a2, a3 = path[z_at + i0], path[z_at + i1], path[z_at + i2], path[z_at + i3]
-        b0, b1, b2, b3 = path[z_at + n + i0], path[z_at + n + i1], path[z_at + n + i2], path[z_at + n + i3]
-        m = z_at + 2 * n
-        c0, c1, c2, c3 = path[m + i0], path[m + i1], path[m + i2], path[m + i3]
-        w0, w1, w2, w3 = at + i0 * e, at + i1 * e, at + i2 * e, at + i3 * e
-        for r in range(e):
-            u0, u1, u2, u3 = weights[w0 + r], weights[w1 + r], weights[w2 + r], weights[w3 + r]
-            sf[y + r] += u0 * a0 + u1 * a1 + u2 * a2 + u3 * a3
-            sf[y + e + r] += u0 * b0 + u1 * b1 + u2 * b2 + u3 * b3
-            sf[y + 2 * e + r] += u0 * c0 + u1 * c1 + u2 * c2 + u3 * c3
-        j += 4
-    while j < count:
-        i = units[j]
-        a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
-        w = at + i * e
-        for r in range(e):
-            u = weights[w + r]
-            sf[y + r] += u * a
-            sf[y + e + r] += u * b
-            sf[y + 2 * e + r] += u * c
-        j += 1
-
-
 @kernel(inner=True)
 def add_signs(path, z_at, n, vx, vy, vw, t, v, positive, negative):
     """Signs of all rows at vertex v, as bit v of their masks; written so that many rows are done at once."""
@@ -411,89 +353,11 @@ def classify_all(path, z_at, n, p, k, trust, error, pending, on, positive, negat
     return n_pending, n_on
 
 
-@kernel(inner=True)
-def enter(table, bounds, weights, path, errors, layer, trust):
-    r"""Rows of the composed map of a layer, and the bounds on their errors.
-
-    With :math:`\rho` the largest row norm and :math:`\sigma, \sigma_{abs}` bounds on the spectral norms of
-    :math:`S` and :math:`|S|`, the rows :math:`z = Sy + b` of a vector with errors :math:`\|\delta y\|_2 \le
-    \varepsilon` have :math:`|\delta z_i| \le \rho(\varepsilon + \gamma \|y\|) + \gamma |b_i|` and
-    :math:`\|\delta z\|_2 \le \sigma \varepsilon + \gamma(\sigma_{abs}\|y\| + \|b\|)`; what leaves through
-    :math:`U`, on any set of units, is bounded in the same way. 2-norms do not grow by the factor
-    :math:`\sqrt{n}` per layer that sums of absolute values would cost.
-    """
-    y_at, m = table[layer, Y_AT], table[layer, D_IN]
-    z_at, n = table[layer, Z_AT], table[layer, ROWS]
-    e = errors[layer]
-    f = bounds[layer]
-    rows_of(weights, table[layer, SCORES], table[layer, BIASES], n, m, path, y_at, z_at)
-    if trust == FLOAT:
-        return
-    y_na, y_nc = max(norm(path, y_at, m), norm(path, y_at + m, m)), norm(path, y_at + 2 * m, m)
-    if table[layer, SCORES] < 0:
-        e[RA] = e[DA]
-        e[RC] = e[DC] + f[GAMMA] * (y_nc + f[B_MAX])
-        z_ea = e[EA]
-        z_ec = e[EC] + f[GAMMA] * (y_nc + f[B_NORM])
-    else:
-        e[RA] = f[RHO] * (e[EA] + f[GAMMA] * y_na)
-        e[RC] = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
-        z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
-        z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
-    z_na, z_nc = max(norm(path, z_at, n), norm(path, z_at + n, n)), norm(path, z_at + 2 * n, n)
-    e[A_MAX] = z_na + e[RA]
-    e[C_MAX] = z_nc + e[RC]
-    e[T_A] = e[RA] + 5.0 * UNIT * z_na
-    e[T_C] = e[RC] + 5.0 * UNIT * z_nc
-    if table[layer, KIND] == FOLD:
-        g = f[GAMMA_OUT]
-        e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * z_na)
-        e[NEXT_DC] = f[RHO_OUT] * (z_ec + g * z_nc) + g * f[O_MAX]
-        e[NEXT_EA] = f[SIGMA_OUT] * z_ea + g * f[SIGMA_ABS_OUT] * z_na
-        e[NEXT_EC] = f[SIGMA_OUT] * z_ec + g * (f[SIGMA_ABS_OUT] * z_nc + f[O_NORM])
-        if table[layer, SKIP] == 1:
-            e[NEXT_DA] += e[DA] + g * y_na
-            e[NEXT_DC] += e[DC] + g * y_nc
-            e[NEXT_EA] += e[EA] + g * y_na
-            e[NEXT_EC] += e[EC] + g * y_nc
-    elif table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:
-        # the scores of winners leave, and what entered beside them
-        skip = table[layer, SKIP] == 1
-        e[NEXT_DA] = max(e[RA], e[DA] if skip else 0.0)
-        e[NEXT_DC] = max(e[RC], e[DC] if skip else 0.0)
-        e[NEXT_EA] = z_ea + (e[EA] if skip else 0.0)
-        e[NEXT_EC] = z_ec + (e[EC] if skip else 0.0)
-    elif table[layer, KIND] == WALL:
-        g = f[GAMMA_OUT]
-        e[NEXT_DA] = 0.0
-        e[NEXT_EA] = 0.0
-        e[NEXT_DC] = g * f[O_MAX]
-        e[NEXT_EC] = g * f[O_NORM]
-        if table[layer, SKIP] == 1:
-            e[NEXT_DA] = e[DA]
-            e[NEXT_EA] = e[EA]
-            e[NEXT_DC] += e[DC] + g * y_nc
-            e[NEXT_EC] += e[EC] + g * y_nc
-    else:
-        e[NEXT_DA] = e[RA]
-        e[NEXT_DC] = e[RC]
-        e[NEXT_EA] = z_ea
-        e[NEXT_EC] = z_ec
-
-
 @kernel
-def descend(
-    table, bounds, weights, path, errors, signs, control, p, q, k, layer, sf, si, units, on, pending, more
-):
+def descend(net, path, errors, signs, control, p, q, k, layer, sf, si, units, on, pending, more):
     """A polygon enters ``layer``, its hidden vector in the path: push its first node. False: no room."""
-    while table[layer, KIND] == AFFINE:
-        enter(table, bounds, weights, path, errors, layer, control[C_TRUST])
-        n = table[layer, ROWS]
-        for i in range(3 * n):
-            path[table[layer + 1, Y_AT] + i] = path[table[layer, Z_AT] + i]
-        for i in range(4):
-            errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
-        layer += 1
+    table, weights = net.table, net.weights
+    layer = enter_groups(COLUMNS, net, path, errors, layer, control[C_TRUST])
     n, e = table[layer, ROWS], table[layer, D_OUT]
     words = table[layer, WORDS]
     if control[C_LAST] == layer or table[layer, OUTPUTS] < 0:
@@ -503,7 +367,6 @@ def descend(
         return False
     if fo + FLOATS_PER_EDGE * k + 3 * e > sf.shape[0]:
         return False
-    enter(table, bounds, weights, path, errors, layer, control[C_TRUST])
     control[C_SERIAL] += 1
     signs[table[layer, SIGN_AT]] = control[C_SERIAL]
     signs[table[layer, SIGN_AT] + 1] = 0
@@ -526,16 +389,11 @@ def descend(
         for j in range(n_on):
             si[at + (on[j] >> 6)] |= 1 << (on[j] & 63)
         at += words
-        offsets = table[layer, OFFSETS]
         if e > 0:
-            for r in range(e):
-                sf[y + r] = 0.0
-                sf[y + e + r] = 0.0
-                sf[y + 2 * e + r] = weights[offsets + r]
-            if table[layer, SKIP] == 1:
-                for r in range(3 * e):
-                    sf[y + r] += path[y_at + r]
-            add_units(weights, table[layer, OUTPUTS], e, on, n_on, path, table[layer, Z_AT], n, sf, y)
+            without_units(COLUMNS, net, path, layer, sf, y)
+            add_units(
+                COLUMNS, weights, table[layer, OUTPUTS], e, on, n_on, path, table[layer, Z_AT], n, sf, y
+            )
         floats = FLOATS_PER_EDGE * k + 3 * e
     else:
         n_pending = 0
@@ -556,19 +414,6 @@ def descend(
     control[C_INTS] = at + HEADER
     control[C_FLOATS] = fo + floats
     return True
-
-
-@kernel(inner=True)
-def leave_scores(table, path, winners, layer, to):
-    """The map that leaves a layer whose winning scores go on: what entered, if kept, then these scores."""
-    d, heads, m = table[layer, D_OUT], table[layer, HEADS], table[layer, D_IN]
-    y_at, z_at, n = table[layer, Y_AT], table[layer, Z_AT], table[layer, ROWS]
-    kept = d - heads
-    for c in range(3):
-        for r in range(kept):
-            path[to + c * d + r] = path[y_at + c * m + r]
-        for h in range(heads):
-            path[to + c * d + kept + h] = path[z_at + c * n + winners[h]]
 
 
 @kernel(inlined=True)
@@ -614,7 +459,7 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, we
         si[at + (on[j] >> 6)] |= 1 << (on[j] & 63)
     at += words
     if e > 0 and n_on > 0:
-        add_units(weights, table[layer, OUTPUTS], e, on, n_on, path, table[layer, Z_AT], n, sf, y)
+        add_units(COLUMNS, weights, table[layer, OUTPUTS], e, on, n_on, path, table[layer, Z_AT], n, sf, y)
     si[at] = FOLD
     si[at + 1] = layer
     si[at + 2] = 0
@@ -628,7 +473,7 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, we
 
 
 @kernel(inlined=True)
-def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p, q, pend, word, yv,
+def fold_step(table, weights, path, errors, signs, control, answer, sf, si, p, q, pend, word, yv,
         code, codes,
               extra, on, layer, k, n_pend):  # fmt: skip
     """Settle the first pending unit of a fold node in the work arrays; returns a status, 0 when it is a leaf.
@@ -681,7 +526,7 @@ def fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, 
             word[i >> 6] |= 1 << (i & 63)
             if e > 0:
                 on[0] = i
-                add_units(weights, table[layer, OUTPUTS], e, on, 1, path, z_at, n, yv, 0)
+                add_units(COLUMNS, weights, table[layer, OUTPUTS], e, on, 1, path, z_at, n, yv, 0)
         first += 1
     if first == n_pend:
         return RUNNING
@@ -1143,12 +988,13 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
 
 
 @kernel
-def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, totals, answer, sf, si,
+def run(net, path, errors, signs, control, totals, answer, sf, si,
         layer_cells, p, q, pend, word,
         yv, routes, code, codes, extra, units, on, pending, more, cand, todo, bag_f, bag_i, bag_k, df, di,
         out_bits,
         out_routes, out_tied, out_start, out_v, out_label, out_w, budget):  # fmt: skip
     """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
+    table, weights, heads_at, key_of = net.table, net.weights, net.heads_at, net.key_of
     last = control[C_LAST]
     room = df.shape[0] // FLOATS_PER_EDGE
     while budget > 0:
@@ -1187,7 +1033,7 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
                 yv[r] = sf[y + r]
             status = RUNNING
             if n_pend > 0:
-                status = fold_step(table, bounds, weights, path, errors, signs, control, answer, sf, si, p,
+                status = fold_step(table, weights, path, errors, signs, control, answer, sf, si, p,
                     q, pend, word, yv,
                                    code, codes, extra, on, layer, k, n_pend)  # fmt: skip
             if status == RUNNING:
@@ -1219,23 +1065,8 @@ def run(table, bounds, weights, heads_at, key_of, path, errors, signs, control, 
                 if status == RUNNING:
                     layer_cells[layer] += 1
             else:
-                d = table[layer, D_OUT]
-                to = table[layer + 1, Y_AT]
-                if kind == FOLD:
-                    for r in range(3 * d):
-                        path[to + r] = yv[r]
-                elif table[layer, OUTPUTS] < 0:
-                    leave_scores(table, path, routes, layer, to)
-                else:
-                    y_at = table[layer, Y_AT]
-                    for r in range(2 * d):
-                        path[to + r] = path[y_at + r] if table[layer, SKIP] == 1 else 0.0
-                    for r in range(d):
-                        path[to + 2 * d + r] = yv[r]
-                for r in range(4):
-                    errors[layer + 1, DA + r] = errors[layer, NEXT_DA + r]
-                if descend(table, bounds, weights, path, errors, signs, control, p, q, k, layer + 1, sf, si,
-                        units, on, pending,
+                leave(COLUMNS, net, path, errors, layer, routes, yv)
+                if descend(net, path, errors, signs, control, p, q, k, layer + 1, sf, si, units, on, pending,
                            more):  # fmt: skip
                     layer_cells[layer] += 1
                 else:

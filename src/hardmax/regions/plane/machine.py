@@ -19,19 +19,33 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall, encode_wall
+from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
+from hardmax.regions.engine.layers import (
+    A_MAX,
+    C_MAX,
+    CERTIFIED,
+    ERRORS,
+    EXACT,
+    FLOAT,
+    RA,
+    RC,
+    ROWS,
+    SIGN_AT,
+    UNIT,
+    Z_AT,
+)
 from hardmax.regions.engine.program import Program
 from hardmax.regions.engine.stack_machine import StackMachine
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.plane import kernels
 from hardmax.regions.plane.double_double import (
-    UNIT,
     DoubleDoubleMaps,
     Rows,
-    pair_of,
+    difference,
+    one_row,
+    side_row,
     signs_at_corners,
-    sum_of_pairs,
 )
 from hardmax.regions.plane.rational_polygons import (
     Corner,
@@ -47,7 +61,7 @@ __all__ = ["PlaneMachine"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_TRUST = {"exact": kernels.EXACT, "certified": kernels.CERTIFIED, "float": kernels.FLOAT}
+_TRUST = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
 _F = kernels.FLOATS_PER_EDGE
 _SYMBOLIC_SIDES: list[Line] = [(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)]
 
@@ -89,7 +103,7 @@ class PlaneMachine(StackMachine):
         self.totals = np.array([0.0, sliver, 1.0])  # area so far, tolerance, unit of length
         self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
         self.path = np.zeros(program.path_size)
-        self.errors = np.zeros((program.last + 2, kernels.ERRORS))
+        self.errors = np.zeros((program.last + 2, ERRORS))
         self.signs = np.zeros(program.sign_size, dtype=np.int64)
         self.double_double = DoubleDoubleMaps(layers)
         self.decided_exactly = 0
@@ -185,8 +199,8 @@ class PlaneMachine(StackMachine):
                 q[2 * v], q[2 * v + 1] = AT_INFINITY, -1 - label
             else:
                 edge[kernels.LA], edge[kernels.LB], edge[kernels.LC] = -a[label, 0], -a[label, 1], b[label]
-                edge[kernels.LDA] = kernels.UNIT * np.abs(a[label]).max() if rounded else 0.0
-                edge[kernels.LDC] = kernels.UNIT * abs(b[label]) if rounded else 0.0
+                edge[kernels.LDA] = UNIT * np.abs(a[label]).max() if rounded else 0.0
+                edge[kernels.LDC] = UNIT * abs(b[label]) if rounded else 0.0
                 q[2 * v], q[2 * v + 1] = DOMAIN_SIDE, label
         k = len(lines)
         kernels.close_polygon(p, k)
@@ -197,10 +211,10 @@ class PlaneMachine(StackMachine):
             self._make_stack(2 * len(self.si), 2 * len(self.sf))
 
     def _descend(self, k: int) -> bool:
-        w, g = self.work, self.program
+        w = self.work
         return bool(
             kernels.descend(
-                g.table, g.bounds, g.weights, self.path, self.errors, self.signs, self.control, w["p"],
+                self.program.net, self.path, self.errors, self.signs, self.control, w["p"],
                 w["q"], k, 0,
                 self.sf, self.si, w["units"], w["on"], w["pending"], w["more"],
             )
@@ -241,9 +255,9 @@ class PlaneMachine(StackMachine):
         return size / self.domain_area
 
     def _run(self, budget: int) -> None:
-        w, g, o = self.work, self.program, self.output
+        w, o = self.work, self.output
         kernels.run(
-            g.table, g.bounds, g.weights, g.heads_at, g.key_of, self.path, self.errors, self.signs,
+            self.program.net, self.path, self.errors, self.signs,
             self.control,
             self.totals, self.answer, self.sf, self.si, self.layer_cells, w["p"], w["q"], w["pend"],
             w["word"], w["yv"],
@@ -367,7 +381,7 @@ class PlaneMachine(StackMachine):
             self.control[kernels.C_ANSWERED] = 1
             return
         pending = self.si[at + 2 * k : at + 2 * k + 3 * n_pending].reshape(-1, 3)
-        if self.control[kernels.C_TRUST] == kernels.CERTIFIED:
+        if self.control[kernels.C_TRUST] == CERTIFIED:
             self._decide_by_pairs(layer, self.si[at : at + 2 * k], pending)
         if not (pending[:, 1] & pending[:, 2]).any():
             self.decided_by_pairs += 1
@@ -409,11 +423,11 @@ class PlaneMachine(StackMachine):
             if owner == AT_INFINITY:
                 lines.append(None)
             elif owner == DOMAIN_SIDE:
-                lines.append(_domain_row(self.domain, wall))
+                lines.append(side_row(self.domain, wall))
             else:
                 at, group, a, b = decode_wall(wall)
                 rows = self.double_double.rows(at, serials, winners)
-                lines.append(_row(rows, group) if a == b else _difference(rows, b, a))
+                lines.append(one_row(rows, group) if a == b else difference(rows, b, a))
         rows = self.double_double.rows(layer, serials, winners)
         asked = np.flatnonzero(pending[:, 1] & pending[:, 2])
         codes = signs_at_corners(lines, rows, pending[asked, 0])
@@ -427,7 +441,7 @@ class PlaneMachine(StackMachine):
         serials: dict[int, int] = {}
         winners: dict[int, Integers] = {}
         for i, block in enumerate(self.layers[: layer + 1]):
-            at = int(self.program.table[i, kernels.SIGN_AT])
+            at = int(self.program.table[i, SIGN_AT])
             if isinstance(block, FoldLayer):
                 serials[i] = int(self.signs[at])
                 words = self.signs[at + 2 : at + 2 - (-block.units // 64)].astype("<i8")
@@ -449,8 +463,8 @@ class PlaneMachine(StackMachine):
         vertices = self.sf[float_at : float_at + _F * k].reshape(-1, _F)
         for vertex, (x, y, w, dx, dy) in zip(vertices, corners, strict=True):
             place = [nearest_float(Fraction(v, w)) for v in (x, y, dx, dy)]
-            error = 2.0 * kernels.UNIT * (abs(place[0]) + abs(place[1])) + sys.float_info.min
-            far = 2.0 * kernels.UNIT * (abs(place[2]) + abs(place[3]))
+            error = 2.0 * UNIT * (abs(place[0]) + abs(place[1])) + sys.float_info.min
+            far = 2.0 * UNIT * (abs(place[2]) + abs(place[3]))
             vertex[: kernels.LA] = place[0], place[1], 1.0, error, 0.0, place[2], place[3], far
 
     def _decide_head(self) -> None:
@@ -494,9 +508,9 @@ class PlaneMachine(StackMachine):
     ) -> tuple[Floats, Integers]:
         """The polygon of one winner in floats: its lines, and the vertices where they meet."""
         table, error = self.program.table[layer], self.errors[layer]
-        z, n = int(table[kernels.Z_AT]), int(table[kernels.ROWS])
+        z, n = int(table[Z_AT]), int(table[ROWS])
         rows = self.path[z : z + 3 * n].reshape(3, n)
-        owner = int(self.signs[table[kernels.SIGN_AT]])
+        owner = int(self.signs[table[SIGN_AT]])
         polygon, names = np.zeros((len(sides), _F)), np.zeros((len(sides), 2), dtype=np.int64)
         for v, s in enumerate(sides):
             if s >= 0:
@@ -506,8 +520,8 @@ class PlaneMachine(StackMachine):
             i, j = first + (-1 - s), first + key
             with np.errstate(all="ignore"):
                 polygon[v, kernels.LA : kernels.LC + 1] = rows[:, i] - rows[:, j]
-            polygon[v, kernels.LDA] = 2.0 * error[kernels.RA] + 2.0 * kernels.UNIT * error[kernels.A_MAX]
-            polygon[v, kernels.LDC] = 2.0 * error[kernels.RC] + 2.0 * kernels.UNIT * error[kernels.C_MAX]
+            polygon[v, kernels.LDA] = 2.0 * error[RA] + 2.0 * UNIT * error[A_MAX]
+            polygon[v, kernels.LDC] = 2.0 * error[RC] + 2.0 * UNIT * error[C_MAX]
             names[v] = owner, encode_wall(layer, head, min(i, j), max(i, j))
         flat = np.ascontiguousarray(polygon.ravel())
         kernels.close_polygon(flat, len(sides))
@@ -524,41 +538,22 @@ class PlaneMachine(StackMachine):
         witness = self.output["witness"][: 3 * n].reshape(-1, 3)
         for array in self.output.values():
             array.setflags(write=False)
+        offsets = self.output["start"][: n + 1]
         return Cells(
+            kind="polygons",
             bits=self.output["bits"][: n * self.program.words].reshape(n, self.program.words),
             routings=self.output["routes"][: n * self.program.heads].reshape(n, self.program.heads),
             tied=self.output["tied"][:n],
-            edge_start=self.output["start"][: n + 1],
-            vx=vertices[:, 0],
-            vy=vertices[:, 1],
-            vr=vertices[:, 2],
-            dx=vertices[:, 3] if self.unbounded else None,
-            dy=vertices[:, 4] if self.unbounded else None,
-            owner=labels[:, 0],
-            wall=labels[:, 1],
             witnesses=witness[:, :2],
             margins=witness[:, 2],
+            facets=Ragged(offsets, labels),
+            vertices=Ragged(offsets, vertices),
         )
 
-
-def _row(rows: Rows, i: int) -> Rows:
-    return Rows(rows.high[i : i + 1], rows.low[i : i + 1], rows.slope_error, rows.constant_error)
-
-
-def _difference(rows: Rows, i: int, j: int) -> Rows:
-    """Row i minus row j, as pairs."""
-    high, low = sum_of_pairs(rows.high[i], rows.low[i], -rows.high[j], -rows.low[j])
-    size = 8.0 * UNIT * float(np.abs(rows.high[[i, j]]).max())
-    return Rows(high[None], low[None], 2.0 * rows.slope_error + size, 2.0 * rows.constant_error + size)
-
-
-def _domain_row(domain: Domain, i: int) -> Rows:
-    """A side of the domain as pairs; rounded only where fractions were given."""
-    ah, al = pair_of(domain.a.take(np.array([i])))
-    bh, bl = pair_of(domain.b.take(np.array([i])))
-    size = 4.0 * UNIT * float(max(np.abs(ah).max(), np.abs(bh).max()))
-    error = size if domain.a.rounded or domain.b.rounded else 0.0
-    return Rows(np.column_stack([-ah, bh]), np.column_stack([-al, bl]), error, error)
+    @property
+    def tolerance(self) -> float:
+        """How thin a sliver is, in the coordinates of the domain."""
+        return float(self.totals[1] / self.totals[2])
 
 
 def _size(corners: list[Corner]) -> tuple[float, float]:

@@ -13,27 +13,22 @@ was drawn in that layer, in one and the same layer cell; only facets drawn there
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.groups import FoldLayer, Layer, WallLayer
-from hardmax.regions.cells import decode_wall
-from hardmax.regions.maps.adjacency import Contacts
+from hardmax.networks.layers import FoldLayer, Layer, WallLayer
+from hardmax.regions.cells import Cells, Contacts, decode_wall
 from hardmax.regions.search import kernels
 from hardmax.regions.search.outline import Outline, decoded, plain
 from hardmax.regions.search.rational_programs import IntegerRow, reduced, share_facet
-
-if TYPE_CHECKING:
-    from hardmax.regions.search.search_cells import FoundCells
 
 __all__ = ["contacts_of"]
 
 Integers = NDArray[np.int64]
 
 
-def contacts_of(cells: FoundCells, layers: tuple[Layer, ...], outline: Outline) -> Contacts:
+def contacts_of(cells: Cells, layers: tuple[Layer, ...], outline: Outline) -> Contacts:
     """All pairs of cells that meet in dimension d - 1.
 
     Lengths are not known (NaN); ``edges`` number the facets of all cells.
@@ -44,13 +39,13 @@ def contacts_of(cells: FoundCells, layers: tuple[Layer, ...], outline: Outline) 
 class _Contact:
     """The pairs of cells that touch, found facet by facet."""
 
-    def __init__(self, cells: FoundCells, layers: tuple[Layer, ...], outline: Outline) -> None:
+    def __init__(self, cells: Cells, layers: tuple[Layer, ...], outline: Outline) -> None:
         self.cells, self.layers, self.outline = cells, layers, outline
         self.pairs: dict[tuple[int, int], tuple[int, int, int]] = {}
 
     def found(self) -> Contacts:
-        outline, cells = self.outline, self.cells
-        true = np.flatnonzero((outline.verdict == 1) & (cells.candidates >= 0))
+        outline = self.outline
+        true = np.flatnonzero((outline.verdict == 1) & (outline.codes >= 0))
         number = np.cumsum(outline.verdict == 1) - 1  # of each facet among the facets of all cells
         left = self._by_signature(true)
         beyond = self._by_programs(left)
@@ -73,7 +68,7 @@ class _Contact:
     def _by_signature(self, true: Integers) -> list[int]:
         """Match facets on folds with those of the cell beyond; returns those that are left."""
         cells = self.cells
-        facet_of = {(int(self.outline.cell_of[f]), int(cells.candidates[f])): int(f) for f in true.tolist()}
+        facet_of = {(int(self.outline.cell_of[f]), int(self.outline.codes[f])): int(f) for f in true.tolist()}
         index = {
             (cells.bits[i].tobytes(), cells.routings[i].tobytes()): i
             for i in range(cells.n)
@@ -81,7 +76,7 @@ class _Contact:
         }
         left = []
         for f in true.tolist():
-            i, code = int(self.outline.cell_of[f]), int(cells.candidates[f])
+            i, code = int(self.outline.cell_of[f]), int(self.outline.codes[f])
             layer, unit, _, _ = decode_wall(code)
             block = self.layers[layer]
             partner = None
@@ -101,7 +96,7 @@ class _Contact:
         """Test pairs of facets in one hyperplane; returns the facets that have nothing beyond."""
         groups: dict[tuple[int, IntegerRow], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         cell = self.outline.cell_of[left]
-        layer = decoded(self.cells.candidates[left])[0]
+        layer = decoded(self.outline.codes[left])[0]
         owners = self.outline.layer_cells(layer, cell)
         for f, owner, number in zip(left, owners.tolist(), layer.tolist(), strict=True):
             row = reduced(self.outline.row(f))
@@ -111,7 +106,7 @@ class _Contact:
         covered = set()
         for (f, g), meet in zip(tests, self._touch(tests), strict=True):
             if meet:
-                number = decode_wall(int(self.cells.candidates[f]))[0]
+                number = decode_wall(int(self.outline.codes[f]))[0]
                 self._add(f, g, int(self._jumps(self.layers[number])))
                 covered |= {f, g}
         return [f for f in left if f not in covered]
@@ -129,7 +124,7 @@ class _Contact:
         table = np.ascontiguousarray(np.column_stack([o.cell_of[facets], facets]))
         verdict = np.zeros(len(tests), dtype=np.uint8)
         kernels.touching(
-            table, plain(self.cells.candidate_start), plain(self.cells.candidates), o.sign, o.rows, o.errors,
+            table, plain(self.cells.facets.offsets), plain(self.outline.codes), o.sign, o.rows, o.errors,
             o.n, verdict, t["base"], t["base_error"], t["lifted"], t["lifted_error"], t["basis"],
             t["inverse"], t["multipliers"], t["y"], t["values"], t["c"], t["z"],
         )  # fmt: skip

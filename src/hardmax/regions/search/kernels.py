@@ -25,48 +25,40 @@ from __future__ import annotations
 import numpy as np
 
 from hardmax.compiling import kernel
-from hardmax.regions.plane.kernels import (
+from hardmax.regions.engine.layers import (
     AFFINE,
-    B_MAX,
-    B_NORM,
-    BIASES,
+    CERTIFIED,
     D_IN,
     D_OUT,
+    EXACT,
     FIRST,
+    FLOAT,
     FOLD,
-    GAMMA,
-    GAMMA_OUT,
     HEAD_AT,
     HEADS,
     KIND,
-    O_MAX,
-    O_NORM,
     OFFSETS,
     OUTPUTS,
-    RHO,
-    RHO_OUT,
+    RA,
+    RC,
     ROWS,
-    SCORES,
-    SIGMA,
-    SIGMA_ABS,
-    SIGMA_ABS_OUT,
-    SIGMA_OUT,
     SIGN_AT,
     SKIP,
+    TAME,
+    UNIT,
     WALL,
     WORDS,
+    Y_AT,
+    Z_AT,
+    add_units,
+    enter,
+    enter_groups,
+    leave,
+    leave_affine,
+    without_units,
 )
 
 __all__ = ["descend", "largest_margin", "outline", "push", "run", "touching"]
-
-EXACT, CERTIFIED, FLOAT = 0, 1, 2  # C_TRUST
-UNIT = 1.2e-16  # above the unit roundoff 2^-53
-TAME = 1e140  # rows of a length between 1 / TAME and TAME have squares that are neither lost nor infinite
-
-# errors of a layer cell: of the entries of the hidden vector, in 2-norm, for slopes and constants, then the
-# same for what leaves
-DA, DC, EA, EC, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(8)
-ERRORS = 8
 
 # header of a node, at its end: whether the witness is inside, layer, head, cuts, minus the place in the list
 # of pending units, tied, ints, floats
@@ -76,6 +68,7 @@ C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT,
 C_OUT_CELLS, C_OUT_FACETS, C_WORDS, C_ROUTES, C_MOST_CELLS, C_DIMENSION, C_PROGRAMS = range(10, 17)
 C_UNBOUNDED = 17
 C_OPEN_DOMAIN = 18  # 1 where cells may be unbounded
+C_FACETS = 19  # rows at the beginning of the first cone that are known to be facets
 CONTROL = 20
 
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, WORK_FULL, BUDGET = range(8)
@@ -408,69 +401,15 @@ def other_side(rows, errors, m, z, z_error, w, n, trust, lifted, basis, inverse,
 
 
 @kernel(inner=True)
-def norm(path, at, n):
-    """The 2-norm of n numbers, rounded up; infinite where the squares prove nothing."""
-    total = 0.0
-    for i in range(n):
-        total += path[at + i] * path[at + i]
-    if total == 0.0:  # zeros, or squares that underflow
-        for i in range(n):
-            if path[at + i] != 0.0:
-                return np.inf
-        return 0.0
-    if total > 1e-270 and total < 1e280:
-        return 1.0001 * np.sqrt(total)
-    return np.inf
+def write_rows(net, path, errors, rows, row_errors, row_at, layer, n):
+    """The composed rows of a layer that was entered, row by row, with bounds on their errors in 2-norm.
 
-
-@kernel(reorder=True, inner=True)
-def composed(weights, scores, biases, count, m, path, y, z, n):
-    """Rows S y + b of the composed map, column by column; ``scores < 0`` means S is the identity."""
-    for k in range(n):
-        if scores < 0:
-            for i in range(count):
-                path[z + k * count + i] = path[y + k * m + i]
-        else:
-            for i in range(count):
-                total = 0.0
-                for j in range(m):
-                    total += weights[scores + i * m + j] * path[y + k * m + j]
-                path[z + k * count + i] = total
-    for i in range(count):
-        path[z + (n - 1) * count + i] += weights[biases + i]
-
-
-@kernel(inner=True)
-def enter(table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, layer, n):
-    r"""Composed rows of a layer: column k at ``z_at[layer] + k * count`` of the path, and row by row.
-
-    Bounds are those of the plane engine (``plane_kernels.enter``): in 2-norms over the entries of the hidden
-    vector, one for all slopes and one for the constants. Rows of a fold layer are brought to length 1, with a
-    bound on their error in 2-norm (infinite where they may be zero); those of a wall layer stay as they are.
+    Rows of a fold layer are brought to length 1, and the bound is infinite where they may be zero; those of a
+    wall layer stay as they are.
     """
-    m, count = table[layer, D_IN], table[layer, ROWS]
-    y, z, first = y_at[layer], z_at[layer], row_at[layer]
-    scores = table[layer, SCORES]
-    composed(weights, scores, table[layer, BIASES], count, m, path, y, z, n)
-    e, f = errors[layer], bounds[layer]
-    y_na = 0.0
-    z_na = 0.0
-    for k in range(n - 1):
-        y_na = max(y_na, norm(path, y + k * m, m))
-        z_na = max(z_na, norm(path, z + k * count, count))
-    y_nc = norm(path, y + (n - 1) * m, m)
-    z_nc = norm(path, z + (n - 1) * count, count)
-    if scores < 0:
-        ra = e[DA]
-        rc = e[DC] + f[GAMMA] * (y_nc + f[B_MAX])
-        z_ea = e[EA]
-        z_ec = e[EC] + f[GAMMA] * (y_nc + f[B_NORM])
-    else:
-        ra = f[RHO] * (e[EA] + f[GAMMA] * y_na)
-        rc = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
-        z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
-        z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
-    error = 1.0001 * ((n - 1) * ra + rc)
+    table, e = net.table, errors[layer]
+    count, z, first = table[layer, ROWS], table[layer, Z_AT], row_at[layer]
+    error = 1.0001 * ((n - 1) * e[RA] + e[RC])
     fold = table[layer, KIND] == FOLD
     for i in range(count):
         square = 0.0
@@ -486,42 +425,6 @@ def enter(table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, ro
                 row_errors[first + i] = 1.001 * error / length + 2.0 * UNIT
                 for k in range(n):
                     rows[first + i, k] /= length
-    g = f[GAMMA_OUT]
-    if table[layer, KIND] == FOLD:
-        e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * z_na)
-        e[NEXT_DC] = f[RHO_OUT] * (z_ec + g * z_nc) + g * f[O_MAX]
-        e[NEXT_EA] = f[SIGMA_OUT] * z_ea + g * f[SIGMA_ABS_OUT] * z_na
-        e[NEXT_EC] = f[SIGMA_OUT] * z_ec + g * (f[SIGMA_ABS_OUT] * z_nc + f[O_NORM])
-        if table[layer, SKIP] == 1:
-            e[NEXT_DA] += e[DA] + g * y_na
-            e[NEXT_DC] += e[DC] + g * y_nc
-            e[NEXT_EA] += e[EA] + g * y_na
-            e[NEXT_EC] += e[EC] + g * y_nc
-    elif table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:  # the winning scores leave
-        e[NEXT_DA] = ra
-        e[NEXT_DC] = rc
-        e[NEXT_EA] = z_ea
-        e[NEXT_EC] = z_ec
-        if table[layer, SKIP] == 1:
-            e[NEXT_DA] = max(ra, e[DA])
-            e[NEXT_DC] = max(rc, e[DC])
-            e[NEXT_EA] += e[EA]
-            e[NEXT_EC] += e[EC]
-    elif table[layer, KIND] == WALL:
-        e[NEXT_DA] = 0.0
-        e[NEXT_EA] = 0.0
-        e[NEXT_DC] = g * f[O_MAX]
-        e[NEXT_EC] = g * f[O_NORM]
-        if table[layer, SKIP] == 1:
-            e[NEXT_DA] = e[DA]
-            e[NEXT_EA] = e[EA]
-            e[NEXT_DC] += e[DC] + g * y_nc
-            e[NEXT_EC] += e[EC] + g * y_nc
-    else:
-        e[NEXT_DA] = ra
-        e[NEXT_DC] = rc
-        e[NEXT_EA] = z_ea
-        e[NEXT_EC] = z_ec
 
 
 @kernel(inner=True)
@@ -611,7 +514,8 @@ def push(control, si, sf, layer, head, place, cuts, n_cuts, choice, n_choice, w,
 def thin_out(base, base_error, base_code, base_sign, start, m, n, trust, control,
              lifted, basis, inverse, weights, y, values, z):  # fmt: skip
     """Drop rows that provably follow from the others; returns how many are left."""
-    i = 0
+    i = control[C_FACETS]
+    control[C_FACETS] = 0
     while i < m and m > 1:
         for k in range(n):
             z[k] = base[start + i, k]
@@ -636,25 +540,21 @@ def thin_out(base, base_error, base_code, base_sign, start, m, n, trust, control
 
 @kernel
 def descend(
-    table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, signs, control,
-    base, base_error, base_code, base_sign, base_at, pend, pend_at, start, m, w, known, tied, layer,
+    net, path, errors, rows, row_errors, row_at, signs, control, base, base_error, base_code, base_sign,
+    base_at, pend, pend_at, start, m, w, known, tied, layer,
     sf, si, cuts, choice, hidden, lifted, lifted_error, basis, inverse, multipliers, y, values, c,
 ):  # fmt: skip
     """A cone (rows start .. start + m of the base) enters ``layer``, its hidden vector in the path: push its
     first node. False: no room on the stack."""
+    table = net.table
     n, trust = control[C_DIMENSION], control[C_TRUST]
-    while table[layer, KIND] == AFFINE:
-        enter(table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, layer, n)
-        for i in range(n * table[layer, ROWS]):
-            path[y_at[layer + 1] + i] = path[z_at[layer] + i]
-        for i in range(4):
-            errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
-        layer += 1
+    # bounds are needed in floats without a filter too: a row that may be zero has no direction
+    layer = enter_groups(n, net, path, errors, layer, CERTIFIED)
     count, words, heads = table[layer, ROWS], table[layer, WORDS], table[layer, HEADS]
     e = carried(table, control, layer)
     if control[C_INTS] + words + heads + HEADER > si.shape[0] or control[C_FLOATS] + n + e > sf.shape[0]:
         return False
-    enter(table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, layer, n)
+    write_rows(net, path, errors, rows, row_errors, row_at, layer, n)
     control[C_SERIAL] += 1
     signs[table[layer, SIGN_AT]] = control[C_SERIAL]
     signs[table[layer, SIGN_AT] + 1] = 0
@@ -702,7 +602,7 @@ def descend(
         choice[h] = 0
     m_in = table[layer, D_IN]
     for r in range(e):
-        hidden[r] = path[y_at[layer] + (n - 1) * m_in + r] if table[layer, SKIP] == 1 else 0.0
+        hidden[r] = path[table[layer, Y_AT] + (n - 1) * m_in + r] if table[layer, SKIP] == 1 else 0.0
     return push(
         control, si, sf, layer, head, no_cuts, cuts, no_cuts, choice, heads, w, hidden, e, known, tied
     )
@@ -785,38 +685,17 @@ def winners_of(rows, row_errors, k0, k1, w, n, trust, control, base, base_error,
 
 
 @kernel(inner=True)
-def leave(table, weights, path, y_at, z_at, errors, layer, word, hidden, n):
-    """The hidden vector that enters the next layer."""
-    m, count, e = table[layer, D_IN], table[layer, ROWS], table[layer, D_OUT]
-    y, z, out = y_at[layer], z_at[layer], y_at[layer + 1]
-    if table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:
-        kept = m if table[layer, SKIP] == 1 else 0
-        for k in range(n):
-            for r in range(kept):
-                path[out + k * e + r] = path[y + k * m + r]
-            for h in range(table[layer, HEADS]):
-                path[out + k * e + kept + h] = path[z + k * count + word[h]]
-    elif table[layer, KIND] == WALL:
-        for k in range(n - 1):
-            for r in range(e):
-                path[out + k * e + r] = path[y + k * m + r] if table[layer, SKIP] == 1 else 0.0
-        for r in range(e):
-            path[out + (n - 1) * e + r] = hidden[r]
-    else:
-        for k in range(n):
-            for r in range(e):
-                path[out + k * e + r] = path[y + k * m + r] if table[layer, SKIP] == 1 else 0.0
-        for r in range(e):
-            path[out + (n - 1) * e + r] += weights[table[layer, OFFSETS] + r]
-        for i in range(count):
-            if (word[i >> 6] >> (i & 63)) & 1:
-                u = table[layer, OUTPUTS] + i * e
-                for k in range(n):
-                    f = path[z + k * count + i]
-                    for r in range(e):
-                        path[out + k * e + r] += weights[u + r] * f
-    for i in range(4):
-        errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
+def hidden_of(n, net, path, layer, word, units, hidden):
+    """The map that leaves a fold layer, from the bits of its units."""
+    table = net.table
+    count = 0
+    for i in range(table[layer, ROWS]):
+        if (word[i >> 6] >> (i & 63)) & 1:
+            units[count] = i
+            count += 1
+    without_units(n, net, path, layer, hidden, 0)
+    add_units(n, net.weights, table[layer, OUTPUTS], table[layer, D_OUT], units, count, path,
+              table[layer, Z_AT], table[layer, ROWS], hidden, 0)  # fmt: skip
 
 
 @kernel(inner=True)
@@ -843,7 +722,10 @@ def emit(table, control, signs, key_of, base, base_error, base_code, start, m, w
     d = n - 1
     size = 1.0
     for k in range(d):
-        x = w[k] / w[d]
+        if w[d] != 0.0:
+            x = w[k] / w[d]
+        else:  # beyond the range of floats
+            x = np.inf * w[k] if w[k] != 0.0 else 0.0
         out_witness[cell * n + k] = x
         size = max(size, abs(x))
     size *= np.sqrt(n)
@@ -871,12 +753,13 @@ def emit(table, control, signs, key_of, base, base_error, base_code, start, m, w
 
 @kernel
 def run(
-    table, bounds, weights, heads_at, key_of, path, y_at, z_at, errors, rows, row_errors, row_at, signs,
-    control, layer_cells, base, base_error, base_code, base_sign, base_at, pend, pend_at, sf, si,
-    cuts, choice, word, hidden, w, above, below, state, points, lifted, lifted_error, basis, inverse,
-    multipliers, y, z, values, c, out_bits, out_routes, out_tied, out_start, out_codes, out_witness, budget,
+    net, path, errors, rows, row_errors, row_at, signs, control, layer_cells, base, base_error, base_code,
+    base_sign, base_at, pend, pend_at, sf, si, cuts, choice, word, hidden, w, above, below, state, points,
+    lifted, lifted_error, basis, inverse, multipliers, y, z, values, c, out_bits, out_routes, out_tied,
+    out_start, out_codes, out_witness, budget,
 ):  # fmt: skip
     """Work off nodes until the stack is empty, the budget is spent, or somebody else has to help."""
+    table, weights, heads_at, key_of = net.table, net.weights, net.heads_at, net.key_of
     n, trust = control[C_DIMENSION], control[C_TRUST]
     outside = -1
     begin = control[C_STEPS]
@@ -1098,7 +981,9 @@ def run(
                 emit(table, control, signs, key_of, base, base_error, base_code, start, m, w, known, tied,
                      out_bits, out_routes, out_tied, out_start, out_codes, out_witness)  # fmt: skip
             continue
-        leave(table, weights, path, y_at, z_at, errors, layer, word, hidden, n)
+        if fold:
+            hidden_of(n, net, path, layer, word, state, hidden)
+        leave(n, net, path, errors, layer, word, hidden)
         for i in range(m):
             for k in range(n):
                 base[start + m + i, k] = base[start + i, k]
@@ -1110,10 +995,9 @@ def run(
         control[C_FLOATS] = floats
         layer_cells[layer] += 1
         descend(
-            table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, signs, control,
-            base, base_error, base_code, base_sign, base_at, pend, pend_at, start + m, m, w, known, tied,
-            layer + 1, sf, si, cuts, choice, hidden, lifted, lifted_error, basis, inverse, multipliers, y,
-            values, c,
+            net, path, errors, rows, row_errors, row_at, signs, control, base, base_error, base_code,
+            base_sign, base_at, pend, pend_at, start + m, m, w, known, tied, layer + 1, sf, si, cuts, choice,
+            hidden, lifted, lifted_error, basis, inverse, multipliers, y, values, c,
         )  # fmt: skip
 
 
@@ -1158,9 +1042,9 @@ def chosen(table, heads_at, key_of, bits, routings, i, layer, word):
 
 @kernel
 def outline(
-    table, bounds, weights, heads_at, key_of, last, n, path, y_at, z_at, errors, rows, row_errors, row_at,
-    bits, routings, tied, start, codes, signs, witnesses, sides, side_errors, cell_rows, cell_errors, verdict,
-    unbounded, bounded_domain, base, base_error, base_code, base_sign, word, hidden, w, z, lifted,
+    net, last, n, path, errors, rows, row_errors, row_at, bits, routings, tied, start, codes, signs,
+    witnesses, sides, side_errors, cell_rows, cell_errors, verdict, unbounded, bounded_domain, base,
+    base_error, base_code, base_sign, word, units, hidden, w, z, lifted,
     lifted_error, basis, inverse, multipliers, y, values, c,
 ):  # fmt: skip
     """For every cell: rows of its candidates (length 1, positive inside) with errors, which of them are
@@ -1168,30 +1052,30 @@ def outline(
 
     ``signs`` (per candidate) says on which side of its hyperplane the cell lies.
     """
+    table, weights, heads_at, key_of = net.table, net.weights, net.heads_at, net.key_of
     for i in range(tied.shape[0]):
         changed = i == 0
         for layer in range(last + 1):
-            if layer > 0 and changed:
-                for k in range(4):
-                    errors[layer, DA + k] = errors[layer - 1, NEXT_DA + k]
             if changed:
-                enter(table, bounds, weights, path, y_at, z_at, errors, rows, row_errors, row_at, layer, n)
+                enter(n, net, path, errors, layer, CERTIFIED)
+                write_rows(net, path, errors, rows, row_errors, row_at, layer, n)
             changed = changed or parts_at(table, bits, routings, i, i - 1, layer)
             if changed and layer < last:
                 if table[layer, KIND] == AFFINE:
-                    for k in range(n * table[layer, ROWS]):
-                        path[y_at[layer + 1] + k] = path[z_at[layer] + k]
+                    leave_affine(n, net, path, errors, layer)
                 else:
                     chosen(table, heads_at, key_of, bits, routings, i, layer, word)
-                    if table[layer, KIND] == WALL and table[layer, OUTPUTS] >= 0:
+                    if table[layer, KIND] == FOLD:
+                        hidden_of(n, net, path, layer, word, units, hidden)
+                    elif table[layer, OUTPUTS] >= 0:
                         e, m_in = table[layer, D_OUT], table[layer, D_IN]
                         for r in range(e):
                             hidden[r] = 0.0
                             if table[layer, SKIP] == 1:
-                                hidden[r] = path[y_at[layer] + (n - 1) * m_in + r]
+                                hidden[r] = path[table[layer, Y_AT] + (n - 1) * m_in + r]
                             for h in range(table[layer, HEADS]):
                                 hidden[r] += weights[table[layer, OUTPUTS] + word[h] * e + r]
-                    leave(table, weights, path, y_at, z_at, errors, layer, word, hidden, n)
+                    leave(n, net, path, errors, layer, word, hidden)
         count = start[i + 1] - start[i]
         for f in range(count):
             code = codes[start[i] + f]

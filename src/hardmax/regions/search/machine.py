@@ -20,24 +20,23 @@ from numpy.typing import NDArray
 
 from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
-from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import Layer, WallLayer
-from hardmax.regions.cells import decode_wall, encode_wall
+from hardmax.geometry.domains import Box, Domain
+from hardmax.networks.layers import Layer, WallLayer
+from hardmax.regions.cells import DOMAIN_SIDE, NOT_NAMED, Cells, Ragged, decode_wall, encode_wall
+from hardmax.regions.engine.layers import CERTIFIED, ERRORS, EXACT, FLOAT, ROWS
 from hardmax.regions.engine.program import Program
 from hardmax.regions.engine.stack_machine import StackMachine, State
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.plane import kernels as plane_kernels
 from hardmax.regions.search import kernels
-from hardmax.regions.search.outline import unit_sides
+from hardmax.regions.search.outline import domain_is_bounded, unit_sides
 from hardmax.regions.search.rational_programs import IntegerRow, inner_point, is_bounded, times
-from hardmax.regions.search.search_cells import FoundCells
 
 __all__ = ["SearchMachine"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_TRUST = {"exact": kernels.EXACT, "certified": kernels.CERTIFIED, "float": kernels.FLOAT}
+_TRUST = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
 _FRAME = ("path", "errors", "rows", "row_errors", "signs", "base_at", "pend")
 
 
@@ -84,11 +83,9 @@ class SearchMachine(StackMachine):
         self.decided_exactly = 0
         self.whole = True  # false while the node on top of the stack is being replaced
         table = program.table[: program.last + 1]
-        self._row_at = np.concatenate([[0], np.cumsum(table[:, plane_kernels.ROWS])]).astype(np.int64)
-        self._y_at = np.ascontiguousarray(program.table[:, plane_kernels.Y_AT])
-        self._z_at = np.ascontiguousarray(program.table[:, plane_kernels.Z_AT])
+        self._row_at = np.concatenate([[0], np.cumsum(table[:, ROWS])]).astype(np.int64)
         self.path = np.zeros(program.path_size)
-        self.errors = np.zeros((program.last + 2, kernels.ERRORS))
+        self.errors = np.zeros((program.last + 2, ERRORS))
         self.rows = np.zeros((int(self._row_at[-1]) + 1, n))
         self.row_errors = np.zeros(int(self._row_at[-1]) + 1)
         self.signs = np.zeros(program.sign_size, dtype=np.int64)
@@ -124,7 +121,7 @@ class SearchMachine(StackMachine):
             "cuts": np.zeros(2 * (size + 2), dtype=np.int64),
             "choice": np.zeros(widest, dtype=np.int64),
             "word": np.zeros(widest, dtype=np.int64),
-            "hidden": np.zeros(widest),
+            "hidden": np.zeros(n * widest),
             "w": np.zeros(n + 1),
             "above": np.zeros(widest + 1),
             "below": np.zeros(n + 1),
@@ -170,7 +167,8 @@ class SearchMachine(StackMachine):
         base["code"][:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
         base["sign"][:m] = 1
         rows = [*(self.exact_maps.domain_line(i) for i in range(m - 1)), self._infinity]
-        self.control[kernels.C_OPEN_DOMAIN] = not is_bounded(rows, self.n - 1)
+        self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps)
+        self.control[kernels.C_FACETS] = m - 1 if isinstance(self.domain, Box) else 0
         witness = inner_point(rows)
         if witness is None:
             raise EmptyDomainError(
@@ -186,13 +184,13 @@ class SearchMachine(StackMachine):
         return (*[0] * (self.n - 1), 1)
 
     def _descend(self, start: int, m: int, w: Floats, known: int) -> None:
-        t, g, f, tied, layer = self.work, self.program, self._base, 0, 0
+        t, f, tied, layer = self.work, self._base, 0, 0
         kernels.descend(
-            g.table, g.bounds, g.weights, self.path, self._y_at, self._z_at, self.errors, self.rows,
-            self.row_errors, self._row_at, self.signs, self.control, f["rows"], f["error"],
-            f["code"], f["sign"], self.base_at, self.pend, self._row_at, start, m, w, known, tied,
-            layer, self.sf, self.si, t["cuts"], t["choice"], t["hidden"], t["lifted"], t["lifted_error"],
-            t["basis"], t["inverse"], t["multipliers"], t["y"], t["values"], t["c"],
+            self.program.net, self.path, self.errors, self.rows, self.row_errors, self._row_at, self.signs,
+            self.control, f["rows"], f["error"], f["code"], f["sign"], self.base_at, self.pend, self._row_at,
+            start, m, w, known, tied, layer, self.sf, self.si, t["cuts"], t["choice"], t["hidden"],
+            t["lifted"], t["lifted_error"], t["basis"], t["inverse"], t["multipliers"], t["y"], t["values"],
+            t["c"],
         )  # fmt: skip
 
     # running
@@ -224,11 +222,10 @@ class SearchMachine(StackMachine):
         return int(self.control[kernels.C_PROGRAMS])
 
     def _run(self, budget: int) -> None:
-        t, g, f, o = self.work, self.program, self._base, self.output
+        t, f, o = self.work, self._base, self.output
         kernels.run(
-            g.table, g.bounds, g.weights, g.heads_at, g.key_of, self.path, self._y_at, self._z_at,
-            self.errors, self.rows, self.row_errors, self._row_at, self.signs, self.control,
-            self.layer_cells, f["rows"], f["error"], f["code"], f["sign"], self.base_at,
+            self.program.net, self.path, self.errors, self.rows, self.row_errors, self._row_at, self.signs,
+            self.control, self.layer_cells, f["rows"], f["error"], f["code"], f["sign"], self.base_at,
             self.pend, self._row_at, self.sf, self.si, t["cuts"], t["choice"], t["word"], t["hidden"],
             t["w"], t["above"], t["below"], t["state"], t["points"], t["lifted"], t["lifted_error"],
             t["basis"], t["inverse"], t["multipliers"], t["y"], t["z"], t["values"], t["c"], o["bits"],
@@ -437,7 +434,7 @@ class SearchMachine(StackMachine):
 
     # results
 
-    def take(self) -> FoundCells:
+    def take(self) -> Cells:
         """What was written down since the last time; the machine keeps nothing of it."""
         room = len(self.output["tied"]), len(self.output["codes"])
         cells = self.cells()
@@ -446,23 +443,31 @@ class SearchMachine(StackMachine):
         self._make_output(*room)
         return cells
 
-    def cells(self) -> FoundCells:
+    def cells(self) -> Cells:
         """What was written down."""
         n, facets = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_FACETS])
         self._make_output(n, facets)
         for array in self.output.values():
             array.setflags(write=False)
         witness = self.output["witness"][: self.n * n].reshape(n, self.n)
-        return FoundCells(
-            d=self.domain.d,
+        codes = self.output["codes"][:facets]
+        side = codes <= kernels.SIDE
+        owner, wall = np.where(side, DOMAIN_SIDE, NOT_NAMED), np.where(side, kernels.SIDE - codes, codes)
+        return Cells(
+            kind="halfspaces",
             bits=self.output["bits"][: n * self.program.words].reshape(n, self.program.words),
             routings=self.output["routes"][: n * self.program.heads].reshape(n, self.program.heads),
             tied=self.output["tied"][:n],
-            candidate_start=self.output["start"][: n + 1],
-            candidates=self.output["codes"][:facets],
             witnesses=witness[:, :-1],
             margins=witness[:, -1],
-        ).bind(self.exact_maps)
+            facets=Ragged(self.output["start"][: n + 1], np.column_stack([owner, wall])),
+            vertices=Ragged(np.zeros(n + 1, dtype=np.int64), np.zeros((0, 0))),
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """How small the margin of a sliver is."""
+        return self.sliver
 
 
 class _Node:

@@ -8,23 +8,21 @@ some direction. Compiled linear programs with proven error bounds answer, and ra
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.groups import FoldLayer, Layer, WallLayer
-from hardmax.regions.cells import DOMAIN_SIDE, decode_wall
+from hardmax.geometry.domains import Box
+from hardmax.networks.layers import FoldLayer, Layer, WallLayer
+from hardmax.regions.cells import DOMAIN_SIDE, Cells, decode_wall
+from hardmax.regions.engine import layers
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.plane import kernels as plane_kernels
 from hardmax.regions.search import kernels
 from hardmax.regions.search.rational_programs import IntegerRow, facet_numbers, is_bounded
 
-if TYPE_CHECKING:
-    from hardmax.regions.search.search_cells import FoundCells
-
-__all__ = ["Facets", "Outline", "decoded", "plain", "unit_sides"]
+__all__ = ["Facets", "Outline", "decoded", "domain_is_bounded", "plain", "unit_sides"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -44,18 +42,19 @@ class Facets(NamedTuple):
 class Outline:
     """Rows of all candidates, in floats with their errors and, on demand, as integers."""
 
-    def __init__(self, cells: FoundCells, exact: ExactMaps) -> None:
+    def __init__(self, cells: Cells, exact: ExactMaps) -> None:
         self.cells, self.exact = cells, exact
         self.n = cells.d + 1
         self.infinity: IntegerRow = (*[0] * cells.d, 1)
-        self.cell_of = np.repeat(np.arange(cells.n), np.diff(cells.candidate_start))
+        self.cell_of = cells.facets.cell_of
+        self.codes = np.where(cells.owner == DOMAIN_SIDE, kernels.SIDE - cells.wall, cells.wall)
         self.sign = self._signs()
         self._remembered: dict[int, list[IntegerRow]] = {}
-        size = int(np.diff(cells.candidate_start).max(initial=0)) + 2
+        size = int(cells.facets.counts.max(initial=0)) + 2
         self.work = _workspace(2 * size + 2, self.n)
-        self.rows = np.zeros((len(cells.candidates), self.n))
-        self.errors = np.zeros(len(cells.candidates))
-        self.verdict = np.zeros(len(cells.candidates), dtype=np.uint8)
+        self.rows = np.zeros((len(self.codes), self.n))
+        self.errors = np.zeros(len(self.codes))
+        self.verdict = np.zeros(len(self.codes), dtype=np.uint8)
         self.unbounded = np.zeros(cells.n, dtype=np.uint8)
         self._trace()
         self._decide()
@@ -63,9 +62,9 @@ class Outline:
     def _signs(self) -> Integers:
         """On which side of every candidate its cell lies: 1 where a unit is on or the higher key wins."""
         cells = self.cells
-        sign = np.ones(len(cells.candidates), dtype=np.int64)
-        drawn = np.flatnonzero(cells.candidates >= 0)
-        layer_of, group, _, b = (np.asarray(v) for v in decoded(cells.candidates[drawn]))
+        sign = np.ones(len(self.codes), dtype=np.int64)
+        drawn = np.flatnonzero(self.codes >= 0)
+        layer_of, group, _, b = (np.asarray(v) for v in decoded(self.codes[drawn]))
         for number, layer in enumerate(self.exact.layers):
             at = layer_of == number
             rows, units = drawn[at], group[at]
@@ -83,35 +82,28 @@ class Outline:
         cells, n, t = self.cells, self.n, self.work
         program = Program.of(self.exact.layers, columns=n)
         table = program.table
-        row_at = np.concatenate([[0], np.cumsum(table[: program.last + 1, plane_kernels.ROWS])]).astype(
-            np.int64
-        )
+        row_at = np.concatenate([[0], np.cumsum(table[: program.last + 1, layers.ROWS])]).astype(np.int64)
         path = np.zeros(program.path_size)
         for k in range(n - 1):
             path[k * (n - 1) + k] = 1.0
         sides, side_errors = unit_sides(self.exact)
-        y_at, z_at = (np.ascontiguousarray(table[:, c]) for c in (plane_kernels.Y_AT, plane_kernels.Z_AT))
         bits, routings = plain(cells.bits, program.words), plain(cells.routings, program.heads)
         kernels.outline(
-            table, program.bounds, program.weights, program.heads_at, program.key_of, program.last, n, path,
-            y_at, z_at, np.zeros((program.last + 2, kernels.ERRORS)), np.zeros((int(row_at[-1]) + 1, n)),
+            program.net, program.last, n, path,
+            np.zeros((program.last + 2, layers.ERRORS)), np.zeros((int(row_at[-1]) + 1, n)),
             np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
-            plain(cells.tied), plain(cells.candidate_start), plain(cells.candidates), self.sign,
+            plain(cells.tied), plain(cells.facets.offsets), plain(self.codes), self.sign,
             plain(cells.witnesses), sides, side_errors, self.rows, self.errors, self.verdict, self.unbounded,
-            self._domain_bounded, t["base"], t["base_error"], t["base_code"], t["base_sign"],
-            np.zeros(program.widest + 1, dtype=np.int64), np.zeros(program.widest + 1), t["w"], t["z"],
+            domain_is_bounded(self.exact), t["base"], t["base_error"], t["base_code"], t["base_sign"],
+            np.zeros(program.widest + 1, dtype=np.int64), np.zeros(program.widest + 1, dtype=np.int64),
+            np.zeros(n * (program.widest + 1)), t["w"], t["z"],
             t["lifted"], t["lifted_error"], t["basis"], t["inverse"], t["multipliers"], t["y"], t["values"],
             t["c"],
         )  # fmt: skip
 
-    @cached_property
-    def _domain_bounded(self) -> bool:
-        domain = self.exact.domain
-        return is_bounded([self.exact.domain_line(i) for i in range(domain.b.shape[0])], self.cells.d)
-
     def _decide(self) -> None:
         """What floats left open, in rationals."""
-        start = self.cells.candidate_start
+        start = self.cells.facets.offsets
         for i in np.unique(self.cell_of[self.verdict == 2]).tolist():
             at = slice(int(start[i]), int(start[i + 1]))
             open_ones = np.flatnonzero(self.verdict[at] == 2).tolist()
@@ -123,7 +115,7 @@ class Outline:
     def rows_of(self, i: int) -> list[IntegerRow]:
         """The rows of the candidates of cell i as integers, positive inside."""
         if i not in self._remembered:
-            start = self.cells.candidate_start
+            start = self.cells.facets.offsets
             while len(self._remembered) >= _REMEMBERED:
                 self._remembered.pop(next(iter(self._remembered)))
             self._remembered[i] = [self.row(c) for c in range(int(start[i]), int(start[i + 1]))]
@@ -131,7 +123,7 @@ class Outline:
 
     def row(self, c: int) -> IntegerRow:
         """The row of candidate c as integers."""
-        code, i = int(self.cells.candidates[c]), int(self.cell_of[c])
+        code, i = int(self.codes[c]), int(self.cell_of[c])
         if code <= kernels.SIDE:
             return self.exact.domain_line(kernels.SIDE - code)
         layer, group, a, b = decode_wall(code)
@@ -145,7 +137,7 @@ class Outline:
         cells = self.cells
         true = np.flatnonzero(self.verdict == 1)
         start = np.concatenate([[0], np.cumsum(np.bincount(self.cell_of[true], minlength=cells.n))])
-        code = cells.candidates[true]
+        code = self.codes[true]
         side = code <= kernels.SIDE
         owner = np.where(side, DOMAIN_SIDE, self.layer_cells(decoded(code)[0], self.cell_of[true]))
         wall = np.where(side, kernels.SIDE - code, code)
@@ -172,9 +164,17 @@ def unit_sides(exact: ExactMaps) -> tuple[Floats, Floats]:
     rounded = exact.domain.a.rounded or exact.domain.b.rounded
     with np.errstate(all="ignore"):
         length = np.sqrt((rows * rows).sum(axis=1))
-        tame = (length > 1.0 / kernels.TAME) & (length < kernels.TAME)
+        tame = (length > 1.0 / layers.TAME) & (length < layers.TAME)
         unit = np.where(tame[:, None], rows / length[:, None], 0.0)
-    return unit, np.where(tame, (2.0 + 2.0 * rounded) * kernels.UNIT, np.inf)
+    return unit, np.where(tame, (2.0 + 2.0 * rounded) * layers.UNIT, np.inf)
+
+
+def domain_is_bounded(exact: ExactMaps) -> bool:
+    """Whether the domain is bounded: a box is, whatever its dimension, and only a polytope takes programs."""
+    domain = exact.domain
+    if isinstance(domain, Box):
+        return True
+    return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d)
 
 
 def _workspace(size: int, n: int) -> dict[str, NDArray[Any]]:
@@ -207,7 +207,7 @@ def decoded(codes: Integers) -> tuple[Integers, Integers, Integers, Integers]:
     return codes >> 54, (codes >> 38) & 0xFFFF, (codes >> 19) & 0x7FFFF, codes & 0x7FFFF
 
 
-def _parts(cells: FoundCells, layer: Layer) -> NDArray[np.bool_]:
+def _parts(cells: Cells, layer: Layer) -> NDArray[np.bool_]:
     """Whether each cell but the first differs from the one before it in a layer."""
     if isinstance(layer, FoldLayer):
         units = np.arange(layer.first_unit, layer.first_unit + layer.units)

@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import nearest_float
-from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.segment import double_double_rows as pairs
 from hardmax.regions.segment import kernels
 from hardmax.regions.segment.double_double_rows import Ball, PairMaps
+from hardmax.regions.segment.geometry import exact_place
 from hardmax.regions.segment.program import SegmentProgram, Stage
 from hardmax.regions.segment.rational_intervals import Place, root_of, sign_at, upper_envelope
-from hardmax.regions.segment.segment_cells import exact_place
 
 __all__ = ["Decisions", "Events", "Intervals", "rows_of"]
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.double_double_kernels import UNIT, products
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
 from hardmax.regions.segment.program import SegmentProgram, norms_of

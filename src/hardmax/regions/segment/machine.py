@@ -29,15 +29,15 @@ from hardmax.errors import EmptyDomainError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.segment import kernels
 from hardmax.regions.segment.decisions import Decisions, Events, Intervals, rows_of
+from hardmax.regions.segment.geometry import interval_cells
 from hardmax.regions.segment.program import Errors, SegmentProgram
 from hardmax.regions.segment.rational_intervals import Place, interval_of
-from hardmax.regions.segment.segment_cells import SegmentCells
 
 __all__ = ["SegmentMachine"]
 
@@ -102,7 +102,7 @@ class SegmentMachine:
     --------
     >>> from hardmax.geometry.domains import Box
     >>> from hardmax.networks.constructions.sawtooth import sawtooth_network
-    >>> from hardmax.networks.groups import layers_of
+    >>> from hardmax.networks.layers import layers_of
     >>> net = sawtooth_network(1, n_tokens=3, teeth=2, depth=2)
     >>> machine = SegmentMachine(
     ...     layers_of(net), Box([0], [1]), arithmetic="certified", store=True, sliver=0.0)
@@ -470,12 +470,12 @@ class SegmentMachine:
 
     # results
 
-    def take(self) -> SegmentCells:
+    def take(self) -> Cells:
         """The cells that were written down since the last time, from left to right."""
         parts, self.written = self.written or [_nothing(self.program)], []
-        return SegmentCells.of({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+        return interval_cells({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
-    def cells(self) -> SegmentCells:
+    def cells(self) -> Cells:
         """The cells that were written down, in the order of signatures."""
         parts = self.written
         cells = self.take()
@@ -483,9 +483,9 @@ class SegmentMachine:
         return cells.in_order(self.layers)
 
     @property
-    def totals(self) -> Floats:
-        """Length of the bounded cells, tolerance for slivers, unit of length."""
-        return np.array([self.total, self.sliver, 1.0])
+    def tolerance(self) -> float:
+        """How short a sliver is."""
+        return self.sliver
 
     @property
     def tally(self) -> Tally:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
 from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.segment.kernels import UNIT
 
@@ -156,7 +156,7 @@ class Stage:
         """Bounds for what leaves a wall layer."""
         if isinstance(self.layer, MaxLayer):
             return self._largest_errors(y, errors)
-        gamma = (2 * self.layer.heads + 10) * UNIT  # type: ignore[union-attr]
+        gamma = (2 * self.layer.heads + 10) * UNIT
         nothing = np.zeros(y.shape[1])
         if not self.layer.skip:  # type: ignore[union-attr]
             return Errors(

@@ -20,14 +20,15 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.geometry.domains import Box
-from hardmax.networks.groups import AffineLayer, Layer, layers_of
+from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature
+from hardmax.regions.cells import Cells
 from hardmax.regions.counts import _how_sure
 from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
 from hardmax.regions.segment.machine import SegmentMachine
 from hardmax.regions.segment.program import SegmentProgram
-from hardmax.regions.segment.segment_cells import SegmentCells
 from hardmax.results import Result
 
 __all__ = ["SegmentTrace", "trace_segment"]
@@ -88,7 +89,7 @@ def trace_segment(
             break
         if time_limit is not None and time.monotonic() - begin >= time_limit:
             break
-    return SegmentTrace._of(network, first, last, machine.cells(), arithmetic, machine.done)
+    return SegmentTrace._of(network, first, last, machine.take(), arithmetic, machine.done)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,7 +142,7 @@ class SegmentTrace(Result):
     routings: NDArray[np.int32]
     bits: NDArray[np.uint64]
     tied: NDArray[np.uint8]
-    cells: SegmentCells
+    cells: Cells
     arithmetic: str
     complete: bool
     reach: float
@@ -152,24 +153,24 @@ class SegmentTrace(Result):
         network: Network,
         start: ExactArray,
         end: ExactArray,
-        cells: SegmentCells,
+        cells: Cells,
         arithmetic: str,
         complete: bool,
     ) -> Self:
-        order = cells.along
+        high, error = cells.vertices.content[1::2].T  # the cells are in the order of the line
         return cls(
             network=network,
             start=start,
             end=end,
-            breakpoints=cells.high[order[:-1]],
-            errors=cells.high_error[order[:-1]],
-            routings=cells.routings[order],
-            bits=cells.bits[order],
-            tied=cells.tied[order],
+            breakpoints=high[:-1],
+            errors=error[:-1],
+            routings=cells.routings,
+            bits=cells.bits,
+            tied=cells.tied,
             cells=cells,
             arithmetic=arithmetic,
             complete=complete,
-            reach=float(cells.high[order[-1]]) if len(order) else 0.0,
+            reach=float(high[-1]) if cells.n else 0.0,
         )
 
     @property
@@ -190,7 +191,8 @@ class SegmentTrace(Result):
     @cached_property
     def kinds(self) -> NDArray[np.uint8]:
         """For each breakpoint: 0 = fold, 1 = wall, after the first block in which the two sides differ."""
-        return self.cells.kinds_along(self._layers)
+        pieces = np.arange(self.n_pieces)
+        return kinds_between(self._layers, self.cells, pieces[:-1], pieces[1:])
 
     def point(self, t: float) -> Floats:
         """The point of the input space at a share ``t`` of the way."""
@@ -199,11 +201,9 @@ class SegmentTrace(Result):
     def exact_breakpoint(self, i: int) -> Fraction:
         """Breakpoint ``i`` without rounding; for a big network this takes seconds."""
         if not -len(self.breakpoints) <= i < len(self.breakpoints):
-            raise InvalidInputError(
-                f"i must number one of the {len(self.breakpoints)} breakpoints, but was {i}."
-            )
-        piece = int(self.cells.along[i % len(self.breakpoints)])
-        place = self.cells.exact_ends(piece, self._exact_maps)[1]
+            raise InvalidInputError(f"i must be in range({len(self.breakpoints)}), but was {i}.")
+        geometry = SegmentGeometry(self.cells, self._exact_maps, 1)
+        place = geometry.exact_ends(i % len(self.breakpoints))[1]
         assert isinstance(place, Fraction)
         return place
 
@@ -225,7 +225,9 @@ class SegmentTrace(Result):
     def _maps(self) -> Any:
         from hardmax.regions.maps.float_maps import pattern_maps
 
-        return pattern_maps(self._layers, self.bits, self.routings, self.tied, self._exact_maps)
+        signatures = self.bits, self.routings
+        maps = pattern_maps(self._layers, *signatures, self.tied, self._exact_maps)
+        return maps.finite(*signatures, self._exact_maps)
 
     @cached_property
     def _layers(self) -> tuple[Layer, ...]:
@@ -244,14 +246,12 @@ class SegmentTrace(Result):
             "end": _numbers(self.end),
             "arithmetic": self.arithmetic,
             "complete": self.complete,
-            **{f"cells.{name}": array for name, array in self.cells.state().items()},
+            "cells": self.cells.state(),
         }
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        cells = SegmentCells.from_state(
-            {name.removeprefix("cells."): array for name, array in state.items() if name.startswith("cells.")}
-        )
+        cells = Cells.from_state(state["cells"])
         return cls._of(
             Network._from_state(state["network"]),
             _array(state["start"]),

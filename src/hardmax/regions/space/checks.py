@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from hardmax.regions.cells import AT_INFINITY
 from hardmax.regions.checks import CROSSINGS, EXACTLY, Check
-from hardmax.regions.halfspace_geometry import ListedGeometry
 from hardmax.regions.maps.boundary_rows import interior_point
 from hardmax.regions.maps.exact_signatures import signature_beyond
 from hardmax.regions.space.facet_rows import float_rows
@@ -58,20 +57,21 @@ class _BeyondThePlane(Check):
 class SpaceCheck(_BeyondThePlane):
     """A verification of cells in three to six dimensions."""
 
-    def __init__(self, regions: RegionSet, rng: np.random.Generator, geometry: SpaceGeometry) -> None:
+    geometry: SpaceGeometry
+
+    def __init__(self, regions: RegionSet, rng: np.random.Generator) -> None:
         super().__init__(regions, rng)
-        self.geometry, self.cells = geometry, geometry.cells
-        self.cell_of = np.repeat(np.arange(self.cells.n), np.diff(self.cells.facet_start))
-        face = geometry.facets.face
+        self.cell_of = self.cells.facets.cell_of
+        face = self.geometry.facets.face
         self.inner = np.flatnonzero((face == np.arange(len(face))) & (self.cells.owner >= 0))
 
     def inside(self, x: Floats, cell: Integers) -> NDArray[np.bool_]:
         """Which points certainly satisfy every row of their cell."""
         cells, face = self.cells, self.geometry.facets.face
-        counts = np.diff(cells.facet_start)[cell]
+        counts = cells.facets.counts[cell]
         rows = np.repeat(np.arange(len(x)), counts)
         facets = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        facets += np.repeat(cells.facet_start[cell], counts)
+        facets += np.repeat(cells.facets.offsets[cell], counts)
         true = (face[facets] == facets) & (cells.owner[facets] != AT_INFINITY)
         rows, facets = rows[true], facets[true]
         if not len(facets):
@@ -147,12 +147,14 @@ class SpaceCheck(_BeyondThePlane):
         cells, far = self.cells, self.geometry.facets.far
         middle, weight = np.zeros((len(facets), self.d)), np.zeros(len(facets))
         cell = self.cell_of[facets]
-        s = facets - cells.facet_start[cell]
-        counts = np.diff(cells.ray_start)[cell]
+        s = facets - cells.facets.offsets[cell]
+        counts = cells.vertices.counts[cell]
         for k in range(int(counts.max(initial=0))):
             here = np.flatnonzero(counts > k)
-            r = cells.ray_start[cell[here]] + k
-            on = (cells.mask[r, s[here] // 64] >> (s[here] % 64).astype(np.uint64)) & np.uint64(1) != 0
+            r = cells.vertices.offsets[cell[here]] + k
+            on = (cells.masks.content[r, s[here] // 64] >> (s[here] % 64).astype(np.uint64)) & np.uint64(
+                1
+            ) != 0
             here, r = here[on], r[on]
             near = far[r] == 0
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -165,10 +167,10 @@ class SpaceCheck(_BeyondThePlane):
     def exact_middle(self, f: int) -> list[Fraction]:
         """A rational point in the relative interior of a facet."""
         i, cells = int(self.cell_of[f]), self.cells
-        s, first = f - int(cells.facet_start[i]), int(cells.ray_start[i])
+        s, first = f - int(cells.facets.offsets[i]), int(cells.vertices.offsets[i])
         point = [Fraction(0)] * (self.d + 1)
         for k, ray in enumerate(self.geometry.exact_rays(i)):
-            if int(cells.mask[first + k, s // 64]) >> (s % 64) & 1:
+            if int(cells.masks.content[first + k, s // 64]) >> (s % 64) & 1:
                 weight = Fraction(1, ray[-1]) if ray[-1] else Fraction(1, max(abs(v) for v in ray))
                 point = [p + weight * v for p, v in zip(point, ray, strict=True)]
         return [p / point[-1] for p in point[:-1]]
@@ -189,10 +191,6 @@ class SpaceCheck(_BeyondThePlane):
 class ListedCheck(_BeyondThePlane):
     """A verification of cells on the line, or of cells in high dimensions, which have no list of vertices."""
 
-    def __init__(self, regions: RegionSet, rng: np.random.Generator, geometry: ListedGeometry) -> None:
-        super().__init__(regions, rng)
-        self.geometry = geometry
-
     def corners(self) -> Floats:
         """Ends on the line; elsewhere the witnesses, and the corners of a box."""
         if self.d == 1:
@@ -209,8 +207,8 @@ class ListedCheck(_BeyondThePlane):
             self.report("closed", 0, skipped="the search was stopped")
         else:
             pieces = len(self.contacts.pairs)
-            apart = pieces != self.signed.n - 1
-            failure = f"{self.signed.n} intervals, but {pieces} places where they meet" if apart else ""
+            apart = pieces != self.cells.n - 1
+            failure = f"{self.cells.n} intervals, but {pieces} places where they meet" if apart else ""
             self.report("closed", pieces, failure)
 
     def crossings(self) -> None:

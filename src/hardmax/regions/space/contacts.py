@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
-from hardmax.regions.cells import GROUP_BITS, KEY_BITS
-from hardmax.regions.maps.adjacency import Contacts
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.regions.cells import GROUP_BITS, KEY_BITS, Contacts
 from hardmax.regions.maps.adjacency_kernels import by_group
 from hardmax.regions.maps.boundary_rows import Row, hyperplane_basis
 from hardmax.regions.maps.steps import frozen
@@ -109,12 +108,12 @@ class _Search:
         self.geometry, self.cells, self.exact = geometry, geometry.cells, geometry.exact
         self.d, self.face = geometry.d, geometry.facets.face
         cells = self.cells
-        self.cell_of = np.repeat(np.arange(cells.n, dtype=np.int64), np.diff(cells.facet_start))
+        self.cell_of = cells.facets.cell_of
         self.owner, self.wall = frozen(cells.owner), frozen(cells.wall)
         self.layers, self.keys, self.classes = _tables(self.exact.layers)
         self.side = np.zeros(len(cells.owner), dtype=np.int8)
         kernels.sides(
-            frozen(cells.facet_start),
+            frozen(cells.facets.offsets),
             self.owner,
             self.wall,
             self.layers,
@@ -140,7 +139,7 @@ class _Search:
         kernels.hash_signatures(frozen(cells.bits), frozen(cells.routings), hashes, slots)
         out = np.empty((len(cells.owner), 2), dtype=np.int64)
         count = kernels.match_flips(
-            frozen(cells.facet_start),
+            frozen(cells.facets.offsets),
             self.owner,
             self.wall,
             self.face,
@@ -167,7 +166,7 @@ class _Search:
         kernels.same_name(
             np.ascontiguousarray(facets),
             np.ascontiguousarray(others),
-            frozen(self.cells.facet_start),
+            frozen(self.cells.facets.offsets),
             self.owner,
             self.wall,
             out,
@@ -193,7 +192,7 @@ class _Search:
         start, order = self._grouped(left)
         scratch = Scratch(cells, pairs=True)
         most = int(np.diff(start).max(initial=1))
-        rays, words = scratch.most_rays, 2 * cells.mask.shape[1]
+        rays, words = scratch.most_rays, 2 * cells.masks.content.shape[1]
         room = max(1024, 4 * len(left))
         at, numbers = 0, np.zeros(2, dtype=np.int64)
         undecided: list[tuple[int, int]] = []
@@ -209,14 +208,14 @@ class _Search:
                 np.int64(at),
                 self.cell_of,
                 frozen(cells.free),
-                frozen(cells.ray_start),
+                frozen(cells.vertices.offsets),
                 frozen(cells.rays),
                 frozen(cells.ray_error),
                 self.geometry.facets.far,
-                frozen(cells.facet_start),
+                frozen(cells.facets.offsets),
                 self.owner,
                 self.wall,
-                frozen(cells.mask),
+                frozen(cells.masks.content),
                 self.face,
                 self.side,
                 row_of,
@@ -265,7 +264,7 @@ class _Search:
         return drawn_row(self.cells, self.exact, int(self.cell_of[f]), f)
 
     def _side(self, f: int) -> int:
-        row = self.geometry.row(int(self.cell_of[f]), f)
+        row = self.geometry.facet_row(int(self.cell_of[f]), f)
         return 1 if row == self._exact_row(f) else -1
 
     def _cell_rows(self, i: int) -> list[Row]:
@@ -273,8 +272,8 @@ class _Search:
         if i not in self._rows:
             if len(self._rows) > 4096:
                 self._rows.clear()
-            facets = range(int(self.cells.facet_start[i]), int(self.cells.facet_start[i + 1]))
-            self._rows[i] = [self.geometry.row(i, f) for f in facets if self.face[f] == f]
+            facets = self.cells.facets.span(i)
+            self._rows[i] = [self.geometry.facet_row(i, f) for f in facets if self.face[f] == f]
         return self._rows[i]
 
     def _decide(self, pairs: list[tuple[int, int]]) -> None:
@@ -337,7 +336,7 @@ class _Search:
 
     def _above(self, f: int) -> bool:
         """Whether a facet's cell lies on the positive side of its normalised hyperplane."""
-        row = self.geometry.row(int(self.cell_of[f]), f)
+        row = self.geometry.facet_row(int(self.cell_of[f]), f)
         return next(v for v in row if v) > 0
 
     def _near(self, f: int, g: int) -> bool:
@@ -348,9 +347,9 @@ class _Search:
     def _box(self, f: int) -> tuple[Floats, Floats]:
         i, cells = int(self.cell_of[f]), self.cells
         everywhere = np.full(self.d, -inf), np.full(self.d, inf)
-        s = f - int(cells.facet_start[i])
-        rays = np.arange(int(cells.ray_start[i]), int(cells.ray_start[i + 1]))
-        rays = rays[(cells.mask[rays, s // 64] >> np.uint64(s % 64)) & np.uint64(1) != 0]
+        s = f - int(cells.facets.offsets[i])
+        rays = np.arange(cells.vertices.offsets[i], cells.vertices.offsets[i + 1])
+        rays = rays[(cells.masks.content[rays, s // 64] >> np.uint64(s % 64)) & np.uint64(1) != 0]
         e, w = cells.ray_error[rays], cells.rays[rays, -1]
         if cells.free[i] or self.geometry.facets.far[rays].any() or not (w > 2.0 * e).all():
             return everywhere

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.groups import AffineLayer, FoldLayer, Layer
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, GROUP_BITS, KEY_BITS, decode_wall
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, GROUP_BITS, KEY_BITS, Cells, decode_wall
 from hardmax.regions.maps.adjacency_kernels import name_groups
 from hardmax.regions.maps.boundary_rows import Row
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import pattern_maps
 from hardmax.regions.maps.steps import frozen
-from hardmax.regions.space.space_cells import SpaceCells
 
 __all__ = ["drawn_row", "float_rows", "named"]
 
@@ -45,7 +44,7 @@ def named(owner: Integers, wall: Integers) -> tuple[Integers, Integers]:
     return group, representative[:count].copy()
 
 
-def drawn_row(cells: SpaceCells, exact: ExactMaps, i: int, f: int) -> Row:
+def drawn_row(cells: Cells, exact: ExactMaps, i: int, f: int) -> Row:
     """The exact row of facet f of cell i as it was drawn, whatever side the cell is on."""
     owner, wall = int(cells.owner[f]), int(cells.wall[f])
     if owner == AT_INFINITY:
@@ -56,7 +55,7 @@ def drawn_row(cells: SpaceCells, exact: ExactMaps, i: int, f: int) -> Row:
 
 
 def float_rows(
-    cells: SpaceCells, exact: ExactMaps, cell_of: Integers, facets: Integers
+    cells: Cells, exact: ExactMaps, cell_of: Integers, facets: Integers
 ) -> tuple[Integers, Floats, Floats]:
     """Rows of facets as they were drawn, scaled to entries of about 1.
 
@@ -90,7 +89,7 @@ def float_rows(
 
 
 def _drawn_in(
-    number: int, block: Layer, cells: SpaceCells, exact: ExactMaps, cell_of: Integers, facets: Integers
+    number: int, block: Layer, cells: Cells, exact: ExactMaps, cell_of: Integers, facets: Integers
 ) -> tuple[Floats, Floats]:
     """Rows of facets drawn in one layer; the error is infinite where floats overflow."""
     scores = block.scores if block.scores is not None else ExactArray(np.eye(block.d_in))  # type: ignore[union-attr]

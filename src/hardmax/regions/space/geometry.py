@@ -6,10 +6,10 @@ were stored; whatever is exact comes from the names of the facets and the incide
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,11 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Box
-from hardmax.regions.cells import AT_INFINITY
-from hardmax.regions.maps.boundary_rows import Name, Row, exact_ray, inner_row, strictly_inside
+from hardmax.regions.cells import AT_INFINITY, Contacts, Ragged
+from hardmax.regions.geometries import Geometry
+from hardmax.regions.maps.boundary_rows import Name, Row, exact_ray
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.space.sizes import Facets, Sizes, exact_volume, facets_of, rounded_frame, sizes_of
-from hardmax.regions.space.space_cells import SpaceCells
-
-if TYPE_CHECKING:
-    from hardmax.regions.maps.adjacency import Contacts
 
 __all__ = ["SpaceGeometry"]
 
@@ -35,11 +32,8 @@ Integers = NDArray[np.int64]
 _DOUBT = 1e-5  # proven relative error of a volume above which rationals compute it; true errors are far below
 
 
-class SpaceGeometry:
+class SpaceGeometry(Geometry):
     """What can be asked about the shape of cells in space."""
-
-    def __init__(self, cells: SpaceCells, exact: ExactMaps) -> None:
-        self.cells, self.exact, self.d = cells, exact, cells.d
 
     @cached_property
     def facets(self) -> Facets:
@@ -78,82 +72,66 @@ class SpaceGeometry:
             factors.append(factor)
             shifted = [[a - b for a, b in zip(point, points[0], strict=True)] for point in points]
             plain.append(np.array([[nearest_float(v) for v in point] for point in shifted]))
-        part = _part(cells, chosen)
+        part = cells.select(chosen)
         alike = facets_of(part)
-        volumes = sizes_of(replace(part, rays=_homogeneous(rounded)), alike).volumes
-        again = sizes_of(replace(part, rays=_homogeneous(plain)), alike)
+        volumes, again = (
+            sizes_of(replace(part, vertices=Ragged(part.vertices.offsets, _homogeneous(points))), alike)
+            for points in (rounded, plain)
+        )
         sizes.surfaces[chosen] = again.surfaces
         for k, i in enumerate(chosen.tolist()):
-            sizes.volumes[i] = nearest_float(Fraction(float(volumes[k])) * factors[k])
-            here = slice(int(cells.facet_start[i]), int(cells.facet_start[i + 1]))
-            there = slice(int(part.facet_start[k]), int(part.facet_start[k + 1]))
+            sizes.volumes[i] = nearest_float(Fraction(float(volumes.volumes[k])) * factors[k])
+            here = slice(cells.facets.offsets[i], cells.facets.offsets[i + 1])
+            there = slice(part.facets.offsets[k], part.facets.offsets[k + 1])
             sizes.areas[here] = np.where(face[here] >= 0, again.areas[there], 0.0)
 
     # vertices
 
     def cell_vertices(self, i: int) -> Floats:
         """The finite vertices of a cell; none for a cell that contains a line."""
-        rays = slice(int(self.cells.ray_start[i]), int(self.cells.ray_start[i + 1]))
-        finite = np.flatnonzero(self.facets.far[rays] == 0) if not self.cells.free[i] else np.zeros(0, int)
-        chosen = self.cells.rays[rays][finite]
+        far = self.facets.far[self.cells.vertices.offsets[i] : self.cells.vertices.offsets[i + 1]]
+        finite = np.flatnonzero(far == 0) if not self.cells.free[i] else np.zeros(0, int)
+        chosen = self.cells.vertices[i][finite, :-1]
         return np.asarray(chosen[:, :-1] / chosen[:, -1:])
 
     @cached_property
     def vertices(self) -> Floats:
         """All finite vertices of all cells; a shared one appears once per cell."""
-        lines = np.repeat(self.cells.free != 0, np.diff(self.cells.ray_start))
+        lines = np.repeat(self.cells.free != 0, self.cells.vertices.counts)
         chosen = self.cells.rays[(self.facets.far == 0) & ~lines]
         return np.asarray(chosen[:, :-1] / chosen[:, -1:])
 
     # exact
 
-    def _true_facets(self, i: int) -> list[int]:
-        facets = range(int(self.cells.facet_start[i]), int(self.cells.facet_start[i + 1]))
-        return [f for f in facets if self.facets.face[f] >= 0]
-
     def boundary(self, i: int) -> list[Name]:
         """The names of a cell's true facets; infinity is none."""
-        names = [(int(self.cells.owner[f]), int(self.cells.wall[f])) for f in self._true_facets(i)]
-        return [name for name in names if name[0] != AT_INFINITY]
+        face = self.facets.face[self.cells.facets.offsets[i] : self.cells.facets.offsets[i + 1]]
+        names = zip(self.cells.names(i), face.tolist(), strict=True)
+        return [name for name, first in names if first >= 0 and name[0] != AT_INFINITY]
 
-    def row(self, i: int, f: int) -> Row:
+    def facet_row(self, i: int, f: int) -> Row:
         """The exact row of facet f of cell i, nonnegative on the cell."""
-        name = int(self.cells.owner[f]), int(self.cells.wall[f])
-        return inner_row(self.exact, name, self.cells.bits[i], self.cells.routings[i])
-
-    def rows(self, i: int) -> list[Row]:
-        """The exact rows of a cell's true facets, nonnegative on the cell; infinity left out."""
-        bits, routings = self.cells.bits[i], self.cells.routings[i]
-        return [inner_row(self.exact, name, bits, routings) for name in self.boundary(i)]
+        return self.row(i, (int(self.cells.owner[f]), int(self.cells.wall[f])))
 
     def exact_rays(self, i: int) -> list[list[int]]:
         """The exact rays of a cell as primitive integer vectors, in the order in which they are stored."""
-        cells, base = self.cells, int(self.cells.facet_start[i])
-        rows = [self.row(i, f) for f in range(base, int(cells.facet_start[i + 1]))]
+        rows = [self.row(i, name) for name in self.cells.names(i)]
         found = []
-        for r in range(int(cells.ray_start[i]), int(cells.ray_start[i + 1])):
-            on = [row for s, row in enumerate(rows) if int(cells.mask[r, s // 64]) >> (s % 64) & 1]
-            off = [row for s, row in enumerate(rows) if not int(cells.mask[r, s // 64]) >> (s % 64) & 1]
-            ray = exact_ray(on or [(0,) * (self.d + 1)], int(cells.free[i]))
+        for mask in self.cells.masks[i]:
+            on = [row for s, row in enumerate(rows) if int(mask[s // 64]) >> (s % 64) & 1]
+            off = [row for s, row in enumerate(rows) if not int(mask[s // 64]) >> (s % 64) & 1]
+            ray = exact_ray(on or [(0,) * (self.d + 1)], int(self.cells.free[i]))
             inside = sum(a * v for a, v in zip(off[0], ray, strict=True)) > 0 if off else ray[-1] > 0
             found.append(ray if inside else [-v for v in ray])
         return found
 
-    def exact_witness(self, i: int) -> list[Fraction]:
-        """A point strictly inside a cell: the float witness if it is, else the mean of vertices, moved along
-        directions."""
-        rows = self.rows(i)
-        witness = [Fraction(float(v)) for v in self.cells.witnesses[i]] if self._finite(i) else None
-        if witness is not None and strictly_inside(rows, witness):
-            return witness
+    def inner_point(self, i: int, rows: list[Row]) -> list[Fraction]:
+        """The mean of a cell's vertices, moved along its directions."""
         point = [Fraction(0)] * (self.d + 1)
         for ray in self.exact_rays(i):
             weight = Fraction(1, ray[-1]) if ray[-1] else Fraction(1, max(abs(v) for v in ray))
             point = [p + weight * v for p, v in zip(point, ray, strict=True)]
         return [p / point[-1] for p in point[: self.d]]
-
-    def _finite(self, i: int) -> bool:
-        return bool(np.isfinite(self.cells.witnesses[i]).all())
 
     def contacts(self) -> Contacts:
         """Pairs of adjacent cells."""
@@ -167,31 +145,20 @@ class SpaceGeometry:
 
         return sizes_of_contacts(self, contacts)
 
+    def coverage(self) -> float | None:
+        """The share of the domain that the cells fill."""
+        size = self.domain_size()
+        return None if size is None else math.fsum(self.sizes[0].tolist()) / size
+
     def domain_size(self) -> float | None:
         """The volume of the domain; ``None`` if it is unbounded."""
         return domain_volume(self.exact, self.d)
 
 
 def _homogeneous(points: list[Floats]) -> Floats:
+    """Vertices as rays without errors."""
     table = np.concatenate(points)
-    return np.concatenate([table, np.ones((len(table), 1))], axis=1)
-
-
-def _part(cells: SpaceCells, chosen: Integers) -> SpaceCells:
-    """Some of the cells."""
-    n_rays, n_facets = np.diff(cells.ray_start)[chosen], np.diff(cells.facet_start)[chosen]
-    rays = np.concatenate([np.arange(cells.ray_start[i], cells.ray_start[i + 1]) for i in chosen])
-    facets = np.concatenate([np.arange(cells.facet_start[i], cells.facet_start[i + 1]) for i in chosen])
-    by_cell = ("bits", "routings", "tied", "free", "witnesses", "margins")
-    return replace(
-        cells,
-        **{name: getattr(cells, name)[chosen] for name in by_cell},
-        **{name: getattr(cells, name)[rays] for name in ("rays", "mask")},
-        **{name: getattr(cells, name)[facets] for name in ("owner", "wall")},
-        ray_error=np.zeros(len(rays)),
-        ray_start=np.concatenate([[0], np.cumsum(n_rays)]).astype(np.int64),
-        facet_start=np.concatenate([[0], np.cumsum(n_facets)]).astype(np.int64),
-    )
+    return np.column_stack([table, np.ones(len(table)), np.zeros(len(table))])
 
 
 def domain_volume(exact: ExactMaps, d: int) -> float | None:

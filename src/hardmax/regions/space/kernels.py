@@ -15,8 +15,8 @@ by :math:`\bar c`, their errors by :math:`\delta_a, \delta_c`, and :math:`\varep
 
 .. math::
 
-    |\mathrm{fl}(a \cdot x + c x_0) - \text{exact}| \le (\delta_a + (D+4)u \bar a) \|x\|_1
-        + (\delta_c + (D+4) u \bar c) x_0 + \varepsilon (d (\bar a + \delta_a) + \bar c + \delta_c) .
+    |\mathrm{fl}(a \cdot x + c x_0) - \text{exact}| \le (\delta_a + (D+2)u \bar a) \|x\|_1
+        + (\delta_c + (D+2) u \bar c) x_0 + \varepsilon (d (\bar a + \delta_a) + \bar c + \delta_c) .
 
 A sign below that bound is *undecided*: the caller decides it in rationals. Which pairs of rays span an edge
 is combinatorial, so it is right once the signs are: in a simple polyhedron, those with :math:`d - 1` common
@@ -32,25 +32,43 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
-
-# kinds of layers and nodes
-AFFINE, FOLD, WALL = 0, 1, 2
-
-# columns of the table of layers and of the table of norms: as in the plane (a test compares them)
-KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES = range(8)
-OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(8, 16)
-RHO, SIGMA, SIGMA_ABS, GAMMA, B_MAX, B_NORM = range(6)
-RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
-
-# per layer cell: errors of the hidden vector, of the rows, of the vector that leaves
-DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
-ERRORS = 16
+from hardmax.geometry.cones.ray_kernels import choose, cross, free_slot, highest, lowest, popcount
+from hardmax.regions.engine.layers import (
+    A_MAX,
+    C_MAX,
+    D_IN,
+    D_OUT,
+    EXACT,
+    FIRST,
+    FLOAT,
+    FOLD,
+    HEAD_AT,
+    HEADS,
+    HUGE,
+    KIND,
+    OFFSETS,
+    OUTPUTS,
+    RA,
+    RC,
+    ROWS,
+    SIGN_AT,
+    SKIP,
+    T_A,
+    T_C,
+    TINY,
+    UNIT,
+    WALL,
+    WORDS,
+    Y_AT,
+    Z_AT,
+    add_units,
+    enter_groups,
+    leave,
+    without_units,
+)
 
 # header of a node, at its end: kind, layer, head, ray slots, pending, 2 * facet slots + tied, ints, floats
 HEADER = 8
@@ -64,24 +82,11 @@ CONTROL = 20
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, RAYS_FULL = range(7)
 BUDGET, UNCERTAIN, HAS_LINES, BAG_FULL, FACETS_FULL = 7, 8, 9, 10, 11
 
-EXACT, CERTIFIED, FLOAT = 0, 1, 2  # C_TRUST
-UNIT = 1.2e-16  # above the unit roundoff 2^-53
-TINY, HUGE = 1e-280, 1e290
 AT_INFINITY = -2  # owner of the facet x0 >= 0
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
-
-
-class Net(NamedTuple):
-    """The network, as :class:`~hardmax.regions.engine.program.Program` lays it out."""
-
-    table: Integers
-    bounds: Floats
-    weights: Floats
-    heads_at: Integers
-    key_of: Integers
 
 
 class State(NamedTuple):
@@ -174,37 +179,6 @@ class Out(NamedTuple):
     witness: Floats
 
 
-@intrinsic
-def popcount(typingctx, word):
-    """The number of ones of a 64-bit word."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), codegen
-
-
-@intrinsic
-def lowest(typingctx, word):
-    """The position of the lowest one of a word that is not zero."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.uint64), codegen
-
-
-@intrinsic
-def highest(typingctx, word):
-    """The position of the highest one of a word that is not zero."""
-
-    def codegen(context, builder, signature, arguments):
-        zeros = builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
-        return builder.sub(ir.Constant(ir.IntType(64), 63), zeros)
-
-    return types.int64(types.uint64), codegen
-
-
 @kernel(inlined=True)
 def bit(slot):
     """The word with one bit."""
@@ -219,15 +193,6 @@ def top_slot(words):
         if words[w] != np.uint64(0):
             return (w << 6) + highest(words[w]) + 1
     return 0
-
-
-@kernel(inlined=True)
-def free_slot(words):
-    """The lowest slot that is not taken, or -1."""
-    for w in range(words.shape[0]):
-        if ~words[w] != np.uint64(0):
-            return (w << 6) + lowest(~words[w])
-    return -1
 
 
 @kernel(inlined=True)
@@ -278,136 +243,6 @@ def threshold(trust, D, rays, v, e):
     return t if t < HUGE else np.nan
 
 
-@kernel(reorder=True, inner=True)
-def rows_of(D, weights, at, biases, n, m, path, y_at, z_at):
-    """Rows S y + b of the composed map, column by column; ``at < 0`` means S is the identity."""
-    for c in range(D):
-        if at < 0:
-            for i in range(n):
-                path[z_at + c * n + i] = path[y_at + c * m + i]
-        else:
-            for i in range(n):
-                total = 0.0
-                for j in range(m):
-                    total += weights[at + i * m + j] * path[y_at + c * m + j]
-                path[z_at + c * n + i] = total
-    for i in range(n):
-        path[z_at + (D - 1) * n + i] += weights[biases + i]
-
-
-@kernel(reorder=True, inner=True)
-def squares(path, at, n):
-    """The sum of squares of n numbers."""
-    total = 0.0
-    for i in range(n):
-        total += path[at + i] * path[at + i]
-    return total
-
-
-@kernel(inner=True)
-def norm(path, at, n, columns):
-    """The largest 2-norm of some columns of n numbers, rounded up; infinite where the squares prove
-    nothing.
-    """
-    largest = 0.0
-    for c in range(columns):
-        total = squares(path, at + c * n, n)
-        if total == 0.0:  # zeros, or squares that underflow
-            for i in range(n):
-                if path[at + c * n + i] != 0.0:
-                    return np.inf
-        elif total > 1e-270 and total < 1e280:
-            largest = max(largest, 1.0001 * np.sqrt(total))
-        else:
-            return np.inf
-    return largest
-
-
-@kernel(inner=True)
-def enter(D, net, path, errors, layer, trust):
-    r"""Rows of the composed map of a layer, and the bounds on their errors; see the plane engine."""
-    table, e, f = net.table, errors[layer], net.bounds[layer]
-    y_at, m = table[layer, Y_AT], table[layer, D_IN]
-    z_at, n = table[layer, Z_AT], table[layer, ROWS]
-    rows_of(D, net.weights, table[layer, SCORES], table[layer, BIASES], n, m, path, y_at, z_at)
-    if trust == FLOAT:
-        return
-    y_na, y_nc = norm(path, y_at, m, D - 1), norm(path, y_at + (D - 1) * m, m, 1)
-    if table[layer, SCORES] < 0:
-        e[RA] = e[DA]
-        e[RC] = e[DC] + f[GAMMA] * (y_nc + f[B_MAX])
-        z_ea = e[EA]
-        z_ec = e[EC] + f[GAMMA] * (y_nc + f[B_NORM])
-    else:
-        e[RA] = f[RHO] * (e[EA] + f[GAMMA] * y_na)
-        e[RC] = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
-        z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
-        z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
-    z_na, z_nc = norm(path, z_at, n, D - 1), norm(path, z_at + (D - 1) * n, n, 1)
-    e[A_MAX] = z_na + e[RA]
-    e[C_MAX] = z_nc + e[RC]
-    e[T_A] = e[RA] + (D + 4.0) * UNIT * z_na
-    e[T_C] = e[RC] + (D + 4.0) * UNIT * z_nc
-    g = f[GAMMA_OUT]
-    if table[layer, KIND] == FOLD:
-        e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * z_na)
-        e[NEXT_DC] = f[RHO_OUT] * (z_ec + g * z_nc) + g * f[O_MAX]
-        e[NEXT_EA] = f[SIGMA_OUT] * z_ea + g * f[SIGMA_ABS_OUT] * z_na
-        e[NEXT_EC] = f[SIGMA_OUT] * z_ec + g * (f[SIGMA_ABS_OUT] * z_nc + f[O_NORM])
-        if table[layer, SKIP] == 1:
-            e[NEXT_DA] += e[DA] + g * y_na
-            e[NEXT_DC] += e[DC] + g * y_nc
-            e[NEXT_EA] += e[EA] + g * y_na
-            e[NEXT_EC] += e[EC] + g * y_nc
-    elif table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:
-        # the scores of winners leave, and what entered beside them
-        skip = table[layer, SKIP] == 1
-        e[NEXT_DA] = max(e[RA], e[DA] if skip else 0.0)
-        e[NEXT_DC] = max(e[RC], e[DC] if skip else 0.0)
-        e[NEXT_EA] = z_ea + (e[EA] if skip else 0.0)
-        e[NEXT_EC] = z_ec + (e[EC] if skip else 0.0)
-    elif table[layer, KIND] == WALL:
-        e[NEXT_DA] = 0.0
-        e[NEXT_EA] = 0.0
-        e[NEXT_DC] = g * f[O_MAX]
-        e[NEXT_EC] = g * f[O_NORM]
-        if table[layer, SKIP] == 1:
-            e[NEXT_DA] = e[DA]
-            e[NEXT_EA] = e[EA]
-            e[NEXT_DC] += e[DC] + g * y_nc
-            e[NEXT_EC] += e[EC] + g * y_nc
-    else:
-        e[NEXT_DA] = e[RA]
-        e[NEXT_DC] = e[RC]
-        e[NEXT_EA] = z_ea
-        e[NEXT_EC] = z_ec
-
-
-@kernel(reorder=True, inner=True)
-def add_units(D, weights, at, e, units, count, path, z_at, n, out, y):
-    """Add U[:, i] z_i of the listed units to the map that leaves the layer, four units at a time."""
-    j = 0
-    while j + 4 <= count:
-        i0, i1, i2, i3 = units[j], units[j + 1], units[j + 2], units[j + 3]
-        w0, w1, w2, w3 = at + i0 * e, at + i1 * e, at + i2 * e, at + i3 * e
-        for c in range(D):
-            z = z_at + c * n
-            a0, a1, a2, a3 = path[z + i0], path[z + i1], path[z + i2], path[z + i3]
-            to = y + c * e
-            for r in range(e):
-                out[to + r] += (
-                    weights[w0 + r] * a0 + weights[w1 + r] * a1 + weights[w2 + r] * a2 + weights[w3 + r] * a3
-                )
-        j += 4
-    while j < count:
-        w = at + units[j] * e
-        for c in range(D):
-            a = path[z_at + c * n + units[j]]
-            for r in range(e):
-                out[y + c * e + r] += weights[w + r] * a
-        j += 1
-
-
 # facets and rays
 
 
@@ -427,111 +262,6 @@ def write_facet(D, row, error, cell, slot, owner, wall, side):
     cell.label[slot, 1] = wall
     cell.label[slot, 2] = side
     cell.used[slot >> 6] |= bit(slot)
-
-
-@kernel(inner=True)
-def choose(D, need, pool, n_pool, f, pick, residual):
-    """pick = independent rows out of f[pool], as many as needed, by pivoted Gram-Schmidt; returns how many
-    were found.
-    """
-    for i in range(n_pool):
-        for c in range(D):
-            residual[i, c] = f[pool[i], c]
-    found = 0
-    while found < need:
-        best, size = -1, 1e-24
-        for i in range(n_pool):
-            total = 0.0
-            for c in range(D):
-                total += residual[i, c] * residual[i, c]
-            if total > size:
-                best, size = i, total
-        if best < 0:
-            return found
-        pick[found] = pool[best]
-        found += 1
-        for i in range(n_pool):
-            if i != best:
-                dot = 0.0
-                for c in range(D):
-                    dot += residual[i, c] * residual[best, c]
-                dot /= size
-                for c in range(D):
-                    residual[i, c] -= dot * residual[best, c]
-        for c in range(D):
-            residual[best, c] = 0.0
-    return found
-
-
-@kernel(inner=True)
-def cross(D, f, pick, out, i, minors):
-    """out[i] = signed maximal minors of the rows f[pick[0 .. D-2]]: a vector orthogonal to each of them."""
-    if D == 4:
-        p, q, r = pick[0], pick[1], pick[2]
-        m01 = f[p, 0] * f[q, 1] - f[p, 1] * f[q, 0]
-        m02 = f[p, 0] * f[q, 2] - f[p, 2] * f[q, 0]
-        m03 = f[p, 0] * f[q, 3] - f[p, 3] * f[q, 0]
-        m12 = f[p, 1] * f[q, 2] - f[p, 2] * f[q, 1]
-        m13 = f[p, 1] * f[q, 3] - f[p, 3] * f[q, 1]
-        m23 = f[p, 2] * f[q, 3] - f[p, 3] * f[q, 2]
-        r0, r1, r2, r3 = f[r, 0], f[r, 1], f[r, 2], f[r, 3]
-        out[i, 0] = r1 * m23 - r2 * m13 + r3 * m12
-        out[i, 1] = r2 * m03 - r0 * m23 - r3 * m02
-        out[i, 2] = r0 * m13 - r1 * m03 + r3 * m01
-        out[i, 3] = r1 * m02 - r0 * m12 - r2 * m01
-        return
-    if D == 5:
-        # by the 2 x 2 minors m of the first two rows and n of the last two
-        p, q, r, s = pick[0], pick[1], pick[2], pick[3]
-        p0, p1, p2, p3, p4 = f[p, 0], f[p, 1], f[p, 2], f[p, 3], f[p, 4]
-        q0, q1, q2, q3, q4 = f[q, 0], f[q, 1], f[q, 2], f[q, 3], f[q, 4]
-        r0, r1, r2, r3, r4 = f[r, 0], f[r, 1], f[r, 2], f[r, 3], f[r, 4]
-        s0, s1, s2, s3, s4 = f[s, 0], f[s, 1], f[s, 2], f[s, 3], f[s, 4]
-        m01 = p0 * q1 - p1 * q0
-        m02 = p0 * q2 - p2 * q0
-        m03 = p0 * q3 - p3 * q0
-        m04 = p0 * q4 - p4 * q0
-        m12 = p1 * q2 - p2 * q1
-        m13 = p1 * q3 - p3 * q1
-        m14 = p1 * q4 - p4 * q1
-        m23 = p2 * q3 - p3 * q2
-        m24 = p2 * q4 - p4 * q2
-        m34 = p3 * q4 - p4 * q3
-        n01 = r0 * s1 - r1 * s0
-        n02 = r0 * s2 - r2 * s0
-        n03 = r0 * s3 - r3 * s0
-        n04 = r0 * s4 - r4 * s0
-        n12 = r1 * s2 - r2 * s1
-        n13 = r1 * s3 - r3 * s1
-        n14 = r1 * s4 - r4 * s1
-        n23 = r2 * s3 - r3 * s2
-        n24 = r2 * s4 - r4 * s2
-        n34 = r3 * s4 - r4 * s3
-        out[i, 0] = m12 * n34 + m14 * n23 + m23 * n14 + m34 * n12 - m13 * n24 - m24 * n13
-        out[i, 1] = m03 * n24 + m24 * n03 - m02 * n34 - m04 * n23 - m23 * n04 - m34 * n02
-        out[i, 2] = m01 * n34 + m04 * n13 + m13 * n04 + m34 * n01 - m03 * n14 - m14 * n03
-        out[i, 3] = m02 * n14 + m14 * n02 - m01 * n24 - m04 * n12 - m12 * n04 - m24 * n01
-        out[i, 4] = m01 * n23 + m03 * n12 + m12 * n03 + m23 * n01 - m02 * n13 - m13 * n02
-        return
-    # minors[S] = minor of the first |S| rows on the columns S, by Laplace expansion along the last row
-    full = (1 << D) - 1
-    minors[0] = 1.0
-    for subset in range(1, full):
-        size = popcount(np.uint64(subset))
-        row = pick[size - 1]
-        total = 0.0
-        sign = 1.0 if size & 1 else -1.0
-        rest = np.uint64(subset)
-        while rest != np.uint64(0):
-            column = lowest(rest)
-            rest &= rest - np.uint64(1)
-            total += sign * f[row, column] * minors[subset ^ (1 << column)]
-            sign = -sign
-        minors[subset] = total
-    sign = 1.0
-    for column in range(D):
-        out[i, column] = sign * minors[full ^ (1 << column)]
-        sign = -sign
 
 
 @kernel(inner=True)
@@ -800,13 +530,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
     room.
     """
     table, path, errors, control = net.table, state.path, state.errors, state.control
-    while table[layer, KIND] == AFFINE:
-        enter(D, net, path, errors, layer, control[C_TRUST])
-        for i in range(D * table[layer, ROWS]):
-            path[table[layer + 1, Y_AT] + i] = path[table[layer, Z_AT] + i]
-        for i in range(4):
-            errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
-        layer += 1
+    layer = enter_groups(D, net, path, errors, layer, control[C_TRUST])
     n, words = table[layer, ROWS], table[layer, WORDS]
     e = carried(table, control, layer)
     io, fo = control[C_INTS], control[C_FLOATS]
@@ -814,7 +538,6 @@ def descend(D, net, state, cell, nr, layer, pending, room):
     most = 3 * 64 * wf + wf + wr + nr * wf + n * (1 + 2 * wr) + words + table[layer, HEADS] + HEADER
     if io + most > state.si.shape[0] or fo + (D + 1) * (64 * wf + nr) + D * e > state.sf.shape[0]:
         return False
-    enter(D, net, path, errors, layer, control[C_TRUST])
     control[C_SERIAL] += 1
     state.signs[table[layer, SIGN_AT]] = control[C_SERIAL]
     state.signs[table[layer, SIGN_AT] + 1] = 0
@@ -874,14 +597,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
             si[at + (room.on[j] >> 6)] |= 1 << (room.on[j] & 63)
         at += words
         if e > 0:
-            offsets = table[layer, OFFSETS]
-            for r in range((D - 1) * e):
-                sf[y + r] = 0.0
-            for r in range(e):
-                sf[y + (D - 1) * e + r] = net.weights[offsets + r]
-            if table[layer, SKIP] == 1:
-                for r in range(D * e):
-                    sf[y + r] += path[y_at + r]
+            without_units(D, net, path, layer, sf, y)
             add_units(D, net.weights, table[layer, OUTPUTS], e, room.on, n_on, path, z_at, n, sf, y)
         y += D * e
     else:
@@ -1614,29 +1330,7 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                 if status == RUNNING:
                     state.layer_cells[layer] += 1
             else:
-                d_out = table[layer, D_OUT]
-                to = table[layer + 1, Y_AT]
-                if kind == FOLD:
-                    for r in range(D * d_out):
-                        state.path[to + r] = room.hidden[r]
-                elif table[layer, OUTPUTS] < 0:
-                    # what entered, if kept, then the scores of the winners
-                    kept = d_out - table[layer, HEADS]
-                    m, n = table[layer, D_IN], table[layer, ROWS]
-                    for c in range(D):
-                        for r in range(kept):
-                            state.path[to + c * d_out + r] = state.path[table[layer, Y_AT] + c * m + r]
-                        for h in range(table[layer, HEADS]):
-                            score = table[layer, Z_AT] + c * n + room.routes[h]
-                            state.path[to + c * d_out + kept + h] = state.path[score]
-                else:
-                    y_at = table[layer, Y_AT]
-                    for r in range((D - 1) * d_out):
-                        state.path[to + r] = state.path[y_at + r] if table[layer, SKIP] == 1 else 0.0
-                    for r in range(d_out):
-                        state.path[to + (D - 1) * d_out + r] = room.hidden[r]
-                for r in range(4):
-                    state.errors[layer + 1, DA + r] = state.errors[layer, NEXT_DA + r]
+                leave(D, net, state.path, state.errors, layer, room.routes, room.hidden)
                 if descend(D, net, state, cell, nr, layer + 1, pending, room):
                     state.layer_cells[layer] += 1
                 else:

@@ -19,14 +19,27 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.geometry.domains import Domain
-from hardmax.networks.groups import FoldLayer, Layer, MaxLayer, WallLayer
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall, encode_wall
+from hardmax.geometry.domains import Box, Domain
+from hardmax.networks.layers import FoldLayer, Layer, MaxLayer, WallLayer
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
+from hardmax.regions.engine.layers import (
+    CERTIFIED,
+    ERRORS,
+    EXACT,
+    FLOAT,
+    FOLD,
+    HEADS,
+    KIND,
+    ROWS,
+    SIGN_AT,
+    WALL,
+    WORDS,
+    Z_AT,
+)
 from hardmax.regions.engine.program import Program
 from hardmax.regions.engine.stack_machine import StackMachine
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.space import kernels
-from hardmax.regions.space.space_cells import SpaceCells
 
 __all__ = ["LARGEST_DIMENSION", "SpaceMachine"]
 
@@ -36,7 +49,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Row = list[int]
 
-_TRUST = {"exact": kernels.EXACT, "certified": kernels.CERTIFIED, "float": kernels.FLOAT}
+_TRUST = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
 _REMEMBERED = 50_000  # exact rays
 _ROUGHLY = 1e-6  # relative error of a vertex above which it is placed by rationals
 
@@ -81,14 +94,12 @@ class SpaceMachine(StackMachine):
         self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max
         self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
         self.path = np.zeros(program.path_size)
-        self.errors = np.zeros((program.last + 2, kernels.ERRORS))
+        self.errors = np.zeros((program.last + 2, ERRORS))
         self.signs = np.zeros(program.sign_size, dtype=np.int64)
         self.decided_exactly = 0
         self.whole = True  # false while the node on top of the stack is being replaced
         self._rays: dict[tuple[Any, ...], Row] = {}
-        self.net = kernels.Net(
-            program.table, program.bounds, program.weights, program.heads_at, program.key_of
-        )
+        self.net = program.net
         root = self._root()
         self._ray_words, self._facet_words = 1, 1
         while len(root.facets) + 8 > 64 * self._facet_words:
@@ -137,8 +148,8 @@ class SpaceMachine(StackMachine):
         )  # fmt: skip
         self._node_floats = (D + 1) * (facets + rays) + D * widest
         bag_i = ints(self._bag * self._node_ints)
-        keys = max(int(row[kernels.ROWS]) for row in self.program.table) + 1
-        has_heads = bool((self.program.table[:, kernels.KIND] == kernels.WALL).any())
+        keys = max(int(row[ROWS]) for row in self.program.table) + 1
+        has_heads = bool((self.program.table[:, KIND] == WALL).any())
         self.room = kernels.Room(
             word=ints(widest // 64 + 1),
             routes=ints(widest + 1),
@@ -364,7 +375,7 @@ class SpaceMachine(StackMachine):
                 self.output[name][: len(saved)] = saved
         self.whole = True
 
-    def take(self) -> SpaceCells:
+    def take(self) -> Cells:
         """What was written down since the last time; the machine keeps nothing of it."""
         o = self.output
         room = len(o["tied"]), len(o["mask"]), len(o["label"]) // 2, o["mask"].shape[1]
@@ -509,7 +520,7 @@ class SpaceMachine(StackMachine):
         assert isinstance(block, WallLayer)
         first, stop = int(block.head_start[node.head]), int(block.head_start[node.head + 1])
         rows = self.exact_maps.lines(node.layer, node.bits, node.routings)[first:stop]
-        owner = int(self.signs[self.program.table[node.layer, kernels.SIGN_AT]])
+        owner = int(self.signs[self.program.table[node.layer, SIGN_AT]])
         parts = _envelope(
             self._cone(node),
             rows,
@@ -556,7 +567,7 @@ class SpaceMachine(StackMachine):
             ]
         ).astype(np.int64)
         floats = np.concatenate([cell.facets[:facets].ravel(), cell.rays[:rays].ravel(), hidden])
-        kind = int(self.program.table[layer, kernels.KIND])
+        kind = int(self.program.table[layer, KIND])
         size = len(ints) + kernels.HEADER
         header = [kind, layer, head, rays, len(pending), 2 * facets + tied, size, len(floats)]
         io, fo = int(self.control[kernels.C_INTS]), int(self.control[kernels.C_FLOATS])
@@ -589,9 +600,9 @@ class SpaceMachine(StackMachine):
         table, D = self.program.table[node.layer], self.D
         e = 0 if node.layer == self.program.last else block.d_out
         hidden = self.sf[node.float_at : node.float_at + D * e].reshape(D, e).copy()
-        words = self.si[node.at : node.at + int(table[kernels.WORDS])].copy()
+        words = self.si[node.at : node.at + int(table[WORDS])].copy()
         units = [int(row[0]) for row in node.pending]
-        z, n = int(table[kernels.Z_AT]), int(table[kernels.ROWS])
+        z, n = int(table[Z_AT]), int(table[ROWS])
         rows = self.path[z : z + D * n].reshape(D, n)
 
         def turn_on(unit: int, words: Integers, hidden: Floats) -> None:
@@ -600,7 +611,7 @@ class SpaceMachine(StackMachine):
             if e:
                 hidden += rows[:, unit : unit + 1] * block.outputs.floats[:, unit]
 
-        owner = int(self.signs[table[kernels.SIGN_AT]])
+        owner = int(self.signs[table[SIGN_AT]])
         parts: list[Any] = []
         for k, unit in enumerate(units):
             row = list(self.exact_maps.line(node.layer, unit, 0, 0, node.bits, node.routings))
@@ -626,7 +637,7 @@ class SpaceMachine(StackMachine):
         free, rays = cone.pointed_form()
         layer, tied, head = node.layer, node.tied, node.head
         table = self.program.table[layer]
-        size = int(table[kernels.WORDS] if table[kernels.KIND] == kernels.FOLD else table[kernels.HEADS])
+        size = int(table[WORDS] if table[KIND] == FOLD else table[HEADS])
         tail = self.si[node.at : node.at + size].copy()
         pointed = RationalCone(self.D, [], rays, list(cone.masks), list(cone.facets))
         if not rays:  # the whole space, seen by nothing
@@ -637,7 +648,7 @@ class SpaceMachine(StackMachine):
 
     # results
 
-    def cells(self) -> SpaceCells:
+    def cells(self) -> Cells:
         """What was written down."""
         n, rays, facets = (
             int(self.control[c]) for c in (kernels.C_OUT_CELLS, kernels.C_OUT_RAYS, kernels.C_OUT_FACETS)
@@ -649,22 +660,24 @@ class SpaceMachine(StackMachine):
         table = o["rays"][: rays * (D + 1)].reshape(rays, D + 1)
         labels = o["label"][: 2 * facets].reshape(facets, 2)
         witness = o["witness"][: n * D].reshape(n, D)
-        return SpaceCells(
-            d=self.d,
+        return Cells(
+            kind="polyhedra",
             bits=o["bits"][: n * g.words].reshape(n, g.words),
             routings=o["routes"][: n * g.heads].reshape(n, g.heads),
             tied=o["tied"][:n],
-            ray_start=o["ray_start"][: n + 1],
-            rays=table[:, :D],
-            ray_error=table[:, D],
-            facet_start=o["facet_start"][: n + 1],
-            owner=labels[:, 0],
-            wall=labels[:, 1],
-            mask=o["mask"][:rays],
-            free=o["free"][:n],
             witnesses=witness[:, : self.d],
             margins=witness[:, self.d],
+            facets=Ragged(o["facet_start"][: n + 1], labels),
+            vertices=Ragged(o["ray_start"][: n + 1], table),
+            masks=Ragged(o["ray_start"][: n + 1], o["mask"][:rays]),
+            free=o["free"][:n],
         )
+
+    @property
+    def tolerance(self) -> float:
+        """How thin a sliver is: relative to the largest side of a box."""
+        box = self.domain if isinstance(self.domain, Box) else None
+        return self.sliver if box is None else self.sliver * float((box.high.floats - box.low.floats).max())
 
 
 class _Node:
@@ -744,7 +757,7 @@ def _rounded(row: Row, size: int) -> list[float]:
     shift = max(length - 1000, 0)
     floats = [math.ldexp(v >> shift, shift - length) for v in row]
     # what is not zero stays so: a vertex, however far out, is no direction
-    tiny = [x if x or not v else math.copysign(5e-324, v) for x, v in zip(floats, row, strict=True)]
+    tiny = [x if x or not v else 5e-324 if v > 0 else -5e-324 for x, v in zip(floats, row, strict=True)]
     return [*tiny, len(row) * 2.0**-52]
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import nearest_float
+from hardmax.regions.cells import Cells
 from hardmax.regions.maps.steps import frozen
 from hardmax.regions.space import facet_kernels as kernels
-from hardmax.regions.space.space_cells import SpaceCells
 
 __all__ = [
     "Facets",
@@ -73,10 +73,10 @@ class Sizes:
 class Scratch:
     """Room for the kernels to work in: for cells of at most so many rays and facets."""
 
-    def __init__(self, cells: SpaceCells, *, pairs: bool = False) -> None:
+    def __init__(self, cells: Cells, *, pairs: bool = False) -> None:
         d = cells.d
-        rays = int(np.diff(cells.ray_start).max(initial=1))
-        facets = int(np.diff(cells.facet_start).max(initial=1))
+        rays = int(cells.vertices.counts.max(initial=1))
+        facets = int(cells.facets.counts.max(initial=1))
         if pairs:  # a common part may have more vertices than either facet
             rays, facets = 64 + 8 * rays, 2 * facets
         words = -(-rays // 64)
@@ -95,16 +95,16 @@ class Scratch:
         )
 
 
-def facets_of(cells: SpaceCells) -> Facets:
+def facets_of(cells: Cells) -> Facets:
     """True facets, rays at infinity, bounded cells."""
     face = np.full(len(cells.owner), -1, dtype=np.int64)
     far = np.zeros(len(cells.rays), dtype=np.uint8)
     bounded = np.zeros(cells.n, dtype=np.uint8)
     kernels.classify(
-        frozen(cells.ray_start),
-        frozen(cells.facet_start),
+        frozen(cells.vertices.offsets),
+        frozen(cells.facets.offsets),
         frozen(cells.owner),
-        frozen(cells.mask),
+        frozen(cells.masks.content),
         Scratch(cells).sets,
         face,
         far,
@@ -114,18 +114,18 @@ def facets_of(cells: SpaceCells) -> Facets:
     return Facets(frozen(face), frozen(far), frozen(bounded))
 
 
-def sizes_of(cells: SpaceCells, facets: Facets) -> Sizes:
+def sizes_of(cells: Cells, facets: Facets) -> Sizes:
     """Volumes, surfaces and sizes of facets in floats."""
     volumes, surfaces, doubt = np.zeros(cells.n), np.zeros(cells.n), np.zeros(cells.n)
     areas = np.zeros(len(cells.owner))
     scratch = Scratch(cells)
     kernels.measure(
         np.int64(cells.d),
-        frozen(cells.ray_start),
+        frozen(cells.vertices.offsets),
         frozen(cells.rays),
         frozen(cells.ray_error),
-        frozen(cells.facet_start),
-        frozen(cells.mask),
+        frozen(cells.facets.offsets),
+        frozen(cells.masks.content),
         facets.face,
         facets.far,
         facets.bounded,
@@ -138,7 +138,7 @@ def sizes_of(cells: SpaceCells, facets: Facets) -> Sizes:
         doubt,
         areas,
     )
-    lines = np.repeat(cells.free != 0, np.diff(cells.facet_start))
+    lines = np.repeat(cells.free != 0, cells.facets.counts)
     areas[lines & (facets.face >= 0)] = np.inf
     return Sizes(volumes, surfaces, areas, doubt)
 

@@ -1,1 +1,0 @@
-"""Every statement of both papers as a check with a verdict and a certificate."""

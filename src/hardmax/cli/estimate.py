@@ -1,0 +1,123 @@
+"""``hardmax estimate``: how many cells random points fall into (P1 section VII)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hardmax.cli.inputs import naming
+from hardmax.cli.networks import read_network
+from hardmax.cli.outputs import check_targets, number, print_json, print_table
+from hardmax.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from hardmax.regions.sampling.estimate import CellEstimate
+
+__all__ = ["estimate"]
+
+
+@click.command()
+@click.argument("network")
+@click.option("--box", nargs=2, type=float, metavar="LOW HIGH", help="The cube [LOW, HIGH]^d to sample.")
+@click.option("--samples", type=int, default=2_000_000, show_default=True, help="The number of points.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same points.")
+@click.option(
+    "--confidence",
+    type=float,
+    default=0.95,
+    show_default=True,
+    help="How sure the bound on the unseen volume shall be.",
+)
+@click.option("--jobs", type=int, metavar="N", help="Threads; the answer does not depend on them.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.npz",
+    help="Save the estimate; hm.load reads it back.",
+)
+def estimate(
+    network: str,
+    box: tuple[float, float] | None,
+    samples: int,
+    seed: int,
+    confidence: float,
+    jobs: int | None,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    """How many cells random points fall into.
+
+    NETWORK is a saved Network, or described as in mlp:2,64,64,64,1,seed=0 (or a saved CellEstimate, which is
+    shown again). The number of different signatures is a lower bound on the number of cells; it says nothing
+    about the number of linear regions, which may be smaller. In the plane, `hardmax regions` counts exactly.
+
+    \b
+    Examples:
+      hardmax estimate network.npz --box -4 4
+      hardmax estimate mlp:2,64,64,64,1,seed=0 --box -4 4
+      hardmax estimate network.npz --box -4 4 --samples 10000000 --seed 1 --json
+    """
+    check_targets(out, None)
+    if not 0.0 < confidence < 1.0:
+        raise InvalidInputError(f"confidence must lie between 0 and 1, but was {confidence:g}.")
+    estimate = _compute(network, box, samples, seed, jobs)
+    report = _report(estimate, confidence)
+    if out is not None:
+        estimate.save(out)
+        click.echo(f"saved {out}", err=True)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+
+
+def _compute(
+    text: str, box: tuple[float, float] | None, samples: int, seed: int, jobs: int | None
+) -> CellEstimate:
+    import hardmax as hm
+
+    stored = read_network(text, or_saved="CellEstimate")
+    if stored.kind == "CellEstimate":
+        if box is not None:
+            raise InvalidInputError(f"{text} is a saved estimate; it is shown without --box.")
+        return stored  # type: ignore[no-any-return]
+    if box is None:
+        raise InvalidInputError("--box must say where the points are drawn; try --box -4 4.")
+    with naming(Path(text)):
+        return hm.estimate_cells(
+            stored, hm.Box.cube(stored.d, *box), n_samples=samples, rng=seed, n_jobs=jobs
+        )
+
+
+def _report(estimate: CellEstimate, confidence: float) -> dict[str, Any]:
+    return {
+        "kind": estimate.kind,
+        "d": estimate.domain.d,
+        "n_samples": estimate.n_samples,
+        "complete": estimate.complete,
+        "n_signatures": estimate.n_signatures,
+        "n_seen_once": int((estimate.counts == 1).sum()),
+        "unseen_mass": estimate.unseen_mass,
+        "confidence": confidence,
+        "unseen_mass_upper": estimate.unseen_mass_upper(confidence),
+        "n_cells_chao1": estimate.n_cells_chao1,
+        "collision_probability": estimate.collision_probability,
+        "provenance": estimate.provenance,
+    }
+
+
+def _print(report: dict[str, Any]) -> None:
+    lines = [
+        ["different signatures", str(report["n_signatures"]), "at least this many cells"],
+        ["seen once", str(report["n_seen_once"]), ""],
+        ["unseen volume", number(report["unseen_mass"]), "share of the domain, estimated"],
+        ["", number(report["unseen_mass_upper"]), f"at most, with confidence {report['confidence']:g}"],
+        ["cells by Chao's estimate", f"{report['n_cells_chao1']:.0f}", "a guess, usually too low"],
+        ["probability of a collision", number(report["collision_probability"]), "at most"],
+    ]
+    title = f"{report['n_signatures']} signatures at {report['n_samples']} points, in dimension {report['d']}"
+    notes = [] if report["complete"] else ["The list of signatures was full: sampling stopped early."]
+    print_table(title, ["", "number", "meaning"], lines.__getitem__, len(lines), notes)

@@ -1,0 +1,1 @@
+"""What decoding the information sets costs, and which architectures a target needs."""

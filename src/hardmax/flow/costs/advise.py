@@ -1,0 +1,464 @@
+"""How many heads and layers does my task need? The smallest architectures that learn a target by InfoFlow.
+
+For every depth the fewest heads are found with which a plan of maxima exists
+(:mod:`hardmax.flow.costs.plan_search`), and beside them one head that reads everything. Widths follow from
+the cost law: a layer whose sets hold M tokens of d numbers gets the smallest width E with M d/E - 1 at most
+the exponent that is allowed, wide enough for the ranks of its scores. What is left is a list of
+architectures, counted in parameters, and for each of them what breaks when one head is taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from hardmax.bounds.large_integers import positive
+from hardmax.errors import InvalidInputError
+from hardmax.flow.architectures import Architecture
+from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.flow.costs.estimate import sampled_needs, set_sizes
+from hardmax.flow.costs.plan_search import Assignment, Need, assign, plan_for, unproven_terms
+from hardmax.flow.information_sets import information_sets
+from hardmax.results import Result
+from hardmax.targets.target import Target
+
+__all__ = ["Advice", "Removal", "Suggestion", "advise", "parameter_count"]
+
+_STEPS = 64  # exponents between which a budget chooses: 0, 1/8, 2/8, ...
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What happens when one head of a layer is taken away.
+
+    Attributes
+    ----------
+    layer : int
+        From 1.
+    heads : tuple of int
+        The heads that are left; a layer without heads disappears.
+    lost : str
+        The terms for which no head is left.
+    share : float
+        On which share of samples CLS still holds the active set, with the other terms served.
+    global_exponent : Fraction
+        What reading everything costs instead, in the width of the last layer.
+    """
+
+    layer: int
+    heads: tuple[int, ...]
+    lost: str
+    share: float
+    global_exponent: Fraction
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """One architecture that learns the target.
+
+    Attributes
+    ----------
+    heads, widths : tuple of int
+        Per layer.
+    rules : str
+        "maxima" (rules 1 and 3) or "everything" (rule 2).
+    parameters : int
+        See :func:`parameter_count`.
+    layer_sizes : tuple of int
+        The largest information set of every layer.
+    exponent, lower : Fraction
+        The cost exponent of the plan and the lower one, by the law.
+    share : float
+        On which share of samples CLS holds the active set.
+    without : tuple of Removal
+        What breaks if one head is removed, layer by layer.
+    """
+
+    heads: tuple[int, ...]
+    widths: tuple[int, ...]
+    rules: str
+    parameters: int
+    layer_sizes: tuple[int, ...]
+    exponent: Fraction
+    lower: Fraction
+    share: float
+    without: tuple[Removal, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Advice(Result):
+    """Architectures that learn a target, the smallest first.
+
+    Attributes
+    ----------
+    target : str
+        In words.
+    n_tokens, d_token : int
+        T and d.
+    suggestions : tuple of Suggestion
+        Ranked by cost exponent, then by parameters.
+    needs : tuple of str
+        What the target needs.
+    budget : int or None
+        The parameters that were allowed.
+    n_samples : int
+        Samples on which every suggestion was run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hardmax as hm
+    >>> matrices = np.random.default_rng(0).standard_normal((4, 4, 4))
+    >>> advice = hm.advise(hm.targets.pairwise(matrices), n_tokens=64)
+    >>> advice
+    <Advice: 6 suggestions for 64 tokens, first: heads (4, 4), widths (20, 32)>
+    >>> print(advice.suggestions[0].without[0].lost)
+    term 4
+    """
+
+    kind: ClassVar[str] = "Advice"
+
+    target: str
+    n_tokens: int
+    d_token: int
+    suggestions: tuple[Suggestion, ...]
+    needs: tuple[str, ...]
+    budget: int | None
+    n_samples: int
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "n_tokens": self.n_tokens,
+            "d_token": self.d_token,
+            "suggestions": [
+                {**asdict(each), "without": [asdict(removal) for removal in each.without]}
+                for each in self.suggestions
+            ],
+            "needs": list(self.needs),
+            "budget": self.budget,
+            "n_samples": self.n_samples,
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        values = dict(state)
+        values["suggestions"] = tuple(_suggestion(each) for each in values["suggestions"])
+        return cls(**{**values, "needs": tuple(values["needs"])})
+
+    def _summary(self) -> str:
+        n = len(self.suggestions)
+        first = (
+            f", first: heads {self.suggestions[0].heads}, widths {self.suggestions[0].widths}" if n else ""
+        )
+        return f"{n} {'suggestion' if n == 1 else 'suggestions'} for {self.n_tokens} tokens{first}"
+
+    def _table(self) -> Mapping[str, Sequence[Any]]:
+        rows = self.suggestions
+        return {
+            "depth": [len(row.heads) for row in rows],
+            "heads": [_joined(row.heads) for row in rows],
+            "widths": [_joined(row.widths) for row in rows],
+            "parameters": [row.parameters for row in rows],
+            "reads": [row.rules for row in rows],
+            "largest set": [max(row.layer_sizes) for row in rows],
+            "exponent": [row.exponent for row in rows],
+            "lower": [row.lower for row in rows],
+            "share": [row.share for row in rows],
+        }
+
+
+def advise(
+    target: Target,
+    n_tokens: int,
+    *,
+    max_depth: int = 3,
+    max_heads: int | None = None,
+    max_exponent: float | Fraction = 0,
+    budget: int | None = None,
+    d_ff: int | None = None,
+    n_samples: int = 128,
+    n_suggestions: int = 6,
+    rng: int | np.random.Generator = 0,
+) -> Advice:
+    """Suggest the smallest architectures that learn a target, by InfoFlow.
+
+    Parameters
+    ----------
+    target : Target
+    n_tokens : int
+        T.
+    max_depth, max_heads : int
+        How deep to look, and how many heads a layer may have; by default as many as the target has needs.
+    max_exponent : number
+        The cost exponent that widths are chosen for; 0 means that sets fit into their layers uncompressed.
+    budget : int, optional
+        The parameters that are allowed. Suggestions that do not fit are narrowed, at a higher exponent.
+    d_ff : int, optional
+        The width of the feed-forward blocks; 4 E_l by default.
+    n_samples : int
+        Inputs on which every suggestion is run.
+    n_suggestions : int
+        How many to return at most.
+    rng : int or Generator
+
+    Returns
+    -------
+    Advice
+
+    Examples
+    --------
+    A maximum needs one head of one layer; two best pairs need two heads in each of two layers, or three
+    layers of one head:
+
+    >>> import hardmax as hm
+    >>> hm.advise(hm.targets.retrieval(1), 64).suggestions[0].heads
+    (1,)
+    >>> target = hm.targets.pairwise([[[1, 0], [0, -1]], [[-1, 2], [2, 1]]])
+    >>> for each in hm.advise(target, 32).suggestions:
+    ...     print(each.heads, each.widths, each.rules, each.parameters)
+    (2, 2) (6, 8) maxima 1113
+    (1, 1, 1) (4, 6, 8) maxima 1351
+    (1,) (64,) everything 33537
+    """
+    if not isinstance(target, Target):
+        raise InvalidInputError(f"target must be a Target, but was a {type(target).__name__}.")
+    n_tokens = positive("n_tokens of this target", n_tokens, least=target.min_tokens)
+    max_depth, n_samples = positive("max_depth", max_depth), positive("n_samples", n_samples)
+    max_heads = None if max_heads is None else positive("max_heads", max_heads)
+    d_ff = None if d_ff is None else positive("d_ff", d_ff)
+    budget = None if budget is None else positive("budget", budget)
+    n_suggestions = positive("n_suggestions", n_suggestions)
+    allowed = _exponent(max_exponent)
+    generator = np.random.default_rng(rng)
+    needs = sampled_needs(target, n_tokens, n_samples, generator)
+    X = target.sample(n_samples, n_tokens, generator)
+    found: list[tuple[tuple[int, ...], Assignment | None, tuple[int, ...]]] = []
+    for heads in _smallest_heads(needs, max_depth, max_heads or max(len(needs), 1)):
+        assignment = assign(needs, heads)
+        sizes = _sizes(needs, assignment, n_tokens, len(heads))
+        found.append((heads, assignment, sizes))
+    if n_tokens > 1:
+        found.append(((1,), None, (n_tokens,)))  # one head that reads everything
+    positions = any(need.kind == "positions" for need in needs)
+    fitted = []
+    for heads, assignment, sizes in found:
+        ranks = _ranks(target, needs, assignment, len(heads))
+        fit = _fitted(heads, sizes, ranks, target.d_token, n_tokens, allowed, budget, d_ff, positions)
+        if fit is not None:
+            fitted.append((*fit, heads, assignment, sizes))
+    fitted.sort(key=lambda each: (each[0], each[1], each[3]))
+    suggestions = tuple(
+        _suggest(target, needs, X, exponent, parameters, widths, heads, assignment, sizes)
+        for exponent, parameters, widths, heads, assignment, sizes in fitted[:n_suggestions]
+    )
+    unproven = unproven_terms(target, needs) if n_tokens > 1 else ()
+    words = [f"{need}: {_WORDS[need.kind]}" for need in needs]
+    if unproven:
+        listed = _joined([i + 1 for i in unproven])
+        words.append(
+            f"That one token wins, or the tokens of another term do, was seen on {n_samples} samples and not "
+            f"proved of term {listed}."
+        )
+    return Advice(
+        target.name or repr(target), n_tokens, target.d_token, suggestions, tuple(words), budget, n_samples
+    )
+
+
+_WORDS = {
+    "single": "the best token, one head of CLS",
+    "pair": "the best pair, one head of the tokens and one of CLS in a later layer",
+    "rank": "the k-th best token, one head of CLS in each of k layers",
+    "positions": "fixed positions, one head of CLS with positional encoding",
+    "many": "tuples for which no plan of maxima is known",
+}
+
+
+def parameter_count(architecture: Architecture, *, d_ff: int | None = None, positions: bool = False) -> int:
+    """The parameters of the transformer of P2 section 3, biases in the feed-forward blocks included.
+
+    (d + 1) E_1 for the embedding, E_1 for CLS, T E_1 for positions if they are used; 4 E_l^2 for the
+    projections of layer l; (E_l + 1) w + (w + 1) E_{l+1} for its feed-forward block of width w, where E_{L+1}
+    = 1 is the output.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> parameter_count(hm.Architecture(64, 4, (4, 4), 24), d_ff=64)
+    9577
+    """
+    widths = [*architecture.widths, 1]
+    total = (architecture.d_token + 2) * widths[0] + (architecture.n_tokens * widths[0] if positions else 0)
+    for here, after in pairwise(widths):
+        w = 4 * here if d_ff is None else d_ff
+        total += 4 * here**2 + (here + 1) * w + (w + 1) * after
+    return total
+
+
+def _exponent(value: Any) -> Fraction:
+    try:
+        allowed = Fraction(value).limit_denominator(10**6)
+    except (TypeError, ValueError, OverflowError):
+        allowed = Fraction(-1)
+    if allowed < 0:
+        raise InvalidInputError(f"max_exponent must be a number, 0 or more, but was {value!r}.")
+    return allowed
+
+
+def _smallest_heads(needs: Sequence[Need], max_depth: int, max_heads: int) -> Iterator[tuple[int, ...]]:
+    """Heads with which a plan of maxima exists, but not with one head less in any layer."""
+    if any(need.kind == "many" for need in needs):
+        return
+    for depth in range(1, max_depth + 1):
+        for before in product(range(1, max_heads + 1), repeat=depth - 1):
+            low, high = 1, max_heads + 1  # more heads never hurt, so the last layer is found by bisection
+            while low < high:
+                middle = (low + high) // 2
+                if assign(needs, (*before, middle)) is None:
+                    low = middle + 1
+                else:
+                    high = middle
+            heads = (*before, low)
+            if low <= max_heads and not any(assign(needs, left) for _, left in _one_less(heads) if left):
+                yield heads
+
+
+def _one_less(heads: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Layer by layer (from 1), the heads that are left when one is taken away."""
+    for layer, h in enumerate(heads):
+        middle = (h - 1,) if h > 1 else ()
+        yield layer + 1, (*heads[:layer], *middle, *heads[layer + 1 :])
+
+
+def _sizes(
+    needs: Sequence[Need], assignment: Assignment | None, n_tokens: int, depth: int
+) -> tuple[int, ...]:
+    """The largest set of every layer, counted from the plan: of tokens before the last layer, and of CLS."""
+    if assignment is None:
+        return (*(1 for _ in range(depth - 1)), n_tokens)
+    tokens, cls = [1] * depth, [0] * depth
+    for need, place, readings in zip(needs, assignment.tokens, assignment.cls, strict=True):
+        for layer in range(depth):
+            if place is not None and layer >= place[0] and layer < depth - 1:
+                tokens[layer] += 1
+            weight = {"pair": 2, "positions": len(need.positions)}.get(need.kind, 1)
+            cls[layer] += weight * sum(reading[0] <= layer for reading in readings)
+    return tuple(min(n_tokens, max(pair)) for pair in zip(tokens, cls, strict=True))
+
+
+def _ranks(
+    target: Target, needs: Sequence[Need], assignment: Assignment | None, depth: int
+) -> tuple[int, ...]:
+    """The largest known rank of a score, layer by layer; 1 where nothing is known."""
+    ranks = [1] * depth
+    if assignment is not None:
+        plan = plan_for(target, needs, assignment, depth)
+        for layer, entries in enumerate(plan.layers):
+            for _, rules in entries:
+                ranks[layer] = max([ranks[layer], *(getattr(rule, "rank", None) or 1 for rule in rules)])
+    return tuple(ranks)
+
+
+def _fitted(
+    heads: tuple[int, ...],
+    sizes: tuple[int, ...],
+    ranks: tuple[int, ...],
+    d: int,
+    n_tokens: int,
+    allowed: Fraction,
+    budget: int | None,
+    d_ff: int | None,
+    positions: bool,
+) -> tuple[Fraction, int, tuple[int, ...]] | None:
+    """The exponent, parameters and widths of the widest choice that the budget allows, or None."""
+    for step in range(_STEPS + 1):
+        exponent = allowed + Fraction(step, 8)
+        widths = tuple(
+            max(-(-_ceil(size * d / (1 + exponent)) // h), rank) * h
+            for size, h, rank in zip(sizes, heads, ranks, strict=True)
+        )
+        parameters = parameter_count(Architecture(n_tokens, d, heads, widths), d_ff=d_ff, positions=positions)
+        if budget is None or parameters <= budget:
+            reached = max(cost_exponents(size, d, E).law for size, E in zip(sizes, widths, strict=True))
+            return reached, parameters, widths
+    return None
+
+
+def _ceil(value: Fraction) -> int:
+    return -(-value.numerator // value.denominator)
+
+
+def _suggest(
+    target: Target,
+    needs: Sequence[Need],
+    X: np.ndarray,
+    exponent: Fraction,
+    parameters: int,
+    widths: tuple[int, ...],
+    heads: tuple[int, ...],
+    assignment: Assignment | None,
+    sizes: tuple[int, ...],
+) -> Suggestion:
+    architecture = Architecture(X.shape[1], target.d_token, heads, widths)
+    share = 1.0 if assignment is None else _share(target, needs, assignment, architecture, X)
+    everything = cost_exponents(X.shape[1], target.d_token, widths[-1]).law
+    without = tuple(
+        Removal(layer, left, *_what_is_lost(target, needs, left, X, assignment is None), everything)
+        for layer, left in _one_less(heads)
+    )
+    return Suggestion(
+        heads,
+        widths,
+        "everything" if assignment is None else "maxima",
+        parameters,
+        sizes,
+        exponent,
+        set_sizes(target, architecture).exponent,
+        share,
+        without,
+    )
+
+
+def _what_is_lost(
+    target: Target, needs: Sequence[Need], left: tuple[int, ...], X: np.ndarray, reads_all: bool
+) -> tuple[str, float]:
+    """Which needs have no head any more, and how often CLS still holds what it must."""
+    if reads_all or not left:
+        return "everything: nothing is read any more", 0.0
+    served = list(needs)
+    while served and assign(served, left) is None:
+        pairs = [i for i, need in enumerate(served) if need.kind == "pair"]
+        served.pop(pairs[-1] if pairs else -1)
+    lost = ", ".join(str(need) for need in needs if need not in served)
+    assignment = assign(served, left)
+    if not served or assignment is None:
+        return lost, 0.0
+    # one layer more than heads are left would be a different machine: widths play no part in what is learned
+    shape = Architecture(X.shape[1], target.d_token, left, left)
+    return lost, _share(target, served, assignment, shape, X)
+
+
+def _share(
+    target: Target, needs: Sequence[Need], assignment: Assignment, architecture: Architecture, X: np.ndarray
+) -> float:
+    plan = plan_for(target, needs, assignment, architecture.depth)
+    return information_sets(architecture, plan, X).learns(target).share
+
+
+def _joined(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _suggestion(state: Mapping[str, Any]) -> Suggestion:
+    values = dict(state)
+    for name in ("heads", "widths", "layer_sizes"):
+        values[name] = tuple(values[name])
+    values["without"] = tuple(
+        Removal(**{**removal, "heads": tuple(removal["heads"])}) for removal in values["without"]
+    )
+    return Suggestion(**values)

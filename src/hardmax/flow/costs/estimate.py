@@ -1,0 +1,479 @@
+"""What a target costs a given architecture: P2's two-step procedure (section 5.3), with every step in view.
+
+Step 1, from below. The model must make at least as many comparisons as the target needs, N(model) >=
+N(target) with equation (5), which asks for information sets of some size M; and CLS must at last hold all D0
+tokens on which the target depends. With the cost law both ask for epsilon^{-p} parameters.
+
+Step 2, from above. A plan is searched whose information sets reach the active set
+(:mod:`hardmax.flow.costs.plan_search`), is run on samples, and its sets are charged by the same law.
+
+The law is a law of the paper, supported by Theorem 3 after repair, not a theorem about transformers: the
+numbers say what InfoFlow predicts, and the assumptions are listed with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.flow.architectures import Architecture
+from hardmax.flow.costs.comparisons import minimal_set_size, model_comparisons
+from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.flow.costs.plan_search import Need, assign, global_plan, needs_of, plan_for, unproven_terms
+from hardmax.flow.costs.score_ranks import score_ranks
+from hardmax.flow.information_flow import InformationFlow
+from hardmax.flow.information_sets import information_sets
+from hardmax.flow.plans import Plan
+from hardmax.results import Result
+from hardmax.targets.intervals import Interval
+from hardmax.targets.target import Target
+
+__all__ = ["CostEstimate", "SetSizes", "estimate_cost", "sampled_needs", "set_sizes"]
+
+Rules = Literal["max-position", "positions", "max-position and positions", "global"]
+
+_SHORT, _LONGEST, _MOST_HEADS, _DEEPEST = 12, 1 << 14, 128, 12
+_INTERVALS = ("max_active", "dimension", "order", "comparisons")
+
+
+@dataclass(frozen=True)
+class SetSizes:
+    """How large information sets must be, and what that costs at least.
+
+    Attributes
+    ----------
+    printed, repaired : int
+        M by equation (5) as printed and as repaired, from the lower end of the number of comparisons.
+    active : int
+        The lower end of D0: so many tokens CLS must hold in the end.
+    exponent : Fraction
+        The lower cost exponent by the law: M repaired in the widest layer, D0 in the last one.
+    """
+
+    printed: int
+    repaired: int
+    active: int
+    exponent: Fraction
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CostEstimate(Result):
+    """What InfoFlow predicts for a target and an architecture.
+
+    Attributes
+    ----------
+    target : str
+        The target in words.
+    architecture : Architecture
+    max_active, dimension, order, comparisons : Interval
+        D0, beta1, beta' and N of the target at this length.
+    capacity : dict
+        The most comparisons that max-position retrieval makes by equation (5): ``printed`` and ``repaired``.
+    sizes : SetSizes
+        M from below, with the lower cost exponent.
+    lower, upper : Fraction
+        The cost is between epsilon^{-lower} and epsilon^{-upper} parameters by the law.
+    paid : Fraction
+        The exponent M d/E that the paper's own construction pays for the plan.
+    global_exponent : Fraction
+        The exponent of one head that reads everything in the last layer.
+    rules : str
+        "max-position", "positions", "max-position and positions" or "global".
+    plan : Plan
+        The plan that was found.
+    set_size, sampled_size : int
+        The largest information set that the plan can make whatever the input, which is what is charged, and
+        the largest one on the samples.
+    layer_sizes : tuple of int
+        The former layer by layer.
+    share : float
+        On which share of ``n_samples`` samples CLS holds the active set.
+    ranks : tuple of dict
+        The rank that each score needs against the width of its head; no cost is made of it.
+    thresholds : dict
+        Where the answer changes in T, heads, depth and width; None where it does not within the search.
+    verdict : str
+        One sentence.
+    assumptions : tuple of str
+        What the numbers rest on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hardmax as hm
+    >>> matrices = np.random.default_rng(0).standard_normal((3, 4, 4))
+    >>> estimate = hm.estimate_cost(hm.targets.pairwise(matrices), hm.Architecture(32, 4, (3, 3), 18))
+    >>> estimate
+    <CostEstimate: max-position, exponent 1/3 to 1/3; learns on 256 of 256 samples>
+    >>> estimate.rules, estimate.set_size, estimate.global_exponent
+    ('max-position', 6, Fraction(55, 9))
+    >>> estimate.thresholds["heads"]
+    3
+    """
+
+    kind: ClassVar[str] = "CostEstimate"
+
+    target: str
+    architecture: Architecture
+    max_active: Interval
+    dimension: Interval
+    order: Interval
+    comparisons: Interval
+    capacity: Mapping[str, int]
+    sizes: SetSizes
+    upper: Fraction
+    paid: Fraction
+    global_exponent: Fraction
+    rules: Rules
+    plan: Plan
+    set_size: int
+    sampled_size: int
+    layer_sizes: tuple[int, ...]
+    share: float
+    n_samples: int
+    ranks: tuple[Mapping[str, Any], ...]
+    thresholds: Mapping[str, int | None]
+    verdict: str
+    assumptions: tuple[str, ...]
+
+    @property
+    def lower(self) -> Fraction:
+        """The lower cost exponent."""
+        return self.sizes.exponent
+
+    def _state(self) -> dict[str, Any]:
+        shape = self.architecture
+        return {
+            "target": self.target,
+            "n_tokens": shape.n_tokens,
+            "d_token": shape.d_token,
+            "heads": list(shape.heads),
+            "widths": list(shape.widths),
+            **{name: getattr(self, name).to_dict() for name in _INTERVALS},
+            "capacity": dict(self.capacity),
+            "set_size_printed": self.sizes.printed,
+            "set_size_repaired": self.sizes.repaired,
+            "set_size_active": self.sizes.active,
+            "lower": self.lower,
+            "upper": self.upper,
+            "paid": self.paid,
+            "global_exponent": self.global_exponent,
+            "rules": self.rules,
+            "plan": self.plan.to_dict(shape.n_tokens),
+            "set_size": self.set_size,
+            "sampled_size": self.sampled_size,
+            "layer_sizes": list(self.layer_sizes),
+            "share": self.share,
+            "n_samples": self.n_samples,
+            "ranks": [dict(row) for row in self.ranks],
+            "thresholds": dict(self.thresholds),
+            "verdict": self.verdict,
+            "assumptions": list(self.assumptions),
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        values = dict(state)
+        shape = [values.pop(name) for name in ("n_tokens", "d_token", "heads", "widths")]
+        sizes = [
+            values.pop(name) for name in ("set_size_printed", "set_size_repaired", "set_size_active", "lower")
+        ]
+        for name in _INTERVALS:
+            ends = values[name]
+            values[name] = Interval(
+                ends["low"], ends["high"], tuple(ends["reasons"]), tuple(ends["assuming"])
+            )
+        for name in ("layer_sizes", "ranks", "assumptions"):
+            values[name] = tuple(values[name])
+        values["plan"] = Plan.from_dict(values["plan"])
+        return cls(architecture=Architecture(*shape), sizes=SetSizes(*sizes), **values)
+
+    def _summary(self) -> str:
+        learned = round(self.share * self.n_samples)
+        return (
+            f"{self.rules}, exponent {self.lower} to {self.upper}; learns on {learned} of {self.n_samples} "
+            "samples"
+        )
+
+    def _table(self) -> Mapping[str, Sequence[Any]]:
+        heads, widths = self.architecture.heads, self.architecture.widths
+        return {
+            "layer": list(range(1, len(heads) + 1)),
+            "heads": list(heads),
+            "width": list(widths),
+            "largest set": list(self.layer_sizes),
+            "law": [
+                cost_exponents(size, self.architecture.d_token, width).law
+                for size, width in zip(self.layer_sizes, widths, strict=True)
+            ],
+        }
+
+
+def estimate_cost(
+    target: Target,
+    architecture: Architecture,
+    *,
+    n_samples: int = 256,
+    rng: int | np.random.Generator = 0,
+    thresholds: bool = True,
+) -> CostEstimate:
+    """Estimate what it costs an architecture to approximate a target, before any training.
+
+    Parameters
+    ----------
+    target : Target
+        Its domain is where samples are drawn.
+    architecture : Architecture
+        T, d, heads and widths.
+    n_samples : int
+        Inputs on which needs are read off and the plan is checked.
+    rng : int or Generator
+        For the samples.
+    thresholds : bool
+        Whether to look for the T, heads, depth and width at which the answer changes.
+
+    Returns
+    -------
+    CostEstimate
+
+    Raises
+    ------
+    DimensionMismatchError
+        When tokens of the target and of the architecture differ in size.
+
+    Examples
+    --------
+    Six heads find six maxima; five do not, and reading everything instead is expensive.
+
+    >>> import hardmax as hm
+    >>> target = hm.targets.retrieval(6)
+    >>> six = hm.estimate_cost(target, hm.Architecture(64, 6, (6,), 36))
+    >>> print(six.verdict)
+    max-position retrieval learns it with sets of up to 6 tokens: cost epsilon^-0 by the law, and no less
+    >>> five = hm.estimate_cost(target, hm.Architecture(64, 6, (5,), 35))
+    >>> five.rules, five.upper, five.thresholds["heads"]
+    ('global', Fraction(349, 35), 6)
+    """
+    _check(target, architecture, n_samples)
+    T = architecture.n_tokens
+    generator = np.random.default_rng(rng)
+    X = target.sample(n_samples, T, generator)
+    needs = sampled_needs(target, T, n_samples, generator)
+    sizes = set_sizes(target, architecture)
+    plan, rules = _plan(target, needs, architecture)
+    flow = information_sets(architecture, plan, X)
+    share = 1.0  # of reading everything, by definition
+    if rules != "global":
+        share = flow.learns(target).share
+        if share < 1.0:  # a function that is not what it seemed on short sequences
+            plan, rules, share = global_plan(architecture.depth), "global", 1.0
+            flow = information_sets(architecture, plan, X)
+    layer_sizes = _layer_sizes(flow)
+    costs = [
+        cost_exponents(size, architecture.d_token, width)
+        for size, width in zip(layer_sizes, architecture.widths, strict=True)
+    ]
+    upper = max(cost.law for cost in costs)
+    D0 = target.max_active.high
+    unproven = unproven_terms(target, needs) if T > 1 else ()
+    everything = cost_exponents(T, architecture.d_token, architecture.widths[-1]).law
+    return CostEstimate(
+        target=target.name or repr(target),
+        architecture=architecture,
+        max_active=target.max_active,
+        dimension=target.dimension,
+        order=target.order,
+        comparisons=target.comparisons(T),
+        capacity={
+            "printed": int(model_comparisons(architecture, target.dimension.high)),
+            "repaired": int(
+                model_comparisons(architecture, target.dimension.high, version="repaired", max_active=D0)
+            ),
+        },
+        sizes=sizes,
+        upper=upper,
+        paid=max(cost.upper for cost in costs),
+        global_exponent=everything,
+        rules=rules,
+        plan=plan,
+        set_size=max(layer_sizes),
+        sampled_size=flow.largest,
+        layer_sizes=layer_sizes,
+        share=share,
+        n_samples=n_samples,
+        ranks=tuple(score_ranks(flow).rows),
+        thresholds=_thresholds(target, needs, architecture, layer_sizes) if thresholds else {},
+        verdict=_verdict(rules, max(layer_sizes), sizes.exponent, upper, bool(unproven)),
+        assumptions=_assumptions(target, rules, n_samples, unproven),
+    )
+
+
+def sampled_needs(
+    target: Target, n_tokens: int, n_samples: int, rng: np.random.Generator
+) -> tuple[Need, ...]:
+    """What a target needs, read off short sequences: which form a term has does not depend on the length."""
+    length = min(n_tokens, max(_SHORT, target.min_tokens))
+    return needs_of(target, target.sample(n_samples, length, rng))
+
+
+def set_sizes(target: Target, architecture: Architecture) -> SetSizes:
+    """Step 1: the sizes that information sets must have, and the lower cost exponent.
+
+    Where beta1 and D0 are intervals, the ends are taken that ask for less.
+
+    Examples
+    --------
+    The bound on the triangle-center target starts far beyond the T <= 64 of the experiments:
+
+    >>> import hardmax as hm
+    >>> for T in (64, 189, 190):
+    ...     print(T, set_sizes(hm.targets.triangle_center(), hm.Architecture(T, 2, (2, 2), 24)).exponent)
+    64 0
+    189 0
+    190 1/12
+    """
+    wanted = target.comparisons(architecture.n_tokens).low
+    beta1, size, d = target.dimension.high, target.max_active, architecture.d_token
+    printed = minimal_set_size(wanted, architecture, beta1)
+    repaired = minimal_set_size(wanted, architecture, beta1, version="repaired", max_active=size.high)
+    active = min(size.low, architecture.n_tokens)
+    exponent = max(
+        cost_exponents(repaired, d, max(architecture.widths)).law,
+        cost_exponents(active, d, architecture.widths[-1]).law,
+    )
+    return SetSizes(printed, repaired, active, exponent)
+
+
+def _check(target: Target, architecture: Architecture, n_samples: int) -> None:
+    if not isinstance(target, Target):
+        raise InvalidInputError(f"target must be a Target, but was a {type(target).__name__}.")
+    if not isinstance(architecture, Architecture):
+        raise InvalidInputError(
+            f"architecture must be an Architecture, but was a {type(architecture).__name__}."
+        )
+    if target.d_token != architecture.d_token:
+        raise DimensionMismatchError(
+            f"target and architecture must have tokens of one size, but these have {target.d_token} and "
+            f"{architecture.d_token} numbers."
+        )
+    if n_samples < 1:
+        raise InvalidInputError(f"n_samples must be at least 1, but was {n_samples}.")
+    if architecture.n_tokens < target.min_tokens:
+        raise InvalidInputError(
+            f"n_tokens must be at least {target.min_tokens} for this target, but was {architecture.n_tokens}."
+        )
+
+
+def _plan(target: Target, needs: Sequence[Need], architecture: Architecture) -> tuple[Plan, Rules]:
+    assignment = assign(needs, architecture.heads)
+    if assignment is None:
+        return global_plan(architecture.depth), "global"
+    fixed = {need.kind == "positions" for need in needs}
+    rules: Rules = (
+        "max-position and positions" if len(fixed) == 2 else "positions" if True in fixed else "max-position"
+    )
+    return plan_for(target, needs, assignment, architecture.depth), rules
+
+
+def _layer_sizes(flow: InformationFlow) -> tuple[int, ...]:
+    """The most that a token or CLS can hold after each layer, whatever the input."""
+    bound = flow.growth_bound
+    of_tokens = [*bound.tokens.tolist(), 0]
+    return tuple(max(pair) for pair in zip(of_tokens, bound.cls.tolist(), strict=True))
+
+
+def _thresholds(
+    target: Target, needs: Sequence[Need], architecture: Architecture, layer_sizes: Sequence[int]
+) -> dict[str, int | None]:
+    """Where the answer changes, one quantity at a time.
+
+    ``tokens``: the first T with a positive lower exponent. ``heads``: the fewest heads per layer with which a
+    plan of maxima is found. ``counting_heads``: the fewest with which counting asks for sets of one token
+    only. ``depth``: the fewest layers of these heads. ``lower_width``, ``upper_width``: the width from which
+    on the lower and the upper exponent are 0.
+    """
+    T, d, L = architecture.n_tokens, architecture.d_token, architecture.depth
+    sizes = set_sizes(target, architecture)
+
+    def positive(length: int) -> bool:
+        return (
+            set_sizes(target, Architecture(length, d, architecture.heads, architecture.widths)).exponent > 0
+        )
+
+    def trivial(h: int) -> bool:
+        N = target.comparisons(T).low
+        return minimal_set_size(N, Architecture(T, d, (h,) * L, h), target.dimension.high) == 1
+
+    heads = next((h for h in range(1, _MOST_HEADS + 1) if assign(needs, (h,) * L)), None)
+    most = max(architecture.heads)
+    return {
+        "tokens": _first(positive, target.min_tokens, _LONGEST),
+        "heads": heads,
+        "counting_heads": _first(trivial, 1, 4 * T),
+        "depth": next((l for l in range(1, _DEEPEST + 1) if assign(needs, (most,) * l)), None),
+        "lower_width": max(sizes.repaired, sizes.active) * d,
+        "upper_width": max(layer_sizes) * d,
+    }
+
+
+def _first(holds: Any, low: int, limit: int) -> int | None:
+    """The first number from ``low`` on for which a monotone condition holds, up to a limit."""
+    high = low
+    while not holds(high):
+        if high > limit:
+            return None
+        low, high = high + 1, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def _verdict(rules: Rules, size: int, lower: Fraction, upper: Fraction, only_seen: bool) -> str:
+    cost = f"cost epsilon^-{_decimal(upper)} by the law"
+    if rules == "global":
+        if upper == 0:
+            return f"reading everything fits into the width: {size} tokens, {cost}"
+        return f"no plan of maxima was found with these heads; reading everything, {size} tokens: {cost}"
+    how = {"positions": "reading fixed positions"}.get(rules, f"{rules} retrieval")
+    tail = ", and no less" if lower == upper else f", at least epsilon^-{_decimal(lower)}"
+    learns = "learns it on all samples" if only_seen else "learns it"
+    return f"{how} {learns} with sets of up to {size} tokens: {cost}{tail}"
+
+
+def _decimal(value: Fraction) -> str:
+    return str(value) if value.denominator == 1 else f"{float(value):.4g}"
+
+
+def _assumptions(target: Target, rules: Rules, n_samples: int, unproven: tuple[int, ...]) -> tuple[str, ...]:
+    plan = f"the plan is right by construction and was run on {n_samples} samples"
+    if rules == "global":
+        plan = "reading everything learns every target"
+    elif unproven:
+        plan = (
+            f"that one token wins, or the tokens of another term do, was seen on {n_samples} samples and not "
+            f"proved of term {', '.join(str(i + 1) for i in unproven)}; the plan was run on as many"
+        )
+    lines = [
+        f"tokens are independent in {target.domain}; statements hold almost everywhere",
+        "the cost law max(M d/E - 1, 0) is InfoFlow's, not a theorem: constants are unknown, and with "
+        "bounded weights decoding costs more",
+        "the lower exponent rests on counting comparisons by the repaired equation (5), a heuristic, and on "
+        "the tokens that CLS must hold in the end",
+        f"{plan}; ties between tokens are ignored",
+        "sets are pruned to what is used later; score functions are free, their ranks are listed beside",
+        "what the feed-forward blocks must compute from the sets is not charged",
+    ]
+    if rules in ("positions", "max-position and positions"):
+        lines.append("fixed positions need positional encoding")
+    for name in _INTERVALS[:3]:
+        lines += getattr(target, name).assuming
+    return tuple(dict.fromkeys(lines))

@@ -1,0 +1,1 @@
+"""What every head of a model does on a text (P1)."""

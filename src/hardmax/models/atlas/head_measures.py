@@ -1,0 +1,345 @@
+r"""How hard one head is on one sequence: margins, distances to hardmax, distances to walls, sinks.
+
+For a query q with scaled scores :math:`s_l = \sigma\, q \cdot k_l + B_l` over the keys it may read, winner j:
+
+* margin :math:`\Delta = s_j - \max_{l \not\sim j} s_l`, in units of temperature because scores are scaled;
+* distance to hardmax in total variation, :math:`1 - \sum_{l \sim j} p_l`, and what the margin guarantees for
+  it (P1 Theorem VI.1, corrected): with m winners among n keys at most :math:`r/(1+r)`,
+  :math:`r = \frac{n-m}{m} e^{-\Delta}`;
+* distance to the nearest wall of its cell, :math:`\min_l (s_j - s_l) / (\sigma \lvert k_j - k_l\rvert)`. The
+  cell is the intersection of these half-spaces, so the nearest of their hyperplanes is the distance to its
+  boundary, redundant half-spaces included.
+
+:math:`l \sim j` are the winner and its copies: keys with the same score for every query, as repeated tokens
+without positions have. They win together, one cell, and hardmax is the mean over them, the limit of softmax
+at temperature zero. A query exactly on a wall counts for the lowest index. Queries that have no choice,
+because all keys they may read are copies of one, say nothing about a head and are left out of its statistics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError, NotFiniteError
+from hardmax.models.reading.captured_layer import CapturedLayer
+
+__all__ = ["QueryMeasures", "Usage", "key_usage", "measure_queries", "readable", "reading_position"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_NUMBERS = 2**19  # scores in one part
+_DIFFERENCES = 2**21  # coordinates of differences of keys in one part
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class QueryMeasures:
+    """What one head does with each query; one entry per query.
+
+    Attributes
+    ----------
+    winner : int64
+        The winning key, the lowest index among copies; -1 where nothing may be read.
+    choice : bool
+        Whether there are at least two different keys to choose from. All else is NaN where there is none.
+    n_keys : int64
+        Keys that the query may read.
+    margin : float64
+        The lead of the winner over the best other key, in units of temperature.
+    top_probability : float64
+        The probability of the winner itself.
+    total_variation : float64
+        Measured distance to hardmax.
+    total_variation_bound : float64
+        What margin and number of keys guarantee for it.
+    output_distance : float64
+        Distance between the output of softmax and that of hardmax, over the norm of the former.
+    wall_distance : float64
+        Distance of the query to the boundary of its cell; infinite where no wall exists.
+    wall_rounding : float64
+        How far rounding may have moved that distance, proven.
+    norm : float64
+        The norm of the query.
+    key_mass : float64 (N,)
+        For each key the sum of its probabilities over the queries with a choice.
+    """
+
+    winner: Integers
+    choice: NDArray[np.bool_]
+    n_keys: Integers
+    margin: Floats
+    top_probability: Floats
+    total_variation: Floats
+    total_variation_bound: Floats
+    output_distance: Floats
+    wall_distance: Floats
+    wall_rounding: Floats
+    norm: Floats
+    key_mass: Floats
+
+
+def readable(layer: CapturedLayer, head: int) -> tuple[NDArray[np.bool_], Floats | None]:
+    """Which keys each query of a head may read (Q, N), and the bias of its scores or None.
+
+    A bias of minus infinity masks a key; it is replaced by zero.
+    """
+    if layer.bias is None:
+        return layer.present, None
+    bias = np.asarray(layer.bias[head if len(layer.bias) > 1 else 0], dtype=np.float64)
+    masked = np.isneginf(bias)
+    return layer.present & ~masked, np.where(masked, 0.0, bias)
+
+
+def reading_position(layer: CapturedLayer, position: int | None = None) -> int:
+    """A query that may read something: the one that was asked for, or the last."""
+    reads = np.asarray(layer.present.any(axis=1))
+    if position is None:
+        if not reads.any():
+            raise InvalidInputError(
+                f"layer {layer.index} must have a query that may read a key, but masks all."
+            )
+        return int(np.flatnonzero(reads)[-1])
+    if not 0 <= position < layer.n_queries or not reads[position]:
+        raise InvalidInputError(
+            f"positions must be queries from 0 to {layer.n_queries - 1} that may read a key, but one was "
+            f"{position}."
+        )
+    return int(position)
+
+
+def measure_queries(layer: CapturedLayer, head: int) -> QueryMeasures:
+    """Measure every query of one head.
+
+    Parameters
+    ----------
+    layer : CapturedLayer
+    head : int
+        Counted from 0.
+
+    Returns
+    -------
+    QueryMeasures
+        In double precision of the captured numbers.
+
+    Examples
+    --------
+    Two keys and their copy, three queries; the last may read the first key only.
+
+    >>> keys = np.array([[[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0]]])
+    >>> queries = np.array([[[3.0, 0.0], [-0.5, 2.0], [0.0, 1.0]]])
+    >>> may = np.array([[True, True, True], [True, True, True], [True, False, False]])
+    >>> layer = CapturedLayer(0, np.zeros((3, 2)), queries, keys, keys, may, 1.0)
+    >>> found = measure_queries(layer, 0)
+    >>> found.winner, found.choice
+    (array([0, 1, 0]), array([ True,  True, False]))
+    >>> found.margin, found.wall_distance
+    (array([ 6.,  1., nan]), array([3. , 0.5, nan]))
+    """
+    scale = float(layer.scale)
+    if not 0.0 < scale < np.inf:
+        raise InvalidInputError(f"scale must be a finite number above 0, but was {scale}.")
+    queries = np.asarray(layer.queries[head], dtype=np.float64)
+    keys, copy_of = np.unique(
+        np.asarray(layer.keys[layer.group(head)], dtype=np.float64), axis=0, return_inverse=True
+    )
+    if not (np.isfinite(queries).all() and np.isfinite(keys).all()):
+        raise NotFiniteError(
+            f"queries and keys must be finite, but layer {layer.index}, head {head}, holds NaN or infinities."
+        )
+    values = np.asarray(layer.values[layer.group(head)], dtype=np.float64)
+    weights = None if layer.output_weights is None else np.asarray(layer.output_weights[head], np.float64).T
+    present, bias = readable(layer, head)
+    step = max(1, _NUMBERS // max(1, layer.n_keys))
+    parts = []
+    for start in range(0, layer.n_queries, step):
+        rows = slice(start, start + step)
+        part = _Part(
+            queries[rows],
+            keys,
+            copy_of.ravel(),
+            present[rows],
+            None if bias is None else bias[rows],
+            scale,
+        )
+        parts.append(part.measured(values, weights))
+    columns: dict[str, Any] = {
+        name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "key_mass"
+    }
+    return QueryMeasures(**columns, key_mass=np.sum([part["key_mass"] for part in parts], axis=0))
+
+
+class _Part:
+    """Some queries of one head."""
+
+    def __init__(
+        self,
+        queries: Floats,
+        keys: Floats,
+        copy_of: Integers,
+        present: NDArray[np.bool_],
+        bias: Floats | None,
+        scale: float,
+    ) -> None:
+        self.queries, self.keys, self.copy_of, self.present, self.scale = (
+            queries,
+            keys,
+            copy_of,
+            present,
+            scale,
+        )
+        self.norm = np.linalg.norm(queries, axis=1)
+        # different keys are multiplied once, so that copies have the same score to the last bit
+        self.scores = (queries @ keys.T * scale)[:, copy_of]
+        if bias is not None:
+            self.scores += bias
+        self.scores[~present] = -np.inf
+        self.reads = present.any(axis=1)
+        self.each = np.arange(len(queries))
+        self.winner = self.scores.argmax(axis=1)
+        self.top = np.where(self.reads, self.scores[self.each, self.winner], 0.0)
+        self.same = (copy_of == copy_of[self.winner][:, None]) & present
+        if bias is not None:
+            self.same &= bias == bias[self.each, self.winner][:, None]
+        self.rival = present & ~self.same
+        self.choice = self.rival.any(axis=1)
+
+    def measured(self, values: Floats, output_weights: Floats | None) -> dict[str, NDArray[Any]]:
+        n, m = self.present.sum(axis=1), self.same.sum(axis=1)
+        with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
+            lead = self.top[:, None] - self.scores
+            margin = np.where(self.rival, lead, np.inf).min(axis=1, initial=np.inf)
+            weights = np.exp(-lead)  # zero where a key is masked
+            total = weights.sum(axis=1)
+            odds = (n - m) / m * np.exp(-margin)
+            weights /= np.where(self.reads, total, 1.0)[:, None]
+            soft = weights @ values
+            hard = values[self.winner]
+            if (m > 1).any():
+                hard = self.same / np.maximum(m, 1)[:, None] @ values
+            apart, size = soft - hard, soft
+            if output_weights is not None:
+                apart, size = apart @ output_weights, size @ output_weights
+            moved, length = np.linalg.norm(apart, axis=1), np.linalg.norm(size, axis=1)
+            walls, rounding = self._walls(lead)
+            columns: dict[str, NDArray[Any]] = {
+                "margin": margin,
+                "top_probability": 1.0 / total,
+                "total_variation": np.where(self.rival, weights, 0.0).sum(axis=1),
+                "total_variation_bound": odds / (1.0 + odds),
+                "output_distance": np.where(moved > 0.0, moved / length, 0.0),
+                "wall_distance": walls,
+                "wall_rounding": rounding,
+            }
+        columns = {name: np.where(self.choice, column, np.nan) for name, column in columns.items()}
+        columns["winner"] = np.where(self.reads, self.winner, -1)
+        columns["choice"] = self.choice
+        columns["n_keys"] = n
+        columns["norm"] = self.norm
+        columns["key_mass"] = weights[self.choice].sum(axis=0)
+        return columns
+
+    def _walls(self, lead: Floats) -> tuple[Floats, Floats]:
+        """Distances to the nearest wall, and a bound on what rounding did to them.
+
+        A score is wrong by at most (d + 2) units of |q||k| and a few of its own size, a distance of keys by
+        a relative d / 2 + 2; both are taken twice as large.
+        """
+        d = self.keys.shape[1]
+        asked, row = np.unique(self.copy_of[self.winner], return_inverse=True)
+        between = np.empty((len(asked), len(self.keys)))
+        step = max(1, _DIFFERENCES // self.keys.size)
+        for start in range(0, len(asked), step):
+            some = self.keys[asked[start : start + step], None] - self.keys[None]
+            between[start : start + step] = np.sqrt(np.einsum("ijk,ijk->ij", some, some))
+        far = between[row.ravel()][:, self.copy_of]
+        wall = self.rival & (far > 0.0)  # equal keys with different biases never meet
+        length = np.sqrt(np.einsum("ij,ij->i", self.keys, self.keys))[self.copy_of]
+        distance = np.where(wall, lead / (self.scale * far), np.inf)
+        size = self.norm[:, None] * (length[self.winner][:, None] + length)
+        height = np.abs(self.top)[:, None] + np.abs(np.where(self.present, self.scores, 0.0))
+        wrong = (2 * (d + 2) * _UNIT * size + 4 * _UNIT * height / self.scale) / far
+        wrong = np.where(wall, wrong + (d + 4) * _UNIT * np.abs(distance), 0.0)
+        nearest = distance.min(axis=1, initial=np.inf)
+        low = np.where(wall, distance - wrong, np.inf).min(axis=1, initial=np.inf)
+        high = np.where(wall, distance + wrong, np.inf).min(axis=1, initial=np.inf)
+        finite = np.isfinite(nearest)
+        spread = np.maximum(np.where(finite, nearest - low, 0.0), np.where(finite, high - nearest, 0.0))
+        return nearest, spread
+
+
+@dataclass(frozen=True, eq=False)
+class Usage:
+    """Which keys win on a sequence, and whether one wins far more than its share.
+
+    Attributes
+    ----------
+    wins : array of int (N,)
+        Queries with a choice that each key wins.
+    entropy : float
+        Of the distribution of wins, in bits.
+    relative_entropy : float
+        Over the largest possible, log2 of the smaller of queries and keys; 0 where that is 0.
+    sinks : tuple of int
+        Keys that win at least ``factor`` times their even share and a quarter of the queries that may read
+        them, and at least two; the greatest first.
+    sink_share : float
+        The share of the queries that may read it which the first sink wins; 0 without one.
+    sink_mass : float
+        Its mean probability over the same queries; 0 without one.
+    """
+
+    wins: Integers
+    entropy: float
+    relative_entropy: float
+    sinks: tuple[int, ...]
+    sink_share: float
+    sink_mass: float
+
+
+def key_usage(found: QueryMeasures, present: NDArray[np.bool_], *, factor: float = 4.0) -> Usage:
+    r"""Which keys win, and which of them are sinks.
+
+    The even share of key l is :math:`e_l = \sum_t [l \text{ readable by } t] / n_t` over the queries t with a
+    choice among :math:`n_t` keys: what it would win if all keys won equally often. A sink wins at least
+    ``factor`` times that, at least a quarter of the queries that may read it, and at least two of them.
+
+    Examples
+    --------
+    Five queries and ten keys on a line; the key that reaches farthest wins them all.
+
+    >>> keys = np.arange(10.0)[None, :, None]
+    >>> queries = np.ones((1, 5, 1))
+    >>> layer = CapturedLayer(0, queries[0], queries, keys, keys, np.ones((5, 10), dtype=bool), 1.0)
+    >>> used = key_usage(measure_queries(layer, 0), layer.present)
+    >>> used.sinks, used.sink_share, round(used.sink_mass, 3), used.entropy
+    ((9,), 1.0, 0.632, 0.0)
+    """
+    if not factor >= 1.0:
+        raise InvalidInputError(f"sink_factor must be at least 1, but was {factor}.")
+    n_keys, choice = present.shape[1], found.choice
+    wins = np.bincount(found.winner[choice], minlength=n_keys)
+    total = int(wins.sum())
+    if total == 0:
+        return Usage(wins, 0.0, 0.0, (), 0.0, 0.0)
+    some = present[choice]
+    even = (some / some.sum(axis=1)[:, None]).sum(axis=0)
+    readers = some.sum(axis=0)
+    shares = np.divide(wins, readers, out=np.zeros(n_keys), where=readers > 0)
+    greedy = np.flatnonzero((wins >= factor * even) & (shares >= 0.25) & (wins >= 2))
+    order = greedy[np.lexsort((greedy, -wins[greedy]))]
+    p = wins[wins > 0] / total
+    entropy = float(max(0.0, -(p * np.log2(p)).sum()))
+    largest = float(np.log2(min(total, n_keys)))
+    return Usage(
+        wins,
+        entropy,
+        entropy / largest if largest > 0.0 else 0.0,
+        tuple(int(j) for j in order),
+        float(shares[order[0]]) if len(order) else 0.0,
+        float(found.key_mass[order[0]] / readers[order[0]]) if len(order) else 0.0,
+    )

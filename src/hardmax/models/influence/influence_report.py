@@ -1,0 +1,376 @@
+r"""What was measured about influence and information sets, and its summary (P2's open validation).
+
+Sets that hold everything recall everything and say nothing, so tokens whose set is empty or full are counted
+apart (``share_compared``). The *gain* puts what is left on one scale:
+
+.. math:: \frac{\operatorname{recall}(I) - r}{\operatorname{recall}(\text{best}) - r}, \qquad
+          r = k / \lvert C\rvert,
+
+0 for a set that is no better than a random one of its size k among the candidates C, 1 for the best of that
+size, negative for worse than random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError
+from hardmax.models.influence.recall import COLUMNS, recall_columns
+from hardmax.models.influence.routing_flow import TokenFlow
+from hardmax.models.spread import Spread, spread
+from hardmax.results import Result
+
+__all__ = ["InfluenceReport", "RecallSummary", "TextInfluence", "report_of"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TextInfluence:
+    """What was measured on one text.
+
+    Attributes
+    ----------
+    name : str
+    flows : tuple of TokenFlow
+        One per rule.
+    influence : dict of arrays (L, Q, N)
+        Per measure: the influence of input s on token t after layers 1, ..., L.
+    baselines : dict of str
+        What tokens were replaced by, in words.
+    rollout : array (L, Q, N)
+    gradient_probes, d : int
+        Directions of which the gradient is known (0: not measured), of how many.
+    gradient_error : float
+        The median relative standard error of its norms; 0 where it is exact.
+    """
+
+    name: str
+    flows: tuple[TokenFlow, ...]
+    influence: dict[str, Floats]
+    baselines: dict[str, str]
+    rollout: Floats
+    gradient_probes: int
+    d: int
+    gradient_error: float
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens of the text."""
+        return self.flows[0].tokens
+
+
+@dataclass(frozen=True)
+class RecallSummary:
+    """Recall after one layer under one rule by one measure, over all tokens of all texts.
+
+    Attributes
+    ----------
+    layer : int
+        After how many layers.
+    rule, measure : str
+    n_tokens : int
+    share_compared : float
+        The share of tokens whose set is neither empty nor full; everything below is about these.
+    share_full : float
+        The share whose set holds every candidate.
+    size : Spread
+        Members of the set over candidates, without the token itself.
+    recall, random, rollout, best : Spread
+        Of the information set, the exact expectation for random sets, rollout's set, the best set.
+    random_drawn : Spread
+        Means of the seeded draws, to compare with ``random``.
+    beaten : Spread
+        The share of drawn random sets that the information set beats.
+    gain, rollout_gain : Spread
+        0 as random, 1 as the best set of the size.
+    advantage : Spread
+        Recall of the set minus that of rollout's.
+    recall_with_own, random_with_own, rollout_with_own, best_with_own : Spread
+        The same recalls with the token itself in every set.
+    own_share : Spread
+    """
+
+    layer: int
+    rule: str
+    measure: str
+    n_tokens: int
+    share_compared: float
+    share_full: float
+    size: Spread
+    recall: Spread
+    random: Spread
+    random_drawn: Spread
+    beaten: Spread
+    rollout: Spread
+    best: Spread
+    gain: Spread
+    rollout_gain: Spread
+    advantage: Spread
+    own_share: Spread
+    recall_with_own: Spread
+    random_with_own: Spread
+    rollout_with_own: Spread
+    best_with_own: Spread
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InfluenceReport(Result):
+    """Recall of influence by the information sets of a model, against other sets of the same size.
+
+    Attributes
+    ----------
+    model : str
+    rules, measures : tuple of str
+        ``"ablation mean"``, ``"ablation mask"``, ``"gradient"``, for instance.
+    texts : tuple of TextInfluence
+    columns : dict of arrays (rows,)
+        One row per text, layer (counted after how many), rule, measure and token: see
+        :data:`hardmax.models.influence.recall.COLUMNS`.
+    n_draws, n_bootstrap, seed : int
+
+    Examples
+    --------
+    Three tokens that look at the one before them, and influences that were measured elsewhere:
+
+    >>> from hardmax.models.reading.captured_layer import CapturedLayer, TextReading
+    >>> from hardmax.models.influence.routing_flow import FlowRecorder
+    >>> recorder, eye = FlowRecorder(["argmax", "readable"]), np.eye(3)
+    >>> recorder(CapturedLayer(0, eye, 9 * eye[None], np.roll(eye, 1, axis=1)[None], eye[None],
+    ...                        np.ones((3, 3), dtype=bool), 1.0))
+    >>> flows = recorder.flows(TextReading(tuple("abc"), tuple("abc"), 0.0, 0.0, None, 0.0))
+    >>> influence = np.array([[[5.0, 1.0, 3.0], [3.0, 5.0, 1.0], [1.0, 3.0, 5.0]]])
+    >>> text = TextInfluence("abc", flows, {"ablation mean": influence}, {}, np.ones((1, 3, 3)), 0, 8, 0.0)
+    >>> report = report_of("toy", [text])
+    >>> report
+    <InfluenceReport: toy, 1 text, 3 tokens, argmax by ablation mean: recall 0.75, at random 0.5, ...>
+    >>> report.summary(rule="argmax").gain.median
+    1.0
+    """
+
+    kind: ClassVar[str] = "InfluenceReport"
+
+    model: str
+    rules: tuple[str, ...]
+    measures: tuple[str, ...]
+    texts: tuple[TextInfluence, ...]
+    columns: dict[str, NDArray[Any]]
+    n_draws: int
+    n_bootstrap: int
+    seed: int
+
+    @property
+    def n_layers(self) -> int:
+        """The number of layers."""
+        return len(self.texts[0].rollout)
+
+    @property
+    def gradient_exact(self) -> bool | None:
+        """Whether gradients are exact on every text; None where there are none."""
+        probes = [(text.gradient_probes, text.d) for text in self.texts]
+        return None if not any(m for m, _ in probes) else all(m == d for m, d in probes)
+
+    def summary(
+        self, *, layer: int | None = None, rule: str | None = None, measure: str | None = None
+    ) -> RecallSummary:
+        """Medians, quartiles and bootstrap intervals; the last layer, first rule and first measure if not
+        said otherwise."""
+        after = self.n_layers if layer is None else int(layer)
+        if not 1 <= after <= self.n_layers:
+            raise InvalidInputError(f"layer must be from 1 to {self.n_layers}, but was {layer}.")
+        chosen_rule = _one_of("rule", rule, self.rules)
+        chosen_measure = _one_of("measure", measure, self.measures)
+        rows = (
+            (self.columns["layer"] == after)
+            & (self.columns["rule"] == self.rules.index(chosen_rule))
+            & (self.columns["measure"] == self.measures.index(chosen_measure))
+            & (self.columns["candidates"] > 0)
+        )
+        every = {name: column[rows] for name, column in self.columns.items()}
+        size, candidates = every["size"], every["candidates"]
+        compared = (size > 0) & (size < candidates) & np.isfinite(every["recall"])
+        of = {name: column[compared] for name, column in every.items()}
+        own, expected = of["own_share"], of["random_expected"]
+        room = of["best"] - expected
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gains = {
+                name: np.where(room > 1e-12, (of[name] - expected) / room, np.nan)
+                for name in ("recall", "rollout")
+            }
+            relative = of["size"] / of["candidates"]
+
+        def over(values: Floats) -> Spread:
+            return spread(values, of["text"], n_bootstrap=self.n_bootstrap, rng=self.seed)
+
+        return RecallSummary(
+            layer=after,
+            rule=chosen_rule,
+            measure=chosen_measure,
+            n_tokens=len(size),
+            share_compared=float(compared.mean()) if len(size) else float("nan"),
+            share_full=float((size == candidates).mean()) if len(size) else float("nan"),
+            size=over(relative),
+            recall=over(of["recall"]),
+            random=over(expected),
+            random_drawn=over(of["random_mean"]),
+            beaten=over(of["beaten"]),
+            rollout=over(of["rollout"]),
+            best=over(of["best"]),
+            gain=over(gains["recall"]),
+            rollout_gain=over(gains["rollout"]),
+            advantage=over(of["recall"] - of["rollout"]),
+            own_share=over(own),
+            recall_with_own=over(own + (1 - own) * of["recall"]),
+            random_with_own=over(own + (1 - own) * expected),
+            rollout_with_own=over(own + (1 - own) * of["rollout"]),
+            best_with_own=over(own + (1 - own) * of["best"]),
+        )
+
+    def summaries(self) -> tuple[RecallSummary, ...]:
+        """All of them: layer by layer, rule by rule, measure by measure."""
+        return tuple(
+            self.summary(layer=layer, rule=rule, measure=measure)
+            for layer in range(1, self.n_layers + 1)
+            for rule in self.rules
+            for measure in self.measures
+        )
+
+    def telling_layer(self, *, rule: str | None = None, measure: str | None = None) -> int | None:
+        """The last layer after which the sets of at least half of the tokens are neither empty nor full, so
+        that recall says something; None where there is none."""
+        for layer in range(self.n_layers, 0, -1):
+            if self.summary(layer=layer, rule=rule, measure=measure).share_compared >= 0.5:
+                return layer
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summaries and the settings in plain Python; :meth:`save` keeps the matrices too."""
+        return {
+            "kind": self.kind,
+            "model": self.model,
+            "rules": list(self.rules),
+            "measures": list(self.measures),
+            "baselines": dict(self.texts[0].baselines),
+            "texts": [
+                {
+                    "name": text.name,
+                    "n_tokens": len(text.tokens),
+                    "gradient_probes": text.gradient_probes,
+                    "gradient_exact": text.gradient_probes == text.d,
+                    "gradient_relative_error": text.gradient_error,
+                    "sizes": {flow.rule: flow.growth["median"].tolist() for flow in text.flows},
+                }
+                for text in self.texts
+            ],
+            "recall": [asdict(summary) for summary in self.summaries()],
+            "n_draws": self.n_draws,
+            "n_bootstrap": self.n_bootstrap,
+            "seed": self.seed,
+            "provenance": self.provenance,
+        }
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "rules": list(self.rules),
+            "measures": list(self.measures),
+            "texts": [
+                {
+                    "name": text.name,
+                    "flows": [flow._state() for flow in text.flows],
+                    "influence": dict(text.influence),
+                    "baselines": dict(text.baselines),
+                    "rollout": text.rollout,
+                    "gradient_probes": text.gradient_probes,
+                    "d": text.d,
+                    "gradient_error": text.gradient_error,
+                }
+                for text in self.texts
+            ],
+            "columns": dict(self.columns),
+            "n_draws": self.n_draws,
+            "n_bootstrap": self.n_bootstrap,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        texts = tuple(
+            TextInfluence(**{**text, "flows": tuple(TokenFlow._from_state(flow) for flow in text["flows"])})
+            for text in state["texts"]
+        )
+        return cls(
+            **{**state, "texts": texts, "rules": tuple(state["rules"]), "measures": tuple(state["measures"])}
+        )
+
+    def _summary(self) -> str:
+        first = self.summary()
+        texts = "1 text" if len(self.texts) == 1 else f"{len(self.texts)} texts"
+        return (
+            f"{self.model}, {texts}, {first.n_tokens} tokens, {first.rule} by {first.measure}: recall "
+            f"{first.recall.median:.3g}, at random {first.random.median:.3g}, rollout "
+            f"{first.rollout.median:.3g}, best {first.best.median:.3g}"
+        )
+
+    def _table(self) -> dict[str, Any]:
+        names = {"rule": self.rules, "measure": self.measures, "text": [text.name for text in self.texts]}
+        return {
+            name: [names[name][i] for i in column] if name in names else column
+            for name, column in self.columns.items()
+        }
+
+
+def _one_of(what: str, name: str | None, known: tuple[str, ...]) -> str:
+    if name is None:
+        return known[0]
+    if name not in known:
+        raise InvalidInputError(f"{what} must be one of {', '.join(known)}, but was {name!r}.")
+    return name
+
+
+def report_of(
+    model: str,
+    texts: Sequence[TextInfluence],
+    *,
+    n_draws: int = 200,
+    n_bootstrap: int = 1000,
+    rng: int = 0,
+) -> InfluenceReport:
+    """Compare sets and influences that were measured already; a text's last flow holds its candidates."""
+    measures = tuple(texts[0].influence)
+    rules = tuple(flow.rule for flow in texts[0].flows[:-1])
+    names = ("text", "layer", "rule", "measure", "position", *COLUMNS)
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
+    for i, text in enumerate(texts):
+        sets = np.stack([flow.sets for flow in text.flows])  # (R + 1, L + 1, Q, N)
+        generator = np.random.default_rng([rng, i])
+        for layer in range(1, sets.shape[1]):
+            influence = np.stack([text.influence[measure][layer - 1] for measure in measures])
+            found = recall_columns(
+                influence,
+                sets[:-1, layer],
+                sets[-1, layer],
+                text.rollout[layer - 1],
+                n_draws=n_draws,
+                rng=generator,
+            )
+            rule, measure, position = (place.ravel() for place in np.indices(found["recall"].shape))
+            places = {"text": np.full_like(rule, i), "layer": np.full_like(rule, layer)}
+            places.update(rule=rule, measure=measure, position=position)
+            for name in names:
+                parts[name].append(places[name] if name in places else found[name].ravel())
+    return InfluenceReport(
+        model=model,
+        rules=rules,
+        measures=measures,
+        texts=tuple(texts),
+        columns={name: np.concatenate(part) for name, part in parts.items()},
+        n_draws=n_draws,
+        n_bootstrap=n_bootstrap,
+        seed=rng,
+    )

@@ -1,0 +1,328 @@
+r"""How much an input token matters for an output token, measured on the model itself.
+
+Write :math:`y_t^{(l)}(x_1, ..., x_N)` for the state of token t after l layers as a function of the input
+embeddings. Two measures of the influence of token s on it:
+
+* **ablation**, an exact intervention: :math:`\lVert y_t^{(l)}(x) - y_t^{(l)}(x \text{ with } x_s
+  \text{ replaced by a baseline}) \rVert_2`, one forward pass per token;
+* **gradient**: the Frobenius norm of the Jacobian block :math:`\partial y_t^{(l)} / \partial x_s`. With an
+  orthonormal basis of directions :math:`u_1, ..., u_d` its square is :math:`\sum_i \lVert \partial y_t /
+  \partial x_s\, u_i\rVert^2`, by forward differentiation, for all tokens and layers at once. The first m of
+  a random basis give the unbiased estimate :math:`\tfrac dm \sum_{i \le m}`, all d the exact value.
+
+What is replaced or moved is the embedding of the token's word alone: its position (and type) stays where the
+model adds that later. Nothing is trained and nothing is changed in the model.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError
+from hardmax.models.reading.precision import alone, in_float32, weight_precision
+from hardmax.models.reading.required import required
+
+__all__ = ["BASELINES", "Disturbed", "GradientInfluence", "Interventions", "can_disturb", "disturb"]
+
+Floats = NDArray[np.float64]
+
+BASELINES = {
+    "mean": "the mean of all rows of the embedding table",
+    "mask": "the embedding of the tokenizer's mask token",
+    "zero": "the zero vector",
+}
+
+_SAME = 1e-4
+_TOKENS_AT_ONCE = 2048  # rows of a batch times tokens: bounds the memory, not the result
+
+
+@dataclass(frozen=True, eq=False)
+class GradientInfluence:
+    """Norms of Jacobian blocks.
+
+    Attributes
+    ----------
+    norms : array (L, Q, N)
+        Of the block of output token t and input token s after layers 1, ..., L.
+    probes, d : int
+        Directions that were used, of how many.
+    relative_error : float
+        The median relative standard error of the norms over all blocks, from how much the directions differ;
+        zero where all were used.
+    """
+
+    norms: Floats
+    probes: int
+    d: int
+    relative_error: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether every direction was used, so that only rounding remains."""
+        return self.probes == self.d
+
+
+Passed = Callable[[int], None]
+"""Called with the number of passes through the model since its last call."""
+
+
+class Disturbed(Protocol):
+    """One text in one model, ready to be disturbed."""
+
+    n_tokens: int
+    d: int
+    differentiable: bool
+
+    def baselines(self) -> dict[str, str]:
+        """What can be put in the place of a token, in words."""
+        ...
+
+    def ablation(self, baseline: str, *, passed: Passed | None = None) -> Floats:
+        """How far each state moves when one input token is replaced: (L, Q, N), exact."""
+        ...
+
+    def gradient(
+        self, *, probes: int | None = None, rng: int = 0, passed: Passed | None = None
+    ) -> GradientInfluence:
+        """Norms of the Jacobian blocks of all states."""
+        ...
+
+
+def can_disturb(source: Any, text: str | None) -> bool:
+    """Whether the tokens of this text can be replaced in this model."""
+    return hasattr(source, "disturb") or (text is not None and hasattr(source, "module"))
+
+
+def disturb(source: Any, text: str | None) -> Disturbed:
+    """A text in a model, ready to be disturbed: as the source does it itself, or by torch."""
+    own = getattr(source, "disturb", None)
+    if own is not None:
+        disturbed: Disturbed = own(text)
+        return disturbed
+    return Interventions(source, text)
+
+
+class Interventions:
+    """One text in one torch model, ready to be disturbed.
+
+    Parameters
+    ----------
+    opened : OpenModel
+        With ``module``, ``encode(text)`` and, for the mask token, ``tokenizer``.
+    text : str
+
+    Raises
+    ------
+    InvalidInputError
+        When the model takes no embedded input, or computes something else from it than from the text.
+    """
+
+    differentiable = True
+
+    def __init__(self, opened: Any, text: str | None) -> None:
+        if not hasattr(opened, "module") or not hasattr(opened, "encode"):
+            raise InvalidInputError(
+                f"model must be a torch model to be disturbed, but {getattr(opened, 'name', opened)!s} only "
+                "shows its attention; its information sets come from token_flow."
+            )
+        if text is None:
+            raise InvalidInputError("text must be a text for this model, but was None.")
+        torch = required("torch")
+        self._torch = torch
+        self._tokenizer = getattr(opened, "tokenizer", None)
+        module = getattr(opened.module, "base_model", opened.module)  # without the head over the vocabulary
+        table = module.get_input_embeddings()
+        if getattr(table, "weight", None) is None:
+            raise InvalidInputError("model must have a table of input embeddings, but has none.")
+        self._module = module
+        self._half = "float16" in weight_precision(module)  # differences would be mostly rounding
+        encoded = {name: tensor.to(table.weight.device) for name, tensor in opened.encode(text).items()}
+        ids = encoded.pop("input_ids")
+        known = inspect.signature(module.forward).parameters
+        self._rest = {name: value for name, value in encoded.items() if name in known}
+        with torch.no_grad(), self._in_float32():
+            self._embedded = table(ids)[0].detach()
+        self._table = table
+        self.n_tokens, self.d = (int(n) for n in self._embedded.shape)
+        self._check(ids)
+
+    def _check(self, ids: Any) -> None:
+        """The embedded text must give the states that the text gives."""
+        with self._torch.no_grad(), self._in_float32():
+            found = self._run(self._embedded[None])[-1]
+            wanted = self._states(input_ids=ids, **self._rest)[-1]
+        difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30))
+        if not difference <= _SAME:
+            raise InvalidInputError(
+                "model must compute the same from embedded tokens as from the text, but "
+                f"{type(self._module).__name__} differs by {difference:.2g} relative to its largest entry."
+            )
+
+    # What is put in the place of a token
+    # ----------------------------------------------------------------------------------------------------
+
+    def baselines(self) -> dict[str, str]:
+        """The baselines that this model has, in words."""
+        return {
+            name: words for name, words in BASELINES.items() if name != "mask" or self._mask_id() is not None
+        }
+
+    def _mask_id(self) -> int | None:
+        found = getattr(self._tokenizer, "mask_token_id", None)
+        return None if found is None else int(found)
+
+    def _baseline(self, name: str) -> Any:
+        torch = self._torch
+        with torch.no_grad(), self._in_float32():
+            if name == "mean":
+                weight = self._table.weight
+                index = torch.arange(len(weight), device=weight.device)
+                total = sum(self._table(part).double().sum(dim=0) for part in index.split(8192))
+                return (total / len(weight)).to(self._embedded.dtype)
+            if name == "zero":
+                return torch.zeros_like(self._embedded[0])
+            if name == "mask":
+                mask = self._mask_id()
+                if mask is None:
+                    raise InvalidInputError(
+                        "baseline mask needs a mask token, but the tokenizer has none; try 'mean'."
+                    )
+                return self._table(torch.tensor([mask], device=self._embedded.device))[0]
+        raise InvalidInputError(f"baseline must be one of {', '.join(BASELINES)}, but was {name!r}.")
+
+    # Influence
+    # ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _in_float32(self) -> Iterator[None]:
+        with alone(self._module), in_float32(self._module) if self._half else nullcontext():
+            yield
+
+    def states(self) -> Floats:
+        """The states of all tokens after layers 0, 1, ..., L: (L + 1, Q, d)."""
+        with self._torch.no_grad(), self._in_float32():
+            layers = self._run(self._embedded[None])
+        return np.stack([layer[0].double().cpu().numpy() for layer in layers])
+
+    def ablation(self, baseline: str = "mean", *, passed: Passed | None = None) -> Floats:
+        """How far each state moves when one input token is replaced: (L, Q, N), exact."""
+        torch = self._torch
+        instead = self._baseline(baseline)
+        n = self.n_tokens
+        moved: list[Floats] = []
+        with torch.no_grad(), self._in_float32():
+            plain = [layer.double() for layer in self._run(self._embedded[None])[1:]]
+            for positions in torch.arange(n).split(max(1, _TOKENS_AT_ONCE // n)):
+                batch = self._embedded.repeat(len(positions), 1, 1)
+                batch[torch.arange(len(positions)), positions] = instead
+                layers = self._run(batch)[1:]
+                norms = [(x.double() - y).norm(dim=-1) for x, y in zip(layers, plain, strict=True)]
+                moved.append(torch.stack(norms).cpu().numpy())  # (L, inputs, outputs)
+                if passed is not None:
+                    passed(len(positions))
+        return np.ascontiguousarray(np.concatenate(moved, axis=1).swapaxes(1, 2))
+
+    def gradient(
+        self, *, probes: int | None = None, rng: int = 0, passed: Passed | None = None
+    ) -> GradientInfluence:
+        """Norms of the Jacobian blocks of all states: exact with all d directions, estimated with fewer.
+
+        Parameters
+        ----------
+        probes : int or None
+            How many directions of a random orthonormal basis are used; all for None.
+        rng : int
+            For the basis.
+        passed : callable, optional
+            Called with the passes as they are made, tokens times directions in all.
+        """
+        m = self.d if probes is None else int(probes)
+        if not 1 <= m <= self.d:
+            raise InvalidInputError(
+                f"probes must be from 1 to {self.d}, the width of the model, but was {probes}."
+            )
+        if m == self.d:
+            directions = np.eye(self.d)
+        else:
+            normal = np.random.default_rng(rng).standard_normal((self.d, m))
+            directions = np.linalg.qr(normal)[0].T
+        torch, n = self._torch, self.n_tokens
+        from torch.autograd import forward_ad
+
+        moves = torch.as_tensor(directions, dtype=self._embedded.dtype, device=self._embedded.device)
+        pairs = torch.cartesian_prod(torch.arange(m), torch.arange(n)).reshape(-1, 2)
+        total: Floats | None = None  # sums of squares and of their squares
+        with torch.no_grad(), self._in_float32(), _eager(self._module):
+            for part in pairs.split(max(1, _TOKENS_AT_ONCE // n)):
+                rows = torch.arange(len(part))
+                tangent = torch.zeros((len(part), n, self.d), dtype=moves.dtype, device=moves.device)
+                tangent[rows, part[:, 1]] = moves[part[:, 0]]
+                with forward_ad.dual_level():
+                    dual = forward_ad.make_dual(self._embedded.repeat(len(part), 1, 1), tangent)
+                    found = [forward_ad.unpack_dual(layer).tangent for layer in self._run(dual)[1:]]
+                lengths = torch.stack([change.double().square().sum(dim=-1) for change in found])
+                squares = lengths.cpu().numpy()  # (L, pairs, outputs)
+                if total is None:
+                    total = np.zeros((2, len(found), n, n))
+                for row, (_, s) in enumerate(part.tolist()):
+                    total[0, :, :, s] += squares[:, row]
+                    total[1, :, :, s] += squares[:, row] ** 2
+                if passed is not None:
+                    passed(len(part))
+        sums = np.zeros((2, 0, n, n)) if total is None else total
+        return GradientInfluence(
+            norms=np.sqrt(sums[0] * (self.d / m)),
+            probes=m,
+            d=self.d,
+            relative_error=_relative_error(sums, m, self.d),
+        )
+
+    def _run(self, embedded: Any) -> tuple[Any, ...]:
+        """The states after layers 0, 1, ..., L for a batch of embedded texts."""
+        batch = len(embedded)
+        rest = {name: value.expand(batch, *value.shape[1:]) for name, value in self._rest.items()}
+        try:
+            return self._states(inputs_embeds=embedded, **rest)
+        except TypeError as error:
+            raise InvalidInputError(
+                f"model must accept inputs_embeds, but {type(self._module).__name__} does not."
+            ) from error
+
+    def _states(self, **inputs: Any) -> tuple[Any, ...]:
+        return tuple(self._module(**inputs, output_hidden_states=True, return_dict=True).hidden_states)
+
+
+def _relative_error(total: Floats, m: int, d: int) -> float:
+    """The median relative standard error of a norm: half that of its square, less as fewer directions are
+    left out."""
+    if m == d:
+        return 0.0
+    mean = total[0] / m
+    if m == 1:
+        return float("nan")
+    variance = np.maximum(total[1] / m - mean**2, 0.0) * m / (m - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = 0.5 * np.sqrt(variance / m * (1.0 - m / d)) / mean
+    return float(np.median(error[np.isfinite(error)])) if np.isfinite(error).any() else 0.0
+
+
+@contextmanager
+def _eager(module: Any) -> Iterator[None]:
+    """Fused attention has no forward derivative; the plain one computes the same."""
+    config = getattr(module, "config", None)
+    before = getattr(config, "_attn_implementation", None)
+    if before is None or before == "eager":
+        yield
+        return
+    module.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        module.set_attn_implementation(before)

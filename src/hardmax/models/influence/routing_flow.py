@@ -1,0 +1,374 @@
+r"""What a token of a real model can know if its heads fetch only what they look at (P2 section 5).
+
+P2 tracks information by arg-max positions: after layer l token t holds
+
+.. math:: I(t, l) = I(t, l - 1) \cup \bigcup_h \bigcup_{s \in R_h(t)} I(s, l - 1), \qquad I(t, 0) = \{t\},
+
+with :math:`R_h(t)` the keys that head h reads for t. In P2 that is the winner alone. Real heads spread their
+weight, so two declared relaxations stand beside it:
+
+* ``argmax``: the winning key, all of them where scores agree exactly;
+* ``top-3``: the keys that fewer than three others beat;
+* ``mass 0.9``: from the largest probability down, the keys that are needed to hold 0.9 of it;
+* ``readable``: every key that the mask lets through: what no routing can exceed.
+
+Feed-forward layers and norms act on one token at a time and move nothing; the residual stream keeps what a
+token has. Sets say what *could* arrive under a rule. What does arrive is measured in
+:mod:`hardmax.models.influence.measure`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.flow import bitsets
+from hardmax.flow.bitsets import Words
+from hardmax.models.reading.captured_layer import CapturedLayer, TextReading
+from hardmax.models.reading.recorders import read
+from hardmax.results import Result
+
+__all__ = ["FlowRecorder", "RoutingRule", "TokenFlow", "fetched_keys", "token_flow"]
+
+_RULE = re.compile(r"(?:(argmax)|(readable)|top[- ]?(\d+)|mass[- ]?(\d*\.?\d+(?:e-?\d+)?))")
+
+
+@dataclass(frozen=True)
+class RoutingRule:
+    """Which keys a head reads for a query.
+
+    Attributes
+    ----------
+    top : int or None
+        A key is read when fewer than this many keys have a larger score.
+    mass : float or None
+        A key is read when the keys with larger scores hold less than this probability together.
+
+    Without either, every key that the mask lets through is read. Keys whose scores agree are read together or
+    not at all.
+    """
+
+    top: int | None = None
+    mass: float | None = None
+
+    @classmethod
+    def of(cls, text: str | RoutingRule) -> RoutingRule:
+        """The rule that a text names: ``argmax``, ``top-K``, ``mass M`` or ``readable``.
+
+        Examples
+        --------
+        >>> RoutingRule.of("top-3"), str(RoutingRule.of("mass 0.9"))
+        (RoutingRule(top=3, mass=None), 'mass 0.9')
+        """
+        if isinstance(text, RoutingRule):
+            return text
+        found = _RULE.fullmatch(str(text).strip())
+        if found is None:
+            raise InvalidInputError(
+                f"rule must be argmax, top-K, mass M or readable, but was {text!r}; try 'top-3'."
+            )
+        if found[1]:
+            return cls(top=1)
+        if found[2]:
+            return cls()
+        if found[3]:
+            top = int(found[3])
+            if top < 1:
+                raise InvalidInputError("rule top-K must have K at least 1, but K was 0.")
+            return cls(top=top)
+        mass = float(found[4])
+        if not 0.0 < mass < 1.0:
+            raise InvalidInputError(f"rule mass M must have M above 0 and below 1, but M was {mass:g}.")
+        return cls(mass=mass)
+
+    def __str__(self) -> str:
+        if self.mass is not None:
+            return f"mass {self.mass:g}"
+        return "readable" if self.top is None else "argmax" if self.top == 1 else f"top-{self.top}"
+
+
+def fetched_keys(
+    layer: CapturedLayer, rules: Sequence[RoutingRule]
+) -> tuple[list[NDArray[np.bool_]], NDArray[np.int64]]:
+    """Which keys the heads of a layer read together, per rule (Q, N), and how many winners tie, per head."""
+    shape = (layer.n_queries, layer.n_keys)
+    reads = [np.zeros(shape, dtype=bool) for _ in rules]
+    ties = np.zeros(layer.heads, dtype=np.int64)
+    rows = np.arange(shape[0])[:, None]
+    for head in range(layer.heads):
+        scores = layer.scores(head)
+        order = np.argsort(-scores, axis=1, kind="stable")
+        falling = scores[rows, order]
+        # the place of a key counts only keys with strictly larger scores, so that equal keys share one
+        first = np.zeros(shape, dtype=np.int64)
+        first[:, 1:] = np.where(falling[:, 1:] < falling[:, :-1], np.arange(1, shape[1]), 0)
+        first = np.maximum.accumulate(first, axis=1)
+        may = falling > -np.inf
+        ties[head] = np.count_nonzero(may[:, 1:2] & (first[:, 1:2] == 0))
+        before = _mass_before(layer.probabilities(head)[rows, order], first) if _needs_mass(rules) else None
+        for rule, keys in zip(rules, reads, strict=True):
+            if rule.mass is not None and before is not None:
+                chosen = may & (before < rule.mass)
+            else:
+                chosen = may if rule.top is None else may & (first < rule.top)
+            at = np.zeros(shape, dtype=bool)
+            at[rows, order] = chosen
+            keys |= at
+    return reads, ties
+
+
+def _needs_mass(rules: Sequence[RoutingRule]) -> bool:
+    return any(rule.mass is not None for rule in rules)
+
+
+def _mass_before(falling: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The probability that strictly larger scores hold, at every place of the falling order."""
+    total = np.zeros((len(falling), falling.shape[1] + 1))
+    np.cumsum(falling, axis=1, out=total[:, 1:])
+    return np.take_along_axis(total, first, axis=1)
+
+
+class FlowRecorder:
+    """Unites information sets under several rules at once as layers pass; :meth:`flows` makes the results."""
+
+    layers: tuple[int, ...] | None = None  # information sets need every layer
+
+    def __init__(self, rules: Sequence[str | RoutingRule] = ("argmax",)) -> None:
+        self.rules = tuple(RoutingRule.of(rule) for rule in rules)
+        if not self.rules:
+            raise InvalidInputError("rules must name at least one rule, but was empty; try ['argmax'].")
+        self._known: list[list[NDArray[np.bool_]]] = [[] for _ in self.rules]
+        self._read: list[list[float]] = [[] for _ in self.rules]
+        self._ties: list[int] = []
+        self._heads: list[int] = []
+
+    def __call__(self, layer: CapturedLayer) -> None:
+        """Unite what the tokens read in this layer."""
+        if layer.index != len(self._heads):
+            raise InvalidInputError(
+                f"layers must pass in order from layer 0 on, but layer {layer.index} came at place "
+                f"{len(self._heads)}; information sets need every layer."
+            )
+        reads, ties = fetched_keys(layer, self.rules)
+        for known, counts, keys in zip(self._known, self._read, reads, strict=True):
+            if not known:
+                known.append(np.eye(layer.n_queries, layer.n_keys, dtype=bool))
+            before = known[-1]
+            if before.shape != keys.shape:
+                raise DimensionMismatchError(
+                    f"every layer must have {before.shape[0]} queries and {before.shape[1]} keys as layer 0 "
+                    f"does, but layer {layer.index} has {keys.shape[0]} and {keys.shape[1]}."
+                )
+            # counts of paths stay below 2**24, so float32 products of zeros and ones are exact
+            fetched = keys.astype(np.float32) @ before[: keys.shape[1]].astype(np.float32) > 0.5
+            known.append(before | fetched)
+            counts.append(float(keys.sum(axis=1).mean()))
+        self._ties.append(int(ties.sum()))
+        self._heads.append(layer.heads)
+
+    def flows(self, reading: TextReading) -> tuple[TokenFlow, ...]:
+        """One result per rule, in their order."""
+        return tuple(
+            TokenFlow(
+                tokens=tuple(reading.tokens),
+                key_tokens=tuple(reading.key_tokens),
+                rule=str(rule),
+                heads=tuple(self._heads),
+                words=bitsets.packed(np.stack(known)),
+                keys_read=np.array(counts),
+                ties=np.array(self._ties, dtype=np.int64),
+            )
+            for rule, known, counts in zip(self.rules, self._known, self._read, strict=True)
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TokenFlow(Result):
+    """The information sets of every token of a text, after every layer of a model.
+
+    Positions count from 0. A query that is no key (a classification token that is never read) starts with an
+    empty set.
+
+    Attributes
+    ----------
+    tokens, key_tokens : tuple of str
+        Names of the Q queries and of the N input positions.
+    rule : str
+        ``"argmax"``, ``"top-3"``, ``"mass 0.9"``, ``"readable"``.
+    heads : tuple of int
+        Heads per layer.
+    words : uint64 array (L + 1, Q, N/64 rounded up)
+        The sets after 0, 1, ..., L layers: position s is bit s mod 64 of word s div 64.
+    keys_read : array (L,)
+        How many keys a token reads per layer, all heads together, on average.
+    ties : int array (L,)
+        Queries of a layer, over all heads, whose largest score is shared by several keys.
+
+    Examples
+    --------
+    Two layers of one head; every token looks at the one before it:
+
+    >>> import numpy as np
+    >>> from hardmax.models.reading.captured_layer import CapturedLayer, TextReading
+    >>> recorder = FlowRecorder(["argmax"])
+    >>> eye = np.eye(4)[None]
+    >>> for index in range(2):
+    ...     recorder(CapturedLayer(index, eye[0], 9 * np.roll(eye, 1, axis=2), np.roll(eye, 2, axis=2), eye,
+    ...                            np.ones((4, 4), dtype=bool), 1.0))
+    >>> flow, = recorder.flows(TextReading(tuple("abcd"), tuple("abcd"), 0.0, 0.0, None, 0.0))
+    >>> flow
+    <TokenFlow: 4 tokens, 2 layers, argmax: a token knows 1, 2, 3 of 4 (median after each layer)>
+    >>> flow.known_by(3)
+    (1, 2, 3)
+    >>> flow.first_layer(3)
+    array([-1,  2,  1,  0])
+    """
+
+    kind: ClassVar[str] = "TokenFlow"
+
+    tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    rule: str
+    heads: tuple[int, ...]
+    words: Words
+    keys_read: NDArray[np.float64]
+    ties: NDArray[np.int64]
+
+    @property
+    def n_layers(self) -> int:
+        """The number of layers L."""
+        return len(self.words) - 1
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """The size of every set (L + 1, Q)."""
+        return bitsets.count(self.words).astype(np.int64)
+
+    @property
+    def sets(self) -> NDArray[np.bool_]:
+        """The sets as booleans (L + 1, Q, N)."""
+        return bitsets.unpacked(self.words, len(self.key_tokens))
+
+    @property
+    def growth(self) -> dict[str, NDArray[Any]]:
+        """Sizes after 0, 1, ..., L layers over all tokens: least, quartiles, largest, and the most there can
+        be.
+
+        ``at_most`` is the product of 1 + (keys a head reads) over heads and layers for ``argmax`` and
+        ``top-K`` where no scores agree, and N for the other rules.
+        """
+        sizes = self.sizes
+        names = ("least", "lower_quartile", "median", "upper_quartile", "largest")
+        quantiles = np.quantile(sizes, [0.0, 0.25, 0.5, 0.75, 1.0], axis=1)
+        return {
+            "layer": np.arange(len(sizes)),
+            **dict(zip(names, quantiles, strict=True)),
+            "at_most": self._at_most(),
+        }
+
+    def _at_most(self) -> NDArray[np.int64]:
+        n, top = len(self.key_tokens), RoutingRule.of(self.rule).top
+        bound, bounds = 1, [1]
+        for heads in self.heads:
+            bound = n if top is None else min(n, bound * (1 + top * heads))
+            bounds.append(bound)
+        return np.array(bounds, dtype=np.int64)
+
+    def known_by(self, position: int, *, layer: int | None = None) -> tuple[int, ...]:
+        """The input positions that the token at ``position`` may know, after ``layer`` layers (all)."""
+        after = self.n_layers if layer is None else layer
+        if not -len(self.tokens) <= position < len(self.tokens):
+            raise InvalidInputError(
+                f"position must be from 0 to {len(self.tokens) - 1}, or negative, but was {position}."
+            )
+        if not 0 <= after <= self.n_layers:
+            raise InvalidInputError(f"layer must be from 0 to {self.n_layers}, but was {layer}.")
+        return tuple(int(s) for s in np.flatnonzero(self.sets[after, position]))
+
+    def first_layer(self, position: int) -> NDArray[np.int64]:
+        """After how many layers each input position enters the set of a token; -1 for never."""
+        self.known_by(position)  # the check
+        column = self.sets[:, position]
+        return np.where(column[-1], column.argmax(axis=0), -1).astype(np.int64)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "tokens": list(self.tokens),
+            "key_tokens": list(self.key_tokens),
+            "rule": self.rule,
+            "heads": list(self.heads),
+            "words": self.words,
+            "keys_read": self.keys_read,
+            "ties": self.ties,
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        return cls(**{**state, **{name: tuple(state[name]) for name in ("tokens", "key_tokens", "heads")}})
+
+    def _summary(self) -> str:
+        medians = ", ".join(f"{size:g}" for size in self.growth["median"])
+        return (
+            f"{len(self.tokens)} tokens, {self.n_layers} layers, {self.rule}: a token knows {medians} of "
+            f"{len(self.key_tokens)} (median after each layer)"
+        )
+
+    def _table(self) -> dict[str, Any]:
+        n_layers, n = self.words.shape[:2]
+        return {
+            "layer": np.repeat(np.arange(n_layers), n),
+            "position": np.tile(np.arange(n), n_layers),
+            "token": list(self.tokens) * n_layers,
+            "size": self.sizes.ravel(),
+        }
+
+
+def token_flow(
+    model: Any,
+    text: str | None = None,
+    *,
+    rule: str | RoutingRule = "argmax",
+    tokenizer: Any = None,
+    hub: bool = False,
+) -> TokenFlow:
+    """The information sets that a model's own routing makes on a text.
+
+    Parameters
+    ----------
+    model : Source, path, hub id or torch module
+        Anything that :func:`hardmax.head_atlas` reads.
+    text : str or None
+        What is read; None where the source has a sequence of its own.
+    rule : {"argmax", "top-K", "mass M", "readable"}
+        Which keys a head is taken to read.
+    tokenizer : optional
+        For a torch module.
+    hub : bool
+        Whether a hub id may be fetched.
+
+    Returns
+    -------
+    TokenFlow
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hardmax.models.reading.captured_layer import CapturedLayer, TextReading
+    >>> class Copier:                                                # a source of one layer that looks back
+    ...     name, family, n_layers, heads = "copier", "example", 1, (1,)
+    ...     def read(self, text, visit, *, layers=None):
+    ...         eye = np.eye(len(text))
+    ...         visit(CapturedLayer(0, eye, 9 * eye[None], np.roll(eye, 1, axis=1)[None], eye[None],
+    ...                             np.tri(len(text), dtype=bool), 1.0))
+    ...         return TextReading(tuple(text), tuple(text), 0.0, 0.0, None, 0.0)
+    >>> token_flow(Copier(), "abc").known_by(2)
+    (1, 2)
+    """
+    recorder = FlowRecorder([rule])
+    return recorder.flows(read(model, text, [recorder], tokenizer=tokenizer, hub=hub))[0]

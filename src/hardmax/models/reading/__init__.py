@@ -1,0 +1,1 @@
+"""Real transformers, read layer by layer as plain arrays."""

@@ -1,0 +1,311 @@
+"""What a model's attention receives, layer by layer, through transformers' attention interface.
+
+Every model that follows the interface looks up the function that computes attention by a name in its
+configuration, and the function that builds masks by the same name. For the time of a forward pass this module
+enters a name of its own: the function under it notes queries, keys, values, mask and scale, and lets the
+model's own eager function compute; masks are built as for eager attention. So nothing is computed twice in
+two ways, and no family needs code of its own here. Name and implementation are put back whatever happens.
+
+A second pass with ``"eager"`` itself watches the model from outside: the scores that enter its softmax, the
+probabilities that leave it, and what W_O receives. Nothing of the first pass is used in it, which makes it a
+check (:mod:`hardmax.models.reading.fidelity`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import UnsupportedModelError
+from hardmax.models.reading.captured_layer import CapturedLayer
+from hardmax.models.reading.families import FAMILIES, Family, attention_modules
+from hardmax.models.reading.query_maps import QueryWay, output_weights
+from hardmax.models.reading.required import required
+
+__all__ = ["Captured", "Watched", "capture", "forward", "watch"]
+
+# What families may hand to the interface without changing a score: windows are in the mask already, and the
+# rest is for other implementations.
+_HARMLESS = {
+    "block_sequence_ids", "cache_position", "cu_seq_lens_k", "cu_seq_lens_q", "deterministic", "is_causal",
+    "layer_idx", "max_length_k", "max_length_q", "output_attentions", "output_hidden_states",
+    "output_router_logits", "position_embeddings", "position_ids", "return_dict", "sliding_window",
+    "target_dtype", "token_type_ids", "use_cache",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """One layer as it was captured, and how its queries were made."""
+
+    layer: CapturedLayer
+    way: QueryWay
+
+    @property
+    def bytes(self) -> int:
+        """How much memory it holds; masks are shared by all layers."""
+        layer = self.layer
+        return sum(a.nbytes for a in (layer.inputs, layer.queries, layer.keys, layer.values))
+
+
+@dataclass(eq=False)
+class Watched:
+    """What one layer computed in a pass of its own."""
+
+    scores: Any = None
+    probabilities: Any = None
+    received: Any = None
+
+
+class _Enough(Exception):
+    """Ends a forward pass after the last layer that is wanted."""
+
+
+def forward(model: Any, inputs: dict[str, Any]) -> Any:
+    """One forward pass without gradients; ``model`` is the one without its head."""
+    torch = required("torch")
+    with torch.no_grad():
+        return model(**inputs)
+
+
+@dataclass(eq=False)
+class _Notes:
+    """The state of a capturing pass."""
+
+    family: Family
+    modules: dict[Any, Any]  # attention module -> the one of W_O
+    wanted: Callable[[int], bool]
+    enough: Callable[[list[Captured]], bool]
+    name: str
+    seen: int = 0
+    inputs: Any = None
+    angles: Any = None
+    found: list[Captured] = field(default_factory=list)
+    masks: dict[int, tuple[Any, NDArray[np.bool_], NDArray[np.float32] | None]] = field(default_factory=dict)
+
+    def enter(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.inputs = args[0] if args else kwargs["hidden_states"]
+        self.angles = kwargs.get("position_embeddings")
+        if self.angles is None and self.family.rotary:
+            pairs = [a for a in args[1:] if isinstance(a, tuple) and len(a) == 2]
+            self.angles = pairs[0] if pairs else None
+
+    def attend(
+        self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any
+    ) -> tuple[Any, Any]:
+        if module not in self.modules:
+            raise self._refused(f"attention is computed by a {type(module).__name__}, which is not known")
+        index, self.seen = self.seen, self.seen + 1
+        if self.wanted(index):
+            self._check(options)
+            self.found.append(self._captured(index, module, query, key, value, attention_mask, options))
+            if self.enough(self.found):
+                raise _Enough
+        eager = _eager_function(module)
+        if eager is None:
+            raise self._refused(f"{type(module).__name__} has no eager attention function beside it")
+        return eager(module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
+
+    def _check(self, options: dict[str, Any]) -> None:
+        strange = [
+            name
+            for name, value in options.items()
+            if value is not None and name not in _HARMLESS and name not in ("scaling", "dropout")
+        ]
+        reasons = [f"its attention takes {name!r}, which is not understood" for name in sorted(strange)]
+        if options.get("dropout"):
+            reasons.append("it applies dropout to probabilities")
+        if reasons:
+            raise UnsupportedModelError(self.name, reasons, sorted(FAMILIES))
+
+    def _captured(
+        self, index: int, module: Any, query: Any, key: Any, value: Any, mask: Any, options: dict[str, Any]
+    ) -> Captured:
+        heads, n_queries, d_head = query.shape[1:]
+        scaling = options.get("scaling")
+        turned = self.family.rotary is not None and self.angles is not None
+        if self.family.rotary_if is not None:
+            turned = turned and bool(getattr(module, self.family.rotary_if))
+        cos, sin = (_rows(table) for table in self.angles) if turned else (None, None)
+        inputs = _array(self.inputs[0])
+        way = QueryWay(module, self.family, heads, d_head, inputs, cos, sin)
+        present, bias = self._mask(mask, (heads, n_queries, int(key.shape[2])))
+        layer = CapturedLayer(
+            index=index,
+            inputs=inputs,
+            queries=_array(query[0]),
+            keys=_array(key[0]),
+            values=_array(value[0]),
+            present=present,
+            scale=float(d_head**-0.5 if scaling is None else scaling),
+            bias=bias,
+            output_weights=output_weights(self.modules[module], self.family, heads),
+            query_map=way.at,
+        )
+        return Captured(layer, way)
+
+    def _mask(self, mask: Any, shape: tuple[int, int, int]) -> tuple[NDArray[np.bool_], Any]:
+        if id(mask) not in self.masks:  # the tensor is kept beside its id, so ids stay different
+            present, bias = _present_and_bias(mask, shape)
+            if present is None:
+                raise self._refused("its heads have different masks")
+            self.masks[id(mask)] = mask, present, bias
+        return self.masks[id(mask)][1:]
+
+    def _refused(self, reason: str) -> UnsupportedModelError:
+        return UnsupportedModelError(self.name, [reason], sorted(FAMILIES))
+
+
+def capture(
+    model: Any,
+    family: Family,
+    inputs: dict[str, Any],
+    *,
+    name: str,
+    wanted: Callable[[int], bool],
+    enough: Callable[[list[Captured]], bool],
+) -> list[Captured]:
+    """Note the wanted layers of one forward pass, which ends when there are enough of them.
+
+    Raises
+    ------
+    UnsupportedModelError
+        When the attention function is called in a way that is not understood.
+    """
+    modules = dict(attention_modules(model, family))
+    notes = _Notes(family, modules, wanted, enough, name)
+    key = f"hardmax_{id(notes):x}"
+    with _registered(key, notes.attend), _implementation(model, key):
+        handles = [m.register_forward_pre_hook(notes.enter, with_kwargs=True) for m in modules]
+        try:
+            forward(model, inputs)
+        except _Enough:
+            pass
+        finally:
+            for handle in handles:
+                handle.remove()
+    return notes.found
+
+
+def watch(
+    model: Any, family: Family, inputs: dict[str, Any], *, last: int, show: Callable[[int, Watched], None]
+) -> None:
+    """Run the model with its own eager attention and show what each layer computed, up to layer ``last``.
+
+    ``show(index, watched)`` is called when a layer's W_O is about to be applied; what it gets is not kept.
+    """
+    torch = required("torch")
+    state: dict[str, Any] = {"inside": None, "layer": -1, "watched": Watched()}
+    softmax = (torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax)
+
+    class Softmax(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+        """Looks at what goes into a softmax inside attention, and at what comes out."""
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            if state["inside"] is not None and func in softmax:
+                scores = args[0] if args else kwargs["input"]
+                state["watched"].scores, state["watched"].probabilities = scores, result
+            return result
+
+    def enter(module: Any, args: Any, kwargs: Any) -> None:
+        state.update(inside=module, layer=state["layer"] + 1, watched=Watched())
+
+    def leave(module: Any, args: Any) -> None:
+        if state["inside"] is None:
+            return
+        state["watched"].received = args[0]
+        state["inside"] = None
+        show(state["layer"], state["watched"])
+        state["watched"] = Watched()
+        if state["layer"] >= last:
+            raise _Enough
+
+    handles = []
+    try:
+        with _implementation(model, "eager"), Softmax():
+            for module, projection in attention_modules(model, family):
+                handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+                handles.append(projection.register_forward_pre_hook(leave))
+            forward(model, inputs)
+    except _Enough:
+        pass
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _registered(name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """An attention function and masks like those of eager attention, under a name that is gone afterwards."""
+    modeling = required("transformers.modeling_utils")
+    masking = required("transformers.masking_utils")
+    modeling.AttentionInterface.register(name, function)
+    masking.AttentionMaskInterface.register(name, masking.ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+    try:
+        yield
+    finally:
+        # transformers has a way to enter a name and none to remove it
+        modeling.AttentionInterface._global_mapping.pop(name, None)
+        masking.AttentionMaskInterface._global_mapping.pop(name, None)
+
+
+@contextmanager
+def _implementation(model: Any, name: str) -> Iterator[None]:
+    """Another attention implementation for a while."""
+    configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
+    before = [(config, config._attn_implementation_internal) for config in configs]
+    try:
+        model.set_attn_implementation(name)
+        yield
+    finally:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+
+
+def _eager_function(module: Any) -> Callable[..., Any] | None:
+    for cls in type(module).__mro__:
+        found = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+    return None
+
+
+def _present_and_bias(mask: Any, shape: tuple[int, int, int]) -> tuple[Any, Any]:
+    """Which keys may be read (Q, N), None where that differs from head to head; what else a mask adds."""
+    present, bias = np.ones((1, *shape[1:]), dtype=bool), None
+    if mask is not None:
+        torch = required("torch")
+        mask = mask[0, :, :, : shape[2]]
+        if mask.dtype == torch.bool:
+            present = _array(mask)
+        else:
+            present, added = _array(mask > torch.finfo(mask.dtype).min / 2), _array(mask)
+            if (added[present] != 0).any():
+                bias = np.broadcast_to(np.where(present, added, np.float32(0.0)), shape)
+    if not (present == present[:1]).all():
+        return None, None
+    present = np.array(np.broadcast_to(present[0], shape[1:]))
+    present.setflags(write=False)
+    return present, bias
+
+
+def _rows(table: Any) -> NDArray[Any]:
+    """A table of angles (1, Q, r) or (Q, r) as (Q, r)."""
+    return _array(table[0] if table.ndim == 3 else table)
+
+
+def _array(tensor: Any) -> NDArray[Any]:
+    """A copy in numpy; half precision becomes float32."""
+    tensor = tensor.detach().cpu()
+    if tensor.is_floating_point() and tensor.element_size() < 4:
+        tensor = tensor.float()
+    array = np.array(tensor.numpy())
+    array.setflags(write=False)
+    return array

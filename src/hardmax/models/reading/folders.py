@@ -1,0 +1,290 @@
+"""A model's folder: weights as safetensors or not at all.
+
+A ``.bin`` or ``.pt`` file is a pickle, and unpickling runs whatever program its author put into it, so such
+files are refused, never opened. safetensors files hold numbers and nothing else; their headers are read
+before anything is loaded, so that a truncated download is named as such. Code that comes with a model is
+never run. Nothing here touches the network unless a hub id was asked for with ``hub=True``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hardmax.errors import FileFormatError, InvalidInputError, NotFiniteError, UnsupportedModelError
+from hardmax.models.reading.families import FAMILIES, family_of
+from hardmax.models.reading.required import required
+
+__all__ = [
+    "check_finite",
+    "check_folder",
+    "downloaded",
+    "folder_name",
+    "loaded",
+    "named_folder",
+    "tokenizer_of",
+]
+
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_SAFE_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
+_VOCABULARIES = {"tokenizer.json", "vocab.txt", "vocab.json"}
+# Heads and poolers stand behind all attention: without their weights nothing that is read here changes.
+_UNREAD = ("pooler", "lm_head", "cls.", "classifier", "score", "qa_outputs", "mask_token")
+
+
+def downloaded(name: str) -> Path:
+    """The folder of a hub id in the local cache, brought there from the hub."""
+    hub = required("huggingface_hub")
+    try:
+        return Path(hub.snapshot_download(name, allow_patterns=_SAFE_FILES))
+    except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
+        raise InvalidInputError(
+            f"model must be the id of a model on the hub that can be reached, but {name!r} could not be "
+            f"brought here ({_first_line(error)})."
+        ) from error
+
+
+def check_folder(model: str | os.PathLike[str]) -> Path:
+    """The folder of a model, once its files are known to be complete and safe.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is no such folder.
+    FileFormatError
+        When weights are missing, truncated, damaged or pickled.
+    """
+    folder = named_folder(model)
+    if not (folder / "config.json").is_file():
+        raise FileFormatError(f"{folder} must hold the config.json of a model, but does not.")
+    for path in _weight_files(folder):
+        _check_tensors(path)
+    if (folder / "adapter_config.json").exists():
+        raise UnsupportedModelError(
+            str(folder), ["it is an adapter of another model; merge the two first"], sorted(FAMILIES)
+        )
+    return folder
+
+
+def named_folder(model: str | os.PathLike[str]) -> Path:
+    """The folder that a path names, if there is one; nothing need be installed to ask."""
+    folder = Path(model)
+    if not str(model):  # Path("") is the present folder
+        raise InvalidInputError("model must be the folder of a model, but is empty; give its path.")
+    if folder.is_file():
+        if any(folder.match(pattern) for pattern in _PICKLES):
+            raise _pickled(folder.name)
+        raise InvalidInputError(
+            f"model must be a folder with config.json and model.safetensors, but {folder} is a file; give "
+            "the folder that it is in."
+        )
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"model must be the folder of a model, but there is none at {folder}; for an id on the hub, ask "
+            "for the network with hub=True (--hub)."
+        )
+    return folder
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        try:
+            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise FileFormatError(f"{index} must say which tensor is in which file, but does not.") from error
+        missing = [name for name in names if not (folder / str(name)).is_file()]
+        if missing:
+            raise FileFormatError(
+                f"{folder} must hold all files of its index, but {missing[0]} is missing; "
+                "bring the folder here again."
+            )
+        return [folder / str(name) for name in names]
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
+    if pickles:
+        raise _pickled(pickles[0])
+    raise FileFormatError(
+        f"{folder} must hold weights as model.safetensors, but has no weights file; "
+        "save the model again with model.save_pretrained(folder)."
+    )
+
+
+def _pickled(name: str) -> FileFormatError:
+    return FileFormatError(
+        f"weights must be a safetensors file, but {name} is a pickle, which may run any program when it is "
+        "opened; convert it with the tool that made it: model.save_pretrained(folder)."
+    )
+
+
+def _check_tensors(path: Path) -> None:
+    safetensors = required("safetensors")
+    try:
+        with safetensors.safe_open(str(path), framework="np") as file:
+            file.keys()
+    except (safetensors.SafetensorError, OSError) as error:
+        raise FileFormatError(
+            f"{path} must be a complete safetensors file, but it is truncated or damaged "
+            f"({_first_line(error)}); bring it here again."
+        ) from error
+
+
+def loaded(folder: Path) -> Any:
+    """The model of a checked folder, without its head, in the precision of its weights.
+
+    Raises
+    ------
+    UnsupportedModelError
+        When its architecture is unknown, or its own code would be needed.
+    FileFormatError
+        When its weights do not belong to its configuration.
+    """
+    transformers = required("transformers")
+    try:
+        with _quiet():
+            config = transformers.AutoConfig.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
+    except Exception as error:  # transformers raises whatever a strange configuration leads to
+        raise UnsupportedModelError(str(folder), [_unknown(folder, error)], sorted(FAMILIES)) from error
+    # flash and the like are for other machines; which one a model is read with changes no number
+    config._attn_implementation = None
+    family_of(_Unloaded(config, str(folder)))  # refused before gigabytes are loaded
+    try:
+        with _quiet():
+            model, report = transformers.AutoModel.from_pretrained(
+                folder,
+                config=config,
+                dtype="auto",
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are named below
+            )
+    except Exception as error:  # as above
+        raise FileFormatError(
+            f"{folder} must hold the weights that its config.json describes, but they could not be loaded "
+            f"({_first_line(error)})."
+        ) from error
+    wrong = sorted(key for key, *_ in report["mismatched_keys"])
+    if wrong:
+        raise FileFormatError(
+            f"{folder} must hold the weights that its config.json describes, but {wrong[0]} has another "
+            "shape; give the config.json that was saved with them."
+        )
+    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in _UNREAD))
+    if missing:
+        raise FileFormatError(
+            f"{folder} must hold all weights that its config.json describes, but {len(missing)} are missing, "
+            f"{missing[0]} among them; they would be random numbers."
+        )
+    beyond = _layers_beyond(model, report["unexpected_keys"])
+    if beyond:
+        raise FileFormatError(
+            f"{folder} must hold the weights that its config.json describes, but it has more layers, with "
+            f"{beyond[0]} among them; give the config.json that was saved with them."
+        )
+    return model
+
+
+def _layers_beyond(model: Any, unexpected: Iterable[str]) -> list[str]:
+    """Weights like those of the model's own layers, but with another number."""
+
+    def numberless(name: str) -> str:
+        return re.sub(r"\d+", "#", name.removeprefix(f"{model.base_model_prefix}."))
+
+    own = {numberless(name) for name, _ in model.named_parameters()}
+    return sorted(name for name in unexpected if "#" in numberless(name) and numberless(name) in own)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars and no remarks of transformers, which are for people who train, for a while."""
+    logging = required("transformers").utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def folder_name(folder: Path) -> str:
+    """A name to print; many folders are called "model", which says nothing without what they are in."""
+    folder = folder.resolve()
+    return f"{folder.parent.name}/{folder.name}" if folder.name == "model" else folder.name
+
+
+def tokenizer_of(folder: Path) -> Any:
+    """The tokenizer of a folder, or None where it has none."""
+    transformers = required("transformers")
+    if not any(path.name in _VOCABULARIES or path.suffix == ".model" for path in folder.iterdir()):
+        return None  # transformers would make one that knows no word
+    try:
+        return transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except Exception:  # transformers raises whatever the missing file leads to; reading a text says so
+        return None
+
+
+class _Unloaded:
+    """A configuration in the place of its model, for the list of obstacles."""
+
+    def __init__(self, config: Any, name: str) -> None:
+        self.config = config
+        self.config.name_or_path = name
+
+    def modules(self) -> list[Any]:
+        """None are there yet."""
+        return []
+
+
+def check_finite(model: Any) -> None:
+    """Refuse weights that are not numbers.
+
+    Raises
+    ------
+    NotFiniteError
+        Naming the first such tensor.
+    """
+    for name, tensor in model.named_parameters():
+        if tensor.is_meta:
+            raise InvalidInputError(
+                f"model must have its weights in memory, but {name} is on the meta device; load it without "
+                "offloading."
+            )
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise NotFiniteError(
+                f"the weights of a model must be finite, but {name} holds NaN or an infinity; take an "
+                "earlier checkpoint."
+            )
+
+
+def _unknown(folder: Path, error: Exception) -> str:
+    try:
+        words = json.loads((folder / "config.json").read_text())
+        kind = words.get("model_type")
+    except (ValueError, OSError, AttributeError):
+        return "its config.json cannot be read"
+    if "auto_map" in words:
+        return f"its architecture {kind!r} comes as code of its own, which is never run"
+    if kind in required("transformers").CONFIG_MAPPING:
+        return f"its config.json is not one of {kind!r} ({_first_line(error)})"
+    return f"its architecture {kind!r} is not known to transformers {required('transformers').__version__}"
+
+
+def _first_line(error: Exception) -> str:
+    """The beginning of a foreign message, as a part of a sentence of ours."""
+    text = str(error).strip().splitlines()
+    return text[0].split(". ")[0].rstrip(".:") if text else type(error).__name__

@@ -1,0 +1,443 @@
+"""Open a Hugging Face model and read a text with it.
+
+A folder, an id on the hub (only with ``hub=True``) or a module with its tokenizer becomes an
+:class:`OpenModel`, which shows its layers one by one as plain arrays
+(:mod:`hardmax.models.reading.captured_layer`). Nothing is shown that was not compared with the model's own
+attention first (:mod:`hardmax.models.reading.fidelity`).
+
+Every text goes through the model three times: once to capture, once to compare, once for the time it takes.
+Layers are captured in groups that fit into a gigabyte, so long texts and deep models cost passes instead of
+memory. Half-precision models run in float32, one module at a time (:mod:`hardmax.models.reading.precision`),
+and once more as they are.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError, MissingExtraError
+from hardmax.models.reading.capture import Captured, Watched, capture, forward, watch
+from hardmax.models.reading.captured_layer import TextReading, Visit
+from hardmax.models.reading.families import Family, family_of, longest_text
+from hardmax.models.reading.fidelity import Differences, differences, native_difference, within_limit
+from hardmax.models.reading.folders import (
+    check_finite,
+    check_folder,
+    downloaded,
+    folder_name,
+    loaded,
+    named_folder,
+    tokenizer_of,
+)
+from hardmax.models.reading.precision import alone, as_it_is, in_float32, weight_precision
+from hardmax.models.reading.required import required
+
+__all__ = ["OpenModel", "open_model"]
+
+_GROUP_BYTES = 1 << 30
+_PROBE_TOKENS = 8
+
+
+def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenModel:
+    """Open a model so that its attention can be read.
+
+    Parameters
+    ----------
+    model : path-like or nn.Module
+        A folder with config.json, model.safetensors and a tokenizer; with ``hub=True`` an id on the hub; or a
+        module of transformers in evaluation mode. A model that is open already is returned.
+    tokenizer : object, optional
+        What turns text into numbers; that of the folder where none is given.
+    hub : bool
+        Whether the network may be used to bring ``model`` here. Without it nothing leaves the machine.
+
+    Returns
+    -------
+    OpenModel
+        Compared with its own attention on a few tokens already.
+
+    Raises
+    ------
+    FileNotFoundError, FileFormatError
+        When a folder is not there, has no weights, or has weights that are truncated or pickled.
+    UnsupportedModelError
+        With the complete list of what is not understood.
+    FidelityError
+        When what is read differs from what the model computes.
+    NotFiniteError
+        When weights are NaN or infinite.
+    MissingExtraError
+        When torch or transformers is not installed.
+    """
+    if isinstance(model, OpenModel):
+        return model if tokenizer is None else replace(model, tokenizer=tokenizer)
+    if isinstance(model, (str, os.PathLike)) and not hub:
+        named_folder(model)  # a path that leads nowhere is no reason to install anything
+    torch = required("torch")
+    version = str(required("transformers").__version__)
+    if int(version.split(".")[0]) < 5:
+        raise MissingExtraError(
+            f"reading a Hugging Face model needs transformers 5 or newer, but {version} is installed; try: "
+            "pip install --upgrade 'hardmax[models]'."
+        )
+    if isinstance(model, (str, os.PathLike)):
+        from_hub = hub and not Path(model).exists()
+        folder = check_folder(downloaded(str(model)) if from_hub else model)
+        module = loaded(folder).eval()
+        name = str(model) if from_hub else folder_name(folder)
+        tokenizer = tokenizer if tokenizer is not None else tokenizer_of(folder)
+    elif isinstance(model, torch.nn.Module):
+        module, name = model, type(model).__name__
+        if not hasattr(module, "config") or not hasattr(module, "set_attn_implementation"):
+            raise InvalidInputError(
+                f"model must be a folder or a model of transformers, but is a {type(model).__name__}; other "
+                "modules have no attention interface to read."
+            )
+        if any(part.training for part in module.modules()):
+            raise InvalidInputError(
+                "model must be in evaluation mode, but is in training mode, where dropout makes attention "
+                "random; call model.eval() first."
+            )
+    else:
+        raise InvalidInputError(
+            f"model must be a folder, a hub id or a module of transformers, but is a {type(model).__name__}."
+        )
+    if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")):
+        raise InvalidInputError(
+            f"tokenizer must be one of transformers, but is a {type(tokenizer).__name__}; try "
+            "AutoTokenizer.from_pretrained(folder)."
+        )
+    family = family_of(module)
+    check_finite(module)
+    opened = OpenModel(
+        module=module,
+        tokenizer=tokenizer,
+        name=name,
+        family=str(module.config.model_type),
+        n_layers=int(module.config.num_hidden_layers),
+        heads=(int(module.config.num_attention_heads),) * int(module.config.num_hidden_layers),
+        precision=weight_precision(module),
+        limit=longest_text(module, family),
+        places=family,
+    )
+    return replace(opened, fidelity=opened.probe())
+
+
+@dataclass(frozen=True, eq=False)
+class OpenModel:
+    """A Hugging Face model that can be read; a :class:`~hardmax.models.reading.captured_layer.Source`.
+
+    Attributes
+    ----------
+    module : nn.Module
+        The model as it was given or loaded, in evaluation mode.
+    tokenizer : object or None
+    name, family : str
+    n_layers : int
+    heads : tuple of int
+        The number of heads of each layer.
+    precision : str
+        The type of its weights.
+    limit : int or None
+        The largest number of tokens that it takes.
+    places : Family
+        Where the parts of its attention are.
+    fidelity : TextReading or None
+        How far it was from its own attention on a few tokens when it was opened.
+    """
+
+    module: Any
+    tokenizer: Any
+    name: str
+    family: str
+    n_layers: int
+    heads: tuple[int, ...]
+    precision: str
+    limit: int | None
+    places: Family
+    fidelity: TextReading | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"OpenModel({self.name!r}, {self.family}, {self.n_layers} layers of "
+            f"{'/'.join(str(h) for h in sorted(set(self.heads)))} heads, {self.precision})"
+        )
+
+    # Texts
+    # ----------------------------------------------------------------------------------------------
+
+    def encode(self, text: str, *, length: int | None = None) -> dict[str, Any]:
+        """A text as tensors of one sequence, ready for :meth:`run`; with ``length``, padded to it.
+
+        Raises
+        ------
+        InvalidInputError
+            When the text is empty, there is no tokenizer, or the text is longer than the model takes.
+        """
+        if not isinstance(text, str):
+            raise InvalidInputError(f"text must be a string, but is a {type(text).__name__}.")
+        if not text.strip():
+            raise InvalidInputError("text must hold at least one word, but is empty.")
+        if any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes that a terminal could not read
+            raise InvalidInputError("text must be Unicode, but holds halves of letters; give it in UTF-8.")
+        if self.tokenizer is None:
+            raise InvalidInputError(
+                f"a text needs a tokenizer, but {self.name} has none that can be read; give tokenizer=, or "
+                "put the tokenizer.json of the model into its folder."
+            )
+        padding = {} if length is None else {"padding": "max_length", "max_length": length}
+        # not verbose: that a text is too long is said below, in one sentence
+        encoded = self.tokenizer(text, return_tensors="pt", truncation=False, verbose=False, **padding)
+        return self._checked(dict(encoded))
+
+    def tokens(self, text: str | Mapping[str, Any]) -> tuple[str, ...]:
+        """How the tokens of a text are named in tables and pictures."""
+        inputs = self.encode(text) if isinstance(text, str) else self._checked(dict(text))
+        return self._names(inputs, _length(inputs))
+
+    def run(
+        self,
+        *,
+        input_ids: Any = None,
+        inputs_embeds: Any = None,
+        attention_mask: Any = None,
+        token_type_ids: Any = None,
+        position_ids: Any = None,
+        pixel_values: Any = None,
+    ) -> Any:
+        """The states (1, T, d_model) of all tokens after the last layer, in float32; gradients are kept."""
+        given = {
+            "input_ids": input_ids,
+            "inputs_embeds": inputs_embeds,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "position_ids": position_ids,
+            "pixel_values": pixel_values,
+        }
+        with self._in_float32():
+            inputs = self._accepted({k: v for k, v in given.items() if v is not None})
+            output = self._body(**inputs, return_dict=True)
+        return output.last_hidden_state
+
+    def embed(self, input_ids: Any) -> Any:
+        """What :meth:`run` takes as ``inputs_embeds`` for these tokens, in float32."""
+        with self._in_float32():
+            return self._body.get_input_embeddings()(input_ids)
+
+    # Reading
+    # ----------------------------------------------------------------------------------------------
+
+    def read(
+        self, text: str | Mapping[str, Any] | None, visit: Visit, *, layers: tuple[int, ...] | None = None
+    ) -> TextReading:
+        """Send a text through the model and show each wanted layer to ``visit``, in order.
+
+        Parameters
+        ----------
+        text : str or mapping
+            A text, or encoded inputs of one sequence (``input_ids``, ``attention_mask``, ``inputs_embeds``,
+            ``pixel_values``, ...).
+        visit : callable
+            Gets one :class:`~hardmax.models.reading.captured_layer.CapturedLayer` after the other; none is
+            kept.
+        layers : tuple of int, optional
+            Which layers; all of them by default.
+
+        Raises
+        ------
+        FidelityError
+            When a layer differs from the model's own attention by more than 1e-4; it is not shown then.
+        """
+        if text is None:
+            raise InvalidInputError(f"a text must be given to read {self.name}.")
+        if not isinstance(text, (str, Mapping)):
+            raise InvalidInputError(
+                f"text must be a string or encoded inputs, but is a {type(text).__name__}."
+            )
+        inputs = self.encode(text) if isinstance(text, str) else self._checked(dict(text))
+        wanted = self._wanted(layers)
+        inputs = self._accepted(inputs)
+        worst, native, n_keys = Differences(), None, 0
+        while wanted:
+            group = self._group(inputs, wanted)
+            found, rough = self._compared(inputs, group)
+            worst = worst.with_largest(found)
+            native = rough if native is None or rough is None else max(native, rough)
+            within_limit(worst, model=self.name)
+            wanted = wanted[len(group) :]
+            n_keys = group[0].layer.n_keys
+            while group:
+                visit(group.pop(0).layer)
+        seconds = self._seconds(inputs)
+        names = self._names(inputs, n_keys)
+        return TextReading(
+            tokens=names,
+            key_tokens=names,
+            score_difference=worst.scores,
+            probability_difference=worst.probabilities,
+            native_difference=native,
+            forward_seconds=seconds,
+            query_difference=worst.queries,
+            output_difference=worst.outputs,
+            precision=self.precision,
+        )
+
+    def probe(self) -> TextReading:
+        """Read a few tokens spread over the vocabulary, to know whether the model can be read at all."""
+        torch = required("torch")
+        if self.places.images:
+            config = self.module.config
+            size = (
+                config.image_size if isinstance(config.image_size, (tuple, list)) else [config.image_size] * 2
+            )
+            pixels = torch.linspace(-1.0, 1.0, int(config.num_channels * size[0] * size[1])).sin()
+            return self.read({"pixel_values": pixels.reshape(1, config.num_channels, *size)}, _ignore)
+        n = min(_PROBE_TOKENS, self.limit or _PROBE_TOKENS)
+        words = self._body.get_input_embeddings().num_embeddings
+        ids = torch.arange(1, n + 1) * 7919 % words
+        pad = getattr(self.module.config, "pad_token_id", None)
+        ids[ids == (-1 if pad is None else pad)] = words - 1 if pad != words - 1 else 0
+        return self.read({"input_ids": ids[None], "attention_mask": torch.ones_like(ids)[None]}, _ignore)
+
+    # Inside
+    # ----------------------------------------------------------------------------------------------
+
+    @property
+    def _body(self) -> Any:
+        """The model without its head, which stands behind all attention."""
+        return self.module.base_model
+
+    @property
+    def _half(self) -> bool:
+        """Whether any weights have half precision; bfloat16 is a float16, too."""
+        return "float16" in self.precision
+
+    @contextmanager
+    def _in_float32(self) -> Iterator[None]:
+        with alone(self._body), in_float32(self._body) if self._half else nullcontext():
+            yield
+
+    def _seconds(self, inputs: dict[str, Any]) -> float:
+        """CPU time of a plain forward pass in float32."""
+        start = time.process_time()
+        with self._in_float32():
+            forward(self._body, inputs)
+        return time.process_time() - start
+
+    def _group(self, inputs: dict[str, Any], wanted: tuple[int, ...]) -> list[Captured]:
+        """The next layers that fit into memory together."""
+        with self._in_float32():
+            found = capture(
+                self._body,
+                self.places,
+                inputs,
+                name=self.name,
+                wanted=lambda index: index in wanted,
+                enough=lambda found: (
+                    len(found) == len(wanted) or sum(c.bytes for c in found) + found[-1].bytes > _GROUP_BYTES
+                ),
+            )
+        if not found:
+            raise DimensionMismatchError(
+                f"layers must be among the {self.n_layers} of {self.name}, but {wanted} never ran."
+            )
+        return found
+
+    def _compared(self, inputs: dict[str, Any], group: list[Captured]) -> tuple[Differences, float | None]:
+        worst, rough = Differences(), 0.0
+        by_index = {captured.layer.index: captured for captured in group}
+        last = max(by_index)
+
+        def compare(index: int, watched: Watched) -> None:
+            nonlocal worst
+            if index in by_index:
+                worst = worst.with_largest(differences(by_index[index], watched))
+
+        def compare_natively(index: int, watched: Watched) -> None:
+            nonlocal rough
+            if index in by_index:
+                rough = max(rough, native_difference(by_index[index], watched))
+
+        with self._in_float32():
+            watch(self._body, self.places, inputs, last=last, show=compare)
+        if not self._half:
+            return worst, None
+        with alone(self._body), as_it_is(self.precision):
+            watch(self._body, self.places, inputs, last=last, show=compare_natively)
+        return worst, rough
+
+    def _wanted(self, layers: tuple[int, ...] | None) -> tuple[int, ...]:
+        if layers is None:
+            return tuple(range(self.n_layers))
+        beyond = [index for index in layers if not 0 <= index < self.n_layers]
+        if beyond or not layers:
+            raise InvalidInputError(
+                f"layers must be numbers from 0 to {self.n_layers - 1}, but "
+                + (f"{beyond[0]} is not." if beyond else "there is none.")
+            )
+        return tuple(sorted(set(layers)))
+
+    def _checked(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        length = _length(inputs)
+        given = max(int(tensor.shape[0]) for tensor in inputs.values())
+        if given != 1:
+            raise InvalidInputError(f"inputs must hold one sequence, but {given} were given at once.")
+        if inputs.get("input_ids") is not None and length and not self.places.images:
+            words = int(self._body.get_input_embeddings().num_embeddings)
+            largest = int(inputs["input_ids"].max())
+            if largest >= words:
+                raise InvalidInputError(
+                    f"tokenizer must belong to {self.name}, which knows {words} tokens, but it gives number "
+                    f"{largest}."
+                )
+        if length == 0:
+            raise InvalidInputError("text must hold at least one token, but has none after tokenization.")
+        if self.limit is not None and length > self.limit:
+            raise InvalidInputError(
+                f"text must have at most {self.limit} tokens for {self.name}, but has {length}; shorten it."
+            )
+        return inputs
+
+    def _accepted(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs that this model knows, on its device; no cache is built."""
+        known = inspect.signature(self._body.forward).parameters
+        device = next(self._body.parameters()).device
+        accepted = {name: t.to(device) for name, t in inputs.items() if name in known}
+        return {**accepted, "use_cache": False} if "use_cache" in known else accepted
+
+    def _names(self, inputs: Mapping[str, Any], n: int) -> tuple[str, ...]:
+        ids = inputs.get("input_ids")
+        if ids is not None and self.tokenizer is not None:
+            words = self.tokenizer.convert_ids_to_tokens(ids[0].tolist())
+            return tuple(_readable(str(word)) for word in words)
+        if self.places.images:
+            return ("CLS", *(f"patch {i}" for i in range(1, n)))
+        return tuple(str(i) for i in range(n))
+
+
+def _length(inputs: Mapping[str, Any]) -> int:
+    """The number of tokens of encoded inputs; images are measured by the model."""
+    for name in ("input_ids", "inputs_embeds"):
+        if inputs.get(name) is not None:
+            return int(inputs[name].shape[1])
+    if inputs.get("pixel_values") is not None:
+        return -1
+    raise InvalidInputError(
+        f"encoded inputs must hold input_ids, inputs_embeds or pixel_values, but hold {sorted(inputs)}."
+    )
+
+
+def _readable(word: str) -> str:
+    """A piece of a word; byte-level vocabularies write spaces and line ends as letters."""
+    return word.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "⏎")
+
+
+def _ignore(layer: Any) -> None:
+    """Nothing is done with it."""

@@ -1,0 +1,291 @@
+"""The report: what both papers say about one trained model on one text, measured, in one HTML file.
+
+:func:`report` reads the text once and puts together the head atlas (P1), the information sets of the model's
+own routing (P2) and, where the text is short, the influence of tokens. The result writes a folder: the
+page, its numbers as JSON and CSV, and each drawing as a file. Everything is made before anything is written,
+and every file appears whole or none does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from hardmax.errors import InvalidInputError
+from hardmax.models.atlas.atlas_recorder import AtlasRecorder
+from hardmax.models.atlas.head_atlas import HeadAtlas, atlas_of
+from hardmax.models.bundled import bundled_source
+from hardmax.models.influence.influence_report import InfluenceReport, report_of
+from hardmax.models.influence.interventions import can_disturb, disturb
+from hardmax.models.influence.measure import CANDIDATES, text_influence
+from hardmax.models.influence.rollout import RolloutRecorder
+from hardmax.models.influence.routing_flow import FlowRecorder, TokenFlow
+from hardmax.models.reading.captured_layer import CapturedLayer
+from hardmax.models.reading.recorders import read
+from hardmax.models.reading.sources import as_source
+from hardmax.models.report.page import figures_of, page
+from hardmax.models.report.svg import Figure
+from hardmax.models.report.table import heads_csv
+from hardmax.results import Result, plain, strict
+from hardmax.storage import written_whole
+
+__all__ = ["ModelReport", "report"]
+
+RULES = ("argmax", "top-3", "mass 0.9")
+"""What heads are taken to read, if nothing else is said."""
+
+INFLUENCE_TOKENS = 64
+"""Texts up to this length have the influence of their tokens measured."""
+
+_CLASSIFICATION = ("[CLS]", "CLS", "<cls>")
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelReport(Result):
+    """What :func:`report` found; :meth:`write` makes the page.
+
+    Attributes
+    ----------
+    atlas : HeadAtlas
+    flows : tuple of TokenFlow
+        One per rule.
+    influence : InfluenceReport or None
+    read_out : int
+        The position whose knowledge is shown.
+    d_head : int
+        The dimension of queries and keys, the largest over layers.
+    needed : tuple of int
+        Positions that the right answer depends on, where the model was trained on a known target.
+    about : str
+        What the model is, in a sentence, where it is known.
+
+    Examples
+    --------
+    >>> found = report(rng=1, rules=["argmax"])
+    >>> sorted(found.figures)
+    ['growth', 'guarantees', 'hardness', 'keys', 'margins', 'recall', 'sinks', 'slice-0', 'slice-1']
+    >>> found.html().startswith("<!doctype html>")
+    True
+    """
+
+    kind: ClassVar[str] = "ModelReport"
+
+    atlas: HeadAtlas
+    flows: tuple[TokenFlow, ...]
+    influence: InfluenceReport | None
+    read_out: int
+    d_head: int
+    needed: tuple[int, ...] = ()
+    about: str = ""
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """Every drawing of the page, by name."""
+        return figures_of(self)
+
+    def html(self) -> str:
+        """The page as text."""
+        return page(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain Python: the atlas, the flows, and the recall of influence."""
+        atlas = self.atlas.summary()
+        return {
+            "kind": self.kind,
+            "schema": _SCHEMA,
+            "model": self.atlas.model,
+            "about": self.about,
+            "read_out": self.read_out,
+            "needed": list(self.needed),
+            "d_head": self.d_head,
+            "atlas": plain({name: value for name, value in atlas.items() if name != "provenance"}),
+            "flows": [
+                {
+                    "rule": flow.rule,
+                    "sizes": flow.sizes.tolist(),
+                    "read_out_knows": list(flow.known_by(self.read_out)),
+                }
+                for flow in self.flows
+            ],
+            "influence": None if self.influence is None else plain(self.influence.to_dict()),
+            "provenance": dict(self.provenance),
+        }
+
+    def write(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Write the page, its numbers and its drawings into a folder, which is made if it does not exist.
+
+        Returns
+        -------
+        tuple of Path
+            ``report.html``, ``report.json``, ``heads.csv`` and ``figures/*.svg``.
+
+        Notes
+        -----
+        Every file is written under a temporary name first; they get their names together at the end, the page
+        last. A failure before that leaves an older report as it was.
+        """
+        target = Path(folder)
+        if target.exists() and not target.is_dir():
+            raise NotADirectoryError(f"cannot write the report into {target}: it is a file.")
+        contents = {
+            "report.html": self.html(),
+            "report.json": json.dumps(strict(self.to_dict()), indent=1, allow_nan=False) + "\n",
+            "heads.csv": heads_csv(self.atlas),
+            **{f"figures/{name}.svg": figure.standalone() for name, figure in self.figures.items()},
+        }
+        (target / "figures").mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:  # leaves in reverse: the page is renamed last
+            for name, content in contents.items():
+                file = stack.enter_context(written_whole(target / name))
+                file.write(content.encode("utf-8", errors="replace"))
+        return tuple(target / name for name in contents)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "atlas": self.atlas._state(),
+            "flows": [flow._state() for flow in self.flows],
+            "influence": None if self.influence is None else self.influence._state(),
+            "read_out": self.read_out,
+            "d_head": self.d_head,
+            "needed": list(self.needed),
+            "about": self.about,
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        influence = state["influence"]
+        return cls(
+            atlas=HeadAtlas._from_state(state["atlas"]),
+            flows=tuple(TokenFlow._from_state(flow) for flow in state["flows"]),
+            influence=None if influence is None else InfluenceReport._from_state(influence),
+            read_out=int(state["read_out"]),
+            d_head=int(state["d_head"]),
+            needed=tuple(state["needed"]),
+            about=state["about"],
+        )
+
+    def _summary(self) -> str:
+        parts = [f"{len(self.atlas.heads)} heads on {len(self.atlas.text_tokens)} tokens"]
+        if self.flows:
+            flow = self.flows[0]
+            known = len(flow.known_by(self.read_out))
+            parts.append(
+                f"{flow.tokens[self.read_out]!r} can know {known} of {len(flow.key_tokens)} positions "
+                f"({flow.rule})"
+            )
+        return f"{self.atlas.model}, {', '.join(parts)}"
+
+    def _table(self) -> Any:
+        return self.atlas._table()
+
+
+def report(
+    model: Any = None,
+    text: str | None = None,
+    *,
+    tokenizer: Any = None,
+    hub: bool = False,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    rules: Sequence[str] = RULES,
+    read_out: int | None = None,
+    influence: bool | None = None,
+    rng: int | np.random.Generator = 0,
+) -> ModelReport:
+    """What both papers say about a model on a text, ready to be written as a page.
+
+    Parameters
+    ----------
+    model : path, hub id, torch module or Source, optional
+        Without one the bundled model, which needs no torch.
+    text : str, optional
+        What is read. The bundled model reads a sequence of vectors instead, drawn with ``rng``.
+    tokenizer, hub, layers, heads
+        As in :func:`hardmax.head_atlas`.
+    rules : sequence of str
+        Which keys a head is taken to read, for information sets: ``argmax``, ``top-K``, ``mass M``.
+    read_out : int, optional
+        The position whose knowledge is shown; the classification token where one reads everything, else the
+        last token that does.
+    influence : bool, optional
+        Whether the influence of tokens is measured too (one forward pass per token and more). By
+        default for texts of at most 64 tokens.
+    rng : int or numpy Generator
+        Draws the sequence of the bundled model.
+
+    Returns
+    -------
+    ModelReport
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> found = report()
+    >>> found
+    <ModelReport: pairwise-2, 4 heads on 16 tokens, 'CLS' can know ... of 15 positions (argmax)>
+    >>> [path.name for path in found.write(tempfile.mkdtemp())][:3]
+    ['report.html', 'report.json', 'heads.csv']
+    """
+    source = bundled_source(rng=rng) if model is None else as_source(model, tokenizer=tokenizer, hub=hub)
+    if influence and not can_disturb(source, text):
+        raise InvalidInputError(
+            "influence must be left out for a model whose tokens cannot be disturbed: it is measured with "
+            "other inputs in their place."
+        )
+    disturbs = bool(rules) and influence is not False and can_disturb(source, text)
+    atlas = AtlasRecorder(source, layers=layers, heads=heads)
+    shape = _ShapeRecorder(None if rules else atlas.layers)
+    flow = FlowRecorder([*rules, CANDIDATES] if disturbs else rules) if rules else None
+    rollout = RolloutRecorder(max_tokens=None if influence else INFLUENCE_TOKENS) if disturbs else None
+    reading = read(source, text, [one for one in (atlas, shape, flow, rollout) if one is not None])
+    found = atlas_of(atlas, reading)
+    flows = flow.flows(reading) if flow else ()
+    position = _read_out(read_out, reading.tokens, shape.n_readable)
+    measured = None
+    if rollout is not None and rollout.walks:
+        walked = rollout.rollout(len(reading.key_tokens))
+        measured = report_of(source.name, [text_influence(disturb(source, text), flows, walked)])
+    return ModelReport(
+        atlas=found,
+        flows=flows[: len(rules)],
+        influence=measured,
+        read_out=position,
+        d_head=shape.d_head,
+        needed=getattr(source, "needed", ()),
+        about=getattr(source, "about", ""),
+    )
+
+
+def _read_out(position: int | None, tokens: Sequence[str], n_readable: Sequence[int]) -> int:
+    if position is None:
+        # under a causal mask a first token that is called [CLS] reads nothing but itself
+        most = max(n_readable)
+        full = [t for t, n in enumerate(n_readable) if n == most]
+        return next((t for t in full if tokens[t] in _CLASSIFICATION), full[-1])
+    if not -len(tokens) <= position < len(tokens):
+        raise InvalidInputError(
+            f"read_out must be from 0 to {len(tokens) - 1} (or count from the end), but was {position}."
+        )
+    return position % len(tokens)
+
+
+class _ShapeRecorder:
+    """The largest dimension of queries and keys, and how many keys each query of the first layer may read."""
+
+    def __init__(self, layers: tuple[int, ...] | None) -> None:
+        self.layers = layers
+        self.d_head = 0
+        self.n_readable: tuple[int, ...] = ()
+
+    def __call__(self, layer: CapturedLayer) -> None:
+        self.d_head = max(self.d_head, int(layer.keys.shape[2]))
+        self.n_readable = self.n_readable or tuple(int(n) for n in layer.present.sum(axis=1))

@@ -1,0 +1,343 @@
+r"""The internal form: every block is an affine map or a layer of max-groups.
+
+A max-group is a set of affine scores of which the largest wins. In a :class:`WallLayer` (attention) the
+winner adds a constant vector, so the map may jump where the routing changes. In a :class:`FoldLayer` (ReLU)
+the two scores of unit :math:`i` are its pre-activation and zero, and the winning *value* times a column is
+added, so the map only bends. In a :class:`MaxLayer` (maxout, max-pooling) the winning scores themselves go
+on. Engines see these layers and nothing else of a network: a leaky ReLU layer is a plain one between two
+affine maps (:mod:`hardmax.networks.leaky`).
+
+Two clean-ups are done here, once and exactly: masked keys disappear, and keys of one head with the same
+score become one key with the mean of their outputs (they win together wherever they win; the zero-temperature
+limit of softmax is that mean).
+
+What an engine does with a :class:`MaxLayer`. It is a :class:`WallLayer` in everything that is decided: heads,
+keys, scores, walls, their codes, the order of cells, the lowest key in the signature where several coincide
+on a cell. Only what leaves it is different:
+
+- The map that leaves a cell consists of rows that are known already: first, if ``skip``, the rows of the map
+  that entered, then for each head the composed score of its winner. Nothing is added up, a node carries no
+  hidden vector while its heads are settled, and ``outputs`` is empty, (K, 0).
+- Keys that coincide on a cell have the same score, so no mean is taken and the cell is not ``tied``.
+- Errors are those of the composed scores, with ``skip`` also those of the map that entered: the larger of the
+  two bounds per row, the sum of the two bounds on 2-norms.
+- The map is continuous across its walls: cells that part there are adjacent through a *fold*.
+
+In :class:`~hardmax.regions.engine.program.Program` its row says ``KIND = WALL`` with ``OUTPUTS = -1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.networks.blocks import Affine, Attention, FeedForward, Maxout
+from hardmax.networks.leaky import plain_blocks
+
+if TYPE_CHECKING:
+    from hardmax.networks.network import Network
+
+__all__ = ["AffineLayer", "FoldLayer", "Layer", "MaxLayer", "WallLayer", "layers_of"]
+
+
+class _AnyLayer:
+    """What every layer says of itself, so that a walk over layers need not ask for its class.
+
+    Attributes
+    ----------
+    heads, units : int
+        Heads with a routing and ReLU units with a bit; 0 for layers without.
+    head_slice, unit_slice : slice
+        Where they stand among all heads and units of the network.
+    jumps : bool
+        Whether the map may jump where a routing changes: a wall. Otherwise it only bends: a fold.
+    """
+
+    @property
+    def heads(self) -> int:
+        """The number of heads."""
+        return 0
+
+    @property
+    def units(self) -> int:
+        """The number of ReLU units."""
+        return 0
+
+    @property
+    def head_slice(self) -> slice:
+        """Its heads among all heads."""
+        return slice(0, 0)
+
+    @property
+    def unit_slice(self) -> slice:
+        """Its units among all units."""
+        return slice(0, 0)
+
+    @property
+    def jumps(self) -> bool:
+        """Whether the map may jump."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class AffineLayer(_AnyLayer):
+    r""":math:`y \mapsto Wy + b`."""
+
+    weights: ExactArray
+    offsets: ExactArray
+
+    @property
+    def d_in(self) -> int:
+        """Dimension of what enters."""
+        return self.weights.shape[1]
+
+    @property
+    def d_out(self) -> int:
+        """Dimension of what leaves."""
+        return self.weights.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class FoldLayer(_AnyLayer):
+    r""":math:`y \mapsto [y +]\; U \max(Zy + z, 0) + b`; ``scores`` is :math:`Z`, or ``None`` for the
+    identity.
+
+    ``first_unit`` is the number of its unit 0 among all ReLU units of the network.
+    """
+
+    scores: ExactArray | None
+    biases: ExactArray
+    outputs: ExactArray
+    offsets: ExactArray
+    skip: bool
+    first_unit: int
+
+    @property
+    def units(self) -> int:
+        """The number of ReLU units."""
+        return self.biases.shape[0]
+
+    @property
+    def unit_slice(self) -> slice:
+        """Its units among all units."""
+        return slice(self.first_unit, self.first_unit + self.units)
+
+    @property
+    def d_in(self) -> int:
+        """Dimension of what enters."""
+        return self.units if self.scores is None else self.scores.shape[1]
+
+    @property
+    def d_out(self) -> int:
+        """Dimension of what leaves."""
+        return self.outputs.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class WallLayer(_AnyLayer):
+    r""":math:`y \mapsto [y +]\; \sum_h v_{j_h}` with :math:`j_h = \arg\max_j \langle s_j, y\rangle + b_j`
+    over head h.
+
+    The keys of head ``h`` are the rows ``head_start[h]:head_start[h + 1]``; ``key`` holds their numbers in
+    the block, ``multiplicities`` how many keys of the block each stands for. ``first_head`` is the number of
+    head 0 among all heads of the network.
+    """
+
+    scores: ExactArray
+    biases: ExactArray
+    head_start: NDArray[np.int64]
+    key: NDArray[np.int64]
+    multiplicities: NDArray[np.int64]
+    outputs: ExactArray
+    skip: bool
+    first_head: int
+
+    @property
+    def heads(self) -> int:
+        """The number of heads."""
+        return len(self.head_start) - 1
+
+    @property
+    def head_slice(self) -> slice:
+        """Its heads among all heads."""
+        return slice(self.first_head, self.first_head + self.heads)
+
+    @property
+    def jumps(self) -> bool:
+        """Whether the map may jump: outputs of two winners differ."""
+        return True
+
+    @property
+    def d_in(self) -> int:
+        """Dimension of what enters."""
+        return self.scores.shape[1]
+
+    @property
+    def d_out(self) -> int:
+        """Dimension of what leaves."""
+        return self.outputs.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class MaxLayer(WallLayer):
+    r""":math:`y \mapsto [y,]\; (\max_j \langle s_j, y\rangle + b_j)_h`: the winning scores, behind y if
+    ``skip``.
+
+    Decided like a :class:`WallLayer`; ``outputs`` is empty. See the head of this module.
+    """
+
+    @property
+    def jumps(self) -> bool:
+        """A maximum bends without a jump."""
+        return False
+
+    @property
+    def d_out(self) -> int:
+        """Dimension of what leaves."""
+        return self.heads + (self.d_in if self.skip else 0)
+
+
+Layer = AffineLayer | FoldLayer | WallLayer | MaxLayer
+
+
+def layers_of(network: Network) -> tuple[Layer, ...]:
+    """The blocks of a network in the internal form.
+
+    Attention, plain ReLU layers and affine maps give one layer each; a :class:`Maxout` gives a
+    :class:`MaxLayer` and, unless its maxima go on as they are, an affine layer; a leaky layer a fold between
+    affine layers.
+
+    Examples
+    --------
+    >>> from hardmax.networks.network import Network
+    >>> net = Network([Attention([[[1.0], [1.0], [-1.0]]], None, [[[0.0], [1.0], [3.0]]])])
+    >>> layer, = layers_of(net)
+    >>> layer.key, layer.outputs.floats[:, 0]       # keys 0 and 1 have the same score: they share the mean
+    (array([0, 2]), array([0.5, 3. ]))
+    """
+    layers: list[Layer] = []
+    unit = head = 0
+    for block in plain_blocks(network.blocks):
+        if isinstance(block, Attention):
+            layers.append(_walls(block, head))
+            head += block.heads
+        elif isinstance(block, Maxout):
+            layers.extend(_maxima(block, head))
+            head += block.heads
+        elif isinstance(block, FeedForward):
+            scores = None if block.w_in is None or _is_identity(block.w_in) else block.w_in
+            layers.append(FoldLayer(scores, block.b_in, block.w_out, block.b_out, block.skip, unit))
+            unit += block.width
+        else:
+            layers.append(_affine(block))
+    return tuple(layers)
+
+
+def _affine(block: Affine) -> AffineLayer:
+    return AffineLayer(block.w, block.b)
+
+
+def _is_identity(matrix: ExactArray) -> bool:
+    rows, columns = matrix.shape
+    return rows == columns and not matrix.rounded and bool((matrix.floats == np.eye(rows)).all())
+
+
+def _walls(block: Attention, first_head: int) -> WallLayer:
+    heads, n_tokens, d = block.scores.shape
+    e = block.outputs.shape[2]
+    score_rows = _flat(block.scores, (heads * n_tokens, d))
+    bias_rows = _flat(block.biases, (heads * n_tokens,))
+    output_rows = _flat(block.outputs, (heads * n_tokens, e))
+    chosen: list[int] = []
+    means: dict[int, list[int]] = {}
+    head_start = [0]
+    for h in range(heads):
+        present = h * n_tokens + np.flatnonzero(block.mask[h])
+        for group in _equal_scores(score_rows, bias_rows, present):
+            if len(group) > 1:
+                means[len(chosen)] = group
+            chosen.append(group[0])
+        head_start.append(len(chosen))
+    rows = np.array(chosen, dtype=np.int64)
+    return WallLayer(
+        score_rows.take(rows),
+        bias_rows.take(rows),
+        np.array(head_start, dtype=np.int64),
+        rows % n_tokens,
+        np.array([len(means.get(place, [0])) for place in range(len(rows))], dtype=np.int64),
+        _with_means(output_rows, rows, means),
+        block.skip,
+        first_head,
+    )
+
+
+def _maxima(block: Maxout, first_head: int) -> list[Layer]:
+    groups, pieces, d = block.scores.shape
+    score_rows = _flat(block.scores, (groups * pieces, d))
+    bias_rows = _flat(block.biases, (groups * pieces,))
+    chosen: list[int] = []
+    head_start = [0]
+    for g in range(groups):
+        present = g * pieces + np.flatnonzero(block.mask[g])
+        chosen += [equal[0] for equal in _equal_scores(score_rows, bias_rows, present)]
+        head_start.append(len(chosen))
+    rows = np.array(chosen, dtype=np.int64)
+    maxima = MaxLayer(
+        score_rows.take(rows),
+        bias_rows.take(rows),
+        np.array(head_start, dtype=np.int64),
+        rows % pieces,
+        np.ones(len(rows), dtype=np.int64),
+        ExactArray(np.zeros((len(rows), 0))),
+        block.skip,
+        first_head,
+    )
+    if block.w_out is None and block.b_out.all_zero() and not block.skip:
+        return [maxima]
+    w_out = ExactArray(np.eye(groups)) if block.w_out is None else block.w_out
+    return [maxima, AffineLayer(_beside_identity(w_out) if block.skip else w_out, block.b_out)]
+
+
+def _beside_identity(matrix: ExactArray) -> ExactArray:
+    """The matrix (I, M)."""
+    floats = np.hstack([np.eye(matrix.shape[0]), matrix.floats])
+    if matrix.fractions is None:
+        return ExactArray(floats)
+    identity = fractions_of(ExactArray(np.eye(matrix.shape[0])))
+    return ExactArray(floats, np.hstack([identity, matrix.fractions]))
+
+
+def _flat(array: ExactArray, shape: tuple[int, ...]) -> ExactArray:
+    fractions = None if array.fractions is None else array.fractions.reshape(shape)
+    return ExactArray(array.floats.reshape(shape), fractions)
+
+
+def _equal_scores(scores: ExactArray, biases: ExactArray, present: NDArray[np.int64]) -> list[list[int]]:
+    """Rows with the same exact score, grouped; groups and their members in ascending order."""
+    if scores.fractions is None and biases.fractions is None:
+        table = np.column_stack([scores.floats[present], biases.floats[present]]) + 0.0
+        keys: Sequence[object] = [row.tobytes() for row in table]
+    else:
+        rows, offsets = fractions_of(scores.take(present)), fractions_of(biases.take(present))
+        keys = [(*row, offset) for row, offset in zip(rows, offsets, strict=True)]
+    groups: dict[object, list[int]] = {}
+    for row, key in zip(present.tolist(), keys, strict=True):
+        groups.setdefault(key, []).append(row)
+    return list(groups.values())
+
+
+def _with_means(outputs: ExactArray, rows: NDArray[np.int64], means: dict[int, list[int]]) -> ExactArray:
+    if not means:
+        return outputs.take(rows)
+    values = fractions_of(outputs.take(rows)).copy()
+    for place, group in means.items():
+        members = fractions_of(outputs.take(np.array(group)))
+        values[place] = members.sum(axis=0) * Fraction(1, len(group))
+    return as_exact(values, "outputs", ndim=2)

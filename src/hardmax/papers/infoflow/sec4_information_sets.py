@@ -1,0 +1,310 @@
+"""P2 section 4, appendices C.1 and E, figures 3 and 5: information sets and the cost of decoding them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from hardmax.flow.architectures import Architecture
+from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.flow.head_scores import BilinearScore, KeyScore
+from hardmax.flow.information_flow import InformationFlow
+from hardmax.flow.information_sets import information_sets
+from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, Rule
+from hardmax.papers.certificates import Certificate, relations
+from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared
+from hardmax.targets import builtin
+
+__all__ = ["APPENDIX_E", "CLAIMS", "RECIPES", "names_of", "positions_set"]
+
+APPENDIX_E: list[list[Any]] = [[0, -1], ["7/10", "7/10"], [0, 1], ["-1/5", "-9/10"]]
+"""The four tokens of the example in appendix E."""
+
+_EXAMPLE = np.array([[[float(Fraction(entry)) for entry in row] for row in APPENDIX_E]])
+
+
+def _versions(effort: Effort) -> Finding:
+    exponents = cost_exponents(64, 4, 36).versions
+    different = set(exponents.values())
+    words = ", ".join(f"{name} {float(value):.3f}" for name, value in exponents.items())
+    T, d, E = 64, 4, 36
+    return earned(
+        Verdict.INCONSISTENT,
+        len(different) > 1,
+        f"T = 64, d = 4, E = 36, one head that reads everything: {words}",
+        exponents,
+        relations(
+            (["-", ["/", ["*", T, d], E], 1], "=", exponents["law"]),
+            (["/", ["*", T, d], E], "=", exponents["upper"]),
+            (["/", T, E], "=", exponents["appendix_b"]),
+            (exponents["law"], "<", exponents["upper"]),
+            (exponents["appendix_b"], "<", exponents["law"]),
+        ),
+    )
+
+
+def _appendix_e(effort: Effort) -> Finding:
+    tokens = [[Fraction(entry) for entry in row] for row in APPENDIX_E]
+    printed, negated = (_small_flow(tokens, sign) for sign in (1, -1))
+    least = min(_dot(a, b) for a in tokens for b in tokens)
+    active = {t for t, a in enumerate(tokens) if any(_dot(a, b) == least for b in tokens)}
+    simulated = set(np.flatnonzero(_simulated(-1.0).sets()[0]).tolist())
+    agrees = simulated == negated[2] and negated[0] == [2, 3, 0, 2]  # what the paper prints, from 0
+    last = {"sign": -1, "arity": 2, "form": ["bilinear", [[1, 0], [0, 1]]]}
+    return failing(
+        not active <= printed[2] and active <= negated[2] and agrees,
+        f"the printed score (least product) has its argmax at {names_of(printed[0])}, and CLS ends with "
+        f"{_set(printed[2])}; with the other sign the argmax is {names_of(negated[0])} as printed, and CLS "
+        f"ends with {_set(negated[2])} = I_F",
+        {"printed": printed[0], "negated": negated[0]},
+        Certificate(
+            "information_sets",
+            {
+                "tokens": APPENDIX_E,
+                "first": [[[1, 0], [0, 1]]],
+                "reads": [],
+                "last": [{**last, "negated": True}],
+                "pruned": False,
+            },
+            {"after one layer": [sorted(held) for held in printed[1]], "cls": sorted(printed[2])},
+        ),
+    )
+
+
+def _small_flow(
+    tokens: Sequence[Sequence[Fraction]], sign: int
+) -> tuple[list[int], list[set[int]], set[int]]:
+    """Appendix E in fractions, with both scores multiplied by ``sign``: winners, sets, and what CLS holds."""
+
+    def dot(s: int, t: int) -> Fraction:
+        return _dot(tokens[s], tokens[t])
+
+    T = range(len(tokens))
+    winners = [max(T, key=lambda s: (sign * dot(s, t), -s)) for t in T]
+    sets = [{t, winners[t]} for t in T]
+    least = [min(dot(a, b) for a in held for b in held) for held in sets]
+    best = max(T, key=lambda s: (sign * least[s], -s))
+    return winners, sets, sets[best]
+
+
+def _dot(x: Sequence[Fraction], y: Sequence[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0))
+
+
+def _simulated(sign: float) -> InformationFlow:
+    """Appendix E by the simulator, with both scores multiplied by ``sign``."""
+
+    def least_product(keys: np.ndarray) -> np.ndarray:
+        products = np.einsum("btid,btjd->btij", keys, keys)
+        return np.asarray(sign * products.min(axis=(2, 3)))
+
+    plan = Plan(
+        [
+            {"tokens": MaxPosition(BilinearScore(sign * np.eye(2)))},
+            {"cls": MaxPosition(KeyScore(least_product))},
+        ]
+    )
+    return information_sets(Architecture(4, 2, (1, 1), 4), plan, _EXAMPLE, keep="all")
+
+
+def _two_layers(effort: Effort) -> Finding:
+    D, T = 6, 64
+    target = builtin.retrieval(D)
+    X = target.sample(4000 if effort == Effort.FULL else 1000, T, 0)
+    shares = {}
+    for heads in ((3, 3), (2, 3)):
+        plan = _reading_in_turn(heads)
+        flow = information_sets(Architecture(T, D, heads, 12), plan, X)
+        shares[heads] = flow.learns(target).share
+    tokens = np.random.default_rng(3).permuted(np.tile(np.arange(8), (D, 1)), axis=1).T
+    terms = [{"sign": 1, "arity": 1, "form": ["linear", [int(i == j) for j in range(D)]]} for i in range(D)]
+    best = sorted(set(tokens.argmax(axis=0).tolist()))
+    return failing(
+        shares[3, 3] == 1.0,
+        f"D = 6, T = 64, CLS reads h_1 maxima in layer 1 and h_2 in layer 2: (3, 3) learns on a share of "
+        f"{shares[3, 3]:.3f}, (2, 3) on {shares[2, 3]:.3f}",
+        {"(3, 3)": shares[3, 3], "(2, 3)": shares[2, 3]},
+        Certificate(
+            "information_sets",
+            {
+                "tokens": tokens,
+                "first": [],
+                "reads": [term["form"][1] for term in terms[:3]],  # type: ignore[index]
+                "last": terms[3:],
+                "pruned": True,
+            },
+            {"after one layer": [[t] for t in range(8)], "cls": best},
+        ),
+    )
+
+
+def _reading_in_turn(heads: tuple[int, int]) -> Plan:
+    """CLS reads the maxima of the first coordinates in layer 1, of the next ones in layer 2."""
+
+    def largest(i: int) -> MaxPosition:
+        return MaxPosition(KeyScore(lambda keys: keys[:, :, 0, i]))
+
+    layers = [range(heads[0]), range(heads[0], sum(heads))]
+    return Plan([{"cls": [largest(i) for i in layer]} for layer in layers])
+
+
+def names_of(positions: Sequence[int]) -> str:
+    """``x1, x3``, as traces print positions."""
+    return ", ".join(f"x{t + 1}" for t in positions)
+
+
+def _set(positions: set[int]) -> str:
+    return "{" + names_of(sorted(positions)) + "}"
+
+
+def _same(quantity: str, paper: str, computed: str, claim: str = "") -> Comparison:
+    return compared(quantity, paper, computed, paper == computed, claim=claim, exactly=True)
+
+
+def positions_set(positions: Iterable[int]) -> str:
+    """Positions counted from 1, as the paper prints them."""
+    return "{" + ", ".join(str(int(t) + 1) for t in sorted(positions)) + "}"
+
+
+# Figure 3
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _run_figure_3(settings: Settings) -> Outcome:
+    from hardmax.plotting.readings import draw_rules
+
+    T, token, winner = settings["tokens"], settings["reader"], settings["winner"]
+    positions = tuple(settings["positions"])
+
+    def wins(keys: np.ndarray) -> np.ndarray:
+        places = np.broadcast_to(np.arange(keys.shape[1]), keys.shape[:2])
+        return np.asarray(-np.abs(places - winner + 0.0))
+
+    rules: dict[str, Rule] = {
+        "max-position": MaxPosition(KeyScore(wins)),
+        "global": GlobalRead(),
+        "positions": Positions(positions, residual=False),
+    }
+    sets = {}
+    for name, rule in rules.items():
+        plan = Plan([{token: rule}, {}])
+        flow = information_sets(Architecture(T, 1, (1, 1), 1), plan, np.zeros((1, T, 1)), keep="all")
+        sets[name] = positions_set(np.flatnonzero(flow.sets(1, token)[0]).tolist())
+    expected = {
+        "max-position": positions_set({winner, token}),
+        "global": positions_set(range(T)),
+        "positions": positions_set(positions),
+    }
+    return Outcome(
+        {"fig3": draw_rules(T, token, winner, positions)},
+        {"sets": {"rule": list(sets), "information set": list(sets.values())}},
+        tuple(_same(f"set of token {token + 1}, {name}", expected[name], sets[name]) for name in sets),
+    )
+
+
+# Figure 5
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _run_figure_5(settings: Settings) -> Outcome:
+    from hardmax.plotting.flows import draw_flow
+
+    target = builtin.depth_separation(2)
+    active = target.active_set(_EXAMPLE)
+    flows = {"negated": _simulated(-1.0), "as printed": _simulated(1.0)}
+    rows: dict[str, list[str]] = {
+        "score": [],
+        "layer 1 reads": [],
+        "sets after layer 1": [],
+        "CLS at the end": [],
+    }
+    for name, flow in flows.items():
+        rows["score"].append(name)
+        rows["layer 1 reads"].append(_winners(flow))
+        rows["sets after layer 1"].append(_token_sets(flow))
+        rows["CLS at the end"].append(positions_set(np.flatnonzero(flow.sets()[0]).tolist()))
+    winners, sets, ends = (rows[name] for name in ("layer 1 reads", "sets after layer 1", "CLS at the end"))
+    claim = "infoflow.if.appe"
+    comparisons = (
+        _same("positions read in layer 1, score as printed", "3, 4, 1, 3", winners[1], claim),
+        _same("positions read in layer 1, score negated", "3, 4, 1, 3", winners[0], claim),
+        _same("sets after layer 1, score negated", "{1, 3} {2, 4} {1, 3} {3, 4}", sets[0], claim),
+        _same("I(5, 2), score as printed", "{1, 3}", ends[1], claim),
+        _same("I(5, 2), score negated", "{1, 3}", ends[0], claim),
+        _same("I_F", "{1, 3}", positions_set(np.flatnonzero(active[0]).tolist()), claim),
+    )
+    notes = (
+        "The printed scores have the wrong sign: their argmax is another one. The second layer ties between "
+        "tokens 1 and 3.",
+    )
+    figures: dict[str, Any] = {
+        name: draw_flow(flow, active=active[0]).figure
+        for name, flow in (("fig5", flows["negated"]), ("fig5_as_printed", flows["as printed"]))
+    }
+    return Outcome(figures, {"sets": rows}, comparisons, notes)
+
+
+def _winners(flow: InformationFlow) -> str:
+    return ", ".join(str(int(s) + 1) for s in flow.routings[0][0, :-1, 0])
+
+
+def _token_sets(flow: InformationFlow) -> str:
+    return " ".join(positions_set(np.flatnonzero(row).tolist()) for row in flow.sets(1, "tokens")[0])
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        paper="infoflow",
+        name="law.versions",
+        place="Sections 4.2, 5.2 and 6, appendices A.3 and B.2",
+        statement="The cost of decoding an information set is stated in five places.",
+        hypotheses="T = 64 tokens of d = 4 numbers in width E = 36, read by one global head",
+        computation="the five exponents as fractions",
+        check=_versions,
+        expected=Verdict.INCONSISTENT,
+        correction="Used here: max(M d/E - 1, 0), labelled law, with the upper M d/E beside it.",
+    ),
+    Claim(
+        paper="infoflow",
+        name="if.appe",
+        place="Appendix E",
+        statement="With the least inner product as score, the argmax positions are 3, 4, 1, 3 and CLS ends "
+        "with {1, 3}.",
+        hypotheses="the four tokens of the example; the lowest position wins a tie",
+        computation="both layers in fractions, and by the simulator",
+        check=_appendix_e,
+        expected=Verdict.FAILS,
+        correction="True for the negated score; as printed the argmax is 1, 2, 3, 1 and CLS ends with {1}.",
+    ),
+    Claim(
+        paper="infoflow",
+        name="c1.two-layer",
+        place="Appendix C.1",
+        statement="A two-layer transformer needs h_1 >= D heads for the retrieval of D maxima.",
+        hypotheses="D = 6, T = 64, max-position retrieval",
+        computation="information sets of a plan with heads (3, 3)",
+        check=_two_layers,
+        expected=Verdict.FAILS,
+        correction="CLS reads in both layers, so h_1 + h_2 >= D is enough.",
+    ),
+)
+
+
+RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        "infoflow.fig3",
+        "The three ways in which a token reads others",
+        (
+            Option("tokens", 4, "how many tokens", least=2),
+            Option("reader", 2, "the token that reads, counted from 0", least=0),
+            Option("winner", 0, "the key with the largest score", least=0),
+            Option("positions", (0, 1), "the positions that rule 3 reads", least=0),
+        ),
+        _run_figure_3,
+    ),
+    Recipe("infoflow.fig5", "The example of appendix E, layer by layer", (), _run_figure_5),
+)

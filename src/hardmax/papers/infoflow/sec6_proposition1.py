@@ -1,0 +1,430 @@
+"""P2 section 6 and Proposition 1, appendix B.1: how many heads counting asks for, and what a plan learns."""
+
+from __future__ import annotations
+
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from hardmax.flow.architectures import Architecture
+from hardmax.flow.costs.comparisons import maximum_comparisons
+from hardmax.flow.head_scores import BilinearScore, KeyScore
+from hardmax.flow.information_sets import information_sets
+from hardmax.flow.plans import MaxPosition, Plan
+from hardmax.papers.certificates import Certificate, relations
+from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared
+from hardmax.targets import builtin
+
+__all__ = ["CLAIMS", "RECIPES", "pairwise_plan"]
+
+
+def pairwise_plan(matrices: Any, *, omit_first: int | None = None, omit_last: int | None = None) -> Plan:
+    """The plan of Proposition 1: token t finds its partner s_i(t), CLS the token whose pair is best.
+
+    ``omit_first`` and ``omit_last`` take away the head of one term in one layer.
+    """
+    forms = np.asarray(matrices, dtype=np.float64)
+
+    def best_pair(A: np.ndarray, slot: int) -> KeyScore:
+        return KeyScore(lambda keys: np.einsum("bti,ij,btj->bt", keys[:, :, 0], A, keys[:, :, slot]))
+
+    first = [i for i in range(len(forms)) if i != omit_first]
+    slots = {term: slot for slot, term in enumerate(first, start=1)}
+    last = [i for i in first if i != omit_last]
+    return Plan(
+        [
+            {"tokens": [MaxPosition(BilinearScore(forms[i])) for i in first]},
+            {"cls": [MaxPosition(best_pair(forms[i], slots[i]), (0, slots[i])) for i in last]},
+        ]
+    )
+
+
+def _single_layer(effort: Effort) -> Finding:
+    largest = 8 if effort == Effort.QUICK else 16
+    rule = all(
+        (_fewest(D, T, D * (T - D), "paper") == D) == (T > D * (D - 1) + 1)
+        for D in range(2, largest)
+        for T in range(D + 1, 3 * D * D)
+    )
+    exact = all(
+        _fewest(D, T, D * (T - 1), "paper") == D for D in range(1, largest) for T in range(D + 1, 3 * D * D)
+    )
+    found = [(T, _fewest(6, T, 6 * (T - 6), "paper")) for T in (16, 31, 32)]
+    return failing(
+        found[0][1] < 6,
+        f"D = 6: s(T - 1) >= D(T - D) is met by {', '.join(f's = {s} at T = {T}' for T, s in found)}; s >= D "
+        f"follows exactly from T > D(D - 1) + 1 on: {rule}; with the exact N = D(T - 1) always: {exact}",
+        {"smallest s": {str(T): s for T, s in found}, "rule": rule, "exact": exact},
+        relations((["*", 4, ["-", 16, 1]], ">=", ["*", 6, ["-", 16, 6]]),
+                  (["*", 5, ["-", 31, 1]], ">=", ["*", 6, ["-", 31, 6]])),
+    )  # fmt: skip
+
+
+def _inequality_47(effort: Effort) -> Finding:
+    cases = [(1, 1), (1, 2), (2, 2), (6, 6)]
+    exact = {case: int(maximum_comparisons(Architecture(64, 4, case, 12), 2)) for case in cases}
+    right_side = {(a, b): _printed_47(64, a, b) for a, b in cases}
+    grid = range(1, 9)
+    always = all(
+        (int(maximum_comparisons(Architecture(T, 1, (a, b), a * b), 2)) <= _printed_47(T, a, b))
+        == (a + b < 3)
+        for a in grid
+        for b in grid
+        for T in (128, 256)
+    )
+    words = ", ".join(f"({a}, {b}): {exact[a, b]} against {right_side[a, b]}" for a, b in cases)
+    return failing(
+        exact[1, 2] > right_side[1, 2],
+        f"T = 64: {words}; fails exactly for h1 + h2 >= 3 (h1, h2 <= 8, T = 128, 256): {always}",
+        {f"({a}, {b})": [exact[a, b], right_side[a, b]] for a, b in cases},
+        relations(
+            (["+", ["*", 64, ["-", ["^", 2, 2], 1]], ["*", 64, 63], ["^", 1, 2], ["^", 5, 2], -2,
+              ["*", 3, 63]], "=", exact[1, 2]),
+            (["+", ["*", 64, ["^", 2, 2]], -64, ["*", 64, 63], 1, ["*", ["^", 2, 2], ["^", 3, 2]], -2,
+              ["*", 2, 63]], "=", right_side[1, 2]),
+            (exact[1, 2], ">", right_side[1, 2]),
+        ),
+    )  # fmt: skip
+
+
+def _printed_47(T: int, h1: int, h2: int) -> int:
+    return T * (h1 + 1) ** 2 - T + h1 * T * (T - 1) + h1**2 + (h1 + 1) ** 2 * (h2 + 1) ** 2 - 2 + 2 * (T - 1)
+
+
+def _first_layer_heads(effort: Effort) -> Finding:
+    by_paper, unordered = zip(*(_asked_for(64, 4, D) for D in range(1, 7)), strict=True)
+    reached = int(maximum_comparisons(Architecture(64, 4, (5, 6), 30), 2))
+    return failing(
+        by_paper[5] is not None and by_paper[5] < 6,
+        f"T = 64, h_2 = D: the count asks for h_1 >= {', '.join(map(str, by_paper))} for D = 1, ..., 6 with "
+        f"N = D(T^2 - 1), and {', '.join(map(str, unordered))} with unordered pairs; (5, 6) reaches "
+        f"{reached}",
+        {"paper": list(by_paper), "unordered": list(unordered), "(5, 6)": reached},
+        relations((reached, ">=", ["*", 6, ["-", ["^", 64, 2], 1]]),
+                  (["+", ["*", 64, ["-", ["^", 6, 2], 1]], ["*", 5, 64, 63], ["^", 5, 2], ["^", 41, 2], -2,
+                    ["*", 11, 63]], "=", reached)),
+    )  # fmt: skip
+
+
+def _comparisons(T: int, D: int) -> tuple[int, int]:
+    """What D maxima over pairs need: D(T^2 - 1) by the paper, and with unordered pairs."""
+    return D * (T**2 - 1), max(D * (comb(T, 2) - comb(2 * D, 2) - 1), 0)
+
+
+def _asked_for(T: int, d: int, D: int) -> tuple[int | None, int | None]:
+    """The fewest heads h_1 <= D with which (h_1, D) reaches each of these numbers."""
+    reached = {h: int(maximum_comparisons(Architecture(T, d, (h, D), h * D), 2)) for h in range(1, D + 1)}
+    by_paper, unordered = (
+        next((h for h in reached if reached[h] >= wanted), None) for wanted in _comparisons(T, D)
+    )
+    return by_paper, unordered
+
+
+def _learns_with_d(effort: Effort) -> Finding:
+    shares, without = {}, {}
+    n = 4000 if effort == Effort.FULL else 600
+    for T, D in ((8, 2), (16, 3)):
+        rng = np.random.default_rng([T, D])
+        matrices = rng.standard_normal((D, 4, 4))
+        target = builtin.pairwise(matrices)
+        X = target.sample(n, T, rng)
+        shape = Architecture(T, 4, (D, D), 6 * D)
+        shares[T, D] = information_sets(shape, pairwise_plan(matrices), X).learns(target).share
+        without[T, D] = [
+            information_sets(shape, pairwise_plan(matrices, **{where: 0}), X).learns(target).share
+            for where in ("omit_first", "omit_last")
+        ]
+    good = all(share == 1.0 for share in shares.values())
+    words = "; ".join(
+        f"T = {T}, D = {D}: {shares[T, D]:.3f} of {n} inputs, without one head of layer 1 / 2 "
+        f"{without[T, D][0]:.2f} / {without[T, D][1]:.2f}"
+        for T, D in shares
+    )
+    return holding(good, words, {"shares": list(shares.values())})
+
+
+def _distinct(effort: Effort) -> Finding:
+    target = builtin.pairwise([c * np.eye(3) for c in (1.0, 2.0, 3.0)])
+    X = target.sample(2000, 16, 0)
+    largest = int(target.active_set(X).sum(axis=1).max())
+    rng = np.random.default_rng(1)
+    inputs = rng.integers(-99, 100, (4, 5, 2))
+    terms = [{"sign": 1, "arity": 2, "form": ["bilinear", [[c, 0], [0, c]]]} for c in (1, 2, 3)]
+    longest = (inputs**2).sum(axis=2).argmax(axis=1)
+    return failing(
+        largest == 1,
+        "A_i = i times the identity, i = 1, 2, 3: the longest token wins all three; active sets have size "
+        f"{largest} in 2000 samples, so D0 = beta1 = 1",
+        {"largest active set": largest},
+        Certificate(
+            "active_sets", {"terms": terms, "inputs": inputs}, {"active": [[int(t)] for t in longest]}
+        ),
+    )
+
+
+# Section 6: one layer
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _run_section_6(settings: Settings) -> Outcome:
+    from hardmax.plotting.rates import Curve, Panel, draw_rates
+
+    D = settings["maxima"]
+    lengths = list(range(D + 1, settings["longest"] + 1))
+    paper = [_fewest(D, T, D * (T - D), "paper") for T in lengths]
+    printed = [_fewest(D, T, D * (T - D), "printed") for T in lengths]
+    repaired = [_fewest(D, T, D * (T - 1), "repaired") for T in lengths]
+    exact = [_fewest(D, T, D * (T - 1), "paper") for T in lengths]
+    panel = Panel(
+        f"heads that one layer needs, D = {D}",
+        "T",
+        "smallest number of heads by counting",
+        (
+            Curve("s(T-1), N = D(T-D), as the paper", lengths, paper),
+            Curve("equation (5) printed, N = D(T-D)", lengths, printed, "dashed"),
+            Curve("equation (5) repaired, exact N", lengths, repaired, "dashed"),
+            Curve("s(T-1), exact N = D(T-1)", lengths, exact),
+        ),
+        x_log=False,
+        y_log=False,
+    )
+    first = next((T for T, s in zip(lengths, paper, strict=True) if s == D), None)
+    formula = D * (D - 1) + 2
+    comparisons = (
+        compared(
+            "heads by the paper's count",
+            f">= {D} for all T",
+            f">= {min(paper)}" + (f", >= {D} from T = {first} on" if first else ""),
+            min(paper) >= D,
+            claim="infoflow.6-a",
+            exactly=True,
+        ),
+        compared(
+            "first T, formula D(D - 1) + 2",
+            str(formula),
+            "beyond the largest T" if first is None else str(first),
+            first == formula if formula <= lengths[-1] else None,
+            claim="infoflow.6-a",
+            exactly=True,
+        ),
+        compared(
+            "heads with the exact N",
+            f">= {D}",
+            f">= {min(exact)}",
+            min(exact) >= D,
+            claim="infoflow.6-a",
+            exactly=True,
+        ),
+    )
+    table = {
+        "T": lengths,
+        "paper": paper,
+        "equation (5), printed": printed,
+        "equation (5), repaired": repaired,
+        "exact": exact,
+    }
+    return Outcome({"sec6": draw_rates([panel])}, {"heads": table}, comparisons)
+
+
+def _fewest(D: int, T: int, wanted: int, version: str) -> int:
+    """The fewest heads of one layer whose count reaches ``wanted``, at most D."""
+
+    def count(s: int) -> int:
+        if version == "paper":
+            return s * (T - 1)
+        inside = min(s, T) - 1
+        return s * (T - 1) + (D * inside if version == "repaired" else inside)
+
+    return next((s for s in range(1, D) if count(s) >= wanted), D)
+
+
+# Proposition 1
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _run_proposition_1(settings: Settings) -> Outcome:
+    from hardmax.plotting.rates import Curve, Panel, draw_rates
+
+    T, d, n = settings["tokens"], settings["d"], settings["inputs"]
+    terms = list(settings["terms"])
+    table: dict[str, list[Any]] = {
+        name: []
+        for name in (
+            "D",
+            "paper N",
+            "unordered N",
+            "h1 by paper",
+            "h1 by unordered",
+            "(D, D) learns",
+            "(D-1, D) learns",
+            "(D, D-1) learns",
+        )
+    }
+    for D in terms:
+        rng = settings.rng(f"matrices {D}")
+        matrices = rng.standard_normal((D, d, d))
+        target = builtin.pairwise(matrices)
+        X = target.sample(n, T, rng)
+        shares = [
+            information_sets(Architecture(T, d, (D, D), D), plan, X).learns(target).share
+            for plan in (
+                pairwise_plan(matrices),
+                pairwise_plan(matrices, omit_first=D - 1),
+                pairwise_plan(matrices, omit_last=D - 1),
+            )
+        ]
+        values = (
+            D,
+            *_comparisons(T, D),
+            *_asked_for(T, d, D),
+            *shares,
+        )
+        for name, value in zip(table, values, strict=True):
+            table[name].append(value)
+    D = max(terms)
+    heads = list(range(1, D + 1))
+    counts = [int(maximum_comparisons(Architecture(T, d, (h, D), h * D), 2)) for h in heads]
+    figure = draw_rates(
+        [
+            Panel(
+                f"comparisons by equation (5), D = {D}, T = {T}",
+                "heads of the first layer",
+                "comparisons",
+                (
+                    Curve("two layers of maxima", heads, counts),
+                    Curve("paper: D(T² - 1)", heads, [table["paper N"][-1]] * D, "dashed"),
+                    Curve("unordered pairs", heads, [table["unordered N"][-1]] * D, "dashed"),
+                ),
+                x_log=False,
+                y_log=False,
+            ),
+            Panel(
+                f"inputs on which CLS has what it needs, T = {T}",
+                "D",
+                "share",
+                (
+                    Curve("(D, D)", terms, table["(D, D) learns"]),
+                    Curve("this plan without a head of layer 1", terms, table["(D-1, D) learns"]),
+                    Curve("this plan without a head of layer 2", terms, table["(D, D-1) learns"], "points"),
+                ),
+                x_log=False,
+                y_log=False,
+            ),
+        ]
+    )
+    comparisons = [
+        compared(
+            f"h1 by the paper's count, D = {D}",
+            f"at least {D}",
+            f"more than {D}" if h1 is None else str(h1),
+            h1 is None or h1 >= D,
+            claim="infoflow.p1.h1",
+            exactly=True,
+        )
+        for D, h1 in zip(terms, table["h1 by paper"], strict=True)
+    ]
+    comparisons.append(
+        compared(
+            "(D, D) learns by maxima alone",
+            "yes",
+            f"on a share of {min(table['(D, D) learns']):g} of inputs or more",
+            min(table["(D, D) learns"]) == 1,
+            claim="infoflow.p1.dd",
+        )
+    )
+    notes = (
+        "Unordered pairs need about half as many comparisons as the paper counts, so its count asks for "
+        "about "
+        "D/2 heads.",
+        "What is lost with a head is lost for this plan; docs/advise.md says what a search over all scores "
+        "found.",
+    )
+    return Outcome({"prop1": figure}, {"counts": table}, tuple(comparisons), notes)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        paper="infoflow",
+        name="6-a",
+        place="Section 6",
+        statement="s(T - 1) >= D(T - D) implies s >= D.",
+        hypotheses="one layer, max-position retrieval",
+        computation="the smallest s for D < 8 and T < 3 D^2",
+        check=_single_layer,
+        expected=Verdict.FAILS,
+        correction="Only for T > D(D - 1) + 1; with the exact N = D(T - 1) for all T > D.",
+    ),
+    Claim(
+        paper="infoflow",
+        name="p1.47",
+        place="Inequality (47)",
+        statement="The count of two layers is at most the right side of (47).",
+        hypotheses="beta1 = 2, sets as large as max-position retrieval makes them",
+        computation="both sides in integers",
+        check=_inequality_47,
+        expected=Verdict.FAILS,
+        correction="2(T - 1) must be (h1 + h2)(T - 1); (48), h1 T^2 + O(T), survives.",
+    ),
+    Claim(
+        paper="infoflow",
+        name="p1.h1",
+        place="Proposition 1",
+        statement="The count of comparisons forces h1 >= D.",
+        hypotheses="T = 64 as in the experiments, h2 = D",
+        computation="the smallest h1 whose count reaches N, with the paper's N and with unordered pairs",
+        check=_first_layer_heads,
+        expected=Verdict.FAILS,
+        correction="At T = 64, D = 6 the count accepts h1 = 5, and with unordered pairs about D/2. What a "
+        "search over score functions says is on the page linked below.",
+        proof="advise.md#is-one-head-per-term-necessary",
+    ),
+    Claim(
+        paper="infoflow",
+        name="p1.dd",
+        place="Proposition 1",
+        statement="Two layers with heads (D, D) learn the pairwise target by max-position retrieval alone.",
+        hypotheses="Gaussian matrices and tokens, d = 4",
+        computation="information sets of the plan on samples; the written proof for all",
+        check=_learns_with_d,
+        expected=Verdict.HOLDS,
+        correction="(50) must be the union of {t_i, s_i(t_i)}.",
+        proof="advise.md#heads-d-d-are-enough",
+    ),
+    Claim(
+        paper="infoflow",
+        name="p1.distinct",
+        place="Equation (6)",
+        statement="Distinct matrices A_i make D the intrinsic dimension of the target.",
+        hypotheses="A_i = c_i times the identity",
+        computation="sizes of active sets; exact inputs",
+        check=_distinct,
+        expected=Verdict.FAILS,
+        correction="Generic matrices and d >= 2 are needed.",
+    ),
+)
+
+
+RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        "infoflow.sec6",
+        "How many heads one layer needs for D maxima, by counting",
+        (
+            Option("maxima", 6, "D", least=2),
+            Option("longest", 64, "the largest T", least=8),
+        ),
+        _run_section_6,
+    ),
+    Recipe(
+        "infoflow.prop1",
+        "Proposition 1: what counting asks of the first layer, and what a plan learns",
+        (
+            Option("tokens", 64, "T", least=4),
+            Option("d", 4, "numbers per token", least=1),
+            Option("terms", (2, 3, 4, 5, 6), "D", least=2),
+            Option("inputs", 100, "samples per D", medium=1000, paper=4000, least=1),
+        ),
+        _run_proposition_1,
+    ),
+)

@@ -1,0 +1,356 @@
+"""P2 section 6.2 and Proposition 2, appendix B.2: sets and costs of the triangle-center target."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import pairwise
+from math import comb
+from typing import Any
+
+from hardmax.flow.architectures import Architecture
+from hardmax.flow.costs.comparisons import minimal_set_size, model_comparisons
+from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.papers.certificates import relations
+from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
+from hardmax.papers.infoflow.printed_tables import NMSE_TRIANGLE, TRIANGLE_MODELS
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared
+
+__all__ = ["CLAIMS", "RECIPES"]
+
+
+def paper_triangles(T: int) -> int:
+    """C(T, 3) - 3, the number of comparisons that P2 takes for the triangle-center target; at least 0."""
+    return max(comb(T, 3) - 3, 0)
+
+
+def safe_triangles(T: int) -> int:
+    """C(T - 3, 3) - 3, what the corrected argument leaves of it."""
+    return max(comb(T - 3, 3) - 3, 0)
+
+
+def _in_the_depth(effort: Effort) -> Finding:
+    """M >= ((N - HLT(T+1)) / (L(T+1)))^(1/3), from (54), against the exact M; and how M falls with L."""
+    lengths = (256, 1024, 4096) if effort == Effort.QUICK else (64, 128, 256, 512, 1024, 2048, 4096, 16384)
+    valid, exact = True, {}
+    for T in lengths:
+        for L in (1, 2, 4, 8):
+            for H in (1, 2, 4):
+                M = minimal_set_size(paper_triangles(T), Architecture(T, 2, (H,) * L, 4 * H), 3)
+                valid &= paper_triangles(T) - H * L * T * (T + 1) <= L * (T + 1) * M**3
+                exact[T, L, H] = M
+    falls = exact[4096, 2, 1] / exact[4096, 8, 1]
+    return holding(
+        valid,
+        f"valid for all {len(exact)} combinations of T, L, H; at T = 4096, H = 1 the exact M is "
+        f"{exact[4096, 2, 1]} for L = 2 and {exact[4096, 8, 1]} for L = 8: a factor {falls:.2f}, where 1/L "
+        f"would give 4; L - 1 layers of tokens count, and 7^(1/3) = {7 ** (1 / 3):.2f}",
+        {f"T={T}, L={L}, H={H}": M for (T, L, H), M in exact.items()},
+    )
+
+
+def _premise(effort: Effort) -> Finding:
+    """max over the first sqrt(T) positions: trees of size sqrt(T) suffice, and no order is below 1."""
+    lengths = [10 ** (2 * k) for k in range(1, 5)]
+    ratios = [(10**k - 1) / 10 ** (2 * k) for k in range(1, 5)]
+    vanishing = all(later < earlier / 5 for earlier, later in pairwise(ratios))
+    return failing(
+        vanishing,
+        "the maximum over the first sqrt(T) positions has order 1 and N = sqrt(T) - 1: N / T = "
+        + ", ".join(f"{ratio:.1e}" for ratio in ratios)
+        + " for T = 1e2, 1e4, 1e6, 1e8; likewise N ~ T^2.5 has order 3",
+        {"N over T": ratios},
+        relations(*((["-", 10**k, 1], "<", ["/", T, 5**k]) for k, T in enumerate(lengths, start=1))),
+    )
+
+
+def _exponent(T: int, heads: tuple[int, int], width: int, count: Callable[[int], int]) -> Fraction:
+    """The cost exponent of the least set size with which the comparisons of the target are reached."""
+    M = minimal_set_size(count(T), Architecture(T, 2, heads, width), 3)
+    return cost_exponents(M, 2, width).law
+
+
+def _largest_exponent(count: Callable[[int], int]) -> Fraction:
+    """Over the three models and the lengths of Table 12."""
+    return max(_exponent(T, heads, width, count) for heads, width in TRIANGLE_MODELS for T in NMSE_TRIANGLE)
+
+
+def _first_length(heads: tuple[int, int], width: int, count: Callable[[int], int]) -> int:
+    """The first T at which the bound on M gives a positive cost exponent."""
+    return next(T for T in itertools.count(4) if _exponent(T, heads, width, count) > 0)
+
+
+def _enough_heads(T: int, count: Callable[[int], int]) -> int:
+    """The fewest heads in each of two layers with which sets of size 1 make enough comparisons."""
+    return next(
+        H for H in itertools.count(1) if minimal_set_size(count(T), Architecture(T, 2, (H, H), H), 3) == 1
+    )
+
+
+def _experiment(effort: Effort) -> Finding:
+    largest = _largest_exponent(paper_triangles)
+    first = [_first_length(heads, width, paper_triangles) for heads, width in TRIANGLE_MODELS]
+    safe = [_first_length(heads, width, safe_triangles) for heads, width in TRIANGLE_MODELS]
+    M = minimal_set_size(paper_triangles(64), Architecture(64, 2, (2, 2), 24), 3)
+    return failing(
+        largest == 0,
+        f"largest exponent for the three models and T <= 64: {largest}; first positive at T = "
+        f"{', '.join(map(str, first))} with C(T,3) - 3, at {', '.join(map(str, safe))} with C(T-3,3) - 3",
+        {"largest exponent": largest, "first T": first, "first T, safe N": safe},
+        relations(*_bound_on_m(64, 2, M), (["/", ["*", M, 2], 24], "<=", 1)),
+    )
+
+
+def _bound_on_m(T: int, H: int, M: int) -> list[tuple[Any, str, Any]]:
+    """That M is the least size with which two layers of H heads reach C(T,3) - 3 comparisons."""
+
+    def reached(m: int) -> list[Any]:
+        return ["+", ["*", T + 2, ["-", ["^", m, 3], 1]], ["*", H, T + 2, T - 1]]
+
+    wanted = ["-", ["binomial", T, 3], 3]
+    lines: list[tuple[Any, str, Any]] = [(reached(M), ">=", wanted)]
+    return lines if M == 1 else [*lines, (reached(M - 1), "<", wanted)]
+
+
+def _heads(effort: Effort) -> Finding:
+    found = {T: _enough_heads(T, paper_triangles) for T in (16, 32, 64, 128, 256)}
+    return failing(
+        found[64] < 64,
+        "two layers, every set of size 1: enough comparisons from "
+        + ", ".join(f"H = {H} at T = {T}" for T, H in found.items()),
+        {f"T={T}": H for T, H in found.items()},
+        relations(*_bound_on_m(64, found[64], 1)),
+    )
+
+
+def _typo(effort: Effort) -> Finding:
+    cases = [(T, H, L) for T in (64, 4096) for H in (1, 4) for L in (1, 2)]
+    follows = any(comb(T, 3) > H * L * T**3 for T, H, L in cases)
+    return failing(
+        not follows,
+        "with beta1 = beta' = 3 the term H L T^beta1 alone exceeds N <= C(T,3) for every M, T, H, L: nothing "
+        "follows about M; (55) has H L T^2",
+        {},
+        relations(*((["*", H, L, ["^", T, 3]], ">=", ["binomial", T, 3]) for T, H, L in cases)),
+    )
+
+
+def _section_62(effort: Effort) -> Finding:
+    """6 L M >= T^(2/3), with the exact M, wherever T is large against H L."""
+    lengths = (
+        (64, 256, 1024, 4096) if effort == Effort.QUICK else (64, 128, 256, 512, 1024, 2048, 4096, 16384)
+    )
+    worst = 0
+    deep = minimal_set_size(paper_triangles(64), Architecture(64, 2, (1,) * 8, 1), 3)
+    for T in lengths:
+        for L in (1, 2, 4, 8):
+            for H in (1, 2, 4, 8, 16):
+                M = minimal_set_size(paper_triangles(T), Architecture(T, 2, (H,) * L, H), 3)
+                if (6 * L * M) ** 3 < T**2:
+                    worst = max(worst, T // (H * L))
+    return holding(
+        worst < 8,
+        f"M >= T^(2/3) / (6L) holds whenever T > {worst} H L, on T <= {max(lengths)}, L <= 8, H <= 16; the "
+        f"sharper T^(2/3) / (6L)^(1/3) = {64 ** (2 / 3) / 48 ** (1 / 3):.2f} against the exact M = {deep} at "
+        "T = 64, L = 8, H = 1",
+        {"largest T / HL that violates it": worst, "M at T=64, L=8": deep},
+        numerically=True,
+    )
+
+
+def _table_12_consistent(effort: Effort) -> Finding:
+    exponents = [
+        _exponent(T, heads, width, paper_triangles) for heads, width in TRIANGLE_MODELS for T in NMSE_TRIANGLE
+    ]
+    below = {}
+    for heads in ((2, 2), (4, 4)):
+        T = 10
+        while int(model_comparisons(Architecture(T, 2, heads, 4), 3)) >= paper_triangles(T):
+            T += 1
+        below[heads] = T
+    trivial = all(value == 0 for value in exponents)
+    return earned(
+        Verdict.VACUOUS,
+        trivial,
+        f"the predicted exponent is 0 for all {len(exponents)} entries of Table 12, so every outcome is "
+        "consistent "
+        f"with it; max-position retrieval alone falls short of C(T,3) - 3 from T = {below[2, 2]} with (2, 2) "
+        f"and {below[4, 4]} with (4, 4), but the NMSE is {float(min(NMSE_TRIANGLE[16])):.2f} at T = 16",
+        {"entries": len(exponents), "first T": {str(heads): T for heads, T in below.items()}},
+    )
+
+
+# Proposition 2
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _run_proposition_2(settings: Settings) -> Outcome:
+    from hardmax.plotting.rates import Curve, Panel, draw_rates
+
+    lengths = list(settings["lengths"])
+    count = {"paper": paper_triangles, "safe": safe_triangles}[settings["comparisons"]]
+    formula = {"paper": "C(T,3) - 3", "safe": "C(T-3,3) - 3"}[settings["comparisons"]]
+    table: dict[str, list[Any]] = {"T": lengths, "comparisons": [count(T) for T in lengths]}
+    sizes, exponents, thresholds = [], [], []
+    for heads, width in TRIANGLE_MODELS:
+        M = [minimal_set_size(count(T), Architecture(T, 2, heads, width), 3) for T in lengths]
+        p = [cost_exponents(m, 2, width).law for m in M]
+        name = f"{heads}, E = {width}"
+        table[f"M {name}"], table[f"exponent {name}"] = M, p
+        sizes.append(Curve(name, lengths, M))
+        exponents.append(Curve(name, lengths, [float(value) for value in p]))
+        thresholds.append(_first_length(heads, width, count))
+    scale = sizes[0].y[-1] / lengths[-1] ** (2 / 3)
+    slope = Curve("slope 2/3", lengths, [scale * T ** (2 / 3) for T in lengths], "reference")
+    figure = draw_rates(
+        [
+            Panel("size that information sets must have", "T", "M", (*sizes, slope)),
+            Panel(
+                "predicted cost exponent, triangle-center",
+                "T",
+                "max(2M/E - 1, 0)",
+                tuple(exponents),
+                y_log=False,
+            ),
+        ]
+    )
+    largest, enough = _largest_exponent(count), _enough_heads(64, count)
+    as_stated = settings["comparisons"] == "paper"
+    comparisons = (
+        compared(
+            "exponent at the tested T <= 64",
+            "grows with T",
+            str(largest),
+            largest > 0 if as_stated else None,
+            claim="infoflow.p2.experiment",
+            exactly=True,
+        ),
+        *(
+            compared(
+                f"first T with a positive exponent, {heads}, E = {width}",
+                "not stated",
+                str(T),
+                None,
+                claim="infoflow.p2.experiment",
+            )
+            for (heads, width), T in zip(TRIANGLE_MODELS, thresholds, strict=True)
+        ),
+        compared(
+            "more heads help at T = 64, L = 2",
+            "no",
+            f"M = 1 is enough from H = {enough} on",
+            enough >= 64 if as_stated else None,
+            claim="infoflow.p2.heads",
+            exactly=True,
+        ),
+    )
+    notes = (
+        f"M is the least size with which equation (5), as printed, reaches N = {formula}.",
+        "The paper's C(T,3) - 3 is no lower bound: trees with C(T,3) - 21 comparisons run. C(T-3,3) - 3 is "
+        "one from T = 18 on.",
+        "The repaired equation (5) asks for smaller sets: hardmax flow estimate triangle-center.",
+    )
+    return Outcome({"prop2": figure}, {"sizes": table}, comparisons, notes)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        paper="infoflow",
+        name="p2.l",
+        place="Proposition 2",
+        statement="M >= C T^((beta'-1)/beta1) / L.",
+        hypotheses="N >= C1 T^beta', T large against H L",
+        computation="the exact M for the triangle-center count",
+        check=_in_the_depth,
+        expected=Verdict.HOLDS,
+        correction="Valid and weak: L^(-1/beta1) instead of 1/L.",
+        proof="advise.md#how-the-set-size-falls-with-depth",
+    ),
+    Claim(
+        paper="infoflow",
+        name="p2.premise",
+        place="Appendix B.2",
+        statement="Order beta' means N >= C1 T^beta', by definition.",
+        hypotheses="none",
+        computation="a target of order 1 with N = sqrt(T) - 1",
+        check=_premise,
+        expected=Verdict.FAILS,
+        correction="Definition 2 bounds the size of trees from above only; the lower bound on N must be "
+        "assumed.",
+    ),
+    Claim(
+        paper="infoflow",
+        name="p2.experiment",
+        place="Section 6.2",
+        statement="Proposition 2 explains the failures of Table 12.",
+        hypotheses="the three models of Table 12, law exponent max(2M/E - 1, 0)",
+        computation="M and exponent for every T of the table; the first T with a positive exponent",
+        check=_experiment,
+        expected=Verdict.FAILS,
+        correction="The bound is trivial for T <= 64; it starts at T = 111, 118 and 303.",
+    ),
+    Claim(
+        paper="infoflow",
+        name="p2.heads",
+        place="Section 6.2",
+        statement="The limit cannot be overcome by more heads.",
+        hypotheses="the count (5), two layers",
+        computation="the smallest H with which M = 1 is enough",
+        check=_heads,
+        expected=Verdict.FAILS,
+        correction="Inside InfoFlow about T/6 heads over all layers make every bound trivial: H = 11 at T = "
+        "64.",
+    ),
+    Claim(
+        paper="infoflow",
+        name="p2-b",
+        place="Appendix B.2, after (55)",
+        statement="T L M^beta1 + H L T^beta1 + ... >= C1 T^beta' forces M to grow.",
+        hypotheses="beta1 = beta' = 3",
+        computation="the term H L T^beta1 against N",
+        check=_typo,
+        expected=Verdict.FAILS,
+        correction="H L T^2, as in (55).",
+    ),
+    Claim(
+        paper="infoflow",
+        name="6.2-a",
+        place="Section 6.2",
+        statement="The cost is of the order eps^(1 - T^(2/3)/(6LE)).",
+        hypotheses="read as a lower bound (Omega, not O), T large against H L",
+        computation="T^(2/3) <= 6 L M with the exact M",
+        check=_section_62,
+        expected=Verdict.HOLDS_NUMERICALLY,
+        correction="Omega; a factor d and T^(2/3)/(6L)^(1/3) would be sharper, for T much larger than H L "
+        "only.",
+    ),
+    Claim(
+        paper="infoflow",
+        name="tab12-c",
+        place="Section 6.2 and Table 12",
+        statement="The errors of Table 12 are consistent with InfoFlow.",
+        hypotheses="the three models of Table 12",
+        computation="the predicted exponent for every entry",
+        check=_table_12_consistent,
+        expected=Verdict.VACUOUS,
+    ),
+)
+
+
+RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        "infoflow.prop2",
+        "Proposition 2: set sizes and cost exponents of the triangle-center target against T",
+        (
+            Option(
+                "lengths",
+                (16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
+                "the lengths T",
+                least=4,
+            ),
+            Option("comparisons", "paper", "C(T,3) - 3, or the safe C(T-3,3) - 3", choices=("paper", "safe")),
+        ),
+        _run_proposition_2,
+    ),
+)

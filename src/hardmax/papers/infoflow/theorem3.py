@@ -1,0 +1,544 @@
+"""P2 Theorems 3 and 6 and Lemma 1, appendix A.3: encoding and decoding; no training.
+
+What is checked here is built in :mod:`hardmax.flow`; proofs stand in ``docs/constructions.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.integrate import quad
+
+from hardmax.flow.theorems.antipodes import antipodal_pair
+from hardmax.flow.theorems.codes import analog_code, binary_code
+from hardmax.flow.theorems.decoding_bounds import (
+    alternation_program,
+    alternation_width_bound,
+    decoder_width_bound,
+    identity_block,
+    identity_error,
+)
+from hardmax.flow.theorems.tanh_steps import tanh_step
+from hardmax.flow.theorems.two_layer import TwoLayer
+from hardmax.papers.certificates import Certificate
+from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding, within
+from hardmax.papers.infoflow.theorem1 import log_slope, theorem_claim
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, judged
+
+__all__ = ["CLAIMS", "RECIPES"]
+
+
+def _heaviside(effort: Effort) -> Finding:
+    cases = [(2, 1, 0.5), (2, 1, 0.25), (3, 2, 0.5)] + ([] if effort is Effort.QUICK else [(4, 3, 0.25)])
+    cells, exact = 0, True
+    for m, n, epsilon in cases:
+        code = binary_code(m, n, epsilon)
+        axis = np.arange(code.cells) / code.cells
+        corners = np.stack(np.meshgrid(*[axis] * m, indexing="ij"), axis=-1).reshape(-1, m)
+        inside = corners + np.random.default_rng(0).random(corners.shape) / code.cells
+        exact &= bool((code(corners) == corners).all() and (code(inside) == corners).all())
+        cells += len(corners)
+    code = binary_code(2, 1, 0.5)
+    blocks = {
+        name: {part: getattr(block, part).tolist() for part in ("w_in", "b_in", "w_out", "b_out")}
+        for name, block in (("encoder", code.encoder), ("decoder", code.decoder))
+    }
+    certificate = Certificate("step_code", {"bits": code.bits, **blocks}, {"cells": 64, "truncated": 64})
+    return holding(
+        exact,
+        f"{cells} dyadic cells of {len(cases)} codes: decoder after encoder is the L-bit truncation in "
+        "every one",
+        {"cells": cells},
+        certificate,
+    )
+
+
+def _t3_slope(effort: Effort) -> Finding:
+    ranges = {(2, 1): 7, (3, 1): 4, (3, 2): 6, (4, 2): 5, (4, 3): 7}
+    slopes, bounded = {}, True
+    for (m, n), steps in ranges.items():
+        epsilons = [0.5 / 2**i for i in range(steps)]
+        counts = [_binary_parameters(m, n, epsilon) for epsilon in epsilons]
+        slopes[f"{m},{n}"] = log_slope(epsilons, counts)
+        bounded &= _of_order(m, n, epsilons, counts)
+    check = binary_code(4, 3, 0.0625)
+    same = _binary_parameters(4, 3, 0.0625) == check.n_parameters
+    text = ", ".join(f"{slope:.2f} for ({name})" for name, slope in slopes.items())
+    return holding(
+        bounded and same,
+        f"slope of parameters in epsilon {text}; -m/n is the limit",
+        {"slopes": slopes},
+    )
+
+
+def _of_order(m: int, n: int, epsilons: Sequence[float], counts: Sequence[float]) -> bool:
+    """Whether a code has O(epsilon^(-m/n)) parameters, with the constant of the construction."""
+    return all(c <= 40 * m**2 * (4 * m / e) ** (m / n) for c, e in zip(counts, epsilons, strict=True))
+
+
+def _binary_parameters(m: int, n: int, epsilon: float) -> int:
+    """The dense count of the binary code without building it."""
+    bits = max(1, math.ceil(math.log2(2 * m / epsilon) - 1e-12))
+    q = -(-m * bits // n)
+    encoder, decoder = m * ((1 << bits) - 1), n * ((1 << q) - 1)
+    return encoder * (m + 1 + n) + n + decoder * (n + 1 + m) + m
+
+
+def _tanh_lp(effort: Effort) -> Finding:
+    rows, fine = [], True
+    for epsilon in (0.5, 0.25, 0.125) if effort is Effort.QUICK else (0.5, 0.25, 0.125, 0.0625):
+        code = binary_code(2, 1, epsilon, units="tanh")
+        error = code.mean_error(n_samples=2000)
+        fine &= error <= epsilon
+        rows.append((epsilon, error, code.largest_weight))
+    text = ", ".join(f"{error:.3f} <= {epsilon:g} (weights to {w:.1e})" for epsilon, error, w in rows)
+    return holding(
+        fine,
+        f"m = 2, n = 1, error in L_2: {text}",
+        {"epsilon": [r[0] for r in rows], "error": [r[1] for r in rows], "weight": [r[2] for r in rows]},
+    )
+
+
+def _supnorm(effort: Effort) -> Finding:
+    w_in = [[1, Fraction(1, 2)], [Fraction(-1, 3), 1], [Fraction(3, 4), Fraction(-2, 3)]]
+    b_in, w_out = [Fraction(-1, 2), Fraction(1, 5), 0], [1, Fraction(-1, 2), Fraction(3, 5)]
+    # V = (s, 1) runs along one side of the square; f(V) - f(1 - V) changes its sign
+    points = [[Fraction(0), Fraction(1)], [Fraction(1), Fraction(1)]]
+    inner, shifts, outer = (np.array(part, dtype=float) for part in (w_in, b_in, [w_out]))
+    encoder = TwoLayer(inner, shifts, outer, np.zeros(1))
+    ends = np.array([[float(c) for c in point] for point in points])
+    signs = [int(s) for s in np.sign(encoder(ends) - encoder(1 - ends))[:, 0]]
+    certificate = Certificate(
+        "antipodal_signs",
+        {"w_in": w_in, "b_in": b_in, "w_out": w_out, "points": points},
+        {"signs": signs, "face": 1},
+    )
+    rng = np.random.default_rng(0)
+    gaps, errors = [], []
+    for epsilon in (0.5, 0.25, 0.125):
+        code = binary_code(2, 1, epsilon, units="tanh", steepness=(64.0 / epsilon, 32.0 * 4 / epsilon**2))
+        pair = antipodal_pair(code.encoder, 2)
+        gaps.append(pair.code_gap)
+        errors.append(pair.sup_error(code.decoder, code.encoder))
+    for m, n in ((2, 1), (3, 2)) if effort is Effort.QUICK else ((2, 1), (3, 1), (3, 2), (4, 3), (6, 2)):
+        net = TwoLayer(rng.normal(size=(5, m)), rng.normal(size=5), rng.normal(size=(n, 5)), np.zeros(n))
+        gaps.append(antipodal_pair(net, m).code_gap)
+    limit = 1e-9
+    vacuous = signs[0] * signs[1] < 0 and max(gaps) < limit and min(errors) >= 0.5
+    return earned(
+        Verdict.VACUOUS,
+        vacuous,
+        f"{len(gaps)} encoders, each with an antipodal pair 1 apart and the same code (gaps "
+        f"{within(max(gaps), limit)}); "
+        f"the tanh codes are off by {', '.join(f'{e:.4f}' for e in errors)} there: no error below 1/2",
+        {"code_gaps": gaps, "errors": errors},
+        certificate,
+    )
+
+
+def _analog(effort: Effort) -> Finding:
+    rows, fine = [], True
+    for m, n in ((2, 1), (3, 1), (4, 2), (6, 2)):
+        code = analog_code(m, n, 1 / 32)
+        fine &= _has_few_units(code, m, n)
+        error = code.mean_error()
+        smooth = analog_code(m, n, 1 / 32, units="tanh").mean_error(n_samples=1000)
+        fine &= error <= 1 / 32 and smooth <= 1 / 32
+        rows.append((m, n, code.n_parameters, error, smooth))
+    epsilons = [1 / 8 / 2**i for i in range(5)]
+    slopes = [
+        log_slope(epsilons, [analog_code(m, n, e).n_parameters for e in epsilons])
+        for m, n in ((2, 1), (3, 1))
+    ]
+    text = "; ".join(f"({m},{n}) {count} weights, {e:.4f}, tanh {s:.4f}" for m, n, count, e, s in rows)
+    return holding(
+        fine and -1.1 < slopes[0] < -0.9 and -2.1 < slopes[1] < -1.7,
+        f"epsilon = 1/32: {text}; slopes {slopes[0]:.2f} for (2,1), {slopes[1]:.2f} for (3,1)",
+        {"cases": [row[:2] for row in rows], "parameters": [row[2] for row in rows], "slopes": slopes},
+    )
+
+
+def _has_few_units(code: Any, m: int, n: int) -> bool:
+    """Whether the analog code has n ((r - 1)(c - 1) + c^(r - 1) + 1) units, r = m/n, c its cells per axis."""
+    r = m // n
+    return bool(code.n_units == n * ((r - 1) * (code.cells - 1) + code.cells ** (r - 1) + 1))
+
+
+def _bounded(effort: Effort) -> Finding:
+    last = 5 if effort is Effort.QUICK else 6
+    options = {"n_dictionary": 41, "n_check": 201} if effort is Effort.QUICK else {}
+    widths = [alternation_program(k, **options).width for k in range(1, last + 1)]
+    bounds = [alternation_width_bound(k) for k in range(1, last + 1)]
+    return holding(
+        _above(widths, bounds) and all(b / a > 3.43 for a, b in pairwise(bounds)),
+        f"amplitude 1/4, 1 to {last} alternations: linear programs give "
+        f"{', '.join(f'{w:.3g}' for w in widths)}; "
+        f"by analyticity {', '.join(f'{p:.3g}' for p in bounds)}, a factor 3.433 each",
+        {"program": widths, "analyticity": bounds},
+    )
+
+
+def _above(widths: Sequence[float], bounds: Sequence[float]) -> bool:
+    """Whether the linear programs ask for more units than analyticity, from two alternations on."""
+    return all(w >= p for w, p in zip(widths[1:], bounds[1:], strict=True))
+
+
+def _big_o(effort: Effort) -> Finding:
+    sizes = [1, 4, 16, 64]
+    counts = [identity_block(1, 1, p).n_parameters for p in sizes]
+    certificate = Certificate(
+        "tanh_signs",
+        {"sums": [{"constant": Fraction(1, 4) - 1, "terms": [[p, Fraction(1, p)]]} for p in sizes]},
+        {"signs": [1] * len(sizes)},
+    )
+    values = [
+        decoder_width_bound(*case) for case in ((2, 1, 0.01), (2, 1, 0.001), (3, 1, 0.01), (8, 2, 0.01))
+    ]
+    return failing(
+        counts == [3 * p + 1 for p in sizes],
+        "m = n = 1, epsilon = 1/4: p tanh(v/p) meets the hypothesis for every p, with "
+        f"{', '.join(map(str, counts))}, "
+        "... parameters, so O(1) is no consequence; as a lower bound in the mean: width at least "
+        + ", ".join(f"{value:.4g}" for value in values),
+        {"parameters": counts, "lower_bounds": values},
+        certificate,
+    )
+
+
+def _identity(effort: Effort) -> Finding:
+    sizes = [1, 2, 4, 8, 16]
+    errors = [identity_error(p) for p in sizes]
+    sums = [{"constant": 1, "terms": [[-p, Fraction(1, p)]]} for p in sizes]
+    certificate = Certificate("tanh_signs", {"sums": sums}, {"signs": [1] * len(sizes)})
+    grid = np.linspace(0, 1, 1001)[:, None]
+    measured = [float(np.abs(identity_block(1, 1, p)(grid) - grid).max()) for p in sizes]
+    same = np.allclose(measured, errors, atol=1e-12)
+    return failing(
+        bool(same),
+        f"p tanh(v/p) is off by {', '.join(f'{e:.3g}' for e in errors)} for p = "
+        f"{', '.join(map(str, sizes))}, about "
+        "1/(3 p^2); no tanh network is the identity on an interval",
+        {"p": sizes, "error": errors},
+        certificate,
+    )
+
+
+def _lemma1(effort: Effort) -> Finding:
+    rows, fine = [], True
+    for p in (1.0, 2.0, 4.0):
+        for delta in (0.1, 0.01):
+            step = tanh_step(delta, p=p, atoms={0.0: 1.0})
+            left, right = (
+                quad(lambda t, step=step, p=p: _tail_power(step, t, p), 0, 80, limit=200)[0],
+                quad(lambda t, step=step, p=p: _tail_power(step, -t, p), 0, 80, limit=200)[0],
+            )
+            error = (left + right + float(1 - step(0.0)) ** p) ** (1 / p)
+            sup = float(step(-1e-3 / step.steepness))
+            fine &= error <= step.error_bound < delta
+            rows.append((p, delta, error, sup))
+    worst = min(row[3] for row in rows)
+    text = ", ".join(f"{error:.2g} < {delta:g} (p = {p:g})" for p, delta, error, _ in rows[1::2])
+    return holding(
+        fine and worst > 0.5,
+        f"density 1 on [-1, 1] and an atom of mass 1 at zero: {text}; next to zero the error is {worst:.2f} "
+        "and more, so "
+        "not in the maximum norm",
+        {"p": [r[0] for r in rows], "delta": [r[1] for r in rows], "error": [r[2] for r in rows]},
+    )
+
+
+def _tail_power(step: Any, t: float, p: float) -> float:
+    """The error to the power p at x = -t/B (or, for t < 0, on the right), per dx; tails beyond 80 are "
+    "below 1e-69."""
+    argument = step.shift - t if t >= 0 else -(step.shift - t)
+    if abs(t) / step.steepness > 1.0:
+        return 0.0
+    return float((1.0 / (1.0 + math.exp(-2.0 * argument))) ** p / step.steepness)
+
+
+def _run_theorem_3(settings: Settings) -> Outcome:
+    from hardmax.plotting.rates import Curve, Look, Panel, draw_rates
+
+    epsilons = list(settings["epsilons"])
+    sizes: dict[str, list[Any]] = {
+        name: [] for name in ("m", "n", "epsilon", "code", "units", "parameters", "l2_error", "lower_bound")
+    }
+    few_units = {2: True, 3: True}
+    for m, n in ((2, 1), (3, 1)):
+        for epsilon in epsilons:
+            for name, make in (("binary", binary_code), ("analog", analog_code)):
+                if name == "binary" and (2 * m / epsilon) ** (m / n) > settings["units"]:
+                    continue
+                code = make(m, n, epsilon)
+                few_units[m] &= name == "binary" or _has_few_units(code, m, n)
+                values = (
+                    m,
+                    n,
+                    epsilon,
+                    name,
+                    code.n_units,
+                    code.n_parameters,
+                    code.mean_error(n_samples=400, rng=settings.seed),
+                    decoder_width_bound(m, n, epsilon),
+                )
+                for key, value in zip(sizes, values, strict=True):
+                    sizes[key].append(value)
+    smooth = _smooth_table(epsilons[:4], settings)
+    last = settings["alternations"]
+    alternations: dict[str, Any] = {
+        "alternations": list(range(1, last + 1)),
+        "program": [alternation_program(k).width for k in range(1, last + 1)],
+        "proven": [alternation_width_bound(k) for k in range(1, last + 1)],
+    }
+
+    looks: tuple[tuple[str, Look], ...] = (("binary", "line"), ("analog", "dashed"))
+
+    def curve(m: int, code: str) -> tuple[list[float], list[float]]:
+        rows = zip(sizes["m"], sizes["code"], sizes["epsilon"], sizes["parameters"], strict=True)
+        kept = [(e, count) for row_m, name, e, count in rows if (row_m, name) == (m, code)]
+        return [e for e, _ in kept], [count for _, count in kept]
+
+    figure = draw_rates(
+        [
+            Panel(
+                "parameters of codes into one number",
+                "ε",
+                "parameters",
+                tuple(
+                    Curve(f"m = {m}, {name} code", *curve(m, name), look, colour)
+                    for colour, m in enumerate((2, 3))
+                    for name, look in looks
+                ),
+                x_falls=True,
+            ),
+            Panel(
+                "tanh version of the binary code, m = 2, n = 1",
+                "ε",
+                "error",
+                (
+                    Curve("in $L_2$", smooth["epsilon"], smooth["l2_error"]),
+                    Curve("at the antipodal pair", smooth["epsilon"], smooth["antipodal_error"]),
+                    Curve("ε", smooth["epsilon"], smooth["epsilon"], "reference"),
+                ),
+                x_falls=True,
+            ),
+            Panel(
+                "weights at most 1: width to alternate",
+                "alternations of amplitude 1/4",
+                "units, at least",
+                (
+                    Curve("linear program", alternations["alternations"], alternations["program"]),
+                    Curve("proven", alternations["alternations"], alternations["proven"], "dashed"),
+                ),
+                x_log=False,
+            ),
+        ]
+    )
+    slopes = {
+        (m, name): log_slope(*curve(m, name))
+        for m in (2, 3)
+        for name in ("binary", "analog")
+        if len(curve(m, name)[0]) > 1
+    }
+    golden = ((2, 1, 0.01), (2, 1, 0.001), (3, 1, 0.01), (8, 2, 0.01))
+    antipodal = f"at least {min(smooth['antipodal_error']):.4f} at antipodal pairs"
+    return Outcome(
+        figures={"thm3": figure},
+        tables={"codes": sizes, "tanh": smooth, "alternations": alternations},
+        comparisons=(
+            *(
+                compared(
+                    f"slope of parameters in ε, m = {m}, n = 1, {name} code",
+                    f"{-m}" if name == "binary" else f"{-m} (the paper's code)",
+                    f"{slope:.2f}" + ("" if name == "binary" else f"; {-max(1, m - 1)} in the limit"),
+                    _of_order(m, 1, *curve(m, name)) if name == "binary" else few_units[m],
+                    claim="infoflow.t3.slope" if name == "binary" else "infoflow.t3.analog",
+                )
+                for (m, name), slope in slopes.items()
+            ),
+            judged(
+                "largest error of a continuous code, m > n",
+                "at most ε",
+                antipodal,
+                earned(
+                    Verdict.VACUOUS,
+                    min(smooth["antipodal_error"]) >= 0.5 and max(smooth["code_gap"]) < 1e-9,
+                    antipodal,
+                ),
+                claim="infoflow.t3.supnorm",
+            ),
+            *(
+                compared(
+                    f"width of a decoder with mean error ε, (m, n, ε) = {case}",
+                    "O(ε^(1-m/n)), meant as a lower bound",
+                    f"at least {decoder_width_bound(*case):.4g}",
+                    None,  # the paper bounds it from above
+                    claim="infoflow.t3.o",
+                )
+                for case in golden
+            ),
+            compared(
+                f"units for {last} alternations, weights at most 1, grow by a factor per alternation",
+                "polynomial in 1/ε",
+                f"at least {alternations['program'][-1]:.3g} (linear program), "
+                f"{alternations['proven'][-1]:.3g} (proven)",
+                _above(alternations["program"], alternations["proven"]),
+                claim="infoflow.t3.bounded",
+            ),
+        ),
+        notes=(
+            "Errors in L_2 are estimated from samples; the steepness of the tanh units is the proven one.",
+            "The cost law is no upper bound for bounded weights. The linear programs are numerical; the "
+            "proven bound grows by 3.433 per alternation.",
+        ),
+    )
+
+
+def _smooth_table(epsilons: list[float], settings: Settings) -> dict[str, list[float]]:
+    table: dict[str, list[float]] = {
+        name: [] for name in ("epsilon", "l2_error", "antipodal_error", "code_gap", "largest_weight")
+    }
+    for epsilon in epsilons:
+        code = binary_code(2, 1, epsilon, units="tanh")
+        pair = antipodal_pair(code.encoder, 2)
+        values = (
+            epsilon,
+            code.mean_error(n_samples=1000, rng=settings.seed),
+            pair.sup_error(code.decoder, code.encoder),
+            pair.code_gap,
+            code.largest_weight,
+        )
+        for name, value in zip(table, values, strict=True):
+            table[name].append(value)
+    return table
+
+
+CLAIMS: tuple[Claim, ...] = (
+    theorem_claim(
+        "t3.heaviside",
+        "Appendix A.3, part 1",
+        "decoder after encoder is the truncation to L bits",
+        "Heaviside units",
+        "every dyadic cell, exactly",
+        _heaviside,
+        Verdict.HOLDS,
+        correction="thresholds of the decoder belong halfway between the latent values, or no tanh unit can "
+        "replace them",
+        proof="the-code-of-the-paper",
+    ),
+    theorem_claim(
+        "t3.slope",
+        "Theorem 6, part 1",
+        "O(epsilon^(-m/n)) parameters suffice",
+        "m > n",
+        "parameters of the code for five pairs (m, n)",
+        _t3_slope,
+        Verdict.HOLDS,
+        correction="true and not sharp, see t3.analog",
+        proof="the-code-of-the-paper",
+    ),
+    theorem_claim(
+        "t3.tanhlp",
+        "Theorem 6, part 1",
+        "tanh networks reach an L_p error of epsilon",
+        "weights without bound",
+        "the tanh code, its error in L_2",
+        _tanh_lp,
+        Verdict.HOLDS,
+        correction="the weights grow at least like epsilon^(-m/n), far outside any constant bound",
+        proof="the-code-of-the-paper",
+    ),
+    theorem_claim(
+        "t3.supnorm",
+        "Theorem 6, part 2",
+        "an error of at most epsilon in the maximum norm forces many parameters",
+        "m > n, continuous encoder",
+        "antipodal pairs on the boundary of the cube",
+        _supnorm,
+        Verdict.VACUOUS,
+        correction="no such encoder exists for epsilon < 1/2; with the mean error in place of the largest "
+        "the bound is true",
+        proof="no-code-in-the-maximum-norm",
+    ),
+    theorem_claim(
+        "t3.analog",
+        "Theorem 6, part 1, sharpened",
+        "O(epsilon^(-max(1, m/n - 1))) parameters suffice",
+        "n divides m, weights without bound",
+        "the code is built; units, error, slopes",
+        _analog,
+        Verdict.HOLDS,
+        proof="a-cheaper-code",
+    ),
+    theorem_claim(
+        "t3.bounded",
+        "Theorem 6 with bounded weights",
+        "with weights at most 1 every alternation of a decoder costs a factor",
+        "n = 1, tanh units",
+        "linear programs, and a bound from analyticity",
+        _bounded,
+        Verdict.HOLDS,
+        correction="the cost law is no upper bound when weights are bounded: decoding m = 2 numbers from n "
+        "= 1 costs exp(c/epsilon)",
+        proof="bounded-weights",
+    ),
+    theorem_claim(
+        "t3.o",
+        "Theorems 3 and 6, part 2",
+        "encoder and decoder must have O(epsilon^min(1 - m/n, 0)) parameters",
+        "m = n = 1, epsilon = 1/4",
+        "networks of every size that meet the hypothesis",
+        _big_o,
+        Verdict.FAILS,
+        correction="Omega instead of O, and the mean error instead of the largest",
+        proof="a-lower-bound-in-the-mean",
+    ),
+    theorem_claim(
+        "t3.identity",
+        "Appendix A.3",
+        "for n >= m the representation is exact with O(1) parameters",
+        "tanh networks",
+        "enclosures of 1 - p tanh(1/p)",
+        _identity,
+        Verdict.FAILS,
+        correction="never exact; p tanh(v/p) has weights at most 1 and error about 1/(3 p^2)",
+        proof="enough-room",
+    ),
+    theorem_claim(
+        "lemma1",
+        "Lemma 1",
+        "a step is a tanh unit up to any error in L_p(mu)",
+        "mu finite, 1 <= p < infinity",
+        "quadrature with an atom at zero",
+        _lemma1,
+        Verdict.HOLDS,
+        correction="p = 1 works too, and zero need not lie inside; in the maximum norm it is false",
+        proof="lemma-1",
+    ),
+)
+
+
+RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        "infoflow.thm3",
+        "Encoding and decoding: codes, what they cost, and what no code can do",
+        (
+            Option("epsilons", (0.5, 0.25, 0.125, 0.0625, 0.03125), "accuracies"),
+            Option("units", 40_000, "largest decoder that is built", paper=600_000, least=100),
+            Option(
+                "alternations",
+                5,
+                "alternations of a block with weights at most 1",
+                medium=6,
+                paper=7,
+                least=1,
+            ),
+        ),
+        _run_theorem_3,
+    ),
+)

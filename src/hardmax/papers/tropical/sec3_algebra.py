@@ -1,0 +1,580 @@
+"""P1 section III: tropical polynomials, log-lifting, what blocks are closed under; tables I and II.
+
+Table II maps operations of networks to tropical algebra and to polyhedra. Every row is computed on random
+integers, where equality means equality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.geometry.domains import Box, WholeSpace
+from hardmax.geometry.minkowski import minkowski_vertices
+from hardmax.networks.blocks import Attention, FeedForward
+from hardmax.networks.network import Network
+from hardmax.papers.certificates import Certificate, network_record
+from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
+from hardmax.papers.notation import NOTATION, resolve
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, measured
+from hardmax.regions.api import count_cells, count_regions, enumerate_regions
+from hardmax.tropical.layers import log_lifted_head, relu_layer
+from hardmax.tropical.polynomials import TropicalPolynomial
+from hardmax.tropical.refinements import common_refinement
+from hardmax.tropical.semirings import oplus, otimes, tropical_sum
+
+__all__ = ["CLAIMS", "RECIPES"]
+
+HALF: Any = Fraction(1, 2)
+
+
+def _newton_characterises(effort: Effort) -> Finding:
+    high = TropicalPolynomial([[0], [1], [2]], [0, 5, 0])
+    low = TropicalPolynomial([[0], [1], [2]], [0, -5, 0])
+    counts = [p.cells().n_cells for p in (high, low)]
+    same = high.newton_polytope() == low.newton_polytope()
+    certificate = Certificate(
+        "diagrams",
+        {
+            "diagrams": [
+                {"scores": [[0, 0], [1, 5], [2, 0]], "winners": {0: [-6], 1: [0], 2: [6]}, "losers": {}},
+                {
+                    "scores": [[0, 0], [1, -5], [2, 0]],
+                    "winners": {0: [-1], 2: [1]},
+                    "losers": {1: [HALF, 0, HALF]},
+                },
+            ]
+        },
+        {"winning": [[0, 1, 2], [0, 2]]},
+    )
+    return failing(
+        same and counts == [3, 2],
+        f"max(0, 5+x, 2x) has {counts[0]} regions, max(0, -5+x, 2x) has {counts[1]}; "
+        f"same Newton polytope: {same}",
+        {"regions": counts, "same_newton_polytope": same},
+        certificate,
+    )
+
+
+def _def_iii7(effort: Effort) -> Finding:
+    p = TropicalPolynomial([[0], [1], [2]], [0, -1, -3])
+    cells = p.cells()
+    equal = TropicalPolynomial([[0], [1], [2]]).cells()
+    certificate = Certificate(
+        "routing",
+        {"scores": [[0, 0], [1, -1], [2, -3]], "points": [[0], [Fraction(3, 2)], [3]]},
+        {"winners": [[0], [1], [2]], "identical": []},
+    )
+    return failing(
+        cells.n_cells == 3 and not cells.is_fan and equal.is_fan,
+        "max(0, -1+x, -3+2x): the term -1+x wins on the bounded interval [1, 2], which is no cone; "
+        f"a fan: {cells.is_fan}, with equal coefficients: {equal.is_fan}",
+        {"is_fan": cells.is_fan, "is_fan_for_equal_coefficients": equal.is_fan},
+        certificate,
+    )
+
+
+def _rem_iii11a(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    worst, smallest = 0.0, []
+    for _ in range(200 if effort is Effort.QUICK else 5000):
+        scores, logs = rng.standard_normal(6), rng.standard_normal(6)
+        for temperature in (1.0, 0.1, 0.01):
+            weights = np.exp((scores - scores.max()) / temperature)
+            value = temperature * abs(np.log(weights @ np.exp(logs) / weights.sum()))
+            worst = max(worst, value / (temperature * np.abs(logs).max()))
+            if temperature == 0.01:
+                smallest.append(value)
+    return holding(
+        worst <= 1 + 1e-12,
+        f"|tau log z| is at most {worst:.3f} of its bound tau max|log v|; at tau = 0.01 at most "
+        f"{max(smallest):.4f}",
+        {"worst_ratio": worst, "largest_at_0.01": max(smallest)},
+    )
+
+
+def _loglift_same_walls(effort: Effort) -> Finding:
+    head = log_lifted_head([[-1], [1]], [0, 2])
+    walls = _walls(head)
+    routing = _walls(head.denominator)
+    points: list[Any] = [[-2], [-1], [-HALF], [1]]
+    certificate = Certificate(
+        "log_lift",
+        {"keys": [[-1], [1]], "log_values": [0, 2], "points": points},
+        {"values": [0, 0, 1, 2], "winners": [[0], [0], [0], [1]]},
+    )
+    return failing(
+        walls != routing and [head.exact_value(q)[0] for q in points] == [0, 0, 1, 2],
+        f"keys -1, 1 with log-values 0, 2: walls at {walls}, routing walls at {routing}; at -1/2 key 0 wins, "
+        "whose log-value is 0, and the head gives 1",
+        {"walls": walls, "routing_walls": routing},
+        certificate,
+    )
+
+
+def _rem_iii12(effort: Effort) -> Finding:
+    head = log_lifted_head([[-1], [1]], [3, 3])
+    cells = head.common_refinement().n_cells
+    points = [[-2], [-1], [1], [2]]
+    maps = {tuple(part.item() for part in head.affine_at(q)) for q in points}
+    certificate = Certificate(
+        "log_lift",
+        {"keys": [[-1], [1]], "log_values": [3, 3], "points": points},
+        {"values": [3, 3, 3, 3], "winners": [[0], [0], [1], [1]]},
+    )
+    return failing(
+        cells == 2 and len(maps) == 1,
+        f"keys -1, 1 with equal log-values: {cells} cells in the refinement, {len(maps)} linear region "
+        "(the map is constant)",
+        {"cells": cells, "regions": len(maps)},
+        certificate,
+    )
+
+
+def _def_iii13(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    checked, agree = 0, True
+    for d in (2, 3):
+        for _ in range(5 if effort is Effort.QUICK else 40):
+            keys = rng.integers(-9, 10, (3, 5, d))
+            heads = [TropicalPolynomial(k) for k in keys]
+            cells = common_refinement(*heads).n_cells
+            product = heads[0] * heads[1] * heads[2]
+            sums = heads[0].newton_polytope() + heads[1].newton_polytope() + heads[2].newton_polytope()
+            agree &= cells == minkowski_vertices(list(keys)).count
+            agree &= product.newton_polytope() == sums and len(sums.exact_vertices()) == cells
+            checked += 1
+    return holding(
+        agree,
+        f"{checked} triples of heads with integer keys: cells of the common refinement = vertices of the "
+        f"Minkowski sum = vertices of the Newton polytope of the product: {agree}",
+        {"instances": checked},
+    )
+
+
+def _ffn_is_trop_poly(effort: Effort) -> Finding:
+    tooth = relu_layer([[1], [1]], [0, -HALF], [[2, -4]])
+    points: list[Any] = [[0], [HALF], [1]]
+    values = [tooth.exact_value(q)[0] for q in points]
+    layer = FeedForward([[1], [1]], [0, -HALF], [[2, -4]], [0])
+    certificate = Certificate(
+        "network_values",
+        {"network": network_record(Network((layer,))), "points": points},
+        {"values": [[0], [1], [0]]},
+    )
+    return failing(
+        values[1] > (values[0] + values[2]) / 2,
+        f"the sawtooth of Lemma F.2 at 0, 1/2, 1 is {', '.join(map(str, values))}: above its chord, so not "
+        "convex, while every tropical polynomial is convex",
+        {"values": values},
+        certificate,
+    )
+
+
+def _cpwl_closure(effort: Effort) -> Finding:
+    network = Network((Attention([[[-1], [1]]], None, [[[-1], [1]]]),))
+    regions = enumerate_regions(network, Box([-4], [4]))
+    left, right = (float(value) for value in regions.offset[:, 0])
+    certificate = Certificate(
+        "network_line",
+        {"networks": [network_record(network)], "interval": [-4, 4]},
+        {"networks": [{"cells": 2, "regions": 2, "jumps": 1, "signatures": 0}]},
+    )
+    return failing(
+        regions.n_cells == 2 and left != right,
+        f"keys and values -1, 1 with a residual: x{left:+g} left of 0, x{right:+g} right of it, "
+        f"a jump by {right - left:g}",
+        {"jump": right - left},
+        certificate,
+    )
+
+
+def _piecewise_affine_closure(effort: Effort) -> Finding:
+    checked, passed = 0, True
+    for seed in range(2 if effort is Effort.QUICK else 12):
+        for skip in (False, True):
+            network = Network.random(2, n_tokens=4, heads=2, depth=2, d_ff=4, rng=seed, ffn_skip=skip)
+            cells = enumerate_regions(network, Box.cube(2, -4, 4))
+            passed &= cells.complete and cells.verify(n_points=2000).ok
+            checked += cells.n_cells
+    return holding(
+        passed,
+        f"{checked} cells of random two-layer transformers, each a polygon with one affine map that agrees "
+        f"with the network: {passed}",
+        {"cells": checked},
+    )
+
+
+def _walls(thing: Any) -> list[float]:
+    """The walls of something with one variable."""
+    walls = thing.hypersurface()
+    return sorted({float(walls.vertices(i)[0, 0]) for i in range(walls.n_walls)})
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What a check found: how many of how many cases agree, and whether the row is true of all."""
+
+    agreeing: int
+    cases: int
+    measured: str
+    holds: bool
+
+
+def _run_table_1(settings: Settings) -> Outcome:
+    names = [name for row in NOTATION for name in row.code]
+    for name in names:
+        resolve(name)
+    return Outcome(
+        figures={},
+        tables={
+            "notation": {
+                "group": [row.group for row in NOTATION],
+                "symbol": [row.symbol for row in NOTATION],
+                "meaning": [row.meaning for row in NOTATION],
+                "code": ["; ".join(row.code) for row in NOTATION],
+                "remark": [row.remark for row in NOTATION],
+            }
+        },
+        comparisons=(
+            measured(
+                "symbols with a name in code",
+                f"{len(NOTATION)} rows",
+                f"{sum(bool(row.code) for row in NOTATION)} rows, {len(set(names))} names, all found",
+            ),
+        ),
+        notes=(
+            "The same table is the page docs/notation.md. The refinement operator has no name: it is inside "
+            "the engines.",
+        ),
+    )
+
+
+def _run_table_2(settings: Settings) -> Outcome:
+    rows = {concept: check(settings) for concept, _, check in _ROWS}
+    comparisons = tuple(
+        compared(
+            f"{concept}: {statement}",
+            "yes",
+            rows[concept].measured,
+            rows[concept].holds,
+            claim=_CLAIM.get(concept, ""),
+        )
+        for concept, statement, _ in _ROWS
+    )
+    return Outcome(
+        figures={},
+        tables={
+            "checks": {
+                "concept": list(rows),
+                "claim": [statement for _, statement, _ in _ROWS],
+                "agreeing": [row.agreeing for row in rows.values()],
+                "cases": [row.cases for row in rows.values()],
+                "measured": [row.measured for row in rows.values()],
+                "verdict": [row.verdict for row in comparisons],
+            }
+        },
+        comparisons=comparisons,
+        notes=(
+            "Residual: the translation differs between cells, so the map may jump. Heads: the routing is "
+            "refined; the output map may merge cells.",
+        ),
+    )
+
+
+# The rows of table II
+# ----------------------------------------------------------------------------------------------------
+
+
+def _addition(settings: Settings) -> _Row:
+    """Soft maximum to maximum at rate tau log 2; Newton polytope of a sum is the hull of the union."""
+    rng, cases = settings.rng("addition"), settings["draws"]
+    a, b = rng.normal(size=(2, cases))
+    worst = 0.0
+    for temperature in (1.0, 0.1, 0.01):
+        gap = (oplus(a, b, temperature=temperature) - np.maximum(a, b)) / (temperature * np.log(2.0))
+        worst = max(worst, float(gap.max()) if gap.min() >= 0.0 else np.inf)
+    hulls = 0
+    for _ in range(cases):
+        p, q = _polynomial(rng), _polynomial(rng)
+        hulls += bool(
+            (
+                _support((p + q).newton_polytope().vertices)
+                == np.maximum(_support(p.exponents), _support(q.exponents))
+            ).all()
+        )
+    fits = worst <= 1.0 + 1e-9 and bool((oplus(a, b) == np.maximum(a, b)).all())
+    return _Row(
+        hulls,
+        cases,
+        f"gap at most {worst:.3f} tau log 2; hull of the union in {hulls} of {cases}",
+        hulls == cases and fits,
+    )
+
+
+def _multiplication(settings: Settings) -> _Row:
+    """A product of polynomials is the sum of functions, and the Minkowski sum of polytopes."""
+    rng, cases = settings.rng("multiplication"), settings["draws"]
+    agreeing = 0
+    for _ in range(cases):
+        p, q = _polynomial(rng), _polynomial(rng)
+        x = _point(rng)
+        product = p * q
+        values = product.exact_value(x) == otimes(float(p.exact_value(x)), float(q.exact_value(x)))
+        agreeing += values and bool(
+            (
+                _support(product.newton_polytope().vertices) == _support(p.exponents) + _support(q.exponents)
+            ).all()
+        )
+    words = f"values and Minkowski sum in {agreeing} of {cases}"
+    return _Row(agreeing, cases, words, agreeing == cases)
+
+
+def _division(settings: Settings) -> _Row:
+    """A quotient is the difference of two convex functions."""
+    rng, cases = settings.rng("division"), settings["draws"]
+    agreeing = bent = 0
+    for _ in range(cases):
+        p, q = _polynomial(rng), _polynomial(rng)
+        x, y = _point(rng), _point(rng)
+        middle = (x + y) / 2
+        quotient = p / q
+        agreeing += all(
+            quotient.exact_value(z)[0] == p.exact_value(z) - q.exact_value(z) for z in (x, y, middle)
+        )
+        bent += 2 * quotient.exact_value(middle)[0] > quotient.exact_value(x)[0] + quotient.exact_value(y)[0]
+    words = f"p - q in {agreeing} of {cases}; not convex on {bent} of {cases} segments"
+    return _Row(agreeing, cases, words, agreeing == cases)
+
+
+def _residual(settings: Settings) -> _Row:
+    """x + layer(x): a translation on each cell for attention; x shifts all exponents by one."""
+    rng, cases = settings.rng("residual"), settings["draws"]
+    translations = shifts = 0
+    for _ in range(cases):
+        keys, values = rng.integers(-9, 10, (2, 1, 5, 2))
+        linear, offset = Network((Attention(keys, None, values),)).affine_at(rng.normal(size=2))
+        translations += bool((linear == np.eye(2)).all()) and offset.tolist() in values[0].tolist()
+        p = _polynomial(rng)
+        shifted = TropicalPolynomial([[1, 0]], [0]) * p
+        shifts += bool(
+            (_support(shifted.newton_polytope().vertices) == _support(p.exponents) + _DIRECTIONS[:, 0]).all()
+        )
+    return _Row(
+        min(translations, shifts),
+        cases,
+        f"translation by a value in {translations} of {cases}; polytope shifted in {shifts} of {cases}",
+        translations == shifts == cases,
+    )
+
+
+def _denominator(settings: Settings) -> _Row:
+    """tau log of the softmax denominator tends to a tropical polynomial, which is convex."""
+    rng, cases = settings.rng("denominator"), settings["draws"]
+    n, worst, convex = 6, 0.0, 0
+    for _ in range(cases):
+        keys = rng.integers(-9, 10, (n, 2))
+        p = TropicalPolynomial(keys, [0] * n)
+        x, y = _point(rng), _point(rng)
+        scores = keys @ x.astype(np.float64)
+        for temperature in (1.0, 0.1):
+            gap = float(tropical_sum(scores, temperature=temperature)) - float(p.exact_value(x))
+            worst = max(worst, gap / (temperature * np.log(n)))
+        middle = (x + y) / 2
+        convex += 2 * p.exact_value(middle) <= p.exact_value(x) + p.exact_value(y)
+    return _Row(
+        convex,
+        cases,
+        f"gap at most {worst:.3f} tau log N; convex on {convex} of {cases} segments",
+        convex == cases and worst <= 1.0 + 1e-9,
+    )
+
+
+def _concatenation(settings: Settings) -> _Row:
+    """Routing cells of several heads: the common refinement, counted by vertices of the Minkowski sum."""
+    rng, cases = settings.rng("heads"), min(settings["draws"], 60)
+    agreeing = merged = 0
+    for _ in range(cases):
+        keys, values = rng.integers(-9, 10, (2, 2, 4, 2))
+        polynomials = [TropicalPolynomial(head, [0] * len(head)) for head in keys]
+        refinement = common_refinement(*polynomials).n_cells
+        vertices = minkowski_vertices(keys).count
+        network = Network((Attention(keys, None, values, skip=False),))
+        cells = count_cells(network, WholeSpace(2), n_jobs=1).n_cells
+        agreeing += refinement == vertices == cells
+        flat = Network((Attention(keys, None, values * np.array([[[0, 0]], [[1, 1]]]), skip=False),))
+        merged += count_regions(flat, WholeSpace(2), n_jobs=1).n_regions < cells
+    return _Row(
+        agreeing,
+        cases,
+        f"refinement = vertices = cells in {agreeing} of {cases}; fewer regions than cells in {merged} of "
+        f"{cases} when W_O drops a head",
+        agreeing == cases,
+    )
+
+
+def _polynomial(rng: np.random.Generator) -> TropicalPolynomial:
+    """Five terms in two variables, small integers."""
+    return TropicalPolynomial(rng.integers(-4, 5, (5, 2)), rng.integers(-9, 10, 5))
+
+
+def _point(rng: np.random.Generator) -> NDArray[np.object_]:
+    """A point in eighths, which floats hold exactly too."""
+    return np.array([Fraction(int(numerator), 8) for numerator in rng.integers(-80, 81, 2)], dtype=object)
+
+
+def _support(points: NDArray[Any]) -> NDArray[np.float64]:
+    """The support function of the hull of points: two polytopes are equal when it is.
+
+    Whole numbers, and more directions than polytopes of this size have edges.
+    """
+    return np.asarray((_DIRECTIONS @ np.asarray(points, dtype=np.float64).T).max(axis=1))
+
+
+_DIRECTIONS = np.array([(x, y) for x in range(-9, 10) for y in range(-9, 10)], dtype=np.float64)
+
+
+_ROWS: tuple[tuple[str, str, Callable[[Settings], _Row]], ...] = (
+    ("addition", "log-sum-exp becomes max; hull of both polytopes", _addition),
+    ("multiplication", "addition becomes tropical product; Minkowski sum", _multiplication),
+    ("division", "subtraction becomes tropical division; difference of convex functions", _division),
+    ("residual", "x + layer(x) is a tropical product; translation and shift of degrees", _residual),
+    ("attention denominator", "softmax denominator becomes a tropical polynomial; convex", _denominator),
+    ("MHSA concatenation", "tropical product of heads; common refinement of fans", _concatenation),
+)
+
+
+_CLAIM = {"MHSA concatenation": "tropical.def_iii13"}
+
+_DRAWS: Any = Option("draws", 60, "random cases per row", medium=500, paper=5000, least=1)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        paper="tropical",
+        name="newton_characterises",
+        place="Definition III.5",
+        statement="The Newton polytope determines the linear regions of a tropical polynomial completely.",
+        hypotheses="one variable, three terms",
+        computation="regions of max(0, 5+x, 2x) and of max(0, -5+x, 2x): one Newton polytope for both",
+        check=_newton_characterises,
+        expected=Verdict.FAILS,
+        correction="Regions are the upper vertices of the lifted points (exponent, coefficient); the Newton "
+        "polytope suffices only when all coefficients are equal.",
+        proof="tropical-polynomials.md#the-newton-polytope-alone-does-not-determine-the-regions",
+    ),
+    Claim(
+        paper="tropical",
+        name="def_iii7",
+        place="Definition III.7",
+        statement="The sets on which the terms of a tropical polynomial with coefficients win are cones and "
+        "form a fan.",
+        hypotheses="one variable, three terms with different coefficients",
+        computation="the cells of max(0, -1+x, -3+2x)",
+        check=_def_iii7,
+        expected=Verdict.FAILS,
+        correction="They are polyhedra and form a polyhedral complex; cones if all coefficients are equal.",
+        proof="tropical-polynomials.md#cells-are-cones-only-for-equal-coefficients",
+    ),
+    Claim(
+        paper="tropical",
+        name="rem_iii11a",
+        place="Remark III.11",
+        statement="With a fixed matrix of positive values, tau log z tends to 0: in the log domain the "
+        "values are lost.",
+        hypotheses="values positive and independent of tau",
+        computation="tau log z at random scores and values, against its bound tau max|log v|",
+        check=_rem_iii11a,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#fixed-values-vanish-in-the-log-domain",
+    ),
+    Claim(
+        paper="tropical",
+        name="loglift_same_walls",
+        place="Remark III.11",
+        statement="Log-lifting keeps the routing walls: the partition does not depend on the values.",
+        hypotheses="one query dimension, two keys",
+        computation="walls of the log-lifted head with keys -1, 1 and log-values 0, 2, and its routing walls",
+        check=_loglift_same_walls,
+        expected=Verdict.FAILS,
+        correction="The walls of the numerators depend on the values; the routing partition is that of the "
+        "denominator alone. They agree for all keys only if the log-values of a channel are equal.",
+        proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
+    ),
+    Claim(
+        paper="tropical",
+        name="rem_iii12",
+        place="Remark III.12",
+        statement="The linear regions of the log-lifted head are the cells of the common refinement of the "
+        "fans of numerators and denominator.",
+        hypotheses="one query dimension, two keys, equal log-values",
+        computation="cells of the refinement and linear regions of the map",
+        check=_rem_iii12,
+        expected=Verdict.FAILS,
+        correction="The cells bound the number of linear regions from above; that the map is a difference of "
+        "convex piecewise linear functions is true.",
+        proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
+    ),
+    Claim(
+        paper="tropical",
+        name="def_iii13",
+        place="Definition III.13",
+        statement="The routing partition of several heads is the common refinement of their fans, which is "
+        "the normal fan of the Minkowski sum of their Newton polytopes.",
+        hypotheses="linear scores; routing cells with interior",
+        computation="refinement, Minkowski sum and Newton polytope of the product for random integer keys",
+        check=_def_iii13,
+        expected=Verdict.HOLDS,
+        correction="With affine scores the polytopes are lifted and only upper vertices count; values and "
+        "the output matrix can make cells indistinguishable in the output.",
+        proof="proofs.md#several-heads-are-a-minkowski-sum",
+    ),
+    Claim(
+        paper="tropical",
+        name="ffn_is_trop_poly",
+        place="Section III-E",
+        statement="A ReLU layer acts as a tropical polynomial.",
+        hypotheses="output weights of both signs",
+        computation="the paper's own sawtooth (Lemma F.2, one tooth) at 0, 1/2 and 1",
+        check=_ffn_is_trop_poly,
+        expected=Verdict.FAILS,
+        correction="It is a tropical rational map, a difference of two convex functions; a polynomial if no "
+        "output weight is negative.",
+        proof="tropical-polynomials.md#a-feed-forward-layer-is-rational-not-polynomial",
+    ),
+    Claim(
+        paper="tropical",
+        name="cpwl_closure",
+        place="Section III-E",
+        statement="Transformer blocks at zero temperature keep functions continuous and piecewise linear.",
+        hypotheses="one dimension, one head with two keys",
+        computation="the affine maps of x + attention on both sides of its wall",
+        check=_cpwl_closure,
+        expected=Verdict.FAILS,
+        correction="Piecewise affine maps on finite polyhedral partitions, with jumps allowed, are closed "
+        "under transformer blocks.",
+    ),
+    Claim(
+        paper="tropical",
+        name="piecewise_affine_closure",
+        place="Section III-E, corrected",
+        statement="Maps that are affine on the cells of a finite polyhedral partition are closed under "
+        "residuals, zero-temperature attention with fixed keys, ReLU layers and composition.",
+        hypotheses="keys and values fixed; jumps allowed",
+        computation="every cell of random transformers: one affine map, which agrees with the network",
+        check=_piecewise_affine_closure,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#what-blocks-are-closed-under",
+    ),
+)
+
+
+RECIPES: tuple[Recipe, ...] = (
+    Recipe("tropical.table1", "The symbols of the paper and their names in code", (), _run_table_1),
+    Recipe("tropical.table2", "The dictionary of operations, each row a check", (_DRAWS,), _run_table_2),
+)

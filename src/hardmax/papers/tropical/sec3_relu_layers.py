@@ -1,0 +1,320 @@
+"""P1 Example III.3, figure 2 and appendix E: how many cells layers of ReLU units have.
+
+The caption of figure 2 gives 7 x 7 = 49 as a maximum. A cell of the first layer on which k units are on has
+an image of dimension min(k, 2), which three planes cut into at most 1, 4 or 7 pieces; at most three patterns
+of one unit and four of two or more occur, so there are never more than 40 cells
+(:func:`hardmax.bounds.mlp_bounds`). The network drawn has 34, the most that searching has found, in
+integers.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import comb, e
+from typing import Any
+
+import numpy as np
+
+from hardmax.bounds import mlp_bounds, zaslavsky
+from hardmax.geometry.domains import Box, WholeSpace
+from hardmax.networks.blocks import FeedForward
+from hardmax.networks.constructions.best_found import best_found_layers, best_found_mlp
+from hardmax.networks.network import Network
+from hardmax.papers.certificates import Certificate
+from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
+from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, judged, measured
+from hardmax.regions.api import count_cells, count_regions, enumerate_regions
+from hardmax.regions.result import RegionSet
+
+__all__ = ["CLAIMS", "RECIPES"]
+
+# (w_in, b_in) of two layers of three units, found by random search over integers
+MANY_CELLS = (
+    ([[123, 77], [-48, -17], [135, 297]], [16, -9, -70]),
+    ([[19, 17, -67], [-31, -63, 325], [44, 392, -67]], [-52, 138, -379]),
+)
+
+
+# Layers of ReLU units
+# ------------------------------------------------------------------------------------------------------------
+
+
+def _ex_iii3_49(effort: Effort) -> Finding:
+    layers = [FeedForward(w, b, np.eye(3, dtype=int), [0, 0, 0]) for w, b in MANY_CELLS]
+    cells = [int(count_cells(Network(tuple(layers[:k])), WholeSpace(2))) for k in (1, 2)]
+    by_pattern = [comb(3, k) * zaslavsky(3, min(k, 2)) for k in range(4)]
+    most = sum(by_pattern) - 1  # seven of eight patterns occur; the one that is missed costs at least 1
+    return failing(
+        cells[0] == 7 and cells[1] <= most < 49,
+        f"the first layer has {cells[0]} cells; on one with k units on, the second sees at most min(k, 2) "
+        f"dimensions: no more than {most} cells in all; the best network found has {cells[1]}",
+        {"first_layer": cells[0], "at_most": most, "found": cells[1]},
+        Certificate("two_layers", {"n": 3, "d": 2}, {"at_most": most, "product": 49}),
+    )
+
+
+def _zaslavsky_e_bound(effort: Effort) -> Finding:
+    broken = [(n, d) for d in range(1, 13) for n in range(1, d) if zaslavsky(n, d) > (e * n / d) ** d]
+    bound = (e * 2 / 4) ** 4
+    return failing(
+        (2, 4) in broken,
+        f"two hyperplanes in dimension 4: {zaslavsky(2, 4)} cells > (2e/4)^4 = {bound:.4f}; it fails for "
+        f"{len(broken)} of the {sum(range(12))} pairs n < d <= 12",
+        {"cells": 4, "bound": bound, "broken": broken},
+        Certificate("arrangement", {"n": 2, "d": 4}, {"cells": 4, "more": True}),
+    )
+
+
+def _zaslavsky_e_bound_fixed(effort: Effort) -> Finding:
+    top = 40 if effort is Effort.QUICK else 200
+    pairs = [(n, d) for d in range(1, 13) for n in range(d, top)]
+    worst = max(zaslavsky(n, d) / (e * n / d) ** d for n, d in pairs)
+    return holding(
+        worst < 1,
+        f"{len(pairs)} pairs n >= d: R(n, d) is at most {worst:.3f} of (e n / d)^d",
+        {"pairs": len(pairs), "largest_ratio": worst},
+    )
+
+
+_WIDTHS = (2, 3, 3)
+
+
+# As many cells as the best network known (hardmax.networks.constructions.best_found), all of them large
+# enough to be seen.
+_LARGE_CELLS: tuple[Any, ...] = (
+    ([[2, 0], [-2, -6], [6, 9]], [-4, 12, -14]),
+    ([[24, -2, -1], [-20, 4, 1], [-6, 2, 2]], [8, -14, -14]),
+)
+
+
+_OUTPUT = (np.eye(3), np.zeros(3))
+
+
+def _run_figure_2(settings: Settings) -> Outcome:
+    from hardmax.plotting.folding import draw_folding
+
+    network = _drawn(settings)
+    cells = enumerate_regions(network, WholeSpace(2), n_jobs=1)
+    after = count_cells(network, WholeSpace(2), n_jobs=1).cells_by_depth[:2]
+    random = np.array([_cells(_gaussian(settings, i)) for i in range(settings["draws"])])
+    bounds = {bound.name: int(bound.value) for bound in mlp_bounds(_WIDTHS)}
+    best = max(bounds["best_found"], *random.tolist(), *after)
+    printed = bounds["product"]
+    return Outcome(
+        figures={"fig2": draw_folding(network, _box(settings, cells))},
+        tables={
+            "cells": {"after_layer": [1, 2], "cells": list(after), "paper": [7, printed]},
+            "weights": _weight_table(network),
+            "gaussian": {"draw": list(range(len(random))), "cells": random.tolist()},
+        },
+        comparisons=(
+            compared("cells after layer 1", "7", str(after[0]), after[0] == 7, exactly=True),
+            judged(
+                "most cells after layer 2",
+                str(printed),
+                f"between {best} (found) and {bounds['rank_aware']} (bound)",
+                _ex_iii3_49(Effort.QUICK),
+                claim="tropical.ex_iii3_49",
+            ),
+            measured(
+                "cells of the network drawn",
+                str(printed),
+                f"{cells.n_cells} cells, {cells.n_regions} regions",
+            ),
+            measured(
+                f"cells with Gaussian weights, {len(random)} draws",
+                "not stated",
+                f"mean {random.mean():.1f}, {random.min()} to {random.max()}",
+            ),
+        ),
+        notes=(
+            "Orange and green in the first panel have one unit on: their images are edges of the folded "
+            "sheet, which planes cut into 4 pieces at most, not 7."
+            if settings["weights"] == "best"
+            else "The network is random; --set weights=best draws the one with most cells.",
+        ),
+    )
+
+
+def _drawn(settings: Settings) -> Network:
+    if settings["weights"] == "best":
+        return Network.mlp([*_LARGE_CELLS, _OUTPUT])
+    return _gaussian(settings, settings["draws"])
+
+
+def _gaussian(settings: Settings, i: int) -> Network:
+    rng = settings.rng("gaussian", i)
+    layers: list[Any] = [(rng.standard_normal((3, n)), rng.standard_normal(3)) for n in (2, 3)]
+    return Network.mlp([*layers, _OUTPUT])
+
+
+def _cells(network: Network) -> int:
+    return count_cells(network, WholeSpace(2), n_jobs=1).n_cells
+
+
+def _box(settings: Settings, cells: RegionSet) -> Box:
+    """A square around all vertices, or the one that was asked for."""
+    if settings["box"] > 0.0:
+        return Box.cube(2, -settings["box"], settings["box"])
+    low, high = cells.vertices.min(axis=0), cells.vertices.max(axis=0)
+    centre, half = (low + high) / 2, 0.58 * float((high - low).max())
+    return Box((centre - half).tolist(), (centre + half).tolist())
+
+
+def _weight_table(network: Network) -> dict[str, list[Any]]:
+    """The weights of both layers; a perceptron keeps those of the second as the output of the first."""
+    first: Any = network.blocks[0]
+    pairs = ((first.w_in.floats, first.b_in.floats), (first.w_out.floats, first.b_out.floats))
+    rows = [
+        (layer, i, weights.tolist(), float(b[i]))
+        for layer, (w, b) in enumerate(pairs, start=1)
+        for i, weights in enumerate(w)
+    ]
+    return {
+        "layer": [row[0] for row in rows],
+        "unit": [row[1] for row in rows],
+        **{f"w{k}": [row[2][k] if k < len(row[2]) else None for row in rows] for k in range(3)},
+        "bias": [row[3] for row in rows],
+    }
+
+
+_D = 2  # figure 1 and Example III.3 draw in the plane
+
+
+# Example III.3
+# ----------------------------------------------------------------------------------------------------
+
+
+def _run_example_iii3(settings: Settings) -> Outcome:
+    from hardmax.plotting.regions import compare_depths
+
+    widths = [_D, 3, 3]
+    bounds = mlp_bounds(widths)
+    network, plane = best_found_mlp(widths), WholeSpace(_D)
+    count = count_cells(network, plane, n_jobs=1)
+    regions = count_regions(network, plane, n_jobs=1)
+    random = [_random_mlp_cells(settings, i) for i in range(settings["draws"])]
+    values, times = np.unique(random, return_counts=True)
+    layers = best_found_layers(widths)
+    return Outcome(
+        figures={
+            "exIII3": compare_depths(
+                network, plane, blocks=[1, 2], box=Box([-0.35, -0.35], [1.5, 1.5]), colour="region"
+            )
+        },
+        tables={
+            "bounds": {
+                "bound": [bound.name for bound in bounds],
+                "side": [str(bound.side) for bound in bounds],
+                "cells": [bound.value for bound in bounds],
+                "formula": [bound.formula for bound in bounds],
+            },
+            "random_networks": {"cells": values.tolist(), "networks": times.tolist()},
+            "weights": {
+                "layer": [number for number, (_, biases) in enumerate(layers, 1) for _ in biases],
+                "weights": [" ".join(map(str, row)) for weights, _ in layers for row in weights],
+                "bias": [bias for _, biases in layers for bias in biases],
+            },
+        },
+        comparisons=(
+            compared(
+                "cells of layer 1",
+                "7",
+                str(count.cells_by_depth[0]),
+                count.cells_by_depth[0] == mlp_bounds(widths[:2]).upper.value == 7,
+                exactly=True,
+            ),
+            judged(
+                "most cells of both layers",
+                "49, called the theoretical maximum",
+                f"at most {bounds['rank_aware'].value}; {count.n_cells} found",
+                _ex_iii3_49(Effort.QUICK),
+                claim="tropical.ex_iii3_49",
+            ),
+            measured(
+                "linear regions of the best network found (identity output)", "49", str(regions.n_regions)
+            ),
+            measured(
+                f"random Gaussian networks, {len(random)} draws",
+                "not stated",
+                f"mean {np.mean(random):.1f}, at most {max(random)}",
+            ),
+        ),
+        notes=(
+            "Cells on which the same map goes on are one region. The true maximum lies between 34 and 40. "
+            "The search (tests/scripts/mlp_search.py) tried twenty million networks, all four ways of "
+            "orienting three lines.",
+        ),
+    )
+
+
+def _random_mlp_cells(settings: Settings, i: int) -> int:
+    rng = settings.rng("networks", i)
+    widths = [_D, 3, 3, 1]
+    layers = [(rng.standard_normal((n, m)), rng.standard_normal(n)) for m, n in pairwise(widths)]
+    return int(count_cells(Network.mlp(layers), WholeSpace(_D), n_jobs=1))
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        paper="tropical",
+        name="ex_iii3_49",
+        place="Example III.3, figure 2",
+        statement="Two layers of three ReLU units in the plane have a maximum of 49 linear regions.",
+        hypotheses="d = 2, three units per layer",
+        computation="a bound that knows the rank of every cell's map, and an integer network with 34 cells",
+        check=_ex_iii3_49,
+        expected=Verdict.FAILS,
+        correction="49 is an upper bound that is never reached: at most 40, and 34 are known.",
+        proof="proofs.md#two-layers-of-three-units",
+    ),
+    Claim(
+        paper="tropical",
+        name="zaslavsky_e_bound",
+        place="Appendix E",
+        statement="n hyperplanes cut R^d into at most (e n / d)^d cells.",
+        hypotheses="none, as stated",
+        computation="n = 2, d = 4",
+        check=_zaslavsky_e_bound,
+        expected=Verdict.FAILS,
+        correction="True for n >= d; for n < d there are at most 2^n cells.",
+    ),
+    Claim(
+        paper="tropical",
+        name="zaslavsky_e_bound_fixed",
+        place="Appendix E, corrected",
+        statement="n hyperplanes cut R^d into at most (e n / d)^d cells.",
+        hypotheses="n >= d",
+        computation="the ratio for all pairs up to a size",
+        check=_zaslavsky_e_bound_fixed,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#hyperplanes-and-the-number-e",
+    ),
+)
+
+
+RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        "tropical.fig2",
+        "Two ReLU layers of three units: 7 cells, then at most 40, not 49",
+        (
+            Option(
+                "weights",
+                "best",
+                "the network drawn: the one with most cells that is known, or a Gaussian one; not stated",
+                choices=("best", "gaussian"),
+            ),
+            Option(
+                "box", 0.0, "the pictures show [-box, box]^2; 0 for a square around all vertices", least=0
+            ),
+            Option("draws", 50, "Gaussian networks that are counted", medium=500, paper=2000, least=1),
+        ),
+        _run_figure_2,
+    ),
+    Recipe(
+        "tropical.exIII3",
+        "Two ReLU layers of three units in the plane: 49 is no maximum",
+        (Option("draws", 200, "random networks that are counted", medium=2000, paper=20000, least=1),),
+        _run_example_iii3,
+    ),
+)

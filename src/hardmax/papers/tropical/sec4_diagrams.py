@@ -1,0 +1,555 @@
+"""P1 section IV: one head and its power diagram; figure 3.
+
+The caption of figure 3 says that cells vanish because their weights |k|^2 are small. They vanish because the
+key lies in the convex hull of the others: a second pair of diagrams shows the key with the smallest weight
+keeping its cell while heavier keys lose theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram, power_diagram
+from hardmax.geometry.domains import Box
+from hardmax.networks.blocks import Attention
+from hardmax.networks.network import Network
+from hardmax.papers.certificates import Certificate
+from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged, measured
+
+__all__ = ["CLAIMS", "RECIPES"]
+
+Integers = NDArray[np.int64]
+
+
+def _power_voronoi(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    n_points = n_ties = 0
+    agree = True
+    for d, radius in ((2, 8), (3, 4)):
+        points = _grid(d, radius)
+        for _ in range(20 if effort is Effort.QUICK else 400):
+            keys = rng.integers(-4, 5, (6, d))
+            best, least = _largest(points @ keys.T), _least_power(points, keys, (keys**2).sum(axis=1))
+            agree &= bool((best == least).all())
+            agree &= bool((attention_diagram(keys).locate(points) == best.argmax(axis=1)).all())
+            n_points += len(points)
+            n_ties += int((best.sum(axis=1) > 1).sum())
+    return holding(
+        agree,
+        f"{n_points} integer queries, {n_ties} of them on walls: the keys of largest score are the sites of "
+        f"least power, ties included: {agree}",
+        {"queries": n_points, "ties": n_ties},
+    )
+
+
+def _onehot_interior(effort: Effort) -> Finding:
+    keys = [[1, 0], [1, 0], [-1, 0]]
+    head = Network((Attention([keys], None, [[[2], [0], [0]]], skip=False),))
+    limit = float(head([2.0, 1.0])[0])
+    tied = attention_diagram(keys).tie_group.tolist()
+    points = [[1, 0], [2, 1], [2, -1], [1, 5]]
+    certificate = Certificate(
+        "routing",
+        {"scores": [[*key, 0] for key in keys], "points": points},
+        {"winners": [[0, 1]] * len(points), "identical": [[0, 1]]},
+    )
+    return failing(
+        tied[0] == tied[1] and limit == 1.0,
+        "keys (1,0), (1,0), (-1,0): the first two tie on the open half-plane x > 0; with values 2, 0 the "
+        f"limit there is {limit:g}, the mean, so the weights are (1/2, 1/2, 0)",
+        {"tie_group": tied, "limit": limit},
+        certificate,
+    )
+
+
+def _onehot_interior_fixed(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    n_cells, unique = 0, True
+    for d in (1, 2, 3):
+        for _ in range(10 if effort is Effort.QUICK else 100):
+            keys = np.unique(rng.integers(-5, 6, (8, d)), axis=0)
+            diagram = attention_diagram(keys)
+            for j in np.flatnonzero(diagram.nonempty).tolist():
+                scores = [_dot(key, diagram.witnesses[j]) for key in keys]
+                unique &= scores.count(max(scores)) == 1 and scores.index(max(scores)) == j
+                n_cells += 1
+    return holding(
+        unique,
+        f"{n_cells} cells of distinct integer keys: at the witness of each its key wins alone: {unique}",
+        {"cells": n_cells},
+    )
+
+
+def _cell_nonempty_iff_vertex(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    full = empty = 0
+    proven = True
+    certificate = None
+    for d in (2, 3, 4):
+        for _ in range(4 if effort is Effort.QUICK else 50):
+            keys = np.unique(rng.integers(-6, 7, (12, d)), axis=0)
+            record, shown = _proven_diagram(keys)
+            proven &= shown
+            full += len(record["winners"])
+            empty += len(record["losers"])
+            if certificate is None:
+                winning = sorted(int(j) for j in record["winners"])
+                certificate = Certificate("diagrams", {"diagrams": [record]}, {"winning": [winning]})
+    return holding(
+        proven,
+        f"{full + empty} distinct integer keys: {full} win on an open set and have a query in which they are "
+        f"extreme, {empty} lie in the hull of the others with exact weights",
+        {"with_interior": full, "in_the_hull_of_others": empty},
+        certificate,
+    )
+
+
+def _cells_are_cones(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    n_queries, agree = 0, True
+    for d in (1, 2, 3):
+        points = _grid(d, 3)
+        for _ in range(20 if effort is Effort.QUICK else 200):
+            keys = rng.integers(-5, 6, (7, d))
+            agree &= all(
+                bool((_largest(t * points @ keys.T) == _largest(points @ keys.T)).all()) for t in (2, 3, 50)
+            )
+            n_queries += 3 * len(points)
+    return holding(
+        agree,
+        f"{n_queries} scaled integer queries go to the same keys as before, ties included: {agree}",
+        {"queries": n_queries},
+    )
+
+
+def _contains_origin(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    return _origin_in_every_cell([rng.integers(-9, 10, (n, d)) for n in range(1, 9) for d in (1, 2, 5)])
+
+
+def _origin_in_every_cell(heads: Sequence[NDArray[Any]]) -> Finding:
+    agree = all(bool(_largest(np.zeros((1, k.shape[1]), dtype=k.dtype) @ k.T).all()) for k in heads)
+    return holding(
+        agree,
+        f"{len(heads)} sets of keys: at the origin every score is 0, so it lies in every closed cell: "
+        f"{agree}",
+        {"heads": len(heads)},
+    )
+
+
+def _cells_bounded(effort: Effort) -> Finding:
+    keys = [[1, 0], [-1, 2], [-1, -2]]
+    rays = attention_diagram(keys)
+    certificate = Certificate(
+        "recession",
+        {"scores": [[*key, 0] for key in keys], "point": [1, 0], "direction": [1, 0]},
+        {"winner": 0, "unbounded": True},
+    )
+    reached = rays.locate([[1.0, 0.0], [1e6, 0.0], [1e300, 0.0]]).tolist()
+    return failing(
+        reached == [0, 0, 0],
+        "keys (1,0), (-1,2), (-1,-2): the cell of the first holds the whole ray from the origin through "
+        "(1,0)",
+        {"winners_along_the_ray": reached},
+        certificate,
+    )
+
+
+def _equal_norm_voronoi(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    n_points, agree, full = 0, True, True
+    for d, radius, norm in ((2, 8, 65), (3, 4, 41)):
+        sphere = _grid(d, 8)
+        sphere = sphere[(sphere**2).sum(axis=1) == norm]
+        points = _grid(d, radius)
+        for _ in range(20 if effort is Effort.QUICK else 200):
+            keys = sphere[rng.choice(len(sphere), 6, replace=False)]
+            zeros = np.zeros(len(keys), dtype=np.int64)
+            agree &= bool((_largest(points @ keys.T) == _least_power(points, keys, zeros)).all())
+            full &= bool(attention_diagram(keys).nonempty.all())
+            n_points += len(points)
+    return holding(
+        agree and full,
+        f"{n_points} integer queries, keys of equal norm: the best key is the nearest, ties included: "
+        f"{agree}; every key has a cell: {full}",
+        {"queries": n_points},
+    )
+
+
+def _layernorm_norms_keys(effort: Effort) -> Finding:
+    tokens = [[1, -1, 1, -1], [1, 1, -1, -1], [-1, 1, 1, -1]]  # mean 0 and mean square 1 already
+    key_map = [[1, 1, 0, 0], [0, 1, 1, 1]]
+    query = [Fraction(1, 2), -1]
+    keys = np.array(tokens) @ np.array(key_map).T
+    norms = (keys**2).sum(axis=1).tolist()
+    normalised = all(np.isclose(_layer_norm(np.array(t, float)), t).all() for t in tokens)
+    certificate = Certificate(
+        "normalised_keys",
+        {"tokens": tokens, "key_map": key_map, "query": query},
+        {"squared_norms": norms, "largest_score": 1, "nearest": 0},
+    )
+    return failing(
+        normalised and len(set(norms)) > 1,
+        f"tokens that LayerNorm leaves as they are get keys of squared norms {norms}; at the query (1/2, "
+        "-1) the best key is not the nearest",
+        {"squared_norms": norms},
+        certificate,
+    )
+
+
+def _fig3_caption(effort: Effort) -> Finding:
+    small_wins = np.array([[1, 0], [-50, 10], [-50, -10]])
+    large_loses = np.array([[90, 10], [90, -10], [89, 0], [0, 1]])
+    records, winning = [], []
+    proven = True
+    for keys in (small_wins, large_loses):
+        record, shown = _proven_diagram(keys)
+        records.append(record)
+        winning.append(sorted(int(j) for j in record["winners"]))
+        proven &= shown
+    certificate = Certificate("diagrams", {"diagrams": records}, {"winning": winning})
+    return failing(
+        proven and winning == [[0, 1, 2], [0, 1, 3]],
+        "weights 1, 2600, 2600: every key has a cell; weights 8200, 8200, 7921, 1: the third key has none, "
+        "the last has",
+        {"winning": winning},
+        certificate,
+    )
+
+
+def _full_input_polyhedral(effort: Effort) -> Finding:
+    first, second = [[2], [1]], [[-1], [1]]
+    certificate = Certificate(
+        "self_attention", {"form": [[1]], "first": first, "second": second}, {"winners": [0, 0, 1]}
+    )
+    rng = np.random.default_rng(0)
+    tried = 2000 if effort is Effort.QUICK else 20000
+    pairs = rng.standard_normal((tried, 2, 4, 3))
+    form = rng.standard_normal((3, 3))
+    winners = [_attended(tokens, form) for tokens in (pairs[:, 0], pairs[:, 1], pairs.mean(axis=1))]
+    same = winners[0] == winners[1]
+    violations = int((same & (winners[2] != winners[0])).sum())
+    return failing(
+        violations > 0,
+        "two tokens in one dimension: token 0 attends to itself at (2, 1) and at (-1, 1), but to token 1 "
+        f"at their midpoint; among {int(same.sum())} random pairs with the same winner the midpoint leaves "
+        f"the cell {violations} times",
+        {"pairs": int(same.sum()), "violations": violations},
+        certificate,
+    )
+
+
+def _grid(d: int, radius: int) -> Integers:
+    return np.array(list(product(range(-radius, radius + 1), repeat=d)), dtype=np.int64)
+
+
+def _largest(scores: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray(scores == scores.max(axis=1, keepdims=True))
+
+
+def _least_power(points: Integers, sites: Integers, weights: Integers) -> NDArray[np.bool_]:
+    power = ((points[:, None, :] - sites[None]) ** 2).sum(axis=2) - weights
+    return np.asarray(power == power.min(axis=1, keepdims=True))
+
+
+def _layer_norm(token: NDArray[np.float64]) -> NDArray[np.float64]:
+    centred = token - token.mean()
+    return np.asarray(centred / np.sqrt((centred**2).mean()))
+
+
+def _attended(tokens: NDArray[np.float64], form: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The token to which the first token of each sequence attends."""
+    return np.asarray(np.einsum("bd,de,bne->bn", tokens[:, 0], form, tokens).argmax(axis=1))
+
+
+def _dot(key: Integers, point: NDArray[np.float64]) -> Fraction:
+    return sum((int(a) * Fraction(float(b)) for a, b in zip(key, point, strict=True)), Fraction(0))
+
+
+def _proven_diagram(keys: NDArray[Any]) -> tuple[dict[str, Any], bool]:
+    """The data of a certificate for which keys have cells, and whether the library's own check passes."""
+    diagram = attention_diagram(keys)
+    winners: dict[int, list[Any]] = {}
+    losers: dict[int, list[Fraction]] = {}
+    passed = True
+    for j in range(len(keys)):
+        if diagram.nonempty[j]:
+            winners[j] = list(diagram.exact_witnesses.get(j, diagram.witnesses[j].tolist()))
+        else:
+            certificate = diagram.emptiness(j)
+            passed &= certificate.verify()
+            weights = [Fraction(0)] * len(keys)
+            for i, weight in zip(certificate.support.tolist(), certificate.weights, strict=True):
+                weights[i] = weight
+            losers[j] = weights
+    rows = [[*key, 0] for key in keys.tolist()]
+    return {"scores": rows, "winners": winners, "losers": losers}, passed
+
+
+# The lightest key (weight 0.25) is a corner of the hull; keys 4 and 5 (weights 4.52 and 6.05) lie inside.
+_LIGHT_CORNER = np.array([[0.5, 0.0], [-3.0, 2.5], [-3.0, -2.5], [-4.0, 0.3], [-2.1, 0.33], [-2.4, -0.55]])
+
+
+def _run_figure_3(settings: Settings) -> Outcome:
+    keys = settings.rng("keys").standard_normal((settings["n_tokens"], 2)).round(settings["decimals"])
+    box = Box.cube(2, -settings["box"], settings["box"])
+    pictures = {"fig3": (keys, box), "fig3_light_corner": (_LIGHT_CORNER, Box.cube(2, -4.5, 4.5))}
+    diagrams = {name: attention_diagram(points) for name, (points, _) in pictures.items()}
+    drawn, example = diagrams["fig3"], diagrams["fig3_light_corner"]
+    lost = [np.flatnonzero(~one.nonempty).tolist() for one in (drawn, example)]
+    return Outcome(
+        figures={name: _pair(diagrams[name], points, shown) for name, (points, shown) in pictures.items()},
+        tables={"keys": _table(drawn), "keys_light_corner": _table(example)},
+        comparisons=(
+            measured(
+                "keys that lose their cell from (a) to (b)",
+                "two (purple, orange)",
+                f"{int((~drawn.nonempty).sum())} of {drawn.n_keys} (the paper does not state its keys)",
+            ),
+            _blamed_on_weights(example),
+            compared(
+                "every key without a cell is a convex combination of others",
+                "not stated",
+                f"{sum(map(len, lost))} certificates, checked in rationals",
+                all(
+                    one.emptiness(j).verify()
+                    for one, keys in zip((drawn, example), lost, strict=True)
+                    for j in keys
+                ),
+                claim="tropical.cell_nonempty_iff_vertex",
+            ),
+            judged(
+                "every closed cell of (b) contains the origin, where all scores are 0",
+                "cells are called possibly empty",
+                "only interiors vanish",
+                _origin_in_every_cell([keys for keys, _ in pictures.values()]),
+                claim="tropical.contains_origin",
+            ),
+            _lightest_keys(settings),
+        ),
+        notes=(
+            "Both diagrams of a pair show the same keys in the same colours; a hollow star has no cell. All "
+            "walls of (b) pass through the origin, because the scores carry no biases.",
+        ),
+    )
+
+
+def _pair(attention: PowerDiagram, keys: NDArray[np.float64], box: Box) -> Any:
+    from hardmax.plotting.diagrams import compare_diagrams
+
+    voronoi = power_diagram(keys, np.zeros(len(keys)))
+    titles = ["(a) Voronoi diagram of the keys", "(b) attention: weights $|k_j|^2$"]
+    return compare_diagrams([voronoi, attention], titles=titles, box=box)
+
+
+def _table(diagram: PowerDiagram) -> dict[str, Any]:
+    keys = diagram.sites
+    certificates = [None if won else diagram.emptiness(j) for j, won in enumerate(diagram.nonempty)]
+    return {
+        "key": list(range(len(keys))),
+        "k": keys,
+        "weight": (keys**2).sum(axis=1),
+        "has_cell": diagram.nonempty.tolist(),
+        "combination_of": [_combination(one) for one in certificates],
+    }
+
+
+def _combination(certificate: Any) -> str:
+    if certificate is None:
+        return ""
+    pairs = zip(certificate.weights, certificate.support.tolist(), strict=True)
+    return " + ".join(f"{float(weight):.6g} k{key}" for weight, key in pairs)
+
+
+def _blamed_on_weights(diagram: PowerDiagram) -> Comparison:
+    weights = (diagram.sites**2).sum(axis=1)
+    lightest = int(weights.argmin())
+    heavier = np.flatnonzero(~diagram.nonempty & (weights > weights[lightest])).tolist()
+    record, proven = _proven_diagram(diagram.sites)
+    winning = sorted(int(j) for j in record["winners"])
+    computed = (
+        f"key {lightest} has the smallest weight ({weights[lightest]:.2f}) and "
+        f"{'a' if diagram.nonempty[lightest] else 'no'} cell; the heavier keys "
+        f"{', '.join(map(str, heavier))} have none (fig3_light_corner)"
+    )
+    finding = failing(
+        proven and lightest in winning and bool(heavier),
+        computed,
+        None,
+        Certificate("diagrams", {"diagrams": [record]}, {"winning": [winning]}),
+    )
+    return judged(
+        "cells vanish because their weights |k|^2 are relatively small",
+        "yes",
+        computed,
+        finding,
+        claim="tropical.fig3_caption",
+    )
+
+
+def _lightest_keys(settings: Settings) -> Comparison:
+    draws, kept, any_lost = settings["draws"], 0, 0
+    for i in range(draws):
+        keys = settings.rng("draws", i).standard_normal((settings["n_tokens"], 2))
+        nonempty = attention_diagram(keys).nonempty
+        any_lost += not nonempty.all()
+        kept += bool(nonempty[(keys**2).sum(axis=1).argmin()]) and not nonempty.all()
+    return measured(
+        f"Gaussian keys, {draws} draws: the lightest key keeps its cell while another loses its own",
+        "never, by the caption",
+        f"{kept} of the {any_lost} draws in which a cell vanishes",
+        claim="tropical.fig3_caption",
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        paper="tropical",
+        name="power_voronoi",
+        place="Theorem IV.3",
+        statement="The queries that go to key j are the power cell of the site k_j with weight |k_j|^2.",
+        hypotheses="linear scores; any keys, ties included",
+        computation="largest scores and least powers at integer queries, in integers",
+        check=_power_voronoi,
+        expected=Verdict.HOLDS,
+        proof="power-diagrams.md#the-same-thing-twice",
+    ),
+    Claim(
+        paper="tropical",
+        name="onehot_interior",
+        place="Theorem IV.3, Corollary IV.4",
+        statement="Inside the cell of key j attention tends to the one-hot vector of j.",
+        hypotheses="any keys, as stated",
+        computation="two identical keys",
+        check=_onehot_interior,
+        expected=Verdict.FAILS,
+        correction="True for distinct keys; identical keys share the weight.",
+    ),
+    Claim(
+        paper="tropical",
+        name="onehot_interior_fixed",
+        place="Theorem IV.3, corrected",
+        statement="Inside the cell of key j attention tends to the one-hot vector of j.",
+        hypotheses="distinct keys",
+        computation="winners at a point inside each cell, in fractions",
+        check=_onehot_interior_fixed,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#inside-a-cell-one-key-wins-alone",
+    ),
+    Claim(
+        paper="tropical",
+        name="cell_nonempty_iff_vertex",
+        place="Theorem IV.3",
+        statement="The cell of a key has interior exactly if the key is a vertex of the hull of all keys.",
+        hypotheses="linear scores, distinct keys",
+        computation="a winning query or exact convex weights for every key of random integer heads",
+        check=_cell_nonempty_iff_vertex,
+        expected=Verdict.HOLDS,
+        correction="The paper says that cells are possibly empty; they always hold the origin, and may lack "
+        "interior.",
+        proof="power-diagrams.md#a-proof-for-every-key",
+    ),
+    Claim(
+        paper="tropical",
+        name="cells_are_cones",
+        place="Theorem IV.3",
+        statement="The cells of linear scores are cones with apex 0.",
+        hypotheses="linear scores",
+        computation="winners at integer queries and at their multiples",
+        check=_cells_are_cones,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#cells-of-linear-scores-are-cones",
+    ),
+    Claim(
+        paper="tropical",
+        name="contains_origin",
+        place="Theorem IV.3",
+        statement="Every cell of linear scores contains the origin, so none is empty.",
+        hypotheses="linear scores; closed cells",
+        computation="scores at the origin",
+        check=_contains_origin,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#cells-of-linear-scores-are-cones",
+    ),
+    Claim(
+        paper="tropical",
+        name="cells_bounded",
+        place="Corollary IV.4",
+        statement="The cells on which softmax collapses to arg max are bounded.",
+        hypotheses="linear scores, as the paper defines attention",
+        computation="a ray in a cell of three keys",
+        check=_cells_bounded,
+        expected=Verdict.FAILS,
+        correction="Every cell with interior is an unbounded cone.",
+        proof="proofs.md#cells-of-linear-scores-are-cones",
+    ),
+    Claim(
+        paper="tropical",
+        name="equal_norm_voronoi",
+        place="Remark IV.6",
+        statement="Keys of equal norm give the Voronoi diagram.",
+        hypotheses="linear scores",
+        computation="best and nearest keys at integer queries, keys of squared norm 65 and 41",
+        check=_equal_norm_voronoi,
+        expected=Verdict.HOLDS,
+        proof="power-diagrams.md#the-same-thing-twice",
+    ),
+    Claim(
+        paper="tropical",
+        name="layernorm_norms_keys",
+        place="Remark IV.6",
+        statement="LayerNorm makes all keys equally long.",
+        hypotheses="LayerNorm of the tokens, then a key matrix",
+        computation="three normalised tokens and an integer key matrix",
+        check=_layernorm_norms_keys,
+        expected=Verdict.FAILS,
+        correction="It normalises tokens, not keys; keys need a normalisation of their own, without gain and "
+        "bias.",
+    ),
+    Claim(
+        paper="tropical",
+        name="fig3_caption",
+        place="Figure 3",
+        statement="Cells disappear because the weights of their keys are relatively small.",
+        hypotheses="linear scores",
+        computation="a short key with a cell, and a long one without while a shorter has one",
+        check=_fig3_caption,
+        expected=Verdict.FAILS,
+        correction="A cell has no interior exactly if its key lies in the hull of the other keys.",
+        proof="power-diagrams.md#a-proof-for-every-key",
+    ),
+    Claim(
+        paper="tropical",
+        name="full_input_polyhedral",
+        place="Remark IV.5",
+        statement="In the space of all tokens, where keys move with the input, routing cells are convex "
+        "polyhedra.",
+        hypotheses="self-attention, no fixed context",
+        computation="two sequences with the same winner, and their midpoint",
+        check=_full_input_polyhedral,
+        expected=Verdict.FAILS,
+        correction="Walls are quadrics there; everything that is counted is for a fixed context.",
+    ),
+)
+
+
+RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        "tropical.fig3",
+        "Voronoi diagram and power diagram of the same keys; why cells vanish",
+        (
+            Option("n_tokens", 7, "Gaussian keys; not stated", least=1),
+            Option("decimals", 2, "digits to which the drawn keys are rounded", least=0),
+            Option("box", 3.0, "the pictures show [-box, box]^2; not stated", positive=True),
+            Option("draws", 100, "random sets of keys that are asked", medium=1000, paper=1000, least=1),
+        ),
+        _run_figure_3,
+    ),
+)

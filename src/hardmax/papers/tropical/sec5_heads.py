@@ -1,0 +1,592 @@
+"""P1 Proposition V.1, Theorem V.2, Example V.3, appendix D, figure 4: cells that heads cut together.
+
+Counts come from exact enumeration; the certificates list a query for every cell, so that anybody can see
+that it is there. That there are no more follows from the Euler characteristic (``docs/minkowski.md``).
+Figure 4 says that three heads of N = 6 keys in space go from 6 to 216 vertices: 216 is the number of sums
+N^H, at most 92 of them are vertices. Example V.3 compares one head with eight at the same number of
+parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from math import comb
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.bounds import head_budget, vertex_maximum
+from hardmax.bounds.large_integers import log10_of, readable
+from hardmax.errors import InvalidInputError
+from hardmax.geometry.diagrams.power_diagrams import attention_diagram
+from hardmax.geometry.minkowski import MinkowskiVertices, minkowski_vertices, parabolic_heads
+from hardmax.papers.certificates import Certificate
+from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
+from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged, measured
+
+__all__ = ["CLAIMS", "RECIPES"]
+
+
+def _single_head_le_n(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    n_heads, most, on_sphere, on_line = 0, 0.0, True, 0
+    for d in (1, 2, 3, 5):
+        for n in (1, 2, 5, 20):
+            for _ in range(3 if effort is Effort.QUICK else 30):
+                keys = rng.standard_normal((n, d))
+                cells = int(attention_diagram(keys).nonempty.sum())
+                most = max(most, cells / n)
+                sphere = keys / np.linalg.norm(keys, axis=1, keepdims=True)
+                if d >= 2:
+                    on_sphere &= bool(attention_diagram(sphere).nonempty.all())
+                else:
+                    on_line = max(on_line, cells)
+                n_heads += 1
+    return holding(
+        most <= 1 and on_sphere and on_line <= 2,
+        f"{n_heads} random heads: at most {most:g} times N cells; keys on a sphere have all N: "
+        f"{on_sphere}; on the line at most {on_line}",
+        {"heads": n_heads, "largest_share": most},
+    )
+
+
+def _mink_product_regime(effort: Effort) -> Finding:
+    top = 4 if effort is Effort.QUICK else 6
+    linear = [(n, h, d) for d in (2, 3, 4) for h in range(1, d) for n in (2, 3, top)]
+    affine = [(n, h, d) for d in (1, 2, 3) for h in range(1, d + 1) for n in (2, 3, top)]
+    attained = all(_parabolic(n, h, d, False).count == n**h for n, h, d in linear)
+    attained &= all(_parabolic(n, h, d, True).count == n**h for n, h, d in affine)
+    beyond = _parabolic(6, 3, 3, False).count
+    certificate = _heads_certificate(
+        [_parabolic(3, 2, 3, False), _parabolic(3, 2, 2, True)], [(9, vertex_maximum(3, 2, 3)), (9, 9)]
+    )
+    return holding(
+        attained and beyond < 6**3,
+        f"{len(linear)} settings with linear scores and H <= d-1 and {len(affine)} with affine ones and H "
+        f"<= d reach N^H exactly; H = d with linear scores does not: {beyond} of 216 at N = 6, d = 3",
+        {"settings": len(linear) + len(affine)},
+        certificate,
+    )
+
+
+def _mink_max_linear(effort: Effort) -> Finding:
+    settings = [(5, 4, 2), (4, 4, 3), (3, 5, 3), (3, 4, 4)]
+    return _maximum(settings, biased=False, effort=effort)
+
+
+def _mink_max_affine(effort: Effort) -> Finding:
+    settings = [(5, 4, 1), (4, 4, 2), (3, 5, 2), (3, 4, 3)]
+    return _maximum(settings, biased=True, effort=effort)
+
+
+def _maximum(settings: Sequence[tuple[int, int, int]], *, biased: bool, effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    found = [_parabolic(n, h, d, biased) for n, h, d in settings]
+    most = [vertex_maximum(n, h, d, biased=biased) for n, h, d in settings]
+    attained = [each.count for each in found] == most
+    tried, above = 0, 0
+    for (n, h, d), maximum in zip(settings, most, strict=True):
+        for _ in range(10 if effort is Effort.QUICK else 200):
+            keys = rng.standard_normal((h, n, d))
+            biases = rng.standard_normal((h, n)) if biased else None
+            above += minkowski_vertices(keys, biases).count > maximum
+            tried += 1
+    counts = ", ".join(
+        f"{each.count} of {maximum} at (N,H,d) = {setting}"
+        for setting, each, maximum in zip(settings, found, most, strict=True)
+    )
+    return holding(
+        attained and above == 0,
+        f"parabolic heads have {counts}; exceeded by {above} of {tried} random families",
+        {"settings": list(settings), "maxima": most, "random_families": tried},
+        _heads_certificate(found, [(m, m) for m in most]),
+    )
+
+
+def _euler_identity(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    checked, agree = 0, True
+    for d, heads, biased in ((1, 3, True), (2, 4, True), (2, 4, False), (3, 4, False)):
+        for _ in range(2 if effort is Effort.QUICK else 20):
+            keys = rng.standard_normal((heads, 4, d))
+            biases = rng.standard_normal((heads, 4)) if biased else None
+            for subset, term in _moebius(keys, biases).items():
+                size = len(subset)
+                if biased and size > d:
+                    agree &= term == 0
+                    checked += 1
+                elif not biased and size >= d:
+                    agree &= term == (-1) ** (d + size)
+                    checked += 1
+    return holding(
+        agree,
+        f"{checked} subfamilies T of random heads: m(T) = 0 for affine scores and |T| > d, (-1)^(d+|T|) for "
+        f"linear scores and |T| >= d: {agree}",
+        {"subfamilies": checked},
+    )
+
+
+def _moebius(keys: NDArray[Any], biases: NDArray[Any] | None) -> dict[tuple[int, ...], int]:
+    """m(T) for every set T of heads, from the numbers of cells r(S) = sum of m(T) over T in S."""
+    terms: dict[tuple[int, ...], int] = {(): 1}
+    for size in range(1, len(keys) + 1):
+        for subset in combinations(range(len(keys)), size):
+            chosen = list(subset)
+            cells = minkowski_vertices(keys[chosen], None if biases is None else biases[chosen]).count
+            terms[subset] = cells - sum(m for t, m in terms.items() if set(t) < set(subset))
+    return terms
+
+
+def _saturated_floor_d_half(effort: Effort) -> Finding:
+    sizes = [4, 8, 16] if effort is Effort.QUICK else [4, 8, 16, 32]
+    found = [_parabolic(n, 4, 3, False) for n in sizes]
+    ratios = [each.count / (4 * n) for each, n in zip(found, sizes, strict=True)]
+    larger = [vertex_maximum(n, 4, 3) for n in (64, 256)]
+    counts = ", ".join(str(each.count) for each in found)
+    shown = len([n for n in sizes if n <= 16])  # queries of more cells would make a long file
+    return failing(
+        all(b > 1.8 * a for a, b in pairwise(ratios)),
+        f"d = 3, H = 4, N = {', '.join(map(str, sizes))}: {counts} cells, enumerated; divided by NH: "
+        f"{', '.join(f'{r:.2f}' for r in ratios)}, doubling with N; at N = 64, 256 the maximum is "
+        f"{larger[0]}, {larger[1]}",
+        {"n_tokens": sizes, "cells": [each.count for each in found], "over_nh": ratios},
+        _heads_certificate(found[:shown], [(each.count, each.count) for each in found[:shown]]),
+    )
+
+
+def _gs_quoted_ineq(effort: Effort) -> Finding:
+    checked, holds = 0, True
+    for d in range(2, 9):
+        for heads in range(1, 13):
+            for n in range(2, 12 if effort is Effort.QUICK else 100):
+                quoted = sum(comb(heads - 1, k) * n ** (k + 1) for k in range(d))
+                holds &= vertex_maximum(n, heads, d) <= quoted
+                checked += 1
+    loose = sum(comb(2, k) * 6 ** (k + 1) for k in range(3))
+    return holding(
+        holds and loose == 294,
+        f"{checked} settings: the exact maximum is below; loose: at N = 6, H = d = 3 it says {loose}, the "
+        f"maximum is {vertex_maximum(6, 3, 3)}",
+        {"settings": checked, "quoted_at_fig4": loose},
+    )
+
+
+def _fig4_216(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    trials = 20 if effort is Effort.QUICK else 500
+    gaussian = [minkowski_vertices(rng.standard_normal((3, 6, 3))).count for _ in range(trials)]
+    return _all_sums_are_vertices(6, 3, gaussian)
+
+
+def _all_sums_are_vertices(n: int, heads: int, gaussian: Sequence[int]) -> Finding:
+    """Whether a sum of heads of n keys in space can have n^heads vertices: the maximum, which integer keys
+    attain, and the numbers of vertices of Gaussian keys."""
+    found = _parabolic(n, heads, 3, False)
+    sets = parabolic_heads(n, heads, 3)[0]
+    steps = [minkowski_vertices(sets[:h]).count for h in range(1, heads + 1)]
+    most, affine = vertex_maximum(n, heads, 3), _parabolic(n, heads, 3, True).count
+    return earned(
+        Verdict.FAILS if most < n**heads else Verdict.HOLDS,
+        most == found.count and found.verify().ok and max(gaussian) <= most,
+        f"no more than {most} vertices are possible, and integer keys attain them "
+        f"({', '.join(map(str, steps))} for {_listed(heads)}); Gaussian heads have "
+        f"{np.mean(gaussian):.0f} on average; affine scores reach {affine}",
+        {"maximum": most, "attained": steps, "gaussian_mean": float(np.mean(gaussian)), "affine": affine},
+        _heads_certificate([found], [(found.count, most)]),
+    )
+
+
+def _listed(heads: int) -> str:
+    """``one, two, three heads``."""
+    return f"{', '.join(_WORDS.get(h, str(h)) for h in range(1, heads + 1))} head{'s' * (heads > 1)}"
+
+
+_WORDS = {1: "one", 2: "two", 3: "three", 4: "four"}
+
+
+def _pow_512_8(effort: Effort) -> Finding:
+    value = 512**8
+    return failing(
+        not 10 * value < 11 * _PRINTED_POWER,  # further off than rounding to two digits allows
+        f"512^8 = 2^72 = {value} = {value / 1e21:.3f}e21; printed 1.1e21, short by a factor of "
+        f"{value / _PRINTED_POWER:.1f}",
+        {"value": value, "printed": _PRINTED_POWER},
+        Certificate("power", {"base": 512, "exponent": 8}, {"value": value}),
+    )
+
+
+_PRINTED_POWER = 11 * 10**20  # of Example V.3, for 512^8
+
+
+def _rem_v6(effort: Effort) -> Finding:
+    keys = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [-1, -2, -3]])
+    pairs = [keys[list(pair)] for pair in combinations(range(4), 2)]
+    orders, routing = minkowski_vertices(pairs), minkowski_vertices([keys])
+    return holding(
+        orders.count == 24 and routing.count == 4,
+        f"four keys in space: {orders.count} orders of the scores, {routing.count} routing cells",
+        {"orders": orders.count, "cells": routing.count},
+        _heads_certificate([orders, routing], [(24, vertex_maximum(2, 6, 3)), (4, 4)]),
+    )
+
+
+def _parabolic(n: int, heads: int, d: int, biased: bool) -> MinkowskiVertices:
+    """The cells of the construction that attains the maximum."""
+    sets, biases = parabolic_heads(n, heads, d, biased=biased)
+    return minkowski_vertices(sets, biases)
+
+
+def _heads_certificate(
+    families: Sequence[MinkowskiVertices], counts: Sequence[tuple[int, int]]
+) -> Certificate:
+    """A query for every cell; ``counts`` are the cells and the largest number possible, per family."""
+    data = []
+    for found in families:
+        heads = []
+        for h, keys in enumerate(found.point_sets):
+            biases = np.zeros(len(keys.floats)) if found.biases is None else found.biases[h].floats
+            rows = np.column_stack([keys.floats, biases])  # whole numbers, in every family here
+            heads.append(rows.astype(np.int64).tolist())
+        points = [found.exact_witnesses.get(i, tuple(w)) for i, w in enumerate(found.witnesses.tolist())]
+        data.append({"heads": heads, "points": points})
+    expected = [{"cells": cells, "at_most": most} for cells, most in counts]
+    return Certificate("heads", {"families": data}, {"families": expected})
+
+
+_D = 3  # the dimension in which figure 4 draws
+
+
+def _run_figure_4(settings: Settings) -> Outcome:
+    from hardmax.plotting.polytopes import compare_sums
+
+    n_tokens, heads = settings["n_tokens"], settings["heads"]
+    pictures = {name: _sums(settings, name) for name in ("parabola", "gaussian")}
+    sums = pictures["parabola"]
+    counts = [one.count for one in sums]
+    random = _random_counts(settings)
+    best = [vertex_maximum(n_tokens, h, _D) for h in range(1, heads + 1)]
+    table: dict[str, Any] = {
+        "heads": list(range(1, heads + 1)),
+        "candidates": [n_tokens**h for h in range(1, heads + 1)],
+        "maximum": best,
+        "drawn": counts,
+        "gaussian_mean": random.mean(axis=0),
+        "gaussian_least": random.min(axis=0),
+        "gaussian_most": random.max(axis=0),
+    }
+    vertices = sums[-1]
+    titles = ["one head", *(f"{_WORDS.get(h, h)} heads" for h in range(2, heads + 1))]
+    figures = {
+        "fig4": compare_sums(sums, titles=titles, proportions="round"),
+        "fig4_gaussian": compare_sums(pictures["gaussian"], titles=titles),
+    }
+    return Outcome(
+        figures=figures,
+        tables={"counts": table, "vertices": _vertex_table(vertices)},
+        comparisons=(
+            judged(
+                f"most vertices of a sum, N = {n_tokens}, H = {heads}, d = 3",
+                "216" if (n_tokens, heads) == (6, 3) else f"{n_tokens**heads} (N^H)",
+                str(best[-1]),
+                _all_sums_are_vertices(n_tokens, heads, random[:, -1].tolist()),
+                claim="tropical.fig4_216",
+            ),
+            compared(
+                "vertices of one head",
+                f"at most {n_tokens}",
+                str(counts[0]),
+                counts[0] <= n_tokens,
+                claim="tropical.single_head_le_n",
+            ),
+            measured(
+                f"vertices with Gaussian keys, {len(random)} draws",
+                "not stated",
+                f"mean {random[:, -1].mean():.1f}, {random[:, -1].min()} to {random[:, -1].max()}",
+            ),
+        ),
+        notes=(
+            "fig4 draws integer keys on a parabola, which attain the maximum, in an affine image with the "
+            "same faces; fig4_gaussian draws Gaussian keys.",
+            f"{n_tokens**heads} is the number of candidate sums, one key of each head. It is attained in "
+            f"dimension {heads + 1}, or in dimension {heads} by scores with biases.",
+        ),
+    )
+
+
+def _sums(settings: Settings, kind: str) -> list[MinkowskiVertices]:
+    """The sums of the first 1, 2, ... heads, whose keys lie on a parabola or are Gaussian."""
+    n_tokens, heads = settings["n_tokens"], settings["heads"]
+    keys: list[NDArray[Any]]
+    if kind == "parabola":
+        keys = list(parabolic_heads(n_tokens, heads, _D)[0])
+    else:
+        keys = list(settings.rng("drawn").standard_normal((heads, n_tokens, _D)))
+    return [minkowski_vertices(keys[: h + 1]) for h in range(heads)]
+
+
+def _random_counts(settings: Settings) -> NDArray[np.int64]:
+    """Vertices of the first h Gaussian heads, one row per draw."""
+    shape = (settings["heads"], settings["n_tokens"], _D)
+    draws = [settings.rng("gaussian", i).standard_normal(shape) for i in range(settings["draws"])]
+    return np.array(
+        [[minkowski_vertices(list(keys[: h + 1])).count for h in range(shape[0])] for keys in draws]
+    )
+
+
+def _vertex_table(result: MinkowskiVertices) -> dict[str, Any]:
+    return {"choice": result.choices, "vertex": result.vertices, "witness": result.witnesses}
+
+
+# Example V.3
+# ----------------------------------------------------------------------------------------------------
+
+
+def _run_example_v3(settings: Settings) -> Outcome:
+    from hardmax.plotting.counts import draw_budget
+
+    n, d, heads = settings["n_tokens"], settings["d_model"], settings["heads"]
+    if d % heads:
+        raise InvalidInputError(f"heads must divide d_model ({d}), but was {heads}.")
+    biased = settings["score_bias"]
+    every = head_budget(n, d, biased=biased)
+    pair = head_budget(n, d, heads=[1, heads], biased=biased)
+    small = _small_budget(settings)
+    printed: tuple[Comparison, ...] = ()
+    if (n, d, heads) == (512, 512, 8):
+        power = _pow_512_8(Effort.QUICK)
+        printed = (judged("512^8", "1.1e21", readable(n, heads), power, claim="tropical.pow_512_8"),)
+    best = every.best
+    figure: Any = draw_budget(every).figure
+    return Outcome(
+        figures={"exV3": figure},
+        tables={
+            "budget": {
+                "heads": list(every.heads),
+                "d_head": list(every.d_head),
+                "parameters": list(every.n_parameters),
+                "most_cells": [readable(value) for value in every.vertices],
+                "log10": [log10_of(value) for value in every.vertices],
+                "N^H": [readable(n, H) for H in every.heads],
+            },
+            "counted": small,
+        },
+        comparisons=(
+            compared(
+                "parameters of one attention layer, 4 d^2",
+                "about 1.05e6" if d == 512 else "4 d^2",
+                ", ".join(map(str, sorted(set(pair.n_parameters)))),
+                set(pair.n_parameters) == {4 * d * d},
+                exactly=True,
+            ),
+            compared(
+                "vertices with one head",
+                f"at most {n}",
+                str(pair.vertices[0]),
+                pair.vertices[0] <= n,
+                claim="tropical.single_head_le_n",
+                exactly=True,
+            ),
+            *printed,
+            compared(
+                f"vertices with {heads} heads, N^H",
+                readable(n, heads),
+                readable(pair.vertices[1]),
+                pair.vertices[1] == n**heads,
+                claim="tropical.mink_product_regime",
+                exactly=True,
+            ),
+            compared(
+                "the best cut of this budget",
+                "more heads, more cells",
+                f"H = {every.heads[best]}, width {every.d_head[best]}: {readable(every.vertices[best])}; "
+                f"width {every.d_head[-1]}: {readable(every.vertices[-1])}",
+                every.vertices[-1] == every.vertices[best],
+                exactly=True,
+            ),
+            compared(
+                "the same comparison small, counted exactly",
+                "N^H while the width is at least 2",
+                ", ".join(
+                    f"H={H}: {c} of {m}"
+                    for H, c, m in zip(small["heads"], small["counted"], small["maximum"], strict=True)
+                ),
+                small["counted"] == small["maximum"],
+                claim="tropical.mink_product_regime",
+            ),
+        ),
+        notes=(
+            "At width 1 a head tells two keys apart. Each head has coordinates of its own and keys on a "
+            "parabola in them; that needs a width of 2.",
+        ),
+    )
+
+
+def _small_budget(settings: Settings) -> dict[str, list[int]]:
+    """Four coordinates cut into one, two and four heads, each in its own block of coordinates."""
+    n, d = settings["counted_tokens"], 4
+    table: dict[str, list[int]] = {"heads": [], "d_head": [], "maximum": [], "counted": []}
+    p = np.arange(n)
+    for heads in (1, 2, 4):
+        width = d // heads
+        keys = np.zeros((heads, n, d), dtype=np.int64)
+        for h in range(heads):
+            keys[h, :, h * width] = p
+            if width > 1:
+                keys[h, :, h * width + 1] = -p * p
+        table["heads"].append(heads)
+        table["d_head"].append(width)
+        table["maximum"].append(vertex_maximum(n, heads, d, d_head=width))
+        table["counted"].append(minkowski_vertices(keys).count)
+    return table
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        paper="tropical",
+        name="single_head_le_n",
+        place="Proposition V.1",
+        statement="The Newton polytope of one head has at most N vertices.",
+        hypotheses="linear scores; with linear scores on the line at most 2",
+        computation="cells of random heads, in general and on spheres",
+        check=_single_head_le_n,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#several-heads-are-a-minkowski-sum",
+    ),
+    Claim(
+        paper="tropical",
+        name="mink_product_regime",
+        place="Theorem V.2, H <= d",
+        statement="Few heads cut at most N^H cells, and N^H is reached.",
+        hypotheses="H <= d-1 for linear scores, H <= d for affine ones",
+        computation="exact enumeration of parabolic heads",
+        check=_mink_product_regime,
+        expected=Verdict.HOLDS,
+        correction="For H = d linear heads the maximum is N^d - (N-1)^d + 1, of exponent d-1.",
+        proof="proofs.md#few-heads-reach-every-combination",
+    ),
+    Claim(
+        paper="tropical",
+        name="mink_max_linear",
+        place="Theorem V.2, exact",
+        statement="H heads of N keys with linear scores cut at most sum_{j<d} C(H,j)(N-1)^j + C(H-1,d-1) "
+        "cells, and this is attained.",
+        hypotheses="N >= 2; proof for d <= 3, larger d cited (Weibel 2012; Montufar, Ren and Zhang 2021)",
+        computation="parabolic heads attain it, random heads stay below, d up to 4",
+        check=_mink_max_linear,
+        expected=Verdict.HOLDS,
+        proof="minkowski.md#why",
+    ),
+    Claim(
+        paper="tropical",
+        name="mink_max_affine",
+        place="Theorem V.2, exact",
+        statement="H heads of N keys with affine scores cut at most sum_{j<=d} C(H,j)(N-1)^j cells, and this "
+        "is attained.",
+        hypotheses="N >= 2; proof for d <= 2, larger d cited (Montufar, Ren and Zhang 2021)",
+        computation="parabolic heads attain it, random heads stay below, d up to 3",
+        check=_mink_max_affine,
+        expected=Verdict.HOLDS,
+        proof="minkowski.md#why",
+    ),
+    Claim(
+        paper="tropical",
+        name="euler_identity",
+        place="Theorem V.2, exact",
+        statement="In r(S) = sum of m(T) over T in S, m(T) = 0 for affine scores and |T| > d, and "
+        "(-1)^(d+|T|) for linear scores and |T| >= d.",
+        hypotheses="general position",
+        computation="cells of every subfamily of random heads",
+        check=_euler_identity,
+        expected=Verdict.HOLDS,
+        proof="minkowski.md#why",
+    ),
+    Claim(
+        paper="tropical",
+        name="saturated_floor_d_half",
+        place="Theorem V.2, H > d",
+        statement="Many heads cut O((NH)^floor(d/2)) cells.",
+        hypotheses="linear scores, d = 3, H = 4",
+        computation="exact enumeration of parabolic heads for growing N",
+        check=_saturated_floor_d_half,
+        expected=Verdict.FAILS,
+        correction="The exponent of N is min(H, d-1) for linear scores and min(H, d) for affine ones.",
+        proof="proofs.md#many-heads-grow-with-degree-d-minus-1",
+    ),
+    Claim(
+        paper="tropical",
+        name="gs_quoted_ineq",
+        place="Appendix D",
+        statement="A Minkowski sum of H polytopes with N vertices has at most sum_{k<d} C(H-1,k) N^(k+1) "
+        "vertices.",
+        hypotheses="d >= 2, N >= 2; as for tropical.mink_max_linear",
+        computation="comparison with the exact maximum, in integers",
+        check=_gs_quoted_ineq,
+        expected=Verdict.HOLDS,
+        correction="True but loose; the exact maximum is known.",
+        proof="proofs.md#the-quoted-inequality-is-true-but-loose",
+    ),
+    Claim(
+        paper="tropical",
+        name="fig4_216",
+        place="Figure 4",
+        statement="Three heads of six keys in space give a Minkowski sum with 216 vertices.",
+        hypotheses="linear scores, N = 6, H = 3, d = 3",
+        computation="the maximum, and integer keys that attain it, enumerated",
+        check=_fig4_216,
+        expected=Verdict.FAILS,
+        correction="At most 92; 216 = 6^3 is the number of sums, all of them vertices with affine scores in "
+        "space or linear scores in four dimensions.",
+        proof="minkowski.md#why",
+    ),
+    Claim(
+        paper="tropical",
+        name="pow_512_8",
+        place="Example V.3",
+        statement="Eight heads of 512 tokens reach 512^8, which is about 1.1e21.",
+        hypotheses="none",
+        computation="the integer",
+        check=_pow_512_8,
+        expected=Verdict.FAILS,
+        correction="512^8 = 2^72 = 4.722e21.",
+    ),
+    Claim(
+        paper="tropical",
+        name="rem_v6",
+        place="Remark V.6",
+        statement="Comparing all pairs of keys counts orders of the scores that routing does not see; one "
+        "head has at most N cells.",
+        hypotheses="linear scores",
+        computation="orders and routing cells of four keys in space",
+        check=_rem_v6,
+        expected=Verdict.HOLDS,
+        proof="proofs.md#several-heads-are-a-minkowski-sum",
+    ),
+)
+
+
+RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        "tropical.fig4",
+        "Newton polytopes of one, two and three heads: 92 vertices, not 216",
+        (
+            Option("n_tokens", 6, "keys per head (the paper: 6)", least=2),
+            Option("heads", 3, "heads in the last picture (the paper: 3)", least=1),
+            Option("draws", 20, "Gaussian draws whose vertices are counted", medium=200, paper=1000, least=1),
+        ),
+        _run_figure_4,
+    ),
+    Recipe(
+        "tropical.exV3",
+        "One head against eight at the same number of parameters",
+        (
+            Option("n_tokens", 512, "sequence length (the paper: 512)", least=1),
+            Option("d_model", 512, "dimension (the paper: 512)", least=1),
+            Option("heads", 8, "heads compared with one (the paper: 8)", least=1),
+            Option("score_bias", False, "whether queries carry a bias; the paper defines attention without"),
+            Option("counted_tokens", 5, "sequence length of the small comparison that is counted", least=1),
+        ),
+        _run_example_v3,
+    ),
+)

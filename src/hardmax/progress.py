@@ -1,0 +1,83 @@
+"""The ``progress`` option of every verb that takes long: a bar, a function of the caller's, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hardmax.errors import InvalidInputError
+
+__all__ = ["Bar", "shown"]
+
+_WIDTH = 30  # characters of a bar
+_EVERY = 0.1  # seconds between two lines
+
+
+@contextmanager
+def shown(
+    progress: Any, line: Callable[..., tuple[float | None, str]]
+) -> Iterator[Callable[..., object] | None]:
+    """What a verb calls on its way, with whatever it promises to pass.
+
+    Parameters
+    ----------
+    progress : bool, callable or None
+        ``True`` shows a bar on standard error, a function is called, ``None`` and ``False`` do nothing.
+    line : callable
+        Called with the same arguments by the bar: the share that is done (``None``: unknown), and a text.
+
+    Examples
+    --------
+    >>> with shown(print, lambda done, total: (done / total, "layers")) as report:
+    ...     report(1, 2)
+    1 2
+    """
+    if progress is None or progress is False:
+        yield None
+    elif progress is True:
+        bar = Bar(line)
+        try:
+            yield bar
+        finally:
+            bar.close()
+    elif callable(progress):
+        yield progress
+    else:
+        raise InvalidInputError(
+            f"progress must be True (a bar), a function or None, but was {progress!r}; try progress=True."
+        )
+
+
+class Bar:
+    """A line of plain text on standard error that is written again and again."""
+
+    def __init__(self, line: Callable[..., tuple[float | None, str]]) -> None:
+        self.line = line
+        self._text = ""
+        self._next = 0.0
+
+    def __call__(self, *args: Any) -> None:
+        """Write the line for these arguments, if it is time again."""
+        share, text = self.line(*args)
+        if share is not None:
+            share = min(max(share, 0.0), 1.0)
+            filled = int(_WIDTH * share)
+            text = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {100.0 * share:3.0f} %  {text}"
+        before, self._text = self._text, text
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _EVERY
+            self._write(len(before))
+
+    def _write(self, length: int) -> None:
+        sys.stderr.write(f"\r{self._text.ljust(length)}")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """Leave the last line standing."""
+        if self._text:
+            self._write(len(self._text))
+            sys.stderr.write("\n")

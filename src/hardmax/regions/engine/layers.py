@@ -1,0 +1,316 @@
+r"""Entering a layer: the composed map on a cell, and the one analysis of its rounding errors.
+
+Every engine goes through the layers of a network in the same way. On a cell, the hidden vector that enters a
+layer is an affine map of the input, kept as :math:`D = d + 1` columns: the slopes of the :math:`d` input
+coordinates, then the constants. The engine calls :func:`enter`, which computes the scores of the layer as
+such a map, decides signs with them, and calls :func:`leave` with what goes on. The plane has three columns;
+nothing else here depends on the dimension.
+
+The bounds are kept per layer cell in a row of ``errors``: of the hidden vector entry by entry (``DA, DC``)
+and in 2-norm (``EA, EC``), of the scores entry by entry (``RA, RC``), and the same for what leaves
+(``NEXT_*``). The first of each pair holds for every column of slopes, the second for the constants.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.compiling import kernel
+
+__all__ = ["Net", "add_units", "enter", "enter_groups", "leave"]
+
+# kinds of layers
+AFFINE, FOLD, WALL = 0, 1, 2
+
+# columns of the table of layers; *_AT is where something begins
+KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES = range(8)
+OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(8, 16)
+# columns of the table of norms: of the scores and biases, then of the outputs and offsets
+RHO, SIGMA, SIGMA_ABS, GAMMA, B_MAX, B_NORM = range(6)
+RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
+
+# per layer cell: errors of the hidden vector, of the scores, of the vector that leaves
+DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
+ERRORS = 16
+
+EXACT, CERTIFIED, FLOAT = 0, 1, 2  # arithmetics
+UNIT = 1.2e-16  # above the unit roundoff 2^-53
+TINY, HUGE = 1e-280, 1e290
+TAME = 1e140  # numbers between 1 / TAME and TAME have products that are neither lost nor infinite
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Net(NamedTuple):
+    """The arrays of a :class:`~hardmax.regions.engine.program.Program` that kernels read."""
+
+    table: Integers
+    bounds: Floats
+    weights: Floats
+    heads_at: Integers
+    key_of: Integers
+
+
+@kernel(reorder=True, inner=True)
+def rows_of(columns, weights, at, biases, n, m, path, y_at, z_at):
+    """Rows S y + b of the composed map; ``at < 0`` means S is the identity.
+
+    Three columns at a time, so that a weight is loaded once for the three columns of the plane.
+    """
+    if at < 0:
+        for c in range(columns):
+            for i in range(n):
+                path[z_at + c * n + i] = path[y_at + c * m + i]
+    else:
+        k = 0
+        while k + 3 <= columns:
+            y, z = y_at + k * m, z_at + k * n
+            for i in range(n):
+                r = at + i * m
+                a = 0.0
+                b = 0.0
+                c = 0.0
+                for j in range(m):
+                    w = weights[r + j]
+                    a += w * path[y + j]
+                    b += w * path[y + m + j]
+                    c += w * path[y + 2 * m + j]
+                path[z + i] = a
+                path[z + n + i] = b
+                path[z + 2 * n + i] = c
+            k += 3
+        while k < columns:
+            for i in range(n):
+                total = 0.0
+                for j in range(m):
+                    total += weights[at + i * m + j] * path[y_at + k * m + j]
+                path[z_at + k * n + i] = total
+            k += 1
+    for i in range(n):
+        path[z_at + (columns - 1) * n + i] += weights[biases + i]
+
+
+@kernel(reorder=True, inner=True)
+def squares(path, at, n):
+    """The sum of squares of n numbers."""
+    total = 0.0
+    for i in range(n):
+        total += path[at + i] * path[at + i]
+    return total
+
+
+@kernel(inner=True)
+def largest_norm(path, at, n, columns):
+    """The largest 2-norm of some columns of n numbers, rounded up; infinite where squares prove nothing."""
+    largest = 0.0
+    for c in range(columns):
+        total = squares(path, at + c * n, n)
+        if total == 0.0:  # zeros, or squares that underflow
+            for i in range(n):
+                if path[at + c * n + i] != 0.0:
+                    return np.inf
+        elif total > 1e-270 and total < 1e280:
+            largest = max(largest, 1.0001 * np.sqrt(total))
+        else:
+            return np.inf
+    return largest
+
+
+@kernel(inner=True)
+def enter(columns, net, path, errors, layer, trust):
+    r"""Rows of the composed map of a layer, and the bounds on their errors.
+
+    With :math:`\rho` the largest row norm and :math:`\sigma, \sigma_{abs}` bounds on the spectral norms of
+    :math:`S` and :math:`|S|`, the rows :math:`z = Sy + b` of a vector with errors :math:`\|\delta y\|_2 \le
+    \varepsilon` have :math:`|\delta z_i| \le \rho(\varepsilon + \gamma \|y\|) + \gamma |b_i|` and
+    :math:`\|\delta z\|_2 \le \sigma \varepsilon + \gamma(\sigma_{abs}\|y\| + \|b\|)`; what leaves through
+    :math:`U`, on any set of units, is bounded in the same way. 2-norms do not grow by the factor
+    :math:`\sqrt{n}` per layer that sums of absolute values would cost.
+
+    ``T_A`` and ``T_C`` bound what a row is off at a point, per unit of its coordinates: the error of the row,
+    and of the sum of :math:`D` products, at most :math:`D u` in any order. A difference of two rows, or of
+    the values of two rows, is rounded once more, and callers double the bound for it: :math:`(D + 2) u`
+    covers both.
+
+    Nothing is bounded in floats without a filter (``trust == FLOAT``).
+    """
+    table, e, f = net.table, errors[layer], net.bounds[layer]
+    y_at, m = table[layer, Y_AT], table[layer, D_IN]
+    z_at, n = table[layer, Z_AT], table[layer, ROWS]
+    d = columns - 1
+    rows_of(columns, net.weights, table[layer, SCORES], table[layer, BIASES], n, m, path, y_at, z_at)
+    if trust == FLOAT:
+        return
+    y_na, y_nc = largest_norm(path, y_at, m, d), largest_norm(path, y_at + d * m, m, 1)
+    if table[layer, SCORES] < 0:
+        e[RA] = e[DA]
+        e[RC] = e[DC] + f[GAMMA] * (y_nc + f[B_MAX])
+        z_ea = e[EA]
+        z_ec = e[EC] + f[GAMMA] * (y_nc + f[B_NORM])
+    else:
+        e[RA] = f[RHO] * (e[EA] + f[GAMMA] * y_na)
+        e[RC] = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
+        z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
+        z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
+    z_na, z_nc = largest_norm(path, z_at, n, d), largest_norm(path, z_at + d * n, n, 1)
+    e[A_MAX] = z_na + e[RA]
+    e[C_MAX] = z_nc + e[RC]
+    e[T_A] = e[RA] + (columns + 2.0) * UNIT * z_na
+    e[T_C] = e[RC] + (columns + 2.0) * UNIT * z_nc
+    g = f[GAMMA_OUT]
+    if table[layer, KIND] == FOLD:
+        e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * z_na)
+        e[NEXT_DC] = f[RHO_OUT] * (z_ec + g * z_nc) + g * f[O_MAX]
+        e[NEXT_EA] = f[SIGMA_OUT] * z_ea + g * f[SIGMA_ABS_OUT] * z_na
+        e[NEXT_EC] = f[SIGMA_OUT] * z_ec + g * (f[SIGMA_ABS_OUT] * z_nc + f[O_NORM])
+        if table[layer, SKIP] == 1:
+            e[NEXT_DA] += e[DA] + g * y_na
+            e[NEXT_DC] += e[DC] + g * y_nc
+            e[NEXT_EA] += e[EA] + g * y_na
+            e[NEXT_EC] += e[EC] + g * y_nc
+    elif table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:
+        # the scores of winners leave, and what entered beside them
+        skip = table[layer, SKIP] == 1
+        e[NEXT_DA] = max(e[RA], e[DA] if skip else 0.0)
+        e[NEXT_DC] = max(e[RC], e[DC] if skip else 0.0)
+        e[NEXT_EA] = z_ea + (e[EA] if skip else 0.0)
+        e[NEXT_EC] = z_ec + (e[EC] if skip else 0.0)
+    elif table[layer, KIND] == WALL:
+        e[NEXT_DA] = 0.0
+        e[NEXT_EA] = 0.0
+        e[NEXT_DC] = g * f[O_MAX]
+        e[NEXT_EC] = g * f[O_NORM]
+        if table[layer, SKIP] == 1:
+            e[NEXT_DA] = e[DA]
+            e[NEXT_EA] = e[EA]
+            e[NEXT_DC] += e[DC] + g * y_nc
+            e[NEXT_EC] += e[EC] + g * y_nc
+    else:
+        e[NEXT_DA] = e[RA]
+        e[NEXT_DC] = e[RC]
+        e[NEXT_EA] = z_ea
+        e[NEXT_EC] = z_ec
+
+
+@kernel(inner=True)
+def leave_affine(columns, net, path, errors, layer):
+    """The rows of an affine layer enter the next one, with the bounds on their errors."""
+    table = net.table
+    for i in range(columns * table[layer, ROWS]):
+        path[table[layer + 1, Y_AT] + i] = path[table[layer, Z_AT] + i]
+    for i in range(4):
+        errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
+
+
+@kernel(inner=True)
+def enter_groups(columns, net, path, errors, layer, trust):
+    """Enter ``layer`` and, while it is affine, the next one; returns the layer of max-groups it ends in."""
+    enter(columns, net, path, errors, layer, trust)
+    while net.table[layer, KIND] == AFFINE:
+        leave_affine(columns, net, path, errors, layer)
+        layer += 1
+        enter(columns, net, path, errors, layer, trust)
+    return layer
+
+
+@kernel(inner=True)
+def leave(columns, net, path, errors, layer, winners, hidden):
+    """What leaves a layer of max-groups enters the next one, with the bounds on its errors.
+
+    ``hidden`` holds the map that leaves a fold layer, or the constants that leave an attention layer, whose
+    slopes are those that entered. Where the winning scores leave, it is not read.
+    """
+    table = net.table
+    e, m, n = table[layer, D_OUT], table[layer, D_IN], table[layer, ROWS]
+    y_at, z_at, to = table[layer, Y_AT], table[layer, Z_AT], table[layer + 1, Y_AT]
+    if table[layer, KIND] == FOLD:
+        for r in range(columns * e):
+            path[to + r] = hidden[r]
+    elif table[layer, OUTPUTS] < 0:
+        # what entered, if kept, then the scores of the winners
+        heads = table[layer, HEADS]
+        kept = e - heads
+        for c in range(columns):
+            for r in range(kept):
+                path[to + c * e + r] = path[y_at + c * m + r]
+            for h in range(heads):
+                path[to + c * e + kept + h] = path[z_at + c * n + winners[h]]
+    else:
+        for r in range((columns - 1) * e):
+            path[to + r] = path[y_at + r] if table[layer, SKIP] == 1 else 0.0
+        for r in range(e):
+            path[to + (columns - 1) * e + r] = hidden[r]
+    for i in range(4):
+        errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
+
+
+@kernel(inner=True)
+def without_units(columns, net, path, layer, out, y):
+    """The map that leaves a fold layer in which every unit is off, at ``out[y]``."""
+    table = net.table
+    e, y_at, offsets = table[layer, D_OUT], table[layer, Y_AT], table[layer, OFFSETS]
+    for r in range((columns - 1) * e):
+        out[y + r] = 0.0
+    for r in range(e):
+        out[y + (columns - 1) * e + r] = net.weights[offsets + r]
+    if table[layer, SKIP] == 1:
+        for r in range(columns * e):
+            out[y + r] += path[y_at + r]
+
+
+@kernel(reorder=True, inner=True)
+def add_units(columns, weights, at, e, units, count, path, z_at, n, out, y):
+    """Add U[:, i] z_i of the listed units to the map that leaves the layer, four units and three columns at a
+    time.
+    """
+    j = 0
+    while j + 4 <= count:
+        i0, i1, i2, i3 = units[j], units[j + 1], units[j + 2], units[j + 3]
+        w0, w1, w2, w3 = at + i0 * e, at + i1 * e, at + i2 * e, at + i3 * e
+        k = 0
+        while k + 3 <= columns:
+            z = z_at + k * n
+            a0, a1, a2, a3 = path[z + i0], path[z + i1], path[z + i2], path[z + i3]
+            z += n
+            b0, b1, b2, b3 = path[z + i0], path[z + i1], path[z + i2], path[z + i3]
+            z += n
+            c0, c1, c2, c3 = path[z + i0], path[z + i1], path[z + i2], path[z + i3]
+            to = y + k * e
+            for r in range(e):
+                u0, u1, u2, u3 = weights[w0 + r], weights[w1 + r], weights[w2 + r], weights[w3 + r]
+                out[to + r] += u0 * a0 + u1 * a1 + u2 * a2 + u3 * a3
+                out[to + e + r] += u0 * b0 + u1 * b1 + u2 * b2 + u3 * b3
+                out[to + 2 * e + r] += u0 * c0 + u1 * c1 + u2 * c2 + u3 * c3
+            k += 3
+        while k < columns:
+            z = z_at + k * n
+            a0, a1, a2, a3 = path[z + i0], path[z + i1], path[z + i2], path[z + i3]
+            to = y + k * e
+            for r in range(e):
+                out[to + r] += (
+                    weights[w0 + r] * a0 + weights[w1 + r] * a1 + weights[w2 + r] * a2 + weights[w3 + r] * a3
+                )
+            k += 1
+        j += 4
+    while j < count:
+        w = at + units[j] * e
+        k = 0
+        while k + 3 <= columns:
+            z, to = z_at + k * n + units[j], y + k * e
+            a, b, c = path[z], path[z + n], path[z + 2 * n]
+            for r in range(e):
+                u = weights[w + r]
+                out[to + r] += u * a
+                out[to + e + r] += u * b
+                out[to + 2 * e + r] += u * c
+            k += 3
+        while k < columns:
+            a, to = path[z_at + k * n + units[j]], y + k * e
+            for r in range(e):
+                out[to + r] += weights[w + r] * a
+            k += 1
+        j += 1

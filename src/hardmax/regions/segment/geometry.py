@@ -1,0 +1,170 @@
+r"""Cells on the line: intervals with named ends.
+
+The engine finds cells from left to right; the result is in lexicographic order of their signatures, as
+everywhere, and ``position`` remembers where on the line a cell is.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.exact.rationals import nearest_float
+from hardmax.networks.layers import AffineLayer, FoldLayer, Layer, MaxLayer
+from hardmax.networks.signatures import pack_bits
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Contacts, Ragged, decode_wall
+from hardmax.regions.geometries import Geometry
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.segment.rational_intervals import NEGATIVE_END, POSITIVE_END, Place, interval_of, root_of
+
+__all__ = ["SegmentGeometry", "exact_place", "interval_cells", "kinds_between"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def interval_cells(written: dict[str, NDArray[Any]]) -> Cells:
+    """What the engine wrote down, from left to right."""
+    ends = [written[name] for name in ("low", "low_error", "high", "high_error")]
+    names = [written[name] for name in ("low_owner", "low_wall", "high_owner", "high_wall")]
+    witnesses, margins = _witnesses(ends[0], ends[2], ends[1], ends[3])
+    n = len(witnesses)
+    two_each = np.arange(0, 2 * n + 1, 2, dtype=np.int64)
+    columns = {name: written[name] for name in ("bits", "routings", "tied", "lengths", "position")}
+    cells = Cells(
+        kind="intervals",
+        witnesses=witnesses[:, None],
+        margins=margins,
+        facets=Ragged(two_each, np.column_stack(names).reshape(2 * n, 2)),
+        vertices=Ragged(two_each, np.column_stack(ends).reshape(2 * n, 2)),
+        **columns,
+    )
+    for array in (*columns.values(), cells.witnesses, margins, cells.facets.content, cells.vertices.content):
+        array.setflags(write=False)
+    return cells
+
+
+class SegmentGeometry(Geometry):
+    """What can be asked about intervals."""
+
+    @property
+    def low(self) -> Floats:
+        """The left ends; infinite ones are infinite."""
+        return np.asarray(self.cells.vertices.content[::2, 0])
+
+    @property
+    def high(self) -> Floats:
+        """The right ends."""
+        return np.asarray(self.cells.vertices.content[1::2, 0])
+
+    @cached_property
+    def along(self) -> Integers:
+        """The numbers of the cells from left to right."""
+        return np.argsort(self.cells.position)
+
+    @cached_property
+    def bounded(self) -> NDArray[np.bool_]:
+        """Which cells have two ends."""
+        return np.isfinite(self.low) & np.isfinite(self.high)
+
+    @property
+    def sizes(self) -> tuple[Floats, Floats]:
+        """Lengths, infinite for unbounded cells; surfaces are 1, so that short means thin."""
+        return self.cells.lengths, np.ones(self.cells.n)
+
+    def cell_vertices(self, i: int) -> Floats:
+        """The finite ends of a cell, one per row."""
+        ends = self.cells.vertices[i][:, :1]
+        return np.asarray(ends[np.isfinite(ends[:, 0])])
+
+    @cached_property
+    def vertices(self) -> Floats:
+        """All finite ends of all cells, one per row; a shared one appears once per cell."""
+        ends = self.cells.vertices.content[:, :1]
+        return np.asarray(ends[np.isfinite(ends[:, 0])])
+
+    def exact_ends(self, i: int) -> tuple[Place, Place]:
+        """The two ends of a cell without rounding: fractions, or infinities."""
+        bits, routings = self.cells.bits[i], self.cells.routings[i]
+        low, high = (exact_place(self.exact, *name, bits, routings) for name in self.cells.names(i))
+        return (NEGATIVE_END if low is None else low, POSITIVE_END if high is None else high)
+
+    def contacts(self) -> Contacts:
+        """Pairs of cells that follow one another on the line; contact in a point counts as length 1."""
+        left, right = self.along[:-1], self.along[1:]
+        names = self.cells.facets.content
+        meet = (names[2 * left + 1] == names[2 * right]).all(axis=1)
+        left, right = left[meet], right[meet]
+        pairs = np.column_stack([np.minimum(left, right), np.maximum(left, right)])
+        kinds = kinds_between(self.exact.layers, self.cells, left, right)
+        order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+        nothing = np.zeros((0, 2), dtype=np.int64)
+        return Contacts(pairs[order], kinds[order], np.ones(len(order)), nothing, nothing[:, 0])
+
+    def domain_size(self) -> float | None:
+        """The length of the domain; ``None`` if it is unbounded."""
+        interval = interval_of([self.exact.domain_line(i) for i in range(self.exact.domain.b.shape[0])])
+        if interval is None or not (isinstance(interval[0], Fraction) and isinstance(interval[2], Fraction)):
+            return None
+        return nearest_float(interval[2] - interval[0])
+
+
+def exact_place(
+    exact: ExactMaps,
+    owner: int,
+    wall: int,
+    bits_row: NDArray[np.uint64],
+    routings_row: NDArray[np.int32],
+) -> Fraction | None:
+    """Where an end of a cell with this signature lies; ``None`` at infinity."""
+    if owner == AT_INFINITY:
+        return None
+    if owner == DOMAIN_SIDE:
+        return root_of(exact.domain_line(wall))
+    return root_of(exact.line(*decode_wall(wall), bits_row, routings_row))
+
+
+def kinds_between(
+    layers: tuple[Layer, ...], cells: Cells, left: Integers, right: Integers
+) -> NDArray[np.uint8]:
+    """0 where two signatures part in a fold layer, 1 where they part in a wall layer."""
+    kinds = np.zeros(len(left), dtype=np.uint8)
+    open_ = np.ones(len(left), dtype=np.bool_)
+    total = sum(layer.units for layer in layers if isinstance(layer, FoldLayer))
+    differ = cells.bits[left] ^ cells.bits[right]
+    for layer in layers:
+        if isinstance(layer, AffineLayer):
+            continue
+        if isinstance(layer, FoldLayer):
+            mask = np.zeros((1, total), dtype=np.bool_)
+            mask[0, layer.first_unit : layer.first_unit + layer.units] = True
+            open_ &= ~(differ & pack_bits(mask)).any(axis=1)
+        else:
+            heads = slice(layer.first_head, layer.first_head + layer.heads)
+            parts = (cells.routings[left, heads] != cells.routings[right, heads]).any(axis=1)
+            if not isinstance(layer, MaxLayer):  # maxima are continuous
+                kinds[open_ & parts] = 1
+            open_ &= ~parts
+    return kinds
+
+
+def _witnesses(low: Floats, high: Floats, low_error: Floats, high_error: Floats) -> tuple[Floats, Floats]:
+    """Midpoints (or points beyond the only end), and how far from the ends they are at least."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        middle = low + 0.5 * (high - low)
+        witness = np.where(
+            np.isfinite(middle),
+            middle,
+            np.where(
+                np.isfinite(low), low + np.maximum(1.0, np.abs(low)), high - np.maximum(1.0, np.abs(high))
+            ),
+        )
+        witness = np.where(np.isfinite(witness), witness, 0.0)
+        left = np.where(np.isfinite(low), (witness - low) * (1.0 - 1e-15) - low_error, np.inf)
+        right = np.where(np.isfinite(high), (high - witness) * (1.0 - 1e-15) - high_error, np.inf)
+        margin = np.minimum(left, right)
+    return witness, np.where(margin > 0.0, margin, 0.0)

@@ -1,0 +1,54 @@
+r"""The small transformers of P2's experiments: train them fast, keep every run.
+
+A :class:`Job` names a target, a shape, settings and a seed; :func:`train` runs it and returns the trained
+vector with its history. Only :mod:`hardmax.training.transformer`, the model as a readable module, and the
+plain loop ``train(job, path="torch")`` need torch.
+
+Examples
+--------
+>>> import hardmax as hm
+>>> shape = hm.training.TransformerShape(3, 1, widths=(4,), heads=(1,), hidden=(8,), beta=1.0)
+>>> settings = hm.training.TrainingSettings(6400, batch=64, learning_rate=1e-2, train_size=1000)
+>>> result = hm.training.train(hm.training.Job("max(t) x[t][0]", shape, settings))
+>>> result.diverged, result.best < 0.5
+(False, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+from hardmax.training.data import examples, nmse, outputs_of
+from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
+from hardmax.training.layout import Parameter, TransformerShape
+from hardmax.training.loop import TrainingResult, predict, run_job, train
+from hardmax.training.tensor_files import TrainedModel, load_model
+
+__all__ = [
+    "train",
+    "Job",
+    "TransformerShape",
+    "TrainingSettings",
+    "TrainingResult",
+    "TrainedModel",
+    "load_model",
+    "predict",
+    "examples",
+    "outputs_of",
+    "nmse",
+    "run_job",
+    "Parameter",
+    "NUMERICS",
+    "compile_kernels",
+]
+
+
+def compile_kernels(progress: Callable[[str, float], None] | None = None) -> None:
+    """Compile the kernel of this package, or load it from the cache; ``progress`` is called with its name and
+    the seconds it took."""
+    start = perf_counter()
+    shape = TransformerShape(1, 1, widths=(1,), heads=(1,), hidden=(1,))
+    predict(shape, shape.initial(0), [[[0.0]]])
+    if progress is not None:
+        progress("training", perf_counter() - start)

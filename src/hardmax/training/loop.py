@@ -1,0 +1,350 @@
+r"""Training one job: AdamW on the mean squared error, with clipping, warm-up and cosine.
+
+Two ways compute the same steps. ``"fused"`` is one compiled kernel for forward pass, backward pass and AdamW
+(:mod:`hardmax.training.fused`), needs no torch and is several times faster; ``"torch"`` is the plain loop,
+kept as the reference. Both start from the same vector and see the same batches in the same order.
+
+Values are standardised by the training set, so the loss is the training NMSE. ``best`` is the least
+validation NMSE along the way, the number that P2 reports; it is chosen on the validation set and therefore
+optimistic. ``final`` is the last.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.results import Result
+from hardmax.training.data import Examples, examples, nmse
+from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
+from hardmax.training.layout import TransformerShape
+
+__all__ = ["NUMERICS", "Job", "TrainingResult", "TrainingSettings", "TransformerShape", "run_job", "train"]
+
+Floats = NDArray[np.float32]
+Progress = Callable[[int, float], None]
+
+_TRAINING, _VALIDATION = 0, 1  # streams of data_seed
+_ORDER, _FRESH = 1, 2  # streams of the job's seed; the first draws the parameters
+_STEPS = 512  # at most, between two looks at the clock
+_EXPLODED = 1e4  # an NMSE beyond which a run counts as diverged
+
+
+class Steps(Protocol):
+    """What both ways offer."""
+
+    @property
+    def parameters(self) -> Floats:
+        """A copy of the vector."""
+
+    def run(self, X: Floats, Y: Floats, order: NDArray[np.int64], rates: NDArray[np.float64]) -> float:
+        """One step for each rate, on consecutive batches of ``order``; the mean loss."""
+
+    def predict(self, X: Floats) -> Floats:
+        """(B, T, d) -> (B, outputs)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingResult(Result):
+    """What came of a job.
+
+    Attributes
+    ----------
+    job : Job
+        What was asked.
+    parameters, best_parameters : array (P,)
+        At the end, and where the validation NMSE was least.
+    samples, train_nmse, validation_nmse : array (n,)
+        The history: samples seen, mean loss since the entry before (NaN in the first), NMSE on the validation
+        set.
+    mean, scale : array (outputs,)
+        A prediction is ``mean + scale *`` what the transformer puts out.
+    checkpoint_samples, checkpoint_parameters : array (c,), (c, P)
+        The vectors that were asked for along the way.
+    diverged : bool
+        Whether the loss became infinite, NaN or very large; the run then ended early.
+    cpu_seconds : float
+        Processor time, data included.
+    path : str
+        ``"fused"`` or ``"torch"``.
+
+    Examples
+    --------
+    >>> shape = TransformerShape(3, 1, widths=(4,), heads=(1,), hidden=(8,), beta=1.0)
+    >>> settings = TrainingSettings(
+    ...     3200, batch=32, learning_rate=1e-2, train_size=1000, validation_size=200, evaluations=4
+    ... )
+    >>> result = train(Job("max(t) x[t][0]", shape, settings))
+    >>> result.samples.tolist(), bool(result.best < result.validation_nmse[0])
+    ([0, 800, 1600, 2400, 3200], True)
+    >>> result.predict([[[0.1], [0.7], [0.2]]]).shape
+    (1, 1)
+    """
+
+    kind: ClassVar[str] = "TrainingResult"
+    job: Job
+    parameters: Floats
+    best_parameters: Floats
+    samples: NDArray[np.int64]
+    train_nmse: NDArray[np.float64]
+    validation_nmse: NDArray[np.float64]
+    mean: Floats
+    scale: Floats
+    checkpoint_samples: NDArray[np.int64]
+    checkpoint_parameters: Floats
+    diverged: bool
+    cpu_seconds: float
+    path: str
+
+    @property
+    def shape(self) -> TransformerShape:
+        """The shape of the transformer."""
+        return self.job.shape
+
+    @property
+    def best(self) -> float:
+        """The least validation NMSE; infinite if there was no finite one."""
+        finite = self.validation_nmse[np.isfinite(self.validation_nmse)]
+        return float(finite.min()) if len(finite) else math.inf
+
+    @property
+    def final(self) -> float:
+        """The last validation NMSE; infinite for a run that diverged."""
+        last = float(self.validation_nmse[-1])
+        return math.inf if self.diverged or not math.isfinite(last) else last
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the last four fifths of a run that did not diverge failed to halve the validation NMSE.
+
+        A run that cannot fit its target looks the same as one that had bad luck; other seeds tell them apart.
+        """
+        early = self.validation_nmse[self.samples <= 0.2 * self.job.settings.n_samples]
+        return not self.diverged and self.best > 0.5 * float(early.min())
+
+    def predict(self, X: ArrayLike, *, best: bool = True) -> Floats:
+        """What the model says of sequences (B, T, d), in the units of the target: (B, outputs)."""
+        vector = self.best_parameters if best else self.parameters
+        return predict(self.shape, vector, X) * self.scale + self.mean
+
+    def to_torch(self, *, best: bool = True) -> Any:
+        """The model as a torch module; its output is standardised (needs the extra ``training``)."""
+        from hardmax.training.transformer import Transformer
+
+        return Transformer(self.shape, self.best_parameters if best else self.parameters)
+
+    # The result as a file
+    # ------------------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Any]:
+        arrays = (
+            *("parameters", "best_parameters", "samples", "train_nmse", "validation_nmse"),
+            *("mean", "scale", "checkpoint_samples", "checkpoint_parameters"),
+            *("diverged", "cpu_seconds", "path"),
+        )
+        state = {name: getattr(self, name) for name in arrays}
+        return {"job": json.loads(self.job.to_json()), "numerics": NUMERICS, **state}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        rest = {name: value for name, value in state.items() if name not in ("job", "numerics")}
+        return cls(job=Job.from_json(state["job"]), **rest)
+
+    def _summary(self) -> str:
+        how = "diverged" if self.diverged else "stuck" if self.stuck else "trained"
+        return (
+            f"{how}, best validation NMSE {self.best:.3g}, final {self.final:.3g}, {int(self.samples[-1])} "
+            f"samples, {self.cpu_seconds:.1f} CPU s"
+        )
+
+    def _table(self) -> dict[str, Any]:
+        return {
+            "samples": self.samples,
+            "train_nmse": self.train_nmse,
+            "validation_nmse": self.validation_nmse,
+        }
+
+
+def train(
+    job: Job,
+    *,
+    progress: Progress | None = None,
+    path: str = "fused",
+    cache: str | Path | None = None,
+    n_jobs: int | None = 1,
+) -> TrainingResult:
+    """Train one job.
+
+    Parameters
+    ----------
+    job : Job
+        What to train.
+    progress : callable, optional
+        Called with the samples seen and the latest validation NMSE, about once a second.
+    path : {"fused", "torch"}
+        The compiled step, or the plain torch loop (needs the extra ``training``).
+    cache : path-like, optional
+        A folder in which training and validation sets are kept.
+    n_jobs : int, optional
+        Processes that make the data; the steps take one core, and the result does not depend on it.
+
+    Returns
+    -------
+    TrainingResult
+    """
+    if path not in _PATHS:
+        raise InvalidInputError(f"path must be 'fused' or 'torch', but was {path!r}.")
+    begin = time.thread_time()
+    settings, shape = job.settings, job.shape
+
+    def made(n: int, stream: int) -> Examples:
+        seed = settings.data_seed
+        return examples(job.target, shape.n_tokens, n, seed=seed, stream=stream, n_jobs=n_jobs, cache=cache)
+
+    known, held_out = made(settings.train_size, _TRAINING), made(settings.validation_size, _VALIDATION)
+    mean = known.Y.mean(axis=0, dtype=np.float64).astype(np.float32)
+    scale = known.Y.std(axis=0, dtype=np.float64).astype(np.float32)
+    scale[scale == 0] = 1.0
+    steps = _PATHS[path](shape, job.initial(), settings)
+    journal = _Journal(steps, held_out, mean, scale, settings)
+    journal.look(0, math.nan)
+    done, losses, n_losses = 0, 0.0, 0
+    rates = settings.rates()
+    for data, order in _epochs(job, known):
+        wanted = (data.Y - mean) / scale
+        while len(order) >= settings.batch and done < settings.n_steps and not journal.diverged:
+            n = min(len(order) // settings.batch, journal.next_stop(done) - done, _STEPS)
+            loss = steps.run(data.X, wanted, order[: n * settings.batch], rates[done : done + n])
+            order = order[n * settings.batch :]
+            done, losses, n_losses = done + n, losses + n * loss, n_losses + n
+            if done == journal.next_look(done - n) or not loss < _EXPLODED:
+                journal.look(done, losses / n_losses)
+                losses, n_losses = 0.0, 0
+            journal.keep(done)
+            if progress is not None:
+                progress(done * settings.batch, journal.validation[-1])
+        if done >= settings.n_steps or journal.diverged:
+            break
+    return TrainingResult(
+        job=job,
+        parameters=steps.parameters,
+        best_parameters=journal.best_parameters,
+        samples=np.array(journal.samples, dtype=np.int64),
+        train_nmse=np.array(journal.losses),
+        validation_nmse=np.array(journal.validation),
+        mean=mean,
+        scale=scale,
+        checkpoint_samples=np.array(journal.kept_samples, dtype=np.int64),
+        checkpoint_parameters=np.array(journal.kept, dtype=np.float32).reshape(-1, shape.n_parameters),
+        diverged=journal.diverged,
+        cpu_seconds=time.thread_time() - begin,
+        path=path,
+    )
+
+
+def _epochs(job: Job, known: Examples) -> Iterator[tuple[Examples, NDArray[np.int64]]]:
+    """Data and the order in which it is seen, for ever; a rest shorter than a batch is left out."""
+    settings = job.settings
+    order = np.random.default_rng((job.seed, _ORDER))
+    n = len(known)
+    repeats = -(-settings.batch // n)  # a batch may be larger than the set
+    for epoch in range(settings.n_steps):
+        data = known
+        if settings.fresh:
+            seed = settings.data_seed * 1_000_003 + job.seed
+            data = examples(job.target, job.shape.n_tokens, n, seed=seed, stream=_FRESH + epoch)
+        yield data, np.concatenate([order.permutation(n) for _ in range(repeats)])
+
+
+class _Journal:
+    """Looks at the validation set, keeps the best vector and the checkpoints."""
+
+    def __init__(
+        self, steps: Steps, held_out: Examples, mean: Floats, scale: Floats, settings: TrainingSettings
+    ) -> None:
+        self._steps, self._held_out, self._mean, self._scale = steps, held_out, mean, scale
+        self._batch, self._n_steps = settings.batch, settings.n_steps
+        n = min(settings.evaluations, self._n_steps)
+        self._looks = sorted({-(-self._n_steps * i // n) for i in range(1, n + 1)})
+        self._stops = [min(-(-samples // self._batch), self._n_steps) for samples in settings.checkpoints]
+        self.samples: list[int] = []
+        self.losses: list[float] = []
+        self.validation: list[float] = []
+        self.kept: list[Floats] = []
+        self.kept_samples: list[int] = []
+        self.best_parameters = steps.parameters
+        self.diverged = False
+        self.keep(0)
+
+    def next_look(self, done: int) -> int:
+        """The step after which the validation set is looked at next."""
+        return next((step for step in self._looks if step > done), self._n_steps)
+
+    def next_stop(self, done: int) -> int:
+        """The step after which something has to be written down next."""
+        return min([self.next_look(done), *(step for step in self._stops if step > done)])
+
+    def look(self, done: int, loss: float) -> None:
+        """Write down the loss since the last look, and the validation NMSE."""
+        predicted = self._steps.predict(self._held_out.X) * self._scale + self._mean
+        value = nmse(predicted, self._held_out.Y)
+        if not self.validation or value < min(self.validation):
+            self.best_parameters = self._steps.parameters
+        self.samples.append(done * self._batch)
+        self.losses.append(loss)
+        self.validation.append(value)
+        self.diverged = done > 0 and not (value < _EXPLODED and loss < _EXPLODED)
+
+    def keep(self, done: int) -> None:
+        """Keep the vector if a checkpoint was asked for here."""
+        for _ in range(self._stops.count(done)):
+            self.kept.append(self._steps.parameters)
+            self.kept_samples.append(done * self._batch)
+
+
+def _fused(shape: TransformerShape, vector: Floats, settings: TrainingSettings) -> Steps:
+    from hardmax.training.fused import FusedSteps
+
+    return FusedSteps(
+        shape, vector, batch=settings.batch, weight_decay=settings.weight_decay, clip=settings.clip
+    )
+
+
+def _torch(shape: TransformerShape, vector: Floats, settings: TrainingSettings) -> Steps:
+    from hardmax.training.torch_loop import TorchSteps
+
+    return TorchSteps(
+        shape, vector, batch=settings.batch, weight_decay=settings.weight_decay, clip=settings.clip
+    )
+
+
+_PATHS = {"fused": _fused, "torch": _torch}
+
+
+def predict(shape: TransformerShape, vector: NDArray[Any], X: ArrayLike) -> Floats:
+    """What the transformer puts out for sequences: (B, T, d) -> (B, outputs), standardised as in training."""
+    from hardmax.training.fused import FusedSteps
+
+    sequences = np.ascontiguousarray(X, dtype=np.float32)
+    if sequences.ndim != 3 or sequences.shape[1:] != (shape.n_tokens, shape.d_token):
+        raise DimensionMismatchError(
+            f"X must have shape (B, {shape.n_tokens}, {shape.d_token}), but has shape {sequences.shape}."
+        )
+    return FusedSteps(shape, np.array(vector, dtype=np.float32)).predict(sequences)
+
+
+def run_job(job_json: str, *, cache: str | Path | None = None) -> bytes:
+    """Train the job that :meth:`Job.to_json` described; the bytes of the result's npz file."""
+    result = train(Job.from_json(job_json), cache=cache)
+    with TemporaryDirectory() as folder:
+        return result.save(Path(folder) / "result.npz").read_bytes()

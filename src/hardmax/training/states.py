@@ -1,0 +1,222 @@
+r"""A transformer of P2 section 3 with everything in view: states, scores and winners of every layer.
+
+Training needs the output only and is fast because it keeps nothing. Here the same model runs in float64 with
+plain numpy, and what happens inside is kept: the states :math:`x_l(t)` before a layer, the raw scores
+:math:`(W_{Q,i} x_l(t))^\top W_{K,i} x_l(s)`, the states :math:`x_l'(t)` behind the attention (equation (1)).
+The probes of Appendix C.1 and C.2 and the geometry of trained models read these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.training.layout import TransformerShape
+
+__all__ = ["HeadWeights", "LayerStates", "head_weights", "parameter_arrays", "run_states", "states_in_blocks"]
+
+Floats = NDArray[np.float64]
+
+_SCORES = 1 << 22  # scores that are held at once: 32 MB
+_NORM_EPSILON = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class HeadWeights:
+    """The matrices of one attention layer, head by head.
+
+    Attributes
+    ----------
+    W_Q, W_K, W_V : array (h, n, E)
+    W_O : array (h, E, n)
+        The columns of the output projection that belong to the head.
+    beta : float
+        The inverse temperature.
+    """
+
+    W_Q: Floats
+    W_K: Floats
+    W_V: Floats
+    W_O: Floats
+    beta: float
+
+
+@dataclass(frozen=True, eq=False)
+class LayerStates:
+    """What happened in one layer on B inputs.
+
+    Attributes
+    ----------
+    tokens, cls : array (B, T, E) and (B, E)
+        The states that enter the layer.
+    scores : array (B, h, T, T) or None
+        Raw scores of queries t against keys s, without beta; ``None`` in the last layer, where only the
+        classification token asks.
+    cls_scores : array (B, h, T)
+    attended : array (B, T, E) or None
+        :math:`x_l'(t)`, the states behind the attention, residual included.
+    cls_attended : array (B, E)
+    beta : float
+    """
+
+    tokens: Floats
+    cls: Floats
+    scores: Floats | None
+    cls_scores: Floats
+    attended: Floats | None
+    cls_attended: Floats
+    beta: float
+
+    @property
+    def of_tokens(self) -> tuple[Floats, Floats]:
+        """The scores of the tokens and their states behind the attention, which the last layer lacks."""
+        if self.scores is None or self.attended is None:
+            raise InvalidInputError("layer must not be the last: there only the classification token asks.")
+        return self.scores, self.attended
+
+    def weights(self, scores: Floats) -> Floats:
+        """The attention weights that belong to scores: softmax of beta times them over the keys."""
+        return _softmax(self.beta * scores)
+
+
+def parameter_arrays(shape: TransformerShape, parameters: ArrayLike) -> Mapping[str, Floats]:
+    """The parameters of a flat vector by name, in float64.
+
+    Raises
+    ------
+    DimensionMismatchError
+        When the vector does not have the length that the shape needs.
+    NotFiniteError
+        When it holds NaN or an infinity, as after a training that diverged.
+    """
+    vector = np.asarray(parameters, dtype=np.float64).ravel()
+    if len(vector) != shape.n_parameters:
+        raise DimensionMismatchError(
+            f"parameters must have {shape.n_parameters} numbers for this shape, but had {len(vector)}."
+        )
+    if not np.isfinite(vector).all():
+        raise NotFiniteError("parameters must be finite, but hold NaN or an infinity.")
+    return {name: np.asarray(array, dtype=np.float64) for name, array in shape.split(vector).items()}
+
+
+def head_weights(shape: TransformerShape, parameters: ArrayLike, layer: int) -> HeadWeights:
+    """The matrices of one layer (counted from 0), head by head."""
+    if not 0 <= layer < shape.depth:
+        raise InvalidInputError(f"layer must be between 0 and {shape.depth - 1}, but was {layer}.")
+    return _head_weights(shape, parameter_arrays(shape, parameters), layer)
+
+
+def _head_weights(shape: TransformerShape, arrays: Mapping[str, Floats], layer: int) -> HeadWeights:
+    E, h = shape.widths[layer], shape.heads[layer]
+    q, k, v = (arrays[f"layers.{layer}.{part}"].reshape(h, E // h, E) for part in ("query", "key", "value"))
+    out = arrays[f"layers.{layer}.output"].reshape(E, h, E // h).transpose(1, 0, 2)
+    return HeadWeights(q, k, v, out, shape.betas[layer])
+
+
+def run_states(
+    shape: TransformerShape, parameters: ArrayLike, X: ArrayLike
+) -> tuple[list[LayerStates], Floats]:
+    """Run the model on inputs (B, T, d) and keep everything; the outputs (B, n_outputs) come last.
+
+    All scores of all inputs are in memory at once; :func:`states_in_blocks` goes through many inputs.
+    """
+    arrays = parameter_arrays(shape, parameters)
+    inputs = _inputs(shape, X)
+    tokens = _encoded(shape, arrays, inputs)
+    cls = np.broadcast_to(_first_cls(shape, arrays), (len(inputs), shape.widths[0]))
+    left: list[LayerStates] = []
+    for layer in range(shape.depth):
+        heads = _head_weights(shape, arrays, layer)
+        last = layer == shape.depth - 1
+        keys = np.einsum("hne,bte->bhtn", heads.W_K, tokens, optimize=True)
+        values = np.einsum("hne,bte->bhtn", heads.W_V, tokens, optimize=True)
+
+        def attention(queries: Floats, heads: HeadWeights = heads, keys: Floats = keys) -> Floats:
+            asked = np.einsum("hne,bte->bhtn", heads.W_Q, queries, optimize=True)
+            return np.asarray(asked @ keys.swapaxes(2, 3))
+
+        def fetched(scores: Floats, heads: HeadWeights = heads, values: Floats = values) -> Floats:
+            mixed = _softmax(heads.beta * scores) @ values
+            return np.asarray(np.einsum("hen,bhtn->bte", heads.W_O, mixed, optimize=True))
+
+        cls_scores = attention(cls[:, None])
+        cls_attended = _normed(shape, arrays, layer, cls + fetched(cls_scores)[:, 0])
+        scores = None if last else attention(tokens)
+        attended = None if scores is None else _normed(shape, arrays, layer, tokens + fetched(scores))
+        left.append(LayerStates(tokens, cls, scores, cls_scores[:, :, 0], attended, cls_attended, heads.beta))
+        cls = _feed_forward(shape, arrays, layer, cls_attended)
+        if attended is not None:
+            tokens = _feed_forward(shape, arrays, layer, attended)
+    return left, cls
+
+
+def states_in_blocks(
+    shape: TransformerShape, parameters: ArrayLike, X: ArrayLike
+) -> Iterator[tuple[slice, list[LayerStates]]]:
+    """The states of many inputs, block by block: which inputs, and what happened to them."""
+    inputs = _inputs(shape, X)
+    per_input = max(shape.heads) * (shape.n_tokens + 1) * shape.n_tokens
+    step = max(1, _SCORES // per_input)
+    for start in range(0, len(inputs), step):
+        block = slice(start, min(start + step, len(inputs)))
+        yield block, run_states(shape, parameters, inputs[block])[0]
+
+
+def _inputs(shape: TransformerShape, X: ArrayLike) -> Floats:
+    inputs = np.asarray(X, dtype=np.float64)
+    if inputs.ndim != 3 or inputs.shape[1:] != (shape.n_tokens, shape.d_token):
+        raise DimensionMismatchError(
+            f"X must have the shape (B, {shape.n_tokens}, {shape.d_token}), but had {inputs.shape}."
+        )
+    return inputs
+
+
+def _encoded(shape: TransformerShape, arrays: Mapping[str, Floats], X: Floats) -> Floats:
+    if shape.encoder_hidden:
+        hidden = X @ arrays["encoder_hidden.weight"].T + arrays["encoder_hidden.bias"]
+        X = _activated(shape.activation, hidden)
+    tokens = X @ arrays["encoder.weight"].T + arrays["encoder.bias"]
+    if shape.positions is None:
+        return np.asarray(tokens)
+    places = arrays["positions"][:, : shape.n_tokens].T
+    if shape.positions == "additive":
+        return np.asarray(tokens + places)
+    return np.concatenate([tokens, np.broadcast_to(places, (len(X), *places.shape))], axis=2)
+
+
+def _first_cls(shape: TransformerShape, arrays: Mapping[str, Floats]) -> Floats:
+    cls = arrays["cls"].copy()
+    if shape.cls_position:
+        place = arrays["positions"][:, shape.n_tokens]
+        cls[-len(place) :] += place  # appended positions stand behind the embedded token
+    return cls
+
+
+def _normed(shape: TransformerShape, arrays: Mapping[str, Floats], layer: int, x: Floats) -> Floats:
+    if not shape.layer_norm:
+        return x
+    centred = x - x.mean(axis=-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + _NORM_EPSILON)
+    return np.asarray(scaled * arrays[f"layers.{layer}.norm.weight"] + arrays[f"layers.{layer}.norm.bias"])
+
+
+def _feed_forward(shape: TransformerShape, arrays: Mapping[str, Floats], layer: int, x: Floats) -> Floats:
+    hidden = x @ arrays[f"layers.{layer}.hidden.weight"].T + arrays[f"layers.{layer}.hidden.bias"]
+    active = _activated(shape.activation, hidden)
+    return np.asarray(active @ arrays[f"layers.{layer}.out.weight"].T + arrays[f"layers.{layer}.out.bias"])
+
+
+def _activated(kind: str, z: Floats) -> Floats:
+    if kind == "tanh":
+        return np.tanh(z)
+    return np.asarray(0.5 * z * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (z + 0.044715 * z**3))))
+
+
+def _softmax(scores: Any) -> Floats:
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(e / e.sum(axis=-1, keepdims=True))

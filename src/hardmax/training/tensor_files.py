@@ -1,0 +1,196 @@
+"""Trained models as safetensors files: named tensors and a few words about them, no code.
+
+The format is eight bytes for the length of a header, the header in JSON (for each tensor its type, shape and
+place, and under ``__metadata__`` texts), and the numbers. It is read and written here with numpy alone, so
+that a shipped model needs neither torch nor another package; other programs open the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
+from hardmax.storage import written_whole
+from hardmax.training.data import canonical
+from hardmax.training.layout import TransformerShape
+from hardmax.training.loop import TrainingResult, predict
+from hardmax.versions import installed_versions
+
+__all__ = ["TrainedModel", "load_model"]
+
+Floats = NDArray[np.float32]
+
+SCHEMA = 1
+_FORMAT = "hardmax transformer"
+_LONGEST_HEADER = 10_000_000  # bytes; a foreign file may begin with any number
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A transformer with its numbers, and what it was trained on.
+
+    Parameters
+    ----------
+    shape : TransformerShape
+    vector : array (P,)
+        Its parameters.
+    mean, scale : array (outputs,)
+        A prediction is ``mean + scale *`` what the transformer puts out.
+    about : mapping
+        Anything in JSON that is worth knowing: the job, the NMSE it reached.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> shape = TransformerShape(3, 1, widths=(4,), heads=(1,), hidden=(8,))
+    >>> model = TrainedModel(shape, shape.initial(0), about={"NMSE": 1.0})
+    >>> path = model.save(tempfile.mkdtemp() + "/model.safetensors")
+    >>> again = load_model(path)
+    >>> bool((again.vector == model.vector).all()), again.about["NMSE"]
+    (True, 1.0)
+    """
+
+    shape: TransformerShape
+    vector: Floats
+    mean: Floats | None = None
+    scale: Floats | None = None
+    about: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        n = self.shape.n_outputs
+        given = {
+            "vector": np.array(self.vector, dtype=np.float32),
+            "mean": np.array(np.zeros(n) if self.mean is None else self.mean, dtype=np.float32),
+            "scale": np.array(np.ones(n) if self.scale is None else self.scale, dtype=np.float32),
+        }
+        self.shape.split(given["vector"])  # refuses a vector of another length
+        for name, array in given.items():
+            if name != "vector" and array.shape != (n,):
+                raise DimensionMismatchError(f"{name} must have shape ({n},), but has shape {array.shape}.")
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "about", json.loads(canonical(dict(self.about or {}))))
+
+    @classmethod
+    def of(cls, result: TrainingResult, *, best: bool = True) -> TrainedModel:
+        """The model of a training run, where its validation NMSE was least or at its end."""
+        about = {
+            "job": json.loads(result.job.to_json()),
+            "best_validation_nmse": result.best,
+            "final_validation_nmse": result.final,
+            "samples": int(result.samples[-1]),
+            "parameters": "best" if best else "final",
+        }
+        vector = result.best_parameters if best else result.parameters
+        return cls(result.shape, vector, result.mean, result.scale, about)
+
+    def __call__(self, X: ArrayLike) -> Floats:
+        """What it says of sequences, in the units of the target: (B, T, d) -> (B, outputs)."""
+        assert self.mean is not None  # for the type checker: __post_init__ filled both
+        assert self.scale is not None
+        return predict(self.shape, self.vector, X) * self.scale + self.mean
+
+    def to_torch(self) -> Any:
+        """The transformer as a torch module; its output is standardised (needs the extra ``training``)."""
+        from hardmax.training.transformer import Transformer
+
+        return Transformer(self.shape, self.vector)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model to a safetensors file, whole or not at all."""
+        if Path(path).suffix != ".safetensors":
+            raise InvalidInputError(
+                f"a model is saved as a safetensors file, so path must end in .safetensors, but was "
+                f"{str(path)!r}."
+            )
+        tensors = {**self.shape.split(self.vector), "output.mean": self.mean, "output.scale": self.scale}
+        words = {
+            "format": _FORMAT,
+            "schema": str(SCHEMA),
+            "shape": canonical(self.shape.to_json()),
+            "about": canonical(self.about),
+            "hardmax": installed_versions()["hardmax"] or "",
+        }
+        with written_whole(path) as file:
+            file.write(_packed({name: np.asarray(array) for name, array in tensors.items()}, words))
+        return Path(path)
+
+
+def _packed(tensors: Mapping[str, NDArray[Any]], words: Mapping[str, str]) -> bytes:
+    header: dict[str, Any] = {"__metadata__": dict(words)}
+    parts, at = [], 0
+    for name, array in tensors.items():
+        data = np.ascontiguousarray(array, dtype="<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, at + len(data)]}
+        parts.append(data)
+        at += len(data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # numbers begin at a multiple of eight
+    return struct.pack("<Q", len(text)) + text + b"".join(parts)
+
+
+def load_model(path: str | os.PathLike[str]) -> TrainedModel:
+    """Read a model that :meth:`TrainedModel.save` wrote.
+
+    Raises
+    ------
+    FileFormatError
+        When the file is truncated, of another program, of a newer hardmax, or holds other tensors than its
+        shape.
+    """
+    tensors, words = _unpacked(Path(path).read_bytes(), path)
+    if words.get("format") != _FORMAT:
+        raise FileFormatError(f"{path} is a safetensors file, but not one of a hardmax transformer.")
+    schema = words.get("schema", "")
+    if not schema.isdigit() or int(schema) > SCHEMA:
+        raise FileFormatError(
+            f"{path} was written by a newer hardmax {words.get('hardmax', '')} (schema {schema}, this "
+            f"version reads up to {SCHEMA}); upgrade with: pip install --upgrade hardmax."
+        )
+    try:
+        shape = TransformerShape.from_json(json.loads(words["shape"]))
+        mean, scale = tensors.pop("output.mean"), tensors.pop("output.scale")
+        return TrainedModel(shape, shape.join(tensors), mean, scale, json.loads(words["about"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(
+            f"{path} must hold the tensors of its transformer, but does not: {error}"
+        ) from error
+
+
+def _unpacked(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    damaged = FileFormatError(f"{path} must be a complete safetensors file, but it is truncated or damaged.")
+    if len(data) < 8:
+        raise damaged
+    (length,) = struct.unpack("<Q", data[:8])
+    if length > min(len(data) - 8, _LONGEST_HEADER):
+        raise damaged
+    try:
+        header = json.loads(data[8 : 8 + length])
+        words = header.pop("__metadata__", {})
+        body = data[8 + length :]
+        end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+        if end != len(body):
+            raise damaged
+        tensors = {name: _tensor(name, entry, body, path) for name, entry in header.items()}
+    except FileFormatError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise damaged from error
+    return tensors, words
+
+
+def _tensor(name: str, entry: Mapping[str, Any], body: bytes, path: Any) -> NDArray[Any]:
+    if entry["dtype"] != "F32":
+        raise FileFormatError(f"{path} must hold tensors of type F32, but {name!r} is {entry['dtype']}.")
+    begin, end = entry["data_offsets"]
+    array: NDArray[Any] = np.frombuffer(body[begin:end], dtype="<f4").reshape(entry["shape"])
+    return array
