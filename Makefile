@@ -26,7 +26,7 @@ endif
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-demo: $(VENV)/has-plot ## a trained transformer in one report, exact regions, every claim of the papers: out/demo
+demo: $(VENV)/has-plot ## figures of the papers, a trained transformer in one report, exact regions: out/demo
 	@$(RUN) examples/demo.py
 
 models: $(VENV)/has-models ## add torch, transformers, a small sentence encoder and playwright: `make test` then tests real models

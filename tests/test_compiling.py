@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import hardmax
 
 PROGRAM = """
 import numpy as np
@@ -65,22 +68,88 @@ print(total(1), negative(1), sum(total.stats.cache_hits.values()), sum(negative.
 """
 
 
+def sums(folder, before="", **environment):
+    """Results and cache hits of the kernels above, in a process of their own that runs ``before`` first."""
+    package = folder / "sums"
+    if not package.exists():
+        package.mkdir()
+        for name, source in SOURCES.items():
+            (package / f"{name}.py").write_text(source)
+    environment["PYTHONPATH"] = os.pathsep.join([str(folder), str(Path(hardmax.__file__).parent.parent)])
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    return run(folder / "cache", before + SUMS, **environment).stdout.split()
+
+
 @pytest.mark.parametrize(
     ("edited", "old", "new", "value"),
     [("inner", "x + OFFSET", "x - OFFSET", 0), ("constants", "= 1", "= 7", 80)],
 )
 def test_editing_a_file_that_a_kernel_imports_compiles_it_anew(tmp_path, edited, old, new, value):
     """numba alone would load the machine code of the old source: the file of the kernel did not change."""
-    package = tmp_path / "sums"
-    package.mkdir()
-    for name, source in SOURCES.items():
-        (package / f"{name}.py").write_text(source)
+    assert sums(tmp_path) == ["20", "-1", "0", "0"]
+    assert sums(tmp_path) == ["20", "-1", "1", "1"]
+    (tmp_path / "sums" / f"{edited}.py").write_text(SOURCES[edited].replace(old, new))
+    assert sums(tmp_path) == [str(value), "-1", "0", "1"]  # what does not import the file stays in the cache
 
-    def results():
-        path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-        return run(tmp_path / "cache", SUMS, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1").stdout.split()
 
-    assert results() == ["20", "-1", "0", "0"]
-    assert results() == ["20", "-1", "1", "1"]
-    (package / f"{edited}.py").write_text(SOURCES[edited].replace(old, new))
-    assert results() == [str(value), "-1", "0", "1"]  # what does not import the file stays in the cache
+APPLY = "import hardmax.compiling; print(hardmax.compiling._shortcuts.apply)\n"
+
+
+def test_the_shortcuts_apply_to_this_numba(tmp_path):
+    assert sums(tmp_path, APPLY) == ["True", "20", "-1", "0", "0"]
+
+
+def test_a_variable_switches_the_shortcuts_off(tmp_path):
+    assert sums(tmp_path, APPLY, HARDMAX_PLAIN_NUMBA="1") == ["False", "20", "-1", "0", "0"]
+    assert sums(tmp_path, APPLY, HARDMAX_PLAIN_NUMBA="1") == ["False", "20", "-1", "1", "1"]
+
+
+SURPRISES = {
+    "a later version": "import numba; numba.__version__ = '9.9.9'",
+    "an earlier version": "import numba; numba.__version__ = '0.59.1'",
+    "another argument": """
+from numba.core.cpu import CPUContext
+plain = CPUContext.get_executable
+CPUContext.get_executable = lambda self, library, fndesc, env, more=None: plain(self, library, fndesc, env)
+""",
+    "a missing class": "import numba.core.codegen as home; del home.CPUCodeLibrary",
+}
+
+
+@pytest.mark.parametrize("before", SURPRISES.values(), ids=SURPRISES)
+def test_an_unknown_numba_compiles_plainly(tmp_path, before):
+    assert sums(tmp_path, before + "\n" + APPLY) == ["False", "20", "-1", "0", "0"]
+
+
+def test_a_shortcut_that_fails_is_given_up_on_the_way(tmp_path):
+    """The first kernel is compiled anew, without shortcuts and without what they left of inner kernels."""
+    fail = """
+import hardmax.compiling
+def fail(*parts):
+    raise RuntimeError("unknown")
+hardmax.compiling._Shortcuts._executable = fail
+"""
+    assert sums(tmp_path, APPLY + fail) == ["True", "20", "-1", "0", "0"]
+    check = "import atexit; atexit.register(lambda: print(hardmax.compiling._shortcuts.apply))\n"
+    assert sums(tmp_path, fail + check, NUMBA_CACHE_DIR=str(tmp_path / "other"))[-1] == "False"
+
+
+def test_without_a_stamp_nothing_is_kept_on_disk(tmp_path):
+    """Code of an older source must not run: better none at all."""
+    unknown = "import numba.core.dispatcher as home; home.FunctionCache = lambda function: object()\n"
+    assert sums(tmp_path, unknown) == ["20", "-1", "0", "0"]
+    assert not list(tmp_path.rglob("*.nbc"))
+
+
+CELLS = """
+import hardmax as hm
+found = hm.enumerate_regions(hm.Network.random(2, 12, 3, 2, 10, 1), hm.Box.cube(2, -4, 4))
+print(found.n_cells, found.n_regions, [found.signature(i) for i in range(found.n_cells)])
+"""
+
+
+@pytest.mark.slow
+def test_the_plane_engine_finds_the_same_cells_without_shortcuts(tmp_path):
+    plain = run(tmp_path, CELLS, HARDMAX_PLAIN_NUMBA="1").stdout
+    assert plain == run(os.environ.get("NUMBA_CACHE_DIR", ""), CELLS).stdout
+    assert int(plain.split()[0]) > 100

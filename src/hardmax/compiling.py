@@ -4,6 +4,11 @@ Kernels may call kernels of other files. numba's cache notices only edits of the
 each kernel is stamped with a digest of its file and of every file of its package that this one imports,
 directly or through others. Compiling takes seconds, so the first real compilation of a process is announced
 through the logger ``hardmax``; loading from the cache is not.
+
+Compiling is shortened by replacing three private parts of numba, and only while a kernel is compiled. That is
+tested with the versions in ``TESTED``. Any other numba, one whose private parts look different, and one that
+fails on the way compile plainly: with the same results, in about twice the time. The environment variable
+``HARDMAX_PLAIN_NUMBA=1`` asks for that.
 """
 
 from __future__ import annotations
@@ -11,23 +16,27 @@ from __future__ import annotations
 import gc
 import hashlib
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import event, types
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.types.functions import BaseFunction
 
-__all__ = ["kernel"]
+__all__ = ["TESTED", "kernel"]
+
+# the first and the last version of numba with which the shortcuts are tested
+TESTED = ((0, 60), (0, 68))
 
 # sums may be reordered and fused; error bounds that hold for any order allow it
 REORDER = frozenset({"reassoc", "contract", "nsz"})
+
+_log = logging.getLogger("hardmax")
 
 
 def kernel(
@@ -51,31 +60,44 @@ def kernel(
         Whether the function creates arrays. Kernels that only work on the arrays they are given need no
         reference counts; leaving them out makes those that pass many arrays around twice as fast.
     inner : bool
-        Only other kernels call it: nothing of it needs to be kept on disk or made callable from Python,
-        which saves a fifth of the time that compiling takes.
+        Only other kernels call it: it is compiled as a part of them, nothing of it is kept on disk or made
+        callable from Python.
     inlined : bool
         Copy the function into its callers, which are kernels: for the small ones in inner loops, where
-        handing over the arrays costs more than the work.
+        passing the arrays costs more than the work.
     """
-    options: dict[str, Any] = {"nogil": True, "_nrt": allocates, "forceinline": inlined}
-    if inner or inlined:
-        options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    inner = inner or inlined
+    options: dict[str, Any] = {"nogil": True}
+    if _shortcuts.apply:
+        options |= {"_nrt": allocates, "forceinline": inlined, "no_cfunc_wrapper": True}
+        options["no_cpython_wrapper"] = inner
     if reorder or finite:
         options["fastmath"] = set(REORDER if reorder else ()) | ({"nnan", "ninf", "nsz"} if finite else set())
     compile_with = numba.njit(**options)
 
     def compiled(function: Callable[..., Any]) -> Any:
-        dispatcher = _without_literals(compile_with(function))
-        return dispatcher if inner or inlined else _with_memory(_cached(dispatcher, function))
+        dispatcher = compile_with(function) if inner else _kept_on_disk(compile_with, function)
+        return _shortcuts.use_for(dispatcher, inner=inner)
 
     return compiled if function is None else compiled(function)
 
 
-def _cached(dispatcher: Any, function: Callable[..., Any]) -> Any:
-    """Keep the machine code on disk for as long as no source that went into it changes."""
-    dispatcher.enable_caching()
-    index = dispatcher._cache._cache_file
-    index._source_stamp = (index._source_stamp, _digest_of(function.__module__))
+# The cache on disk
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _kept_on_disk(compile_with: Any, function: Callable[..., Any]) -> Any:
+    """A kernel whose machine code is kept for as long as no source that went into it changes.
+
+    Without the digest in the stamp, code of an older source could run: then nothing is kept.
+    """
+    dispatcher = compile_with(function)
+    try:
+        dispatcher.enable_caching()
+        index = dispatcher._cache._cache_file
+        index._source_stamp = (index._source_stamp, _digest_of(function.__module__))
+    except (AttributeError, KeyError, OSError, RuntimeError):
+        return compile_with(function)
     return dispatcher
 
 
@@ -102,85 +124,170 @@ def _digest_of(module: str) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(found))).hexdigest()
 
 
-def _without_literals(dispatcher: Any) -> Any:
-    """Let a kernel that is called with a constant be the same kernel as one called with any other number.
+# Shortcuts
+# ----------------------------------------------------------------------------------------------------------
 
-    Left to itself numba compiles a kernel once more for each constant integer or boolean among its arguments,
-    which is a third of the time that the bigger engines take.
+
+class _Shortcuts:
+    """Three ways to spare numba work, none of which changes what a kernel computes.
+
+    *Constants.* numba compiles a kernel once more for each constant integer or boolean among its arguments,
+    which is a third of the time that the bigger engines take. Here all numbers of a type share one kernel.
+
+    *Operations.* numba tries all implementations of ``+`` or ``a[i]``, those for sets and strings among them,
+    at each place where one stands and twice over, which is a quarter of the time. Here the answer is
+    remembered.
+
+    *Inner kernels.* numba optimises every kernel and translates it into machine code, then links and
+    optimises it once more in each kernel that calls it, and so on upwards. Here that is done once, in the
+    outermost kernel, which is the only one that runs: it saves another quarter.
     """
-    resolve: Any = dispatcher.get_call_template
-    plain: Any = types.unliteral
 
-    def resolve_plain(arguments: Any, named: Any) -> Any:
-        return resolve(tuple(map(plain, arguments)), {name: plain(value) for name, value in named.items()})
-
-    dispatcher.get_call_template = resolve_plain
-    return dispatcher
-
-
-def _with_memory(dispatcher: Any) -> Any:
-    """Let numba remember, while it compiles this kernel, which implementation an operation has.
-
-    Left to itself it tries all implementations of ``+`` or ``a[i]``, those for sets and strings among them,
-    at each place where one stands and twice over, which is a quarter of the time.
-    """
-    compile_plainly: Any = dispatcher.compile
-
-    def compile_with_memory(signature: Any) -> Any:
-        with global_compiler_lock, _memory_of_operations():
-            return compile_plainly(signature)
-
-    dispatcher.compile = compile_with_memory
-    return dispatcher
-
-
-_resolve: Any = BaseFunction.get_call_type
-_known: dict[Any, Any] = {}
-
-
-def _resolved(operation: Any, context: Any, arguments: Any, named: Any) -> Any:
-    question = (operation, context, tuple(arguments))
-    answer = None if named else _known.get(question)
-    if answer is None:
-        answer = _resolve(operation, context, arguments, named)
-        # an implementation that is itself compiled depends on the options of the kernel that asks for it
-        if not named and operation.get_impl_key(answer) is operation.typing_key:
-            _known[question] = answer
-    return answer
-
-
-@contextmanager
-def _memory_of_operations() -> Iterator[None]:
-    """Inside, what an operation on given types means is asked once per process; kernels may nest."""
-    kind: Any = BaseFunction
-    before, collecting = kind.get_call_type, gc.isenabled()
-    kind.get_call_type = _resolved
-    gc.disable()  # what a compiler builds, it keeps: looking for garbage again and again finds nothing
-    try:
-        yield
-    finally:
-        kind.get_call_type = before
-        if collecting:
-            gc.enable()
-
-
-class _Announcement(event.Listener):
-    """Says once per process that kernels are being compiled."""
+    lock: Any
+    plain: Any
+    operations: Any
+    contexts: Any
+    resolve: Any
+    make_executable: Any
 
     def __init__(self) -> None:
-        self.made = False
+        self.known: dict[Any, Any] = {}
+        self.inner: list[Any] = []
+        self.apply = os.environ.get("HARDMAX_PLAIN_NUMBA", "0") in ("", "0") and self._find()
 
-    def on_start(self, event: Any) -> None:
-        function = getattr(getattr(event.data.get("dispatcher"), "py_func", None), "__module__", "")
-        if not self.made and function.startswith("hardmax."):
-            self.made = True
-            logging.getLogger("hardmax").warning(
-                "compiling kernels for their first use; this takes up to half a minute, later processes load "
-                "them from the cache (`hardmax compile` does all of it at once)"
-            )
+    def _find(self) -> bool:
+        """Look up what is replaced or called; whether all of it is as expected."""
+        version = tuple(map(int, re.findall(r"\d+", numba.__version__)[:2]))
+        if not TESTED[0] <= version <= TESTED[1]:
+            return False
+        try:
+            from numba.core import types
+            from numba.core.codegen import CPUCodeLibrary
+            from numba.core.compiler_lock import global_compiler_lock
+            from numba.core.cpu import CPUContext
+            from numba.core.dispatcher import Dispatcher
+            from numba.core.types.functions import BaseFunction
 
-    def on_end(self, event: Any) -> None:
-        """Nothing to say."""
+            self.lock, self.plain = global_compiler_lock, types.unliteral
+            self.operations, self.contexts = BaseFunction, CPUContext
+            self.resolve, self.make_executable = BaseFunction.get_call_type, CPUContext.get_executable
+            expected: dict[Any, list[str]] = {
+                BaseFunction.get_call_type: ["self", "context", "args", "kws"],
+                BaseFunction.get_impl_key: ["self", "sig"],
+                CPUContext.get_executable: ["self", "library", "fndesc", "env"],
+                CPUCodeLibrary._optimize_final_module: ["self"],
+                CPUCodeLibrary._finalize_final_module: ["self"],
+                CPUCodeLibrary._finalize_dynamic_globals: ["self"],
+                CPUCodeLibrary._verify_declare_only_symbols: ["self"],
+                Dispatcher.compile: ["self", "sig"],
+                Dispatcher.get_call_template: ["self", "args", "kws"],
+            }
+            return all(list(signature(part).parameters) == names for part, names in expected.items())
+        except (ImportError, AttributeError, TypeError, ValueError):
+            return False
+
+    def use_for(self, dispatcher: Any, *, inner: bool) -> Any:
+        """Let a kernel be compiled with the shortcuts, if they apply."""
+        if self.apply:
+            dispatcher.get_call_template = partial(self._resolve_call, dispatcher.get_call_template)
+            if inner:
+                self.inner.append(dispatcher)
+            else:
+                dispatcher.compile = partial(self._compile, dispatcher.compile)
+        return dispatcher
+
+    def _compile(self, compile_plainly: Any, kind: Any) -> Any:
+        if self.apply:
+            try:
+                with self.lock, self._replaced():
+                    return compile_plainly(kind)
+            except Exception as error:  # an error of the kernel itself comes again below
+                self.apply = False
+                _log.info("compiling plainly from now on: %s", error)
+                for dispatcher in self.inner:
+                    dispatcher.overloads.clear()
+        return compile_plainly(kind)
+
+    @contextmanager
+    def _replaced(self) -> Iterator[None]:
+        """Inside, numba's own functions are replaced by those below; kernels may nest."""
+        before = self.operations.get_call_type, self.contexts.get_executable
+        collecting = gc.isenabled()
+        self.operations.get_call_type = lambda *question: self._operation(*question)
+        self.contexts.get_executable = lambda *parts: self._executable(*parts)
+        gc.disable()  # what a compiler builds, it keeps: looking for garbage again and again finds nothing
+        try:
+            yield
+        finally:
+            self.operations.get_call_type, self.contexts.get_executable = before
+            if collecting:
+                gc.enable()
+
+    def _resolve_call(self, resolve: Any, arguments: Any, named: Any) -> Any:
+        """The kernel for a call, in which a constant is like any other number of its type."""
+        if not self.apply:
+            return resolve(arguments, named)
+        plain = self.plain
+        return resolve(tuple(map(plain, arguments)), {name: plain(value) for name, value in named.items()})
+
+    def _operation(self, operation: Any, context: Any, arguments: Any, named: Any) -> Any:
+        """The signature of an operation on given types, asked once per process."""
+        question = (operation, context, tuple(arguments))
+        answer = None if named else self.known.get(question)
+        if answer is None:
+            answer = self.resolve(operation, context, arguments, named)
+            # an implementation that is itself compiled depends on the options of the kernel that asks for it
+            if not named and operation.get_impl_key(answer) is operation.typing_key:
+                self.known[question] = answer
+        return answer
+
+    def _executable(self, context: Any, library: Any, description: Any, environment: Any) -> Any:
+        """What Python calls: nothing for an inner kernel, whose code is only linked into others."""
+        with suppress(NameError):
+            if not library._finalized:  # what comes from the disk is
+                library._final_module.get_function(description.llvm_cpython_wrapper_name)
+            return self.make_executable(context, library, description, environment)
+
+        def finish() -> None:
+            library._finalize_dynamic_globals()
+            library._verify_declare_only_symbols()
+            library._finalized = True
+
+        library._optimize_final_module = lambda: None
+        library._finalize_final_module = finish
+        return {}.__getitem__  # a key for numba's tables; it must be a new built-in function
 
 
-event.register("numba:compile", _Announcement())  # type: ignore[no-untyped-call]
+_shortcuts = _Shortcuts()
+
+
+# The announcement
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _announce_once() -> None:
+    """Say once per process that kernels are being compiled, if numba tells us."""
+    try:
+        from numba.core import event
+
+        class Announcement(event.Listener):
+            made = False
+
+            def on_start(self, event: Any) -> None:
+                function = getattr(event.data.get("dispatcher"), "py_func", None)
+                if not self.made and getattr(function, "__module__", "").startswith("hardmax."):
+                    self.made = True
+                    _log.warning(
+                        "compiling kernels for their first use; this takes up to half a minute, later "
+                        "processes load them from the cache (`hardmax compile` does all of it at once)"
+                    )
+
+            def on_end(self, event: Any) -> None:
+                """Nothing to say."""
+
+        event.register("numba:compile", Announcement())  # type: ignore[no-untyped-call]
+    except (ImportError, AttributeError, TypeError):
+        return
+
+
+_announce_once()

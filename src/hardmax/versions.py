@@ -9,7 +9,7 @@ import platform
 from functools import cache
 from importlib import metadata
 
-_CORE = ("numpy", "scipy", "numba", "highspy", "python-flint", "jinja2", "joblib", "click", "rich")
+_CORE = ("numpy", "scipy", "numba", "python-flint", "jinja2", "joblib", "click", "rich")
 _EXTRAS = ("matplotlib", "pandas", "torch", "transformers", "safetensors")
 
 
@@ -44,7 +44,7 @@ def installed_versions() -> dict[str, str | None]:
     --------
     >>> from hardmax.versions import installed_versions
     >>> sorted(installed_versions())[:3]
-    ['click', 'hardmax', 'highspy']
+    ['click', 'hardmax', 'jinja2']
     """
     return dict(_read_versions())
 

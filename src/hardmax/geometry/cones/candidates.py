@@ -85,7 +85,7 @@ def _ends_of_a_line(rows: Rows) -> tuple[Integers, Integers, Integers]:
 _DONE, _LISTS_FULL, _PAIRS_FULL, _CROWDED = 0, 1, 2, 3
 
 
-@kernel
+@kernel(inner=True)
 def _collect(n, D, start, count, ids, values, margin, alone, pairs, n_pairs):  # type: ignore[no-untyped-def]
     """Record the pairs of a cone that is not halved any more; -1 when there is no room."""
     # a key below another one on the whole cone is of no use there

@@ -518,7 +518,7 @@ def _misses(D, points, j, l, rays, state, noise):
     return True
 
 
-@kernel
+@kernel(inner=True)
 def _climb(head, D, y, j):
     """The key with the largest score at y: on a convex envelope a local maximum over neighbours is global."""
     points, start, neighbours = head.points, head.neighbour_start, head.neighbours
@@ -614,7 +614,7 @@ def _save(D, cone, parent, key, counts, out, place):
     return True
 
 
-@kernel
+@kernel(inner=True)
 def _tabulate(D, columns, noise, rays, first, n, table, slack):
     """table[i, j] = score of key j at the i-th ray of a stored cell; differences are off by less than
     slack[i].

@@ -99,7 +99,7 @@ def _dot(u, v, start, end):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel(reorder=True, allocates=True)
+@kernel(reorder=True, allocates=True, inner=True)
 def _price_by_blas(rows, n_rows, x, values):  # type: ignore[no-untyped-def]
     np.dot(rows[:n_rows], x, values[:n_rows])
     return np.argmin(values[:n_rows])
@@ -152,7 +152,7 @@ def _append(rows, index, size, scale, q, r, lifted):  # type: ignore[no-untyped-
     return True
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inner=True)
 def _remove(position, size, n, q, r):  # type: ignore[no-untyped-def]
     """Drop one column of the QR factor by plane rotations."""
     for i in range(size):
@@ -238,7 +238,7 @@ def _place(size, scale, q, x):  # type: ignore[no-untyped-def]
     return square
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inner=True)
 def _row_size(rows, n_rows):  # type: ignore[no-untyped-def]
     largest = 0.0
     for i in range(n_rows):
@@ -398,14 +398,14 @@ def certify_zero_kernel(  # type: ignore[no-untyped-def]
     return proved
 
 
-@kernel
+@kernel(inner=True)
 def _copy(source, target):  # type: ignore[no-untyped-def]
     """target = source; an assignment between slices would take seconds to compile."""
     for k in range(target.shape[0]):
         target[k] = source[k]
 
 
-@kernel
+@kernel(inner=True)
 def _cut(values, count, wanted, best):  # type: ignore[no-untyped-def]
     """The ``wanted``-th smallest of the first ``count`` values; infinity when there are no more."""
     if count <= wanted:
@@ -440,7 +440,7 @@ def _unit_difference(own, other, row):  # type: ignore[no-untyped-def]
     return length
 
 
-@kernel(reorder=True, allocates=True)
+@kernel(reorder=True, allocates=True, inner=True)
 def _wins_surely(points, error, noise, key, y, scores, row):  # type: ignore[no-untyped-def]
     """Whether ``points[key]`` provably has the largest product with y; else the index of the strongest rival.
 

@@ -74,7 +74,7 @@ def by_group(group, start, order):
     start[0] = 0
 
 
-@kernel
+@kernel(inner=True)
 def sort_by(keys, items, base, stop, spare):
     """Sort ``items[base:stop]`` by ``keys[item]``: merge sort, short runs by insertion."""
     run = 12
@@ -107,7 +107,7 @@ def sort_by(keys, items, base, stop, spare):
         run *= 2
 
 
-@kernel
+@kernel(inner=True)
 def third_key(info, s, g, g_):
     """Whether two crossing lines are the walls of one third key against the two keys of line s."""
     if info[s, KIND] == FOLD or info[g, KIND] == FOLD or info[g_, KIND] == FOLD:
@@ -129,7 +129,7 @@ def third_key(info, s, g, g_):
     return c == c_
 
 
-@kernel
+@kernel(inner=True)
 def compare(info, s, t, r, line, k, l):
     """The order of the ends k and l on line s: by position and error, then by the lines crossing s there."""
     if t[k] == t[l] and np.isinf(t[k]):
@@ -144,7 +144,7 @@ def compare(info, s, t, r, line, k, l):
     return OPEN
 
 
-@kernel
+@kernel(inner=True)
 def same_routings(routings, tied, i, j, first_head, but):
     """Whether two cells agree in all heads from ``first_head`` on, one excepted, and have no tied keys."""
     if tied[i] or tied[j]:
@@ -155,7 +155,7 @@ def same_routings(routings, tied, i, j, first_head, but):
     return True
 
 
-@kernel
+@kernel(inner=True)
 def side_of(info, s, bits, routings, cell):
     """0 or 1: the side of line s on which a cell lies; -1 if its signature does not tell."""
     if info[s, KIND] == FOLD:
@@ -167,7 +167,7 @@ def side_of(info, s, bits, routings, cell):
     return np.int64(1) if winner == info[s, KEY_B] else np.int64(-1)
 
 
-@kernel
+@kernel(inner=True)
 def divide(info, s, pieces, n, cell_of, bits, routings, items):
     """Number the pieces of a line, those of side 0 first; returns how many these are, -1 if it is unclear."""
     n0, n1 = np.int64(0), np.int64(0)
@@ -184,7 +184,7 @@ def divide(info, s, pieces, n, cell_of, bits, routings, items):
     return n0
 
 
-@kernel
+@kernel(inner=True)
 def meet_wholly(e, e1, f, f1, vx, vy, vr, dx, dy, far):
     """Whether edges from the two sides of a line end in the same points, as far as floats can tell."""
     r, r_ = (vr[e] + vr[f1]) * _SLACK, (vr[f] + vr[e1]) * _SLACK
@@ -199,7 +199,7 @@ def meet_wholly(e, e1, f, f1, vx, vy, vr, dx, dy, far):
     return True
 
 
-@kernel
+@kernel(inner=True)
 def locate(pieces, n, edge_start, cell_of, vx, vy, vr, dx, dy, far, frame):
     """Choose the axis along which a line runs faster, by its longest edge; -1 if errors leave it open.
 
@@ -225,7 +225,7 @@ def locate(pieces, n, edge_start, cell_of, vx, vy, vr, dx, dy, far, frame):
     return np.int64(0) if abs(frame[0]) >= abs(frame[1]) else np.int64(1), longest
 
 
-@kernel
+@kernel(inner=True)
 def place_ends(
     pieces, items, low, high, upwards, axis, group, edge_start, cell_of, v, vr, dx, dy, far, t, r, line
 ):
@@ -248,7 +248,7 @@ def place_ends(
                 r[b] = 0.0 if np.isfinite(r[b]) else r[b]
 
 
-@kernel
+@kernel(inner=True)
 def put_in_order(items, base, count, t, r, keys, spare):
     """Sort the pieces of one side by their middles; whether these are all told apart.
 
@@ -267,7 +267,7 @@ def put_in_order(items, base, count, t, r, keys, spare):
     return True
 
 
-@kernel
+@kernel(inner=True)
 def end_together(info, s, pieces, items, n0, cell_of, routings, tied, t, r):
     """Whether the map is continuous across line s, so that the pieces of both sides match one by one.
 
@@ -285,7 +285,7 @@ def end_together(info, s, pieces, items, n0, cell_of, routings, tied, t, r):
     return True
 
 
-@kernel
+@kernel(inner=True)
 def keep(out_edges, out_kind, out_length, at, e, f, kind, length):
     """Write down a contact."""
     out_edges[at, 0] = e
@@ -294,7 +294,7 @@ def keep(out_edges, out_kind, out_length, at, e, f, kind, length):
     out_length[at] = length
 
 
-@kernel
+@kernel(inner=True)
 def merge(info, s, pieces, items, n0, n1, t, r, line, scale, out_edges, out_kind, out_length, n_out, state):
     """Overlay two ordered lists of intervals; returns the number of contacts so far, -1 if it stays open.
 

@@ -68,7 +68,7 @@ def between(low, high):
     return mask
 
 
-@kernel
+@kernel(inner=True)
 def first_difference(table, bits, routings, cell, before):
     """The first step at which the signatures of two cells differ, and the first unit if it is a fold."""
     for step in range(table.shape[0]):
@@ -89,7 +89,7 @@ def first_difference(table, bits, routings, cell, before):
     return table.shape[0], np.int64(0)
 
 
-@kernel
+@kernel(inner=True)
 def choose(kind, bits, cell, first, low, high, chosen):
     """List the columns from ``low`` to ``high`` that a product sums: all, or the units that are on."""
     if kind == PRODUCT:
@@ -107,7 +107,7 @@ def choose(kind, bits, cell, first, low, high, chosen):
     return count
 
 
-@kernel
+@kernel(inner=True)
 def add_three(w, at, e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, s_at):
     """Add chosen rows of w (of length e), times three factors each, to three vectors, in order."""
     if e <= FEW:
@@ -158,7 +158,7 @@ def add_three(w, at, e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, s_at):
             k += 1
 
 
-@kernel
+@kernel(inner=True)
 def add_one(w, at, e, chosen, count, x, x_at, s, s_at):
     """``add_three`` for one vector."""
     base = np.uintp(s_at)
@@ -170,7 +170,7 @@ def add_one(w, at, e, chosen, count, x, x_at, s, s_at):
             s[base + r] += w[p + r] * a
 
 
-@kernel
+@kernel(inner=True)
 def add_columns(w, at, e, chosen, count, x, x_at, s, s_at):
     """Add chosen rows of w (of length e), times the factors of every vector, in order."""
     c = 0
@@ -182,7 +182,7 @@ def add_columns(w, at, e, chosen, count, x, x_at, s, s_at):
         c += 1
 
 
-@kernel
+@kernel(inner=True)
 def copy(x, x_at, n, y, y_at):
     """Copy n entries of every vector."""
     source, target = np.uintp(x_at), np.uintp(y_at)
@@ -193,7 +193,7 @@ def copy(x, x_at, n, y, y_at):
             v[target + r] = u[source + r]
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inner=True)
 def measure(x, at, n, sizes, number):
     """Bounds on the 2-norms of all vectors; numbers whose squares underflow are below ``_LOST``."""
     base = np.uintp(at)
@@ -206,7 +206,7 @@ def measure(x, at, n, sizes, number):
         sizes[number, c] = np.sqrt(total) + _LOST * n
 
 
-@kernel
+@kernel(inner=True)
 def bound_errors(table, norms, step, errors, sizes):
     """The errors of what a step gives: see the head of this module."""
     source, skip, kind = table[step, SOURCE], table[step, SKIP], table[step, KIND]
@@ -314,7 +314,7 @@ def float_maps(
 # ----------------------------------------------------------------------------------------------------------
 
 
-@kernel
+@kernel(inner=True)
 def add_residues(w, at, e, chosen, count, x, x_at, s, s_at, prime):
     """``add_columns`` modulo a prime; factors are reduced, sums stay below p 2^32."""
     shifted = np.uint64(prime) << np.uint64(32)

@@ -72,7 +72,7 @@ class Workspace(NamedTuple):
     group_at: Integers
 
 
-@kernel(reorder=True)
+@kernel(reorder=True, inner=True)
 def _pass(maps, m, numbers, index, terms, hidden, source, s, count, constant, target, t):
     """Send rows [s:] of ``source`` through map m into rows [t:] of ``target``.
 
@@ -106,7 +106,7 @@ def _pass(maps, m, numbers, index, terms, hidden, source, s, count, constant, ta
                         )
 
 
-@kernel
+@kernel(inner=True)
 def _hash_units(values, v, n, words, at):
     """The words of the units that are on, combined."""
     hashed = np.uint64(0)
@@ -115,7 +115,7 @@ def _hash_units(values, v, n, words, at):
     return hashed
 
 
-@kernel
+@kernel(inner=True)
 def _hash_keys(values, v, heads_at, first, heads, words, at, active):
     """The words of the keys that win, combined; a head's winner is the first of the largest."""
     hashed = np.uint64(0)
@@ -130,7 +130,7 @@ def _hash_keys(values, v, heads_at, first, heads, words, at, active):
     return hashed
 
 
-@kernel
+@kernel(inner=True)
 def _drop_losers(values, v, heads_at, first, heads, active):
     """Leave only the scores of the winning keys in row v."""
     for head in range(heads):
@@ -139,7 +139,7 @@ def _drop_losers(values, v, heads_at, first, heads, active):
                 values[v, k] = 0.0
 
 
-@kernel
+@kernel(inner=True)
 def _add_winners(table, layer, numbers, heads_at, active, scores, s, count, target, t):
     """Add to row t what the winning keys put out; keys tied in all ``count`` rows [s:] of scores share."""
     n, weights_at, first = table[layer, D_OUT], table[layer, WEIGHTS_AT], table[layer, HEADS_AT]
@@ -160,7 +160,7 @@ def _add_winners(table, layer, numbers, heads_at, active, scores, s, count, targ
                 target[t, u] += share * numbers[np.uintp(row + u)]
 
 
-@kernel
+@kernel(inner=True)
 def _active(table, layer, heads_at, words, scores, row, points, p, v, active):
     """List the units that are on at point p, or the keys that win; return how many. Row v takes the scores.
 
@@ -184,7 +184,7 @@ def _active(table, layer, heads_at, words, scores, row, points, p, v, active):
     return count
 
 
-@kernel
+@kernel(inner=True)
 def _narrow(
     table, layer, heads_at, words, scores, row, points, order, begin, end, near, near_words, near_heads
 ):
@@ -228,7 +228,7 @@ def _narrow(
     return settled, kept
 
 
-@kernel
+@kernel(inner=True)
 def _hash_run(
     folds, heads, near, kept, near_words, near_heads, settled, points, order, begin, end, run, best, part
 ):
@@ -265,7 +265,7 @@ def _hash_run(
                 part[begin + i] ^= near_words[best[i]]
 
 
-@kernel
+@kernel(inner=True)
 def _gather(begin, end, order, part, member, swap, slots, group_part, group_at):
     """Bring equal hashes together in ``order`` and ``part``, in the order of their first appearance."""
     size = 4
