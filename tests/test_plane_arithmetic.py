@@ -13,7 +13,7 @@ from hardmax.exact.double_double_kernels import products
 from hardmax.exact.rationals import as_exact
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, layers_of
 from hardmax.regions.engine import layers
-from hardmax.regions.engine.program import spectral_bound
+from hardmax.regions.engine.norms import spectral_bound
 from hardmax.regions.plane import kernels
 from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
 from hardmax.regions.plane.geometry import planar

@@ -166,8 +166,7 @@ def test_stopping_anywhere_and_a_stack_that_overflows_change_nothing(number):
     while not halting.done:
         ints = int(halting.control[space_kernels.C_INTS]) + int(rng.integers(1, 1500))
         floats = int(halting.control[space_kernels.C_FLOATS]) + int(rng.integers(1, 1500))
-        halting.si, halting.sf = halting.si[:ints], halting.sf[:floats]
-        halting._make_stack(ints, floats)
+        halting.si, halting.sf = halting.si[:ints].copy(), halting.sf[:floats].copy()
         halting.advance(int(rng.integers(1, 9)))
     for name in ("bits", "routings", "tied", "rays", "owner", "wall", "witnesses", "margins"):
         np.testing.assert_array_equal(getattr(whole.cells(), name), getattr(halting.cells(), name))

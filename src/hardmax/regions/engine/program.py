@@ -1,4 +1,4 @@
-r"""A network laid out for the kernels of the plane engine: one table of layers, one array of weights.
+r"""A network laid out for the kernels of the stack machines: one table of layers, one array of weights.
 
 Beside the weights stand the numbers that the error bounds need: the largest row norm :math:`\rho` and upper
 bounds on the spectral norms of each matrix and of its absolute value. They are computed once, with a margin
@@ -16,8 +16,9 @@ from hardmax.errors import UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.engine import layers as kernels
+from hardmax.regions.engine.norms import score_norms, value_norms
 
-__all__ = ["Program", "score_norms", "spectral_bound"]
+__all__ = ["Program"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -166,46 +167,6 @@ def _check_sizes(layers: tuple[Layer, ...]) -> None:
             )
 
 
-def spectral_bound(matrix: Floats) -> float:
-    r"""An upper bound on :math:`\|A\|_2`, a few per cent above it.
-
-    :math:`\|A\|_2^{2^{k+1}} = \|(A^T A)^{2^k}\|_2 \le \|(A^T A)^{2^k}\|_\infty`.
-
-    >>> 5.0 <= spectral_bound(np.array([[3.0, 0.0], [0.0, 5.0]])) <= 5.1
-    True
-    """
-    if matrix.size == 0:
-        return 0.0
-    scale = float(np.abs(matrix).max())
-    if scale == 0.0 or not np.isfinite(scale):
-        return scale
-    a = matrix / scale
-    gram = a @ a.T if a.shape[0] <= a.shape[1] else a.T @ a
-    log_norm, power = 0.0, 1.0
-    for _ in range(5):
-        size = float(np.abs(gram).sum(axis=1).max())
-        if not size > 1e-100:
-            break
-        log_norm += np.log(size) / power
-        gram = gram / size
-        gram = gram @ gram
-        power *= 2.0
-    log_norm += np.log(max(float(np.abs(gram).sum(axis=1).max()), 1e-100)) / power
-    crude = np.sqrt(float(np.abs(a).sum(axis=0).max()) * float(np.abs(a).sum(axis=1).max()))
-    return 1.01 * scale * float(min(np.exp(0.5 * log_norm), crude))
-
-
-def score_norms(array: ExactArray) -> tuple[float, float, float]:
-    """Bounds on the largest row norm, the spectral norm, and the spectral norm of the absolute values."""
-    if array.floats.size == 0:
-        return 0.0, 0.0, 0.0
-    scale = float(np.abs(array.floats).max())
-    if scale > 0.0 and not 1.0 / kernels.TAME < scale < kernels.TAME:
-        return np.inf, np.inf, np.inf  # squares would be lost or infinite: nothing is certain here
-    rows = 1.01 * float(np.sqrt((array.floats**2).sum(axis=1).max()))
-    return rows, spectral_bound(array.floats), spectral_bound(np.abs(array.floats))
-
-
 def _gamma(terms: int) -> float:
     """Relative error of a sum of that many products, the rounding of the weights included."""
     return (terms + 6) * _UNIT
@@ -230,10 +191,4 @@ def _output_bounds(layer: ReluLayer) -> list[float]:
 
 
 def _value_bounds(layer: ArgmaxLayer) -> list[float]:
-    largest = norm = 0.0
-    for h in range(layer.heads):
-        values = layer.outputs.floats[layer.head_start[h] : layer.head_start[h + 1]]
-        most = float(np.abs(values).max(initial=0.0))
-        largest += most
-        norm += 1.01 * most * float(np.sqrt(values.shape[1]))
-    return [_gamma(2 * layer.heads + 4), largest, norm]
+    return [_gamma(2 * layer.heads + 4), *value_norms(layer)]

@@ -1,10 +1,15 @@
-r"""What machines with a stack of subtrees share: numbers found so far, limits, and how to cut them in pieces.
+r"""The stack machine: arrays, growth, state and limits of every engine that walks through a tree depth first.
+
+An engine declares its arrays: the named tuples of its kernels say names and types, the engine the sizes,
+which of them are saved (``saved``), and what the arrays of cells have entries for (``units``, ``_columns``).
+The machine allocates them, makes them longer when a kernel finds them full, writes them into a state and
+reads them back. A kernel runs until it needs something; the machine provides it and calls it again.
 
 A machine such as that of :mod:`hardmax.regions.plane.machine` walks through a tree depth first. Its stack
 holds the subtrees that wait; the one on top comes first in the order of cells. What a subtree needs of the
 way that led to it, the maps of the layers before, stands in the machine's ``path``, ``errors`` and ``signs``,
 and is the same for all of them up to their own layer. So any run of the stack, with a copy of these three, is
-a machine's state of its own: a *piece* that another machine can work off.
+a machine's state of its own: a *piece* that another machine can process.
 """
 
 from __future__ import annotations
@@ -12,19 +17,50 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
-from hardmax.regions.engine.layers import SIGN_AT
+from hardmax.regions.engine.decide import Ladder
+from hardmax.regions.engine.layers import CERTIFIED, ERRORS, EXACT, FLOAT, SIGN_AT
 from hardmax.regions.engine.program import Program
+from hardmax.regions.maps.exact_maps import ExactMaps
 
-__all__ = ["SERIALS", "StackMachine", "State", "Tally"]
+__all__ = ["SERIALS", "Column", "StackMachine", "State", "Tally", "allocated"]
 
 State = dict[str, NDArray[Any]]
+ARITHMETICS = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
 SERIALS = 32  # bits of the number of a layer cell that count inside one piece; those above name the piece
+
+
+class Column(NamedTuple):
+    """An array of cells: what it has an entry for, how many numbers per entry, and how many numbers more."""
+
+    unit: str
+    width: int = 1
+    more: int = 0
+    table: bool = False  # whether entries are rows of a matrix
+
+
+@cache
+def types_of(kind: Any) -> dict[str, np.dtype[Any]]:
+    """The types of the arrays of a named tuple, from its annotations."""
+    return {name: np.dtype(get_args(get_args(hint)[1])[0]) for name, hint in get_type_hints(kind).items()}
+
+
+def allocated(kind: Any, shapes: dict[str, Any]) -> Any:
+    """A named tuple of zeros.
+
+    >>> class Pair(NamedTuple):
+    ...     left: NDArray[np.float64]
+    ...     right: NDArray[np.int64]
+    >>> allocated(Pair, {"left": 2, "right": (1, 2)})
+    Pair(left=array([0., 0.]), right=array([[0, 0]]))
+    """
+    return kind(**{name: np.zeros(shapes[name], dtype=dtype) for name, dtype in types_of(kind).items()})
 
 
 @dataclass(frozen=True)
@@ -74,14 +110,169 @@ class StackMachine:
     """
 
     kernels: ClassVar[Any]
+    units: ClassVar[tuple[str, ...]]  # what cells are written down in: the counters C_OUT_*, cells first
+    saved: ClassVar[tuple[str, ...]] = ("control", "layer_cells", "path", "errors", "signs")
+    stack: ClassVar[tuple[int, int]] = (1 << 16, 1 << 17)  # integers and floats to begin with
     slow: int = 0
-    layers: tuple[Layer, ...]
-    program: Program
-    control: NDArray[np.int64]
-    signs: NDArray[np.int64]
-    layer_cells: NDArray[np.int64]
-    n_rational: int
-    n_double_double: int
+
+    def __init__(self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool) -> None:
+        kernels = self.kernels
+        self.layers = layers
+        self.domain = domain
+        self.exact_maps = ExactMaps(layers, domain)
+        self.program = program = Program.of(layers, columns=domain.d + 1)
+        self.control = np.zeros(kernels.CONTROL, dtype=np.int64)
+        self.control[kernels.C_TRUST] = ARITHMETICS[arithmetic]
+        self.control[kernels.C_LAST] = program.last
+        self.control[kernels.C_EMIT] = store
+        self.control[kernels.C_WORDS] = program.words
+        self.control[kernels.C_ROUTES] = program.heads
+        self.limit(None)
+        self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
+        self.path = np.zeros(program.path_size)
+        self.errors = np.zeros((program.last + 2, ERRORS))
+        self.signs = np.zeros(program.sign_size, dtype=np.int64)
+        self.si: NDArray[np.int64] = np.zeros(self.stack[0], dtype=np.int64)
+        self.sf: NDArray[np.float64] = np.zeros(self.stack[1])
+        self.output: dict[str, NDArray[Any]] = {}
+        self.ladder = Ladder(pairs=arithmetic == "certified")
+        self.whole = True  # false while the node on top of the stack is being replaced
+
+    # what an engine adds
+
+    def _columns(self) -> dict[str, Column]:
+        """The arrays of cells."""
+        raise NotImplementedError
+
+    def _largest(self) -> tuple[int, ...]:
+        """The most entries that one cell may take, unit by unit."""
+        raise NotImplementedError
+
+    def _run(self, budget: int) -> None:
+        """Let the kernel process at most ``budget`` nodes."""
+        raise NotImplementedError
+
+    def _fold_in_pairs(self) -> bool | None:
+        """Decide the signs at which the node on top of the stack stopped; ``None`` if some stay open."""
+        return None
+
+    def _fold_exactly(self) -> None:
+        """Decide them in rationals."""
+        raise NotImplementedError
+
+    def _head_exactly(self) -> None:
+        """Decide the head at which the node on top of the stack stopped."""
+        raise NotImplementedError
+
+    def _resume(self, status: int) -> None:
+        """Provide what the kernel stopped for, if it is nothing that all engines know."""
+        raise NotImplementedError
+
+    def cells(self) -> Any:
+        """What was written down."""
+        raise NotImplementedError
+
+    # arrays
+
+    def _grow_stack(self, ints: int = 0, floats: int = 0) -> None:
+        """Twice the stack, and at least twice these sizes."""
+        self.si = _longer(self.si, 2 * max(len(self.si), ints))
+        self.sf = _longer(self.sf, 2 * max(len(self.sf), floats))
+
+    def _make_output(self, *rooms: int) -> None:
+        """Room for so many entries of each unit, those that are there included."""
+        room = dict(zip(self.units, rooms, strict=True))
+        types = types_of(self.kernels.Out)
+        for name, column in self._columns().items():
+            n = room[column.unit]
+            shape = (max(n, 1), column.width) if column.table else (max(column.width * n + column.more, 1),)
+            if name in self.output:
+                # the memory is moved, not copied, where the system can: a big result is never held twice
+                self.output[name].resize(shape, refcheck=False)
+            else:
+                self.output[name] = np.zeros(shape, dtype=types[name])
+
+    def _rooms(self) -> list[int]:
+        """Room in the arrays of cells, unit by unit."""
+        sizes: dict[str, list[int]] = {unit: [] for unit in self.units}
+        for name, column in self._columns().items():
+            if column.width:
+                width = 1 if column.table else column.width
+                sizes[column.unit].append((len(self.output[name]) - column.more) // width)
+        return [min(sizes[unit]) for unit in self.units]
+
+    def _used(self) -> list[int]:
+        """Entries that are written down, unit by unit."""
+        return [self._count(f"C_OUT_{unit.upper()}") for unit in self.units]
+
+    def _grow_output(self) -> None:
+        """A quarter more room where the next cell may not fit."""
+        grown = [
+            int(1.25 * room) + most if used + most > room else room
+            for room, used, most in zip(self._rooms(), self._used(), self._largest(), strict=True)
+        ]
+        self._make_output(*grown)
+
+    # running
+
+    def advance(self, steps: int) -> None:
+        """Process at most ``steps`` nodes of the stack, deciding what floats cannot."""
+        kernels, control = self.kernels, self.control
+        end = control[kernels.C_STEPS] + steps
+        while control[kernels.C_STEPS] < end:
+            self._run(int(end - control[kernels.C_STEPS]))
+            status = int(control[kernels.C_STATUS])
+            if status in (kernels.DONE, kernels.BUDGET):
+                return
+            if status == kernels.UNDECIDED_FOLD:
+                self.ladder.decide(self._fold_exactly, self._fold_in_pairs)
+            elif status == kernels.UNDECIDED_HEAD:
+                self.ladder.decide(self._head_exactly)
+            elif status == kernels.STACK_FULL:
+                self._grow_stack()
+            elif status == kernels.OUTPUT_FULL:
+                self._grow_output()
+            else:
+                self._resume(status)
+
+    def take(self) -> Any:
+        """What was written down since the last time; the machine keeps nothing of it."""
+        rooms = self._rooms()
+        cells = self.cells()
+        for unit in self.units:
+            self.control[getattr(self.kernels, f"C_OUT_{unit.upper()}")] = 0
+        self.output = {}
+        self._make_output(*rooms)
+        return cells
+
+    # checkpoints
+
+    def state(self) -> State:
+        """Everything a later process needs to go on, as arrays."""
+        used = dict(zip(self.units, self._used(), strict=True))
+        state = {name: getattr(self, name) for name in self.saved}
+        state["stack_ints"] = self.si[: self.control[self.kernels.C_INTS]]
+        state["stack_floats"] = self.sf[: self.control[self.kernels.C_FLOATS]]
+        state["decided"] = np.array([self.n_rational, self.n_double_double])
+        for name, column in self._columns().items():
+            width = 1 if column.table else column.width
+            state[f"output_{name}"] = self.output[name][: width * used[column.unit] + column.more]
+        return state
+
+    def restore(self, state: State) -> None:
+        """Go back to a saved state of a machine for the same question."""
+        for name in self.saved:
+            getattr(self, name)[...] = state[name]
+        ints, floats = state["stack_ints"], state["stack_floats"]
+        if len(ints) > len(self.si) or len(floats) > len(self.sf):
+            self._grow_stack(len(ints), len(floats))
+        self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
+        self.ladder.n_rational, self.ladder.n_double_double = (int(v) for v in state["decided"])
+        if len(state.get("output_tied", ())):  # a piece brings no cells along
+            for name, array in self.output.items():
+                saved = state[f"output_{name}"]
+                self.output[name] = _longer(saved.astype(array.dtype, copy=False), max(len(saved), 1))
+        self.whole = True
 
     @classmethod
     @cache
@@ -132,7 +323,7 @@ class StackMachine:
 
     @property
     def done(self) -> bool:
-        """Whether every node has been worked off."""
+        """Whether every node has been processed."""
         return bool(self._count("C_STATUS") == self.kernels.DONE)
 
     def limit(self, max_cells: int | None) -> None:
@@ -144,6 +335,16 @@ class StackMachine:
     def log2_cost(self) -> int:
         """A cell takes about 2^log2_cost times as long as in the plane, in floats."""
         return self.slow + (6 if self._count("C_TRUST") == self.kernels.EXACT else 0)
+
+    @property
+    def n_double_double(self) -> int:
+        """How often floats could not tell and double-double arithmetic decided."""
+        return self.ladder.n_double_double
+
+    @property
+    def n_rational(self) -> int:
+        """How often rationals decided."""
+        return self.ladder.n_rational
 
     @property
     def tally(self) -> Tally:
@@ -227,3 +428,10 @@ class StackMachine:
         """How far the node on top of a piece is from the root: the lower, the bigger its subtree may be."""
         header = state["stack_ints"][-cls.kernels.HEADER :]
         return int(header[1]), int(header[2]), -int(header[4])
+
+
+def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
+    """A copy with zeros at its end."""
+    longer = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
-from hardmax.regions.engine.program import spectral_bound
+from hardmax.regions.engine.norms import spectral_bound
 from hardmax.regions.maps import map_kernels as kernels
 
 __all__ = ["Steps", "entry_bound", "frozen", "steps_of"]

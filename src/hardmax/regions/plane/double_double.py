@@ -18,9 +18,18 @@ from hardmax.exact.double_double_kernels import UNIT, products, signs
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
-from hardmax.regions.engine.program import score_norms
+from hardmax.regions.engine.norms import score_norms
 
-__all__ = ["DoubleDoubleMaps", "Rows", "difference", "one_row", "side_row", "signs_at_corners"]
+__all__ = [
+    "DoubleDoubleMaps",
+    "Rows",
+    "difference",
+    "one_row",
+    "pair_of",
+    "side_row",
+    "signs_at_corners",
+    "sum_of_pairs",
+]
 
 Floats = NDArray[np.float64]
 

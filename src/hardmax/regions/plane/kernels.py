@@ -27,7 +27,10 @@ the
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
 from hardmax.regions.engine.layers import (
@@ -89,6 +92,65 @@ RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, POLYGON_
 BUDGET, UNCERTAIN = 7, 8
 
 MASK = 62  # vertices that fit into the sign masks
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class State(NamedTuple):
+    """What belongs to a run: counters, the composed maps along the path, and the stack."""
+
+    control: Integers
+    totals: Floats  # area so far, tolerance, unit of length
+    layer_cells: Integers
+    path: Floats
+    errors: Floats
+    signs: Integers
+    answer: Integers  # signs that were decided for the node on top
+    si: Integers
+    sf: Floats
+
+
+class Work(NamedTuple):
+    """The working polygon and its units."""
+
+    p: Floats
+    q: Integers
+    pend: Integers
+    word: Integers
+    yv: Floats
+    routes: Integers
+    code: Integers
+    codes: Integers
+    extra: Floats
+    units: Integers
+    on: Integers
+    pending: Integers
+    more: Integers
+
+
+class Heads(NamedTuple):
+    """Work space for the keys of a head; the bag holds its cells in the order they are found."""
+
+    cand: Integers
+    todo: Integers
+    bag_f: Floats
+    bag_i: Integers
+    bag_k: Integers
+    df: Floats
+    di: Integers
+
+
+class Out(NamedTuple):
+    """The cells that were found."""
+
+    bits: NDArray[np.uint64]
+    routes: NDArray[np.int32]
+    tied: NDArray[np.uint8]
+    start: Integers
+    vertices: Floats
+    labels: Integers
+    witness: Floats
 
 
 @kernel(inlined=True)
@@ -354,8 +416,12 @@ def classify_all(path, z_at, n, p, k, trust, error, pending, on, positive, negat
 
 
 @kernel
-def descend(net, path, errors, signs, control, p, q, k, layer, sf, si, units, on, pending, more):
+def descend(net, state, work, k, layer):
     """A polygon enters ``layer``, its hidden vector in the path: push its first node. False: no room."""
+    path, errors, signs, control, si, sf = (
+        state.path, state.errors, state.signs, state.control, state.si, state.sf,
+    )  # fmt: skip
+    p, q, units, on, pending, more = work.p, work.q, work.units, work.on, work.pending, work.more
     table, weights = net.table, net.weights
     layer = enter_groups(COLUMNS, net, path, errors, layer, control[C_TRUST])
     n, e = table[layer, ROWS], table[layer, D_OUT]
@@ -417,9 +483,13 @@ def descend(net, path, errors, signs, control, p, q, k, layer, sf, si, units, on
 
 
 @kernel(inlined=True)
-def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, weights, path, control, layer,
-              unit, pend, n_pend, codes, word, words, yv, e, sf, si, on):  # fmt: skip
+def push_half(net, state, work, k, start, length, first, last, owner, wall, layer, unit, n_pend, e):
     """Push one half of a polygon that ``unit`` cut: polygon, units that still cross it, bits and map."""
+    table, path, control, si, sf = net.table, state.path, state.control, state.si, state.sf
+    p, q, extra, pend, codes, word, yv, on = (
+        work.p, work.q, work.extra, work.pend, work.codes, work.word, work.yv, work.on,
+    )  # fmt: skip
+    words = table[layer, WORDS]
     n = table[layer, ROWS]
     io, fo = control[C_INTS], control[C_FLOATS]
     kk = write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, si, io)
@@ -459,7 +529,8 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, we
         si[at + (on[j] >> 6)] |= 1 << (on[j] & 63)
     at += words
     if e > 0 and n_on > 0:
-        add_units(COLUMNS, weights, table[layer, OUTPUTS], e, on, n_on, path, table[layer, Z_AT], n, sf, y)
+        outputs, z_at = table[layer, OUTPUTS], table[layer, Z_AT]
+        add_units(COLUMNS, net.weights, outputs, e, on, n_on, path, z_at, n, sf, y)
     si[at] = FOLD
     si[at + 1] = layer
     si[at + 2] = 0
@@ -473,14 +544,19 @@ def push_half(p, q, k, start, length, first, last, extra, owner, wall, table, we
 
 
 @kernel(inlined=True)
-def fold_step(table, weights, path, errors, signs, control, answer, sf, si, p, q, pend, word, yv,
-        code, codes,
-              extra, on, layer, k, n_pend):  # fmt: skip
+def fold_step(net, state, work, layer, k, n_pend):
     """Settle the first pending unit of a fold node in the work arrays; returns a status, 0 when it is a leaf.
 
     Returns ``BUDGET`` after a cut (two children on the stack) as well: there is nothing left in the work
     arrays.
     """
+    table, weights = net.table, net.weights
+    path, errors, signs, control, answer, si, sf = (
+        state.path, state.errors, state.signs, state.control, state.answer, state.si, state.sf,
+    )  # fmt: skip
+    p, pend, word, yv, code, codes, extra, on = (
+        work.p, work.pend, work.word, work.yv, work.code, work.codes, work.extra, work.on,
+    )  # fmt: skip
     e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
     n, z_at, words = table[layer, ROWS], table[layer, Z_AT], table[layer, WORDS]
     first = 0
@@ -518,7 +594,7 @@ def fold_step(table, weights, path, errors, signs, control, answer, sf, si, p, q
                 for j in range(3 * (n_pend - first)):
                     pend[j] = pend[j + 3 * first]
             control[C_ASKED_UNIT] = i
-            push_fold(control, table, p, q, k, layer, pend, n_pend - first, word, words, yv, e, sf, si)
+            push_fold(net, state, work, k, layer, n_pend - first, e)
             return UNDECIDED_FOLD
         if positive > 0 and negative > 0:
             break
@@ -566,14 +642,16 @@ def fold_step(table, weights, path, errors, signs, control, answer, sf, si, p, q
     wall = (layer << 54) | (i << 38)
     for off in range(2):  # the half where the unit is on waits below the other
         start, length = runs(code, k, 1 + off)
-        push_half(p, q, k, start, length, off, 1 - off, extra, owner, wall, table, weights, path, control,
-                  layer, i, pend, n_pend, codes, word, words, yv, e, sf, si, on)  # fmt: skip
+        push_half(net, state, work, k, start, length, off, 1 - off, owner, wall, layer, i, n_pend, e)
     return BUDGET
 
 
 @kernel(inlined=True)
-def push_fold(control, table, p, q, k, layer, pend, n_pend, word, words, yv, e, sf, si):
+def push_fold(net, state, work, k, layer, n_pend, e):
     """Put the fold node of the work arrays back onto the stack, where it came from and fits."""
+    control, si, sf = state.control, state.si, state.sf
+    p, q, pend, word, yv = work.p, work.q, work.pend, work.word, work.yv
+    words = net.table[layer, WORDS]
     io, fo = control[C_INTS], control[C_FLOATS]
     for j in range(FLOATS_PER_EDGE * k):
         sf[fo + j] = p[j]
@@ -601,14 +679,14 @@ def push_fold(control, table, p, q, k, layer, pend, n_pend, word, words, yv, e, 
 
 
 @kernel(inner=True)
-def clip_to_key(
-    path, z_at, n, k0, k1, j, p, q, k, error, trust, owner, wall_base, cand, code, extra, cf, ci, df, di
-):
+def clip_to_key(path, z_at, n, k0, k1, j, k, error, trust, owner, wall_base, work, heads, cf, ci):
     """The part of a polygon where key j beats every other key of its head, written to ``cf, ci``.
 
     Returns its number of edges; 0 when it has no interior, -1 when a sign is undecided (or the polygon is too
     big for masks). The strongest rival cuts first; a rival that loses at every vertex is forgotten.
     """
+    p, q, code, extra = work.p, work.q, work.code, work.extra
+    cand, df, di = heads.cand, heads.df, heads.di
     if k > MASK - 2:
         return -1
     for v in range(FLOATS_PER_EDGE * k):
@@ -710,8 +788,10 @@ def clip_to_key(
 
 
 @kernel
-def push_head(control, table, weights, layer, head, key, f, i, k, routes, yv, e, tied, sf, si):
+def push_head(net, state, layer, head, key, f, i, k, routes, yv, e, tied):
     """Push the polygon on which ``key`` wins ``head``, waiting for the next head. False: no room."""
+    table, weights = net.table, net.weights
+    control, si, sf = state.control, state.si, state.sf
     heads = table[layer, HEADS]
     io, fo = control[C_INTS], control[C_FLOATS]
     if io + 2 * k + heads + HEADER > si.shape[0] or fo + FLOATS_PER_EDGE * k + e > sf.shape[0]:
@@ -743,20 +823,24 @@ def push_head(control, table, weights, layer, head, key, f, i, k, routes, yv, e,
 
 
 @kernel(inner=True)
-def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p, q, yv, routes, code, extra,
-        cand, todo, bag_f,
-              bag_i, bag_k, df, di, layer, head, k, tied, room):  # fmt: skip
+def head_step(net, state, work, keys, layer, head, k, tied):
     """Cut the polygon of the work arrays into the cells of one head; returns a status.
 
     The winners inside a convex polygon are connected through their common walls, so a walk from one winner
     finds them all. Keys that are tried and have no cell are discarded; only walls of finished cells are
     followed.
     """
+    table = net.table
+    path, errors, signs, control = state.path, state.errors, state.signs, state.control
+    p, q, yv, routes = work.p, work.q, work.yv, work.routes
+    todo, bag_f, bag_i, bag_k = keys.todo, keys.bag_f, keys.bag_i, keys.bag_k
+    heads_at = net.heads_at
+    room = keys.df.shape[0] // FLOATS_PER_EDGE
     e = 0 if control[C_LAST] == layer or table[layer, OUTPUTS] < 0 else table[layer, D_OUT]
     z_at, n = table[layer, Z_AT], table[layer, ROWS]
     k0, k1 = heads_at[table[layer, HEAD_AT] + head], heads_at[table[layer, HEAD_AT] + head + 1]
     if k1 - k0 == 1:
-        if not push_head(control, table, weights, layer, head, k0, p, q, k, routes, yv, e, tied, sf, si):
+        if not push_head(net, state, layer, head, k0, p, q, k, routes, yv, e, tied):
             return STACK_FULL
         return BUDGET
     if control[C_TRUST] == EXACT:
@@ -789,10 +873,8 @@ def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p,
         done += 1
         if (found + 1) * room > bag_i.shape[0] // 2:
             return POLYGON_FULL
-        kk = clip_to_key(path, z_at, n, k0, k1, j, p, q, k, error, control[C_TRUST], owner, wall_base, cand,
-            code, extra,
-                         bag_f[FLOATS_PER_EDGE * room * found :], bag_i[2 * room * found :], df,
-                         di)  # fmt: skip
+        kk = clip_to_key(path, z_at, n, k0, k1, j, k, error, control[C_TRUST], owner, wall_base, work, keys,
+                         bag_f[FLOATS_PER_EDGE * room * found :], bag_i[2 * room * found :])  # fmt: skip
         if kk < 0:
             return UNDECIDED_HEAD
         bag_k[j] = 0
@@ -818,8 +900,8 @@ def head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p,
         j = k1 - 1 - r
         if bag_k[j] > 0:
             slot = todo[n + j]
-            if not push_head(control, table, weights, layer, head, j, bag_f[FLOATS_PER_EDGE * room * slot :],
-                             bag_i[2 * room * slot :], bag_k[j], routes, yv, e, tied, sf, si):  # fmt: skip
+            f, i = bag_f[FLOATS_PER_EDGE * room * slot :], bag_i[2 * room * slot :]
+            if not push_head(net, state, layer, head, j, f, i, bag_k[j], routes, yv, e, tied):
                 control[C_INTS] = before_i
                 control[C_FLOATS] = before_f
                 return STACK_FULL
@@ -895,17 +977,17 @@ def witness(p, k, far, known, out, at):
 
 
 @kernel(inlined=True)
-def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, out_tied, out_start, out_v,
-        out_label,
-         out_w):  # fmt: skip
+def emit(net, state, work, out, k):
     """Count a finished cell and, if asked, write it down; returns a status.
 
     A cell with a vertex whose place is not even roughly known is handed back: its corners are wanted in
     rationals.
     """
+    table, key_of = net.table, net.key_of
+    signs, control, totals, p, q = state.signs, state.control, state.totals, work.p, work.q
     store = control[C_EMIT] == 1
     n_cell, n_edge = control[C_OUT_CELLS], control[C_OUT_EDGES]
-    if store and (n_cell + 1 >= out_start.shape[0] or 2 * (n_edge + k) > out_label.shape[0]):
+    if store and (n_cell + 1 >= out.start.shape[0] or 2 * (n_edge + k) > out.labels.shape[0]):
         return OUTPUT_FULL
     # around the first vertex, so that a small cell far out keeps its digits; in units of the domain's size
     unit = totals[2]
@@ -939,11 +1021,11 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
     control[C_CELLS] += 1
     if not store:
         return RUNNING
-    witness(p, k, far, known, out_w, 3 * n_cell)
+    witness(p, k, far, known, out.witness, 3 * n_cell)
     last = control[C_LAST]
     word = 0
     for j in range(control[C_WORDS]):
-        out_bits[n_cell * control[C_WORDS] + j] = 0
+        out.bits[n_cell * control[C_WORDS] + j] = 0
     tied = 0
     for layer in range(last + 1):
         at = table[layer, SIGN_AT]
@@ -954,49 +1036,47 @@ def emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes, o
                 unit = first + 64 * j
                 word = n_cell * control[C_WORDS] + (unit >> 6)
                 shift = np.uint64(unit & 63)
-                out_bits[word] |= bits << shift
+                out.bits[word] |= bits << shift
                 if unit & 63 != 0 and word + 1 < (n_cell + 1) * control[C_WORDS]:
-                    out_bits[word + 1] |= bits >> (np.uint64(64) - shift)
+                    out.bits[word + 1] |= bits >> (np.uint64(64) - shift)
         elif table[layer, KIND] == WALL:
             for h in range(table[layer, HEADS]):
                 key = key_of[table[layer, OFFSETS] + signs[at + 2 + h]]
-                out_routes[n_cell * control[C_ROUTES] + table[layer, FIRST] + h] = key
+                out.routes[n_cell * control[C_ROUTES] + table[layer, FIRST] + h] = key
             if signs[at + 1] != 0:
                 tied = 1
-    out_tied[n_cell] = tied
+    out.tied[n_cell] = tied
     for v in range(k):
         o = v * FLOATS_PER_EDGE
         r = (n_edge + v) * control[C_STRIDE]
         vx, vy = p[o + X] / p[o + W], p[o + Y] / p[o + W]
-        out_v[r] = vx
-        out_v[r + 1] = vy
+        out.vertices[r] = vx
+        out.vertices[r + 1] = vy
         slack = p[o + W] - p[o + EW]
-        out_v[r + 2] = (
+        out.vertices[r + 2] = (
             2.0 * UNIT * (abs(vx) + abs(vy)) + (p[o + EXY] + (abs(vx) + abs(vy)) * p[o + EW]) / slack
         )
-        if not (out_v[r + 2] >= 0.0):
-            out_v[r + 2] = np.inf
+        if not (out.vertices[r + 2] >= 0.0):
+            out.vertices[r + 2] = np.inf
         if control[C_STRIDE] == 5:
-            out_v[r + 3] = p[o + DX] / p[o + W]
-            out_v[r + 4] = p[o + DY] / p[o + W]
-        out_label[2 * (n_edge + v)] = q[2 * v]
-        out_label[2 * (n_edge + v) + 1] = q[2 * v + 1]
+            out.vertices[r + 3] = p[o + DX] / p[o + W]
+            out.vertices[r + 4] = p[o + DY] / p[o + W]
+        out.labels[2 * (n_edge + v)] = q[2 * v]
+        out.labels[2 * (n_edge + v) + 1] = q[2 * v + 1]
     control[C_OUT_CELLS] = n_cell + 1
     control[C_OUT_EDGES] = n_edge + k
-    out_start[n_cell + 1] = n_edge + k
+    out.start[n_cell + 1] = n_edge + k
     return RUNNING
 
 
 @kernel
-def run(net, path, errors, signs, control, totals, answer, sf, si,
-        layer_cells, p, q, pend, word,
-        yv, routes, code, codes, extra, units, on, pending, more, cand, todo, bag_f, bag_i, bag_k, df, di,
-        out_bits,
-        out_routes, out_tied, out_start, out_v, out_label, out_w, budget):  # fmt: skip
+def run(net, state, work, keys, out, budget):
     """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
-    table, weights, heads_at, key_of = net.table, net.weights, net.heads_at, net.key_of
+    table, control, si, sf = net.table, state.control, state.si, state.sf
+    p, q, pend, word, yv, routes = work.p, work.q, work.pend, work.word, work.yv, work.routes
+    path, errors, signs, layer_cells = state.path, state.errors, state.signs, state.layer_cells
     last = control[C_LAST]
-    room = df.shape[0] // FLOATS_PER_EDGE
+    room = keys.df.shape[0] // FLOATS_PER_EDGE
     while budget > 0:
         budget -= 1
         control[C_STEPS] += 1
@@ -1033,9 +1113,7 @@ def run(net, path, errors, signs, control, totals, answer, sf, si,
                 yv[r] = sf[y + r]
             status = RUNNING
             if n_pend > 0:
-                status = fold_step(table, weights, path, errors, signs, control, answer, sf, si, p,
-                    q, pend, word, yv,
-                                   code, codes, extra, on, layer, k, n_pend)  # fmt: skip
+                status = fold_step(net, state, work, layer, k, n_pend)
             if status == RUNNING:
                 leaf = True
                 for j in range(words):
@@ -1053,21 +1131,15 @@ def run(net, path, errors, signs, control, totals, answer, sf, si,
                 for h in range(heads):
                     signs[table[layer, SIGN_AT] + 2 + h] = routes[h]
             else:
-                status = head_step(table, weights, path, errors, signs, control, heads_at, sf, si, p, q, yv,
-                    routes, code,
-                                   extra, cand, todo, bag_f, bag_i, bag_k, df, di, layer, head, k, tied,
-                                   room)  # fmt: skip
+                status = head_step(net, state, work, keys, layer, head, k, tied)
         if leaf:
             if layer == last:
-                status = emit(table, signs, control, totals, p, q, k, key_of, out_bits, out_routes,
-                    out_tied, out_start, out_v,
-                              out_label, out_w)  # fmt: skip
+                status = emit(net, state, work, out, k)
                 if status == RUNNING:
                     layer_cells[layer] += 1
             else:
                 leave(COLUMNS, net, path, errors, layer, routes, yv)
-                if descend(net, path, errors, signs, control, p, q, k, layer + 1, sf, si, units, on, pending,
-                           more):  # fmt: skip
+                if descend(net, state, work, k, layer + 1):
                     layer_cells[layer] += 1
                 else:
                     status = STACK_FULL

@@ -24,10 +24,6 @@ from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decod
 from hardmax.regions.engine.layers import (
     A_MAX,
     C_MAX,
-    CERTIFIED,
-    ERRORS,
-    EXACT,
-    FLOAT,
     RA,
     RC,
     ROWS,
@@ -35,9 +31,7 @@ from hardmax.regions.engine.layers import (
     UNIT,
     Z_AT,
 )
-from hardmax.regions.engine.program import Program
-from hardmax.regions.engine.stack_machine import StackMachine
-from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.engine.stack_machine import Column, StackMachine, State, allocated
 from hardmax.regions.plane import kernels
 from hardmax.regions.plane.double_double import (
     DoubleDoubleMaps,
@@ -61,7 +55,6 @@ __all__ = ["PlaneMachine"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_TRUST = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
 _F = kernels.FLOATS_PER_EDGE
 _SYMBOLIC_SIDES: list[Line] = [(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)]
 
@@ -85,96 +78,84 @@ class PlaneMachine(StackMachine):
     """
 
     kernels: ClassVar[Any] = kernels
+    units = ("cells", "edges")
+    saved = (*StackMachine.saved, "totals")
 
     def __init__(
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float
     ) -> None:
-        self.layers = layers
-        self.domain = domain
-        self.exact_maps = ExactMaps(layers, domain)
-        self.program = program = Program.of(layers)
-        self.control = np.zeros(kernels.CONTROL, dtype=np.int64)
-        self.control[kernels.C_TRUST] = _TRUST[arithmetic]
-        self.control[kernels.C_LAST] = program.last
-        self.control[kernels.C_EMIT] = store
-        self.control[kernels.C_WORDS] = program.words
-        self.control[kernels.C_ROUTES] = program.heads
-        self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max
+        super().__init__(layers, domain, arithmetic=arithmetic, store=store)
         self.totals = np.array([0.0, sliver, 1.0])  # area so far, tolerance, unit of length
-        self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
-        self.path = np.zeros(program.path_size)
-        self.errors = np.zeros((program.last + 2, ERRORS))
-        self.signs = np.zeros(program.sign_size, dtype=np.int64)
         self.double_double = DoubleDoubleMaps(layers)
-        self.n_rational = 0
-        self.n_double_double = 0
-        self.whole = True  # false while the node on top of the stack is being replaced
         lines, labels = self._domain_lines(domain)
         self.unbounded = any(line[3] for line in lines)
         self.control[kernels.C_STRIDE] = 5 if self.unbounded else 3  # floats per vertex that is written down
         self._make_work(edges=max(70, len(lines) + 8))
-        self.si: Integers = self._ints(1 << 16)
-        self.sf: Floats = np.zeros(1 << 17)
         self._make_output(1 << 10 if store else 0, 1 << 13 if store else 0)
         self._begin(lines, labels, domain)
 
     # arrays
 
-    @staticmethod
-    def _ints(n: int) -> Integers:
-        return np.zeros(n, dtype=np.int64)
-
-    def _make_work(self, *, edges: int) -> None:
-        widest = self.program.widest
-        self.work: dict[str, NDArray[Any]] = {
-            "p": np.zeros(_F * edges),
-            "q": self._ints(2 * edges),
-            "pend": self._ints(3 * widest),
-            "word": self._ints(widest // 64 + 1),
-            "yv": np.zeros(3 * widest),
-            "routes": self._ints(widest + 1),
-            "code": self._ints(edges),
-            "codes": self._ints(2 * widest + 2),
-            "extra": np.zeros(2 * _F),
-            "units": self._ints(widest),
-            "on": self._ints(widest + 1),
-            "pending": self._ints(3 * widest + 3),
-            "more": self._ints(widest),
-            "cand": self._ints(3 * widest),
-            "todo": self._ints(2 * widest),
-            "bag_f": np.zeros(_F * edges * 16),
-            "bag_i": self._ints(2 * edges * 16),
-            "bag_k": self._ints(widest),
-            "df": np.zeros(_F * edges),
-            "di": self._ints(2 * edges),
-        }
-        self.answer = self._ints(edges)
-
-    def _make_stack(self, ints: int, floats: int) -> None:
-        si, sf = self._ints(ints), np.zeros(floats)
-        si[: len(self.si)], sf[: len(self.sf)] = self.si, self.sf
-        self.si, self.sf = si, sf
+    def _make_work(self, *, edges: int, bag: int = 16) -> None:
+        """Room for polygons with so many edges, and for so many cells of one head."""
+        widest, floats = self.program.widest, _F * edges
+        self._edges, self._bag = edges, bag
+        self.work: kernels.Work = allocated(
+            kernels.Work,
+            {
+                "p": floats,
+                "q": 2 * edges,
+                "pend": 3 * widest,
+                "word": widest // 64 + 1,
+                "yv": 3 * widest,
+                "routes": widest + 1,
+                "code": edges,
+                "codes": 2 * widest + 2,
+                "extra": 2 * _F,
+                "units": widest,
+                "on": widest + 1,
+                "pending": 3 * widest + 3,
+                "more": widest,
+            },
+        )
+        self.keys: kernels.Heads = allocated(
+            kernels.Heads,
+            {
+                "cand": 3 * widest,
+                "todo": 2 * widest,
+                "bag_f": floats * bag,
+                "bag_i": 2 * edges * bag,
+                "bag_k": widest,
+                "df": floats,
+                "di": 2 * edges,
+            },
+        )
+        self.answer = np.zeros(edges, dtype=np.int64)
 
     @property
     def _stride(self) -> int:
         return int(self.control[kernels.C_STRIDE])
 
-    def _make_output(self, cells: int, edges: int) -> None:
-        shapes = {
-            "bits": (np.uint64, cells * self.program.words),
-            "routes": (np.int32, cells * self.program.heads),
-            "tied": (np.uint8, cells),
-            "start": (np.int64, cells + 1),
-            "vertices": (np.float64, self._stride * edges),
-            "labels": (np.int64, 2 * edges),
-            "witness": (np.float64, 3 * cells),
+    def _columns(self) -> dict[str, Column]:
+        return {
+            "bits": Column("cells", self.program.words),
+            "routes": Column("cells", self.program.heads),
+            "tied": Column("cells"),
+            "start": Column("cells", more=1),
+            "vertices": Column("edges", self._stride),
+            "labels": Column("edges", 2),
+            "witness": Column("cells", 3),
         }
-        if not hasattr(self, "output"):
-            self.output = {name: np.zeros(max(size, 1), dtype=kind) for name, (kind, size) in shapes.items()}
-            return
-        for name, (_, size) in shapes.items():
-            # the memory is moved, not copied, where the system can: a big result is never held twice
-            self.output[name].resize(max(size, 1), refcheck=False)
+
+    def _largest(self) -> tuple[int, ...]:
+        return 1024, 2 * self._edges
+
+    @property
+    def _state(self) -> kernels.State:
+        return kernels.State(
+            self.control, self.totals, self.layer_cells, self.path, self.errors, self.signs, self.answer,
+            self.si, self.sf,
+        )  # fmt: skip
 
     # the first polygon
 
@@ -190,7 +171,7 @@ class PlaneMachine(StackMachine):
     def _begin(self, lines: list[Line], labels: list[int], domain: Domain) -> None:
         a, b = domain.halfspaces()
         rounded = domain.a.rounded or domain.b.rounded
-        p, q = self.work["p"], self.work["q"]
+        p, q = self.work.p, self.work.q
         for v, label in enumerate(labels):
             edge = p[_F * v : _F * (v + 1)]
             if label < 0:
@@ -207,41 +188,10 @@ class PlaneMachine(StackMachine):
         if not self.unbounded:
             self.totals[2], self.domain_area = _size(corners_of(lines))
         self.path[:6] = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]  # the identity map of the plane
-        while not self._descend(k):
-            self._make_stack(2 * len(self.si), 2 * len(self.sf))
-
-    def _descend(self, k: int) -> bool:
-        w = self.work
-        return bool(
-            kernels.descend(
-                self.program.net, self.path, self.errors, self.signs, self.control, w["p"],
-                w["q"], k, 0,
-                self.sf, self.si, w["units"], w["on"], w["pending"], w["more"],
-            )
-        )  # fmt: skip
+        while not kernels.descend(self.program.net, self._state, self.work, k, 0):
+            self._grow_stack()
 
     # running
-
-    def advance(self, steps: int) -> None:
-        """Work off at most ``steps`` nodes of the stack, deciding in rationals what floats cannot."""
-        before = self.control[kernels.C_STEPS]
-        while self.control[kernels.C_STEPS] - before < steps:
-            self._run(int(steps - (self.control[kernels.C_STEPS] - before)))
-            status = int(self.control[kernels.C_STATUS])
-            if status in (kernels.DONE, kernels.BUDGET):
-                return
-            if status == kernels.UNDECIDED_FOLD:
-                self._decide_fold()
-            elif status == kernels.UNDECIDED_HEAD:
-                self._decide_head()
-            elif status == kernels.STACK_FULL:
-                self._make_stack(2 * len(self.si), 2 * len(self.sf))
-            elif status == kernels.OUTPUT_FULL:
-                self._grow_output()
-            elif status == kernels.UNCERTAIN:
-                self._place_corners()
-            else:
-                self._grow_work()
 
     @property
     def size(self) -> float:
@@ -255,87 +205,31 @@ class PlaneMachine(StackMachine):
         return size / self.domain_area
 
     def _run(self, budget: int) -> None:
-        w, o = self.work, self.output
-        kernels.run(
-            self.program.net, self.path, self.errors, self.signs,
-            self.control,
-            self.totals, self.answer, self.sf, self.si, self.layer_cells, w["p"], w["q"], w["pend"],
-            w["word"], w["yv"],
-            w["routes"], w["code"], w["codes"], w["extra"], w["units"], w["on"], w["pending"], w["more"],
-            w["cand"],
-            w["todo"], w["bag_f"], w["bag_i"], w["bag_k"], w["df"], w["di"], o["bits"], o["routes"],
-            o["tied"], o["start"], o["vertices"], o["labels"], o["witness"], budget,
-        )  # fmt: skip
+        kernels.run(self.program.net, self._state, self.work, self.keys, kernels.Out(**self.output), budget)
 
-    def _grow_output(self) -> None:
-        cells, edges = len(self.output["tied"]), len(self.output["labels"]) // 2
-        if int(self.control[kernels.C_OUT_CELLS]) + 1 >= len(self.output["start"]):
-            cells = int(1.25 * cells) + 1024
+    def _resume(self, status: int) -> None:
+        if status == kernels.UNCERTAIN:
+            self._place_corners()
+        elif int(self.si[self.control[kernels.C_INTS] - 5]) + 8 > self._edges:
+            self._make_work(edges=2 * self._edges)
         else:
-            edges = int(1.25 * edges) + len(self.work["q"])  # room for any polygon that fits the work arrays
-        self._make_output(cells, edges)
-
-    def _grow_work(self) -> None:
-        """Room for bigger polygons, or for more cells of one head."""
-        edges = len(self.work["q"]) // 2
-        bag = len(self.work["bag_i"]) // (2 * edges)
-        k = int(self.si[self.control[kernels.C_INTS] - 5])
-        if k + 8 > edges:
-            self._make_work(edges=2 * edges)
-        else:
-            self.work["bag_f"] = np.zeros(_F * edges * 2 * bag)
-            self.work["bag_i"] = np.zeros(2 * edges * 2 * bag, dtype=np.int64)
+            self._make_work(edges=self._edges, bag=2 * self._bag)
 
     # checkpoints
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> State:
         """Everything a later process needs to go on, as arrays."""
-        n, edges = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_EDGES])
-        sizes = {"bits": n * self.program.words, "routes": n * self.program.heads, "tied": n, "start": n + 1}
-        sizes |= {"vertices": self._stride * edges, "labels": 2 * edges, "witness": 3 * n}
-        return {
-            "control": self.control,
-            "totals": self.totals,
-            "layer_cells": self.layer_cells,
-            "path": self.path,
-            "errors": self.errors,
-            "signs": self.signs,
-            "stack_ints": self.si[: self.control[kernels.C_INTS]],
-            "stack_floats": self.sf[: self.control[kernels.C_FLOATS]],
-            "decided": np.array([self.n_rational, self.n_double_double]),
-            "answer": self.answer if self.control[kernels.C_ANSWERED] else self.answer[:0],
-            **{f"output_{name}": self.output[name][:size] for name, size in sizes.items()},
-        }
+        answered = self.control[kernels.C_ANSWERED]
+        return {**super().state(), "answer": self.answer if answered else self.answer[:0]}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: State) -> None:
         """Go back to a saved state of a machine for the same question."""
-        for name in ("control", "totals", "layer_cells", "path", "errors", "signs"):
-            getattr(self, name)[...] = state[name]
-        ints, floats = state["stack_ints"], state["stack_floats"]
-        if len(ints) > len(self.si) or len(floats) > len(self.sf):
-            self._make_stack(max(len(self.si), 2 * len(ints)), max(len(self.sf), 2 * len(floats)))
-        self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
-        self.n_rational, self.n_double_double = (int(v) for v in state["decided"])
+        super().restore(state)
         self.double_double.forget()
         answer = state["answer"]
         if len(answer) > len(self.answer):
             self._make_work(edges=len(answer))
         self.answer[: len(answer)] = answer
-        if len(state.get("output_tied", ())):  # a piece brings no cells along
-            for name in self.output:
-                saved = state[f"output_{name}"]
-                self.output[name] = np.zeros(max(len(saved), 1), dtype=self.output[name].dtype)
-                self.output[name][: len(saved)] = saved
-        self.whole = True
-
-    def take(self) -> Cells:
-        """What was written down since the last time; the machine keeps nothing of it."""
-        room = len(self.output["tied"]), len(self.output["labels"]) // 2
-        cells = self.cells()
-        self.control[[kernels.C_OUT_CELLS, kernels.C_OUT_EDGES]] = 0
-        del self.output
-        self._make_output(*room)
-        return cells
 
     # exact decisions
 
@@ -367,28 +261,34 @@ class PlaneMachine(StackMachine):
             lines.append((row[0], row[1], row[2], 0))
         return lines
 
-    def _decide_fold(self) -> None:
-        """Fill in the undecided signs of the node on top of the stack."""
+    def _pending(self) -> tuple[int, Integers, Integers]:
+        """Of the fold node on top of the stack: layer, labels of its sides, sign masks of its units."""
         layer, _, k, n_pending, at, _ = self._top()
-        if k > kernels.MASK:
-            self.n_rational += 1
-            bits, routings = self._prefix(layer)
-            corners = corners_of(self._exact_lines(self.si[at : at + 2 * k], bits, routings))
+        masks = self.si[at + 2 * k : at + 2 * k + 3 * n_pending].reshape(-1, 3)
+        return layer, self.si[at : at + 2 * k], masks
+
+    def _fold_in_pairs(self) -> bool | None:
+        """Fill in the signs that double-double arithmetic can tell; ``None`` if some stay open."""
+        layer, labels, pending = self._pending()
+        path = self._path(layer)
+        if len(labels) > 2 * kernels.MASK or path is None:
+            return None
+        with np.errstate(all="ignore"):
+            self._settle_by_pairs(layer, labels, pending, *path)
+        return None if (pending[:, 1] & pending[:, 2]).any() else True
+
+    def _fold_exactly(self) -> None:
+        """Fill in the undecided signs of the node on top of the stack."""
+        layer, labels, pending = self._pending()
+        bits, routings = self._prefix(layer)
+        corners = corners_of(self._exact_lines(labels, bits, routings))
+        if len(corners) > kernels.MASK:  # no masks: only the unit that was asked for
             unit = int(self.control[kernels.C_ASKED_UNIT])
             line = self.exact_maps.line(layer, unit, 0, 0, bits, routings)
             for v, corner in enumerate(corners):
                 self.answer[v] = (0, 1, 2)[sign_at(line, corner)]
             self.control[kernels.C_ANSWERED] = 1
             return
-        pending = self.si[at + 2 * k : at + 2 * k + 3 * n_pending].reshape(-1, 3)
-        if self.control[kernels.C_TRUST] == CERTIFIED:
-            self._decide_by_pairs(layer, self.si[at : at + 2 * k], pending)
-        if not (pending[:, 1] & pending[:, 2]).any():
-            self.n_double_double += 1
-            return
-        self.n_rational += 1
-        bits, routings = self._prefix(layer)
-        corners = corners_of(self._exact_lines(self.si[at : at + 2 * k], bits, routings))
         for row in pending:
             undecided = int(row[1] & row[2])
             if not undecided:
@@ -401,14 +301,6 @@ class PlaneMachine(StackMachine):
                     positive |= (sign > 0) << v
                     negative |= (sign < 0) << v
             row[1], row[2] = positive, negative
-
-    def _decide_by_pairs(self, layer: int, labels: Integers, pending: Integers) -> None:
-        """Settle what double-double arithmetic can settle in the sign masks of a fold node."""
-        path = self._path(layer)
-        if path is None:
-            return
-        with np.errstate(all="ignore"):
-            self._settle_by_pairs(layer, labels, pending, *path)
 
     def _settle_by_pairs(
         self,
@@ -467,9 +359,8 @@ class PlaneMachine(StackMachine):
             far = 2.0 * UNIT * (abs(place[2]) + abs(place[3]))
             vertex[: kernels.LA] = place[0], place[1], 1.0, error, 0.0, place[2], place[3], far
 
-    def _decide_head(self) -> None:
+    def _head_exactly(self) -> None:
         """Replace the node on top of the stack by the cells of its next head."""
-        self.n_rational += 1
         layer, head, k, _, at, float_at = self._top()
         block = self.layers[layer]
         assert isinstance(block, ArgmaxLayer)
@@ -491,11 +382,10 @@ class PlaneMachine(StackMachine):
             polygon, names = self._part(layer, head, first, key, sides, edges, labels)
             flag = tied_before | (len(tied) > 1 and not bends)
             while not kernels.push_head(
-                self.control, self.program.table, self.program.weights, layer, head, first + key, polygon,
-                names,
-                len(sides), routes, hidden, e, flag, self.sf, self.si,
+                self.program.net, self._state, layer, head, first + key, polygon, names, len(sides), routes,
+                hidden, e, flag,
             ):  # fmt: skip
-                self._make_stack(2 * len(self.si), 2 * len(self.sf))
+                self._grow_stack()
             if len(tied) > 1 and e:
                 members = first + np.array(tied)
                 shares = block.multiplicities[members] / block.multiplicities[members].sum()

@@ -22,7 +22,10 @@ variable). A cone enters the next layer without the rows that are proven to foll
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
 from hardmax.regions.engine.layers import (
@@ -78,6 +81,70 @@ UNDECIDED_CELL = 8
 OPEN, INSIDE, EMPTY = 0, 1, 2
 
 INFINITY, SIDE = -1, -2  # codes of the row x_0 > 0, and of side s of the domain: SIDE - s
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class State(NamedTuple):
+    """What belongs to a run: counters, composed maps and rows along the path, and the stack."""
+
+    control: Integers
+    layer_cells: Integers
+    path: Floats
+    errors: Floats
+    rows: Floats  # of all layers, one after the other
+    row_errors: Floats
+    row_at: Integers  # where the rows of a layer begin
+    signs: Integers
+    pend: Integers  # units of a layer that may cut its cone
+    base_at: Integers  # where the cone of a layer begins in the base, and how many rows it has
+    si: Integers
+    sf: Floats
+
+
+class Base(NamedTuple):
+    """The rows of the cones along the path, positive inside."""
+
+    rows: Floats
+    error: Floats
+    code: Integers
+    sign: Integers
+
+
+class Work(NamedTuple):
+    """The working node, and room for a linear program."""
+
+    cuts: Integers
+    choice: Integers
+    word: Integers
+    units: Integers
+    hidden: Floats
+    w: Floats
+    above: Floats
+    below: Floats
+    wins: Integers
+    points: Floats
+    lifted: Floats
+    lifted_error: Floats
+    basis: Integers
+    inverse: Floats
+    multipliers: Floats
+    y: Floats
+    z: Floats
+    values: Floats
+    c: Floats
+
+
+class Out(NamedTuple):
+    """The cells that were found."""
+
+    bits: NDArray[np.uint64]
+    routes: NDArray[np.int32]
+    tied: NDArray[np.uint8]
+    start: Integers
+    codes: Integers
+    witness: Floats
 
 
 # ----------------------------------------------------------------------------------------------
@@ -480,8 +547,9 @@ def carried(table, control, layer):
 
 
 @kernel
-def push(control, si, sf, layer, head, place, cuts, n_cuts, choice, n_choice, w, hidden, e, known, tied):
+def push(state, layer, head, place, cuts, n_cuts, choice, n_choice, w, hidden, e, known, tied):
     """Put a node on the stack; False: no room. ``choice`` holds the bits or the winners of its layer."""
+    control, si, sf = state.control, state.si, state.sf
     n = control[C_DIMENSION]
     io, fo = control[C_INTS], control[C_FLOATS]
     ints, floats = 2 * n_cuts + n_choice + HEADER, n + e
@@ -539,13 +607,19 @@ def thin_out(base, base_error, base_code, base_sign, start, m, n, trust, control
 
 
 @kernel
-def descend(
-    net, path, errors, rows, row_errors, row_at, signs, control, base, base_error, base_code, base_sign,
-    base_at, pend, pend_at, start, m, w, known, tied, layer,
-    sf, si, cuts, choice, hidden, lifted, lifted_error, basis, inverse, multipliers, y, values, c,
-):  # fmt: skip
+def descend(net, state, cones, work, start, m, w, known, tied, layer):
     """A cone (rows start .. start + m of the base) enters ``layer``, its hidden vector in the path: push its
     first node. False: no room on the stack."""
+    path, errors, rows, row_errors, row_at, signs, control, si, sf = (
+        state.path, state.errors, state.rows, state.row_errors, state.row_at, state.signs, state.control,
+        state.si, state.sf,
+    )  # fmt: skip
+    base_at, pend, pend_at = state.base_at, state.pend, state.row_at
+    base, base_error, base_code, base_sign = cones.rows, cones.error, cones.code, cones.sign
+    cuts, choice, hidden = work.cuts, work.choice, work.hidden
+    lifted, basis, inverse, multipliers, y, values, c = (
+        work.lifted, work.basis, work.inverse, work.multipliers, work.y, work.values, work.c,
+    )  # fmt: skip
     table = net.table
     n, trust = control[C_DIMENSION], control[C_TRUST]
     # bounds are needed in floats without a filter too: a row that may be zero has no direction
@@ -595,17 +669,13 @@ def descend(
                 pend[pend_at[layer] + pending] = i
                 pending += 1
         signs[table[layer, SIGN_AT] + 1] = pending
-        return push(
-            control, si, sf, layer, head, no_cuts, cuts, no_cuts, choice, words, w, hidden, e, known, tied
-        )
+        return push(state, layer, head, no_cuts, cuts, no_cuts, choice, words, w, hidden, e, known, tied)
     for h in range(heads):
         choice[h] = 0
     m_in = table[layer, D_IN]
     for r in range(e):
         hidden[r] = path[table[layer, Y_AT] + (n - 1) * m_in + r] if table[layer, SKIP] == 1 else 0.0
-    return push(
-        control, si, sf, layer, head, no_cuts, cuts, no_cuts, choice, heads, w, hidden, e, known, tied
-    )
+    return push(state, layer, head, no_cuts, cuts, no_cuts, choice, heads, w, hidden, e, known, tied)
 
 
 @kernel(inner=True)
@@ -637,33 +707,33 @@ def clear_winner(rows, row_errors, k0, k1, y, n, trust):
 
 
 @kernel(inner=True)
-def winners_of(rows, row_errors, k0, k1, w, n, trust, control, base, base_error, start, m, state, points,
+def winners_of(rows, row_errors, k0, k1, w, n, trust, control, base, base_error, start, m, wins, points,
                lifted, lifted_error, basis, inverse, multipliers, y, values, c):  # fmt: skip
-    """Which keys win somewhere in the cone, each with a witness: ``state`` 1. False: undecided.
+    """Which keys win somewhere in the cone, each with a witness: ``wins`` 1. False: undecided.
 
     A key is held against those known to win. If it beats them all somewhere, whoever wins there is one more
     winner.
     """
     for i in range(k0, k1):
-        state[i - k0] = 0
+        wins[i - k0] = 0
     first = clear_winner(rows, row_errors, k0, k1, w, n, trust)
     if first < 0:
         return False
-    state[first - k0] = 1
+    wins[first - k0] = 1
     for k in range(n):
         points[first - k0, k] = w[k]
     for i in range(k0, k1):
-        while state[i - k0] == 0:
+        while wins[i - k0] == 0:
             count = m
             for j in range(k0, k1):
-                if state[j - k0] == 1:
+                if wins[j - k0] == 1:
                     base_error[start + count] = difference(rows, row_errors, j, i, n, base, start + count)
                     if not base_error[start + count] < np.inf:
                         if trust != FLOAT:
                             return False
-                        state[i - k0] = 2  # equal as far as floats can see
+                        wins[i - k0] = 2  # equal as far as floats can see
                     count += 1
-            if state[i - k0] == 2:
+            if wins[i - k0] == 2:
                 break
             control[C_PROGRAMS] += 1
             verdict = largest_margin(
@@ -673,12 +743,12 @@ def winners_of(rows, row_errors, k0, k1, w, n, trust, control, base, base_error,
             if verdict == OPEN:
                 return False
             if verdict == EMPTY:
-                state[i - k0] = 2
+                wins[i - k0] = 2
                 break
             found = clear_winner(rows, row_errors, k0, k1, y, n, trust)
-            if found < 0 or state[found - k0] != 0:
+            if found < 0 or wins[found - k0] != 0:
                 return False
-            state[found - k0] = 1
+            wins[found - k0] = 1
             for k in range(n):
                 points[found - k0, k] = y[k]
     return True
@@ -699,25 +769,26 @@ def hidden_of(n, net, path, layer, word, units, hidden):
 
 
 @kernel(inner=True)
-def emit(table, control, signs, key_of, base, base_error, base_code, start, m, w, known, tied,
-         out_bits, out_routes, out_tied, out_start, out_codes, out_witness):  # fmt: skip
+def emit(net, state, cones, out, start, m, w, known, tied):
     """Write a cell down."""
+    table, control, signs, key_of = net.table, state.control, state.signs, net.key_of
+    base, base_error, base_code = cones.rows, cones.error, cones.code
     n = control[C_DIMENSION]
     cell, facet = control[C_OUT_CELLS], control[C_OUT_FACETS]
     words, routes = control[C_WORDS], control[C_ROUTES]
     for j in range(words):
-        out_bits[cell * words + j] = 0
+        out.bits[cell * words + j] = 0
     for layer in range(control[C_LAST] + 1):
         at, first = table[layer, SIGN_AT] + 2, table[layer, FIRST]
         if table[layer, KIND] == FOLD:
             for i in range(table[layer, ROWS]):
                 if (signs[at + (i >> 6)] >> (i & 63)) & 1:
                     u = first + i
-                    out_bits[cell * words + (u >> 6)] |= np.uint64(1) << np.uint64(u & 63)
+                    out.bits[cell * words + (u >> 6)] |= np.uint64(1) << np.uint64(u & 63)
         elif table[layer, KIND] == WALL:
             for h in range(table[layer, HEADS]):
-                out_routes[cell * routes + first + h] = key_of[table[layer, OFFSETS] + signs[at + h]]
-    out_tied[cell] = tied
+                out.routes[cell * routes + first + h] = key_of[table[layer, OFFSETS] + signs[at + h]]
+    out.tied[cell] = tied
     margin = np.inf if known == 1 else 0.0
     d = n - 1
     size = 1.0
@@ -726,18 +797,18 @@ def emit(table, control, signs, key_of, base, base_error, base_code, start, m, w
             x = w[k] / w[d]
         else:  # beyond the range of floats
             x = np.inf * w[k] if w[k] != 0.0 else 0.0
-        out_witness[cell * n + k] = x
+        out.witness[cell * n + k] = x
         size = max(size, abs(x))
     size *= np.sqrt(n)
     for i in range(start, start + m):
         if base_code[i] == INFINITY:
             continue
-        out_codes[facet] = base_code[i]
+        out.codes[facet] = base_code[i]
         facet += 1
         height = base[i, d]
         slope = 0.0
         for k in range(d):
-            height += base[i, k] * out_witness[cell * n + k]
+            height += base[i, k] * out.witness[cell * n + k]
             slope += base[i, k] * base[i, k]
         if margin > 0.0:
             unsure = size * noise(base_error[i], n, CERTIFIED)
@@ -745,21 +816,30 @@ def emit(table, control, signs, key_of, base, base_error, base_code, start, m, w
             margin = min(margin, height) if height > 0.0 else 0.0
     if not (size < 1e100):
         margin = 0.0
-    out_witness[cell * n + d] = margin
-    out_start[cell + 1] = facet
+    out.witness[cell * n + d] = margin
+    out.start[cell + 1] = facet
     control[C_OUT_CELLS] += 1
     control[C_OUT_FACETS] = facet
 
 
 @kernel
-def run(
-    net, path, errors, rows, row_errors, row_at, signs, control, layer_cells, base, base_error, base_code,
-    base_sign, base_at, pend, pend_at, sf, si, cuts, choice, word, hidden, w, above, below, state, points,
-    lifted, lifted_error, basis, inverse, multipliers, y, z, values, c, out_bits, out_routes, out_tied,
-    out_start, out_codes, out_witness, budget,
-):  # fmt: skip
+def run(net, state, cones, work, out, budget):
     """Work off nodes until the stack is empty, the budget is spent, or somebody else has to help."""
-    table, weights, heads_at, key_of = net.table, net.weights, net.heads_at, net.key_of
+    path, errors, rows, row_errors, row_at, signs, control, si, sf = (
+        state.path, state.errors, state.rows, state.row_errors, state.row_at, state.signs, state.control,
+        state.si, state.sf,
+    )  # fmt: skip
+    layer_cells, base_at, pend, pend_at = state.layer_cells, state.base_at, state.pend, state.row_at
+    base, base_error, base_code, base_sign = cones.rows, cones.error, cones.code, cones.sign
+    cuts, choice, word, hidden, w, above, below, wins, points, z = (
+        work.cuts, work.choice, work.word, work.hidden, work.w, work.above, work.below, work.wins,
+        work.points, work.z,
+    )  # fmt: skip
+    lifted, lifted_error, basis, inverse, multipliers, y, values, c = (
+        work.lifted, work.lifted_error, work.basis, work.inverse, work.multipliers, work.y, work.values,
+        work.c,
+    )  # fmt: skip
+    table, weights, heads_at = net.table, net.weights, net.heads_at
     n, trust = control[C_DIMENSION], control[C_TRUST]
     outside = -1
     begin = control[C_STEPS]
@@ -800,8 +880,8 @@ def run(
             control[C_STATUS] = STACK_FULL
             return
         if control[C_EMIT] == 1 and (
-            control[C_OUT_CELLS] + 1 >= out_tied.shape[0]
-            or control[C_OUT_FACETS] + m + n_cuts + 1 >= out_codes.shape[0]
+            control[C_OUT_CELLS] + 1 >= out.tied.shape[0]
+            or control[C_OUT_FACETS] + m + n_cuts + 1 >= out.codes.shape[0]
         ):
             control[C_STATUS] = OUTPUT_FULL
             return
@@ -905,11 +985,11 @@ def run(
                 cuts[2 * n_cuts + 1] = 1
                 inside = 1
                 word[i >> 6] |= 1 << (i & 63)
-                push(control, si, sf, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, above, hidden,
+                push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, above, hidden,
                      e, inside, tied)  # fmt: skip
                 cuts[2 * n_cuts + 1] = -1
                 word[i >> 6] &= ~(1 << (i & 63))
-                push(control, si, sf, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, below, hidden,
+                push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, below, hidden,
                      e, inside, tied)  # fmt: skip
                 continue
         elif head < table[layer, HEADS]:
@@ -918,7 +998,7 @@ def run(
                 control[C_STATUS] = UNDECIDED_HEAD
                 return
             if not winners_of(rows, row_errors, first + k0, first + k1, w, n, trust, control, base,
-                              base_error, start, m, state, points, lifted, lifted_error, basis, inverse,
+                              base_error, start, m, wins, points, lifted, lifted_error, basis, inverse,
                               multipliers, y, values, c):  # fmt: skip
                 control[C_STATUS] = UNDECIDED_HEAD
                 return
@@ -926,12 +1006,12 @@ def run(
             control[C_INTS] = node
             control[C_FLOATS] = floats
             for q in range(keys - 1, -1, -1):
-                if state[q] != 1:
+                if wins[q] != 1:
                     continue
                 j = k0 + q
                 total = n_cuts
                 for p in range(keys):
-                    if state[p] == 1 and p != q:
+                    if wins[p] == 1 and p != q:
                         i = k0 + p
                         cuts[2 * total] = (layer << 54) | (head << 38) | (min(i, j) << 19) | max(i, j)
                         cuts[2 * total + 1] = 1 if j > i else -1
@@ -940,7 +1020,7 @@ def run(
                 for r in range(e):
                     above[r] = hidden[r] + weights[table[layer, OUTPUTS] + j * e + r]
                 inside = 1
-                push(control, si, sf, layer, head + 1, place, cuts, total, word, n_choice, points[q], above,
+                push(state, layer, head + 1, place, cuts, total, word, n_choice, points[q], above,
                      e, inside, tied)  # fmt: skip
             continue
         # settled: the layer is left
@@ -978,11 +1058,10 @@ def run(
             layer_cells[layer] += 1
             control[C_CELLS] += 1
             if control[C_EMIT] == 1:
-                emit(table, control, signs, key_of, base, base_error, base_code, start, m, w, known, tied,
-                     out_bits, out_routes, out_tied, out_start, out_codes, out_witness)  # fmt: skip
+                emit(net, state, cones, out, start, m, w, known, tied)  # fmt: skip
             continue
         if fold:
-            hidden_of(n, net, path, layer, word, state, hidden)
+            hidden_of(n, net, path, layer, word, work.units, hidden)
         leave(n, net, path, errors, layer, word, hidden)
         for i in range(m):
             for k in range(n):
@@ -994,11 +1073,7 @@ def run(
         control[C_INTS] = node
         control[C_FLOATS] = floats
         layer_cells[layer] += 1
-        descend(
-            net, path, errors, rows, row_errors, row_at, signs, control, base, base_error, base_code,
-            base_sign, base_at, pend, pend_at, start + m, m, w, known, tied, layer + 1, sf, si, cuts, choice,
-            hidden, lifted, lifted_error, basis, inverse, multipliers, y, values, c,
-        )  # fmt: skip
+        descend(net, state, cones, work, start + m, m, w, known, tied, layer + 1)  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------

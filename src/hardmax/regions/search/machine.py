@@ -23,10 +23,8 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.regions.cells import DOMAIN_SIDE, NOT_NAMED, Cells, Ragged, decode_wall, encode_wall
-from hardmax.regions.engine.layers import CERTIFIED, ERRORS, EXACT, FLOAT, ROWS
-from hardmax.regions.engine.program import Program
-from hardmax.regions.engine.stack_machine import StackMachine, State
-from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.engine.layers import ROWS
+from hardmax.regions.engine.stack_machine import Column, StackMachine, State, allocated
 from hardmax.regions.search import kernels
 from hardmax.regions.search.outline import domain_is_bounded, unit_sides
 from hardmax.regions.search.rational_programs import IntegerRow, inner_point, is_bounded, times
@@ -35,9 +33,6 @@ __all__ = ["SearchMachine"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-_TRUST = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
-_FRAME = ("path", "errors", "rows", "row_errors", "signs", "base_at", "pend")
 
 
 class SearchMachine(StackMachine):
@@ -58,48 +53,28 @@ class SearchMachine(StackMachine):
     """
 
     kernels: ClassVar[Any] = kernels
+    units = ("cells", "facets")
+    saved = (*StackMachine.saved, "rows", "row_errors", "base_at", "pend")
+    stack = (1 << 12, 1 << 12)
     slow = 4
-    n_double_double = 0
 
     def __init__(
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float = 0.0
     ) -> None:
-        self.layers = layers
-        self.domain = domain
+        super().__init__(layers, domain, arithmetic=arithmetic, store=store)
         self.arithmetic = arithmetic
-        self.exact_maps = ExactMaps(layers, domain)
-        self.program = program = Program.of(layers, columns=domain.d + 1)
-        self.n = n = domain.d + 1
-        self.control = np.zeros(kernels.CONTROL, dtype=np.int64)
-        self.control[kernels.C_TRUST] = _TRUST[arithmetic]
-        self.control[kernels.C_LAST] = program.last
-        self.control[kernels.C_EMIT] = store
-        self.control[kernels.C_WORDS] = program.words
-        self.control[kernels.C_ROUTES] = program.heads
-        self.control[kernels.C_DIMENSION] = n
-        self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max
         self.sliver = sliver
-        self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
-        self.n_rational = 0
-        self.whole = True  # false while the node on top of the stack is being replaced
+        self.n = n = domain.d + 1
+        self.control[kernels.C_DIMENSION] = n
+        program = self.program
         table = program.table[: program.last + 1]
         self._row_at = np.concatenate([[0], np.cumsum(table[:, ROWS])]).astype(np.int64)
-        self.path = np.zeros(program.path_size)
-        self.errors = np.zeros((program.last + 2, ERRORS))
         self.rows = np.zeros((int(self._row_at[-1]) + 1, n))
         self.row_errors = np.zeros(int(self._row_at[-1]) + 1)
-        self.signs = np.zeros(program.sign_size, dtype=np.int64)
         self.pend = np.zeros(int(self._row_at[-1]) + 1, dtype=np.int64)
         self.base_at = np.zeros((program.last + 2, 2), dtype=np.int64)
-        self.si: Integers = np.zeros(1 << 12, dtype=np.int64)
-        self.sf: Floats = np.zeros(1 << 12)
         sides = domain.b.shape[0]
-        self._base: dict[str, NDArray[Any]] = {
-            "rows": np.zeros((0, n)),
-            "error": np.zeros(0),
-            "code": np.zeros(0, dtype=np.int64),
-            "sign": np.zeros(0, dtype=np.int64),
-        }
+        self._base: kernels.Base = allocated(kernels.Base, {"rows": (0, n), "error": 0, "code": 0, "sign": 0})
         self._make_base(64 + 4 * (sides + 2))
         self._make_work(64 + 2 * (sides + 2))
         self._make_output(1 << 8 if store else 0, 1 << 11 if store else 0)
@@ -109,52 +84,58 @@ class SearchMachine(StackMachine):
 
     def _make_base(self, size: int) -> None:
         """Room for so many rows of cones, those that are there included."""
-        grown = {name: np.zeros((size, *array.shape[1:]), array.dtype) for name, array in self._base.items()}
-        for name, array in self._base.items():
-            grown[name][: len(array)] = array
-        self._base = grown
+        before, shapes = self._base, {"rows": (size, self.n), "error": size, "code": size, "sign": size}
+        self._base = allocated(kernels.Base, shapes)
+        for array, saved in zip(self._base, before, strict=True):
+            array[: len(saved)] = saved
 
     def _make_work(self, size: int) -> None:
         n, widest = self.n, max(self.program.widest, self.n) + 1
         self._size = size
-        self.work: dict[str, NDArray[Any]] = {
-            "cuts": np.zeros(2 * (size + 2), dtype=np.int64),
-            "choice": np.zeros(widest, dtype=np.int64),
-            "word": np.zeros(widest, dtype=np.int64),
-            "hidden": np.zeros(n * widest),
-            "w": np.zeros(n + 1),
-            "above": np.zeros(widest + 1),
-            "below": np.zeros(n + 1),
-            "state": np.zeros(widest, dtype=np.int64),
-            "points": np.zeros((widest, n + 1)),
-            "lifted": np.zeros((size + 2, n + 1)),
-            "lifted_error": np.zeros(size + 2),
-            "basis": np.zeros(n + 1, dtype=np.int64),
-            "inverse": np.zeros((n + 1, n + 1)),
-            "multipliers": np.zeros(n + 1),
-            "y": np.zeros(n + 1),
-            "z": np.zeros(n + 1),
-            "values": np.zeros(size + n + 4),
-            "c": np.zeros(n + 1),
+        self.work: kernels.Work = allocated(
+            kernels.Work,
+            {
+                "cuts": 2 * (size + 2),
+                "choice": widest,
+                "word": widest,
+                "units": widest,
+                "hidden": n * widest,
+                "w": n + 1,
+                "above": widest + 1,
+                "below": n + 1,
+                "wins": widest,
+                "points": (widest, n + 1),
+                "lifted": (size + 2, n + 1),
+                "lifted_error": size + 2,
+                "basis": n + 1,
+                "inverse": (n + 1, n + 1),
+                "multipliers": n + 1,
+                "y": n + 1,
+                "z": n + 1,
+                "values": size + n + 4,
+                "c": n + 1,
+            },
+        )
+
+    def _columns(self) -> dict[str, Column]:
+        return {
+            "bits": Column("cells", self.program.words),
+            "routes": Column("cells", self.program.heads),
+            "tied": Column("cells"),
+            "start": Column("cells", more=1),
+            "codes": Column("facets"),
+            "witness": Column("cells", self.n),
         }
 
-    def _make_stack(self) -> None:
-        self.si, self.sf = (np.concatenate([array, np.zeros_like(array)]) for array in (self.si, self.sf))
+    def _largest(self) -> tuple[int, ...]:
+        return 1024, 2 * len(self._base.rows)
 
-    def _make_output(self, cells: int, facets: int) -> None:
-        shapes = {
-            "bits": (np.uint64, cells * self.program.words),
-            "routes": (np.int32, cells * self.program.heads),
-            "tied": (np.uint8, cells),
-            "start": (np.int64, cells + 1),
-            "codes": (np.int64, facets),
-            "witness": (np.float64, self.n * cells),
-        }
-        if not hasattr(self, "output"):
-            self.output = {name: np.zeros(max(size, 1), dtype=kind) for name, (kind, size) in shapes.items()}
-            return
-        for name, (_, size) in shapes.items():
-            self.output[name].resize(max(size, 1), refcheck=False)
+    @property
+    def _state(self) -> kernels.State:
+        return kernels.State(
+            self.control, self.layer_cells, self.path, self.errors, self.rows, self.row_errors, self._row_at,
+            self.signs, self.pend, self.base_at, self.si, self.sf,
+        )  # fmt: skip
 
     # the first cone
 
@@ -162,10 +143,10 @@ class SearchMachine(StackMachine):
         sides, errors = unit_sides(self.exact_maps)
         m = len(sides) + 1
         base = self._base
-        base["rows"][:m] = np.concatenate([sides, np.eye(self.n)[-1:]])
-        base["error"][:m] = np.append(errors, 0.0)
-        base["code"][:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
-        base["sign"][:m] = 1
+        base.rows[:m] = np.concatenate([sides, np.eye(self.n)[-1:]])
+        base.error[:m] = np.append(errors, 0.0)
+        base.code[:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
+        base.sign[:m] = 1
         rows = [*(self.exact_maps.domain_line(i) for i in range(m - 1)), self._infinity]
         self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps)
         self.control[kernels.C_FACETS] = m - 1 if isinstance(self.domain, Box) else 0
@@ -177,44 +158,13 @@ class SearchMachine(StackMachine):
         w, known = self._rounded(witness, rows)
         for i in range(self.n - 1):  # the identity map, column by column
             self.path[i * (self.n - 1) + i] = 1.0
-        self._descend(0, m, w, known)
+        kernels.descend(self.program.net, self._state, self._base, self.work, 0, m, w, known, 0, 0)
 
     @property
     def _infinity(self) -> IntegerRow:
         return (*[0] * (self.n - 1), 1)
 
-    def _descend(self, start: int, m: int, w: Floats, known: int) -> None:
-        t, f, tied, layer = self.work, self._base, 0, 0
-        kernels.descend(
-            self.program.net, self.path, self.errors, self.rows, self.row_errors, self._row_at, self.signs,
-            self.control, f["rows"], f["error"], f["code"], f["sign"], self.base_at, self.pend, self._row_at,
-            start, m, w, known, tied, layer, self.sf, self.si, t["cuts"], t["choice"], t["hidden"],
-            t["lifted"], t["lifted_error"], t["basis"], t["inverse"], t["multipliers"], t["y"], t["values"],
-            t["c"],
-        )  # fmt: skip
-
     # running
-
-    def advance(self, steps: int) -> None:
-        """Work off at most ``steps`` nodes of the stack, deciding in rationals what floats cannot."""
-        before = self.control[kernels.C_STEPS]
-        while self.control[kernels.C_STEPS] - before < steps:
-            self._run(int(steps - (self.control[kernels.C_STEPS] - before)))
-            status = int(self.control[kernels.C_STATUS])
-            if status in (kernels.DONE, kernels.BUDGET):
-                return
-            if status == kernels.UNDECIDED_FOLD:
-                self._decide_fold()
-            elif status == kernels.UNDECIDED_HEAD:
-                self._decide_head()
-            elif status == kernels.UNDECIDED_CELL:
-                self._decide_cell()
-            elif status == kernels.STACK_FULL:
-                self._make_stack()
-            elif status == kernels.OUTPUT_FULL:
-                self._grow_output()
-            else:
-                self._grow_work()
 
     @property
     def n_programs(self) -> int:
@@ -222,33 +172,22 @@ class SearchMachine(StackMachine):
         return int(self.control[kernels.C_PROGRAMS])
 
     def _run(self, budget: int) -> None:
-        t, f, o = self.work, self._base, self.output
-        kernels.run(
-            self.program.net, self.path, self.errors, self.rows, self.row_errors, self._row_at, self.signs,
-            self.control, self.layer_cells, f["rows"], f["error"], f["code"], f["sign"], self.base_at,
-            self.pend, self._row_at, self.sf, self.si, t["cuts"], t["choice"], t["word"], t["hidden"],
-            t["w"], t["above"], t["below"], t["state"], t["points"], t["lifted"], t["lifted_error"],
-            t["basis"], t["inverse"], t["multipliers"], t["y"], t["z"], t["values"], t["c"], o["bits"],
-            o["routes"], o["tied"], o["start"], o["codes"], o["witness"], budget,
-        )  # fmt: skip
+        kernels.run(self.program.net, self._state, self._base, self.work, kernels.Out(**self.output), budget)
+
+    def _resume(self, status: int) -> None:
+        if status == kernels.UNDECIDED_CELL:
+            self.ladder.decide(self._cell_exactly)
+        else:
+            self._grow_work()
 
     def _grow_work(self) -> None:
-        self._make_base(2 * len(self._base["rows"]))
+        self._make_base(2 * len(self._base.rows))
         self._make_work(2 * self._size)
-
-    def _grow_output(self) -> None:
-        cells, facets = len(self.output["tied"]), len(self.output["codes"])
-        if int(self.control[kernels.C_OUT_CELLS]) + 1 >= cells:
-            cells = int(1.25 * cells) + 1024
-        else:
-            facets = int(1.25 * facets) + 2 * len(self._base["rows"])
-        self._make_output(cells, facets)
 
     # exact decisions
 
-    def _decide_fold(self) -> None:
-        """The unit at which the node on top of the stack got stuck, on both sides, in rationals."""
-        self.n_rational += 1
+    def _fold_exactly(self) -> None:
+        """The unit at which the node on top of the stack stopped, on both sides, in rationals."""
         node = _Node(self)
         bits, routings = self._prefix(node.layer)
         unit = int(self.pend[self._row_at[node.layer] + node.place])
@@ -280,17 +219,15 @@ class SearchMachine(StackMachine):
             self._push(node, node.head, node.place + 1, cuts, word, w, node.hidden, known, node.tied)
         self.whole = True
 
-    def _decide_cell(self) -> None:
+    def _cell_exactly(self) -> None:
         """Whether the cell on top of the stack is bounded, in rationals."""
-        self.n_rational += 1
         node = _Node(self)
         rows = self._exact_cone(node, *self._prefix(node.layer))
         verdict = kernels.EMPTY if is_bounded(rows, self.n - 1) else kernels.INSIDE
         self.control[kernels.C_ANSWERED] = verdict
 
-    def _decide_head(self) -> None:
-        """The head at which the node on top of the stack got stuck: who wins where, in rationals."""
-        self.n_rational += 1
+    def _head_exactly(self) -> None:
+        """The head at which the node on top of the stack stopped: who wins where, in rationals."""
         node = _Node(self)
         block = self.layers[node.layer]
         assert isinstance(block, ArgmaxLayer)
@@ -354,7 +291,7 @@ class SearchMachine(StackMachine):
     ) -> list[IntegerRow]:
         """The rows of the cone of a node as integers, positive inside."""
         start, m = (int(v) for v in self.base_at[node.layer])
-        labels = [(int(self._base["code"][i]), int(self._base["sign"][i])) for i in range(start, start + m)]
+        labels = [(int(self._base.code[i]), int(self._base.sign[i])) for i in range(start, start + m)]
         labels += list(zip(node.cuts[::2].tolist(), node.cuts[1::2].tolist(), strict=True))
         return [self.exact_row(code, sign, bits, routings) for code, sign in labels]
 
@@ -382,49 +319,26 @@ class SearchMachine(StackMachine):
         n_cuts, e = len(cuts) // 2, len(hidden)
         cuts = np.ascontiguousarray(cuts, dtype=np.int64)
         while not kernels.push(
-            self.control, self.si, self.sf, node.layer, head, place, cuts, n_cuts, choice, len(choice), w,
-            hidden, e, int(known), int(tied),
+            self._state, node.layer, head, place, cuts, n_cuts, choice, len(choice), w, hidden, e,
+            int(known), int(tied),
         ):  # fmt: skip
-            self._make_stack()
+            self._grow_stack()
 
     # checkpoints
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> State:
         """Everything a later process needs to go on, as arrays."""
-        n, facets = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_FACETS])
-        sizes = {"bits": n * self.program.words, "routes": n * self.program.heads, "tied": n, "start": n + 1}
-        sizes |= {"codes": facets, "witness": self.n * n}
         used = int(self.base_at.sum(axis=1).max())
-        return {
-            "control": self.control,
-            "layer_cells": self.layer_cells,
-            **{name: getattr(self, name) for name in _FRAME},
-            **{f"base_{name}": array[:used] for name, array in self._base.items()},
-            "stack_ints": self.si[: self.control[kernels.C_INTS]],
-            "stack_floats": self.sf[: self.control[kernels.C_FLOATS]],
-            "decided": np.array([self.n_rational]),
-            **{f"output_{name}": self.output[name][:size] for name, size in sizes.items()},
-        }
+        base = {f"base_{name}": array[:used] for name, array in self._base._asdict().items()}
+        return {**super().state(), **base}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: State) -> None:
         """Go back to a saved state of a machine for the same question."""
-        for name in ("control", "layer_cells", *_FRAME):
-            getattr(self, name)[...] = state[name]
-        while len(self._base["rows"]) < len(state["base_rows"]):
+        super().restore(state)
+        while len(self._base.rows) < len(state["base_rows"]):
             self._grow_work()
-        for name, array in self._base.items():
+        for name, array in self._base._asdict().items():
             array[: len(state[f"base_{name}"])] = state[f"base_{name}"]
-        ints, floats = state["stack_ints"], state["stack_floats"]
-        while len(self.si) < len(ints) or len(self.sf) < len(floats):
-            self._make_stack()
-        self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
-        (self.n_rational,) = (int(v) for v in state["decided"])
-        if len(state.get("output_tied", ())):  # a piece brings no cells along
-            for name in self.output:
-                saved = state[f"output_{name}"]
-                self.output[name] = np.zeros(max(len(saved), 1), dtype=self.output[name].dtype)
-                self.output[name][: len(saved)] = saved
-        self.whole = True
 
     def split(self) -> list[State]:
         """The work that is left as independent states, in the order of their cells; this machine keeps what
@@ -433,15 +347,6 @@ class SearchMachine(StackMachine):
         return self.cut(state, max(len(state["stack_ints"]), 1))
 
     # results
-
-    def take(self) -> Cells:
-        """What was written down since the last time; the machine keeps nothing of it."""
-        room = len(self.output["tied"]), len(self.output["codes"])
-        cells = self.cells()
-        self.control[[kernels.C_OUT_CELLS, kernels.C_OUT_FACETS]] = 0
-        del self.output
-        self._make_output(*room)
-        return cells
 
     def cells(self) -> Cells:
         """What was written down."""

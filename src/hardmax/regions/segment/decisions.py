@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hardmax.exact.rationals import nearest_float
 from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
+from hardmax.regions.engine.decide import Ladder
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.segment import double_double_rows as pairs
 from hardmax.regions.segment import kernels
@@ -117,12 +118,11 @@ class Decisions:
         self.exact_maps = exact_maps
         self.trust = trust
         self.origin = origin
-        self.by_pairs = 0
-        self.exactly = 0
         self._places: dict[tuple[int, int], Place] = {}
         self._balls: dict[tuple[int, int], Ball] = {}
         big = trust == kernels.CERTIFIED and program.size >= _PAIRS_FROM
         self.pairs = PairMaps(layers, program) if big else None
+        self.ladder = Ladder(pairs=trust == kernels.CERTIFIED)
 
     def float_place(self, place: Place) -> tuple[float, float]:
         """A place relative to the origin, and how far that float is from it."""
@@ -164,27 +164,40 @@ class Decisions:
         on: NDArray[np.uint64],
         events: Events,
     ) -> list[_Event]:
-        """Signs of units at the ends of intervals, in rationals; new events, and bits for the left."""
+        """Signs of units at the ends of intervals; new events, and bits for the left."""
         more: list[_Event] = []
         many = np.bincount(parents, minlength=intervals.n) > 3
         for k, unit in zip(parents.tolist(), units.tolist(), strict=True):
-            if self._unit_by_pairs(layer, intervals, k, unit, on, more):
-                continue
-            bits, routings = intervals.bits[k], intervals.routings[k]
-            if many[k]:
-                row: Any = self.exact_maps.lines(layer, bits, routings)[unit]
-            else:
-                row = self.exact_maps.line(layer, unit, 0, 0, bits, routings)
-            low, high = self.ends(intervals, k)
-            left, right = sign_at(row, low), sign_at(row, high)
-            self.exactly += 1
-            if left > 0 or (left == 0 and right > 0):
-                on[k, unit >> 6] |= np.uint64(1 << (unit & 63))
-            if left * right < 0:
-                root = root_of(row)
-                events.roots[k, unit, 0] = root
-                more.append((k, unit, 0, 0, *self.float_place(root)))
+            self.ladder.decide(
+                self._unit_exactly, self._unit_by_pairs, layer, intervals, k, unit, on, more, events, many[k]
+            )
         return more
+
+    def _unit_exactly(
+        self,
+        layer: int,
+        intervals: Intervals,
+        k: int,
+        unit: int,
+        on: NDArray[np.uint64],
+        more: list[_Event],
+        events: Events,
+        many: bool,
+    ) -> None:
+        """Settle a unit on an interval; ``many`` if other units of the layer are asked for too."""
+        bits, routings = intervals.bits[k], intervals.routings[k]
+        if many:
+            row: Any = self.exact_maps.lines(layer, bits, routings)[unit]
+        else:
+            row = self.exact_maps.line(layer, unit, 0, 0, bits, routings)
+        low, high = self.ends(intervals, k)
+        left, right = sign_at(row, low), sign_at(row, high)
+        if left > 0 or (left == 0 and right > 0):
+            on[k, unit >> 6] |= np.uint64(1 << (unit & 63))
+        if left * right < 0:
+            root = root_of(row)
+            events.roots[k, unit, 0] = root
+            more.append((k, unit, 0, 0, *self.float_place(root)))
 
     def head(
         self,
@@ -198,22 +211,36 @@ class Decisions:
         ties: list[list[int]],
         events: Events,
     ) -> list[_Event]:
-        """The winners of a head along an interval, in rationals."""
+        """The winners of a head along an interval."""
         block, stage = self.layers[layer], self.program.stages[layer]
         assert isinstance(block, ArgmaxLayer)
         keys = np.arange(block.head_start[head], block.head_start[head + 1])
         if self.trust == kernels.CERTIFIED:
             keys = keys[_contenders(stage, intervals, k, keys, z, errors)]
-        quick = self._head_by_pairs(layer, intervals, k, head, keys, winner)
-        if quick is not None:
-            return quick
-        bits, routings = intervals.bits[k], intervals.routings[k]
+        found: list[_Event] = self.ladder.decide(
+            self._head_exactly, self._head_by_pairs, layer, intervals, k, head, keys, winner, ties, events
+        )
+        return found
+
+    def _head_exactly(
+        self,
+        layer: int,
+        intervals: Intervals,
+        k: int,
+        head: int,
+        keys: Integers,
+        winner: Integers,
+        ties: list[list[int]],
+        events: Events,
+    ) -> list[_Event]:
+        """The winners of a head along an interval, in rationals."""
+        block, bits, routings = self.layers[layer], intervals.bits[k], intervals.routings[k]
+        assert isinstance(block, ArgmaxLayer)
         base = int(keys[0])
         rows = {
             j: (0, 0) if j == base else self.exact_maps.line(layer, head, base, j, bits, routings)
             for j in keys.tolist()
         }
-        self.exactly += 1
         more = []
         before = 0
         for number, (tied, place) in enumerate(upper_envelope(rows, *self.ends(intervals, k))):  # type: ignore[arg-type]
@@ -244,14 +271,29 @@ class Decisions:
         order = np.arange(len(first))
         for group in np.flatnonzero(np.diff(starts) > 1).tolist():
             begin, end = int(starts[group]), int(starts[group + 1])
-            if self._order_by_pairs(layer, intervals, events, ties, begin, end, order, first):
-                continue
-            found = sorted((self._root(layer, intervals, events, e, ties), e) for e in range(begin, end))
-            order[begin:end] = [e for _, e in found]
-            for position, (root, e) in enumerate(found):
-                first[begin + position] = position == 0 or root != found[position - 1][0]
-                events.place[e], events.error[e] = self.float_place(root)
+            self.ladder.decide(
+                self._order_exactly, self._order_by_pairs, layer, intervals, events, ties, begin, end, order,
+                first,
+            )  # fmt: skip
         return events.take(order), first.astype(np.bool_)
+
+    def _order_exactly(
+        self,
+        layer: int,
+        intervals: Intervals,
+        events: Events,
+        ties: list[list[int]],
+        begin: int,
+        end: int,
+        order: Integers,
+        first: Integers,
+    ) -> None:
+        """Order the events ``begin:end`` of one interval."""
+        found = sorted((self._root(layer, intervals, events, e, ties), e) for e in range(begin, end))
+        order[begin:end] = [e for _, e in found]
+        for position, (root, e) in enumerate(found):
+            first[begin + position] = position == 0 or root != found[position - 1][0]
+            events.place[e], events.error[e] = self.float_place(root)
 
     def _root(
         self, layer: int, intervals: Intervals, events: Events, e: int, ties: list[list[int]]
@@ -260,7 +302,6 @@ class Decisions:
         k, group, key = int(events.parent[e]), int(events.group[e]), int(events.key[e])
         root = events.roots.get((k, group, key))
         if root is None:
-            self.exactly += 1
             block, bits, routings = self.layers[layer], intervals.bits[k], intervals.routings[k]
             old, new = 0, 0
             if isinstance(block, ArgmaxLayer):
@@ -308,29 +349,38 @@ class Decisions:
         unit: int,
         on: NDArray[np.uint64],
         more: list[_Event],
-    ) -> bool:
-        """Settle a unit on an interval; false if it stays open."""
+        events: Events,
+        many: bool,
+    ) -> bool | None:
+        """Settle a unit on an interval; ``None`` if it stays open."""
         if self.pairs is None or intervals.tied[k]:
-            return False
+            return None
         low, high = self._ball(intervals, k, "low"), self._ball(intervals, k, "high")
         rows = self.pairs.rows(layer, [unit], intervals.bits[k], intervals.routings[k])
         if low is None or high is None or rows is None:
-            return False
+            return None
         left, right = pairs.sign_at(rows[0], low), pairs.sign_at(rows[0], high)
         if left is None or right is None:
-            return False
+            return None
         if left > 0:
             on[k, unit >> 6] |= np.uint64(1 << (unit & 63))
         if left * right < 0:
             root = pairs.root_of(rows[0])
             if root is None:
-                return False
+                return None
             more.append((k, unit, 0, 0, *self._float_ball(root)))
-        self.by_pairs += 1
         return True
 
     def _head_by_pairs(
-        self, layer: int, intervals: Intervals, k: int, head: int, keys: Integers, winner: Integers
+        self,
+        layer: int,
+        intervals: Intervals,
+        k: int,
+        head: int,
+        keys: Integers,
+        winner: Integers,
+        ties: list[list[int]],
+        events: Events,
     ) -> list[_Event] | None:
         """The winners of a head along an interval; ``None`` if something stays open."""
         if self.pairs is None or intervals.tied[k]:
@@ -342,7 +392,6 @@ class Decisions:
         found = pairs.winners(dict(zip(keys.tolist(), rows, strict=True)), low, high)
         if found is None:
             return None
-        self.by_pairs += 1
         winner[k, head] = found[0][0]
         return [(k, head, old, new, *self._float_ball(place)) for (old, _), (new, place) in pairwise(found)]
 
@@ -356,11 +405,11 @@ class Decisions:
         end: int,
         order: Integers,
         first: Integers,
-    ) -> bool:
-        """Order the events ``begin:end`` of one interval; false if two may coincide."""
+    ) -> bool | None:
+        """Order the events ``begin:end`` of one interval; ``None`` if two may coincide."""
         k = int(events.parent[begin])
         if self.pairs is None or intervals.tied[k]:
-            return False
+            return None
         block = self.layers[layer]
         found: list[tuple[Ball, int]] = []
         for e in range(begin, end):
@@ -373,12 +422,11 @@ class Decisions:
                 old, key = rows_of(block, np.array([old, key]), ties).tolist()
             ball = self._pair_root(layer, group, old, key, intervals, k)
             if ball is None:
-                return False
+                return None
             found.append((ball, e))
         found.sort(key=lambda pair: pair[0].middle)
         if not pairs.disjoint([ball for ball, _ in found]):
-            return False
-        self.by_pairs += 1
+            return None
         order[begin:end] = [e for _, e in found]
         first[begin:end] = 1
         for ball, e in found:

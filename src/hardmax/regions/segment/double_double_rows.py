@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from hardmax.exact.double_double_kernels import UNIT, products
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.networks.signatures import unpack_bits
+from hardmax.regions.engine.norms import norms_of
 from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
-from hardmax.regions.segment.program import SegmentProgram, norms_of
+from hardmax.regions.segment.program import SegmentProgram
 from hardmax.regions.segment.rational_intervals import upper_envelope
 
 __all__ = ["Ball", "PairMaps", "Row", "disjoint", "root_of", "sign_at", "winners"]

@@ -215,12 +215,12 @@ class SegmentMachine:
     @property
     def n_double_double(self) -> int:
         """How often floats could not tell and double-double arithmetic decided."""
-        return self.decisions.by_pairs
+        return self.decisions.ladder.n_double_double
 
     @property
     def n_rational(self) -> int:
         """How often rationals decided."""
-        return self.decisions.exactly
+        return self.decisions.ladder.n_rational
 
     def advance(self, steps: int) -> None:
         """Work off about ``steps`` intervals, counted once per layer."""
@@ -518,8 +518,8 @@ class SegmentMachine:
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Take up a state."""
-        (self.serial, self.n_cells, self.n_slivers, self.n_unbounded, self.decisions.exactly,
-         self.decisions.by_pairs, n_frames) = state["counts"].tolist()  # fmt: skip
+        (self.serial, self.n_cells, self.n_slivers, self.n_unbounded, self.decisions.ladder.n_rational,
+         self.decisions.ladder.n_double_double, n_frames) = state["counts"].tolist()  # fmt: skip
         self.layer_cells = np.array(state["layer_cells"])
         self.total = float(state["size"][0])
         self.frames = []

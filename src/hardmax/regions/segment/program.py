@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
-from hardmax.regions.engine.program import spectral_bound
-from hardmax.regions.segment.kernels import UNIT
+from hardmax.regions.engine.layers import TAME, UNIT
+from hardmax.regions.engine.norms import norms_of, spectral_bound, value_norms
 
-__all__ = ["Errors", "SegmentProgram", "Stage", "norms_of"]
+__all__ = ["Errors", "SegmentProgram", "Stage"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_TAME = 1e140  # numbers between 1 / TAME and TAME have products that are neither lost nor infinite
 _TERMS = 384  # summed at once
 _LARGE = 2**16  # entries from which the norm of absolute values is bounded by sums only
 
@@ -214,17 +213,6 @@ class SegmentProgram:
         return replace(self, stages=(_stage(layer), *self.stages), last=self.last + 1)
 
 
-def norms_of(rows: Floats) -> Floats:
-    """2-norms of rows, rounded up; infinite where the squares prove nothing."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        squares = np.einsum("ij,ij->i", rows, rows)
-    sure = (squares > 1e-270) & (squares < 1e280)
-    norms = np.where(sure, 1.0001 * np.sqrt(np.where(sure, squares, 1.0)), np.inf)
-    vanish = np.flatnonzero(squares == 0.0)  # zeros, or squares that underflow
-    norms[vanish[~rows[vanish].any(axis=1)]] = 0.0
-    return norms
-
-
 def _stage(layer: Layer) -> Stage:
     nothing = _Norms(np.zeros(0), 0.0, 0.0, 0.0)
     if isinstance(layer, AffineLayer):
@@ -246,12 +234,7 @@ def _stage(layer: Layer) -> Stage:
             float(np.abs(layer.offsets.floats).max(initial=0.0)),
             norms_of(np.ascontiguousarray(layer.outputs.floats.T)),
         )  # fmt: skip
-    largest = norm = 0.0
-    for h in range(layer.heads):
-        values = layer.outputs.floats[layer.head_start[h] : layer.head_start[h + 1]]
-        most = float(np.abs(values).max(initial=0.0))
-        largest += most
-        norm += min(1.01 * most * float(np.sqrt(values.shape[1])), float(norms_of(values).max(initial=0.0)))
+    largest, norm = value_norms(layer)
     if bool(_lost(layer.outputs).any()):
         largest = norm = np.inf
     return Stage(
@@ -266,7 +249,7 @@ def _norms(matrix: ExactArray, vector: ExactArray, *, whole: bool = True) -> _No
     """Norms of a matrix whose products are added to a vector; ``whole`` unless only its rows count."""
     floats = matrix.floats
     rows = 1.01 * norms_of(floats)
-    rows[(rows > 0.0) & ~((rows > 1.0 / _TAME) & (rows < _TAME))] = np.inf
+    rows[(rows > 0.0) & ~((rows > 1.0 / TAME) & (rows < TAME))] = np.inf
     rows[_lost(matrix).any(axis=1) | _lost(vector)] = np.inf
     most = float(rows.max(initial=0.0))
     if not np.isfinite(most) or not whole:

@@ -23,10 +23,6 @@ from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.engine.layers import (
-    CERTIFIED,
-    ERRORS,
-    EXACT,
-    FLOAT,
     FOLD,
     HEADS,
     KIND,
@@ -36,9 +32,7 @@ from hardmax.regions.engine.layers import (
     WORDS,
     Z_AT,
 )
-from hardmax.regions.engine.program import Program
-from hardmax.regions.engine.stack_machine import StackMachine
-from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.engine.stack_machine import Column, StackMachine, State
 from hardmax.regions.space import kernels
 
 __all__ = ["LARGEST_DIMENSION", "SpaceMachine"]
@@ -49,7 +43,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Row = list[int]
 
-_TRUST = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
 _REMEMBERED = 50_000  # exact rays
 _ROUGHLY = 1e-6  # relative error of a vertex above which it is placed by rationals
 
@@ -72,34 +65,18 @@ class SpaceMachine(StackMachine):
     """
 
     kernels: ClassVar[Any] = kernels
-    n_double_double = 0
+    units = ("cells", "rays", "facets")
 
     def __init__(
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float
     ) -> None:
-        self.layers = layers
-        self.domain = domain
+        super().__init__(layers, domain, arithmetic=arithmetic, store=store)
         self.d = domain.d
         self.D = domain.d + 1
         self.slow = max(0, 2 * (domain.d - 4))
         self.sliver = sliver
-        self.exact_maps = ExactMaps(layers, domain)
-        self.program = program = Program.of(layers, columns=self.D)
-        self.control = np.zeros(kernels.CONTROL, dtype=np.int64)
-        self.control[kernels.C_TRUST] = _TRUST[arithmetic]
-        self.control[kernels.C_LAST] = program.last
-        self.control[kernels.C_EMIT] = store
-        self.control[kernels.C_WORDS] = program.words
-        self.control[kernels.C_ROUTES] = program.heads
-        self.control[kernels.C_MOST_CELLS] = np.iinfo(np.int64).max
-        self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
-        self.path = np.zeros(program.path_size)
-        self.errors = np.zeros((program.last + 2, ERRORS))
-        self.signs = np.zeros(program.sign_size, dtype=np.int64)
-        self.n_rational = 0
-        self.whole = True  # false while the node on top of the stack is being replaced
         self._rays: dict[tuple[Any, ...], Row] = {}
-        self.net = program.net
+        self._mask_words = 1
         root = self._root()
         self._ray_words, self._facet_words = 1, 1
         while len(root.facets) + 8 > 64 * self._facet_words:
@@ -108,8 +85,6 @@ class SpaceMachine(StackMachine):
             self._ray_words *= 2
         self._bag = 8
         self._make_work()
-        self.si: Integers = np.zeros(1 << 16, dtype=np.int64)
-        self.sf: Floats = np.zeros(1 << 17)
         self._make_output(1 << 8 if store else 0, 1 << 12 if store else 0, 1 << 11 if store else 0)
         self._begin(root)
 
@@ -182,37 +157,29 @@ class SpaceMachine(StackMachine):
             bag_f=np.zeros(self._bag * self._node_floats),
         )
 
-    def _make_stack(self, ints: int, floats: int) -> None:
-        si, sf = np.zeros(ints, dtype=np.int64), np.zeros(floats)
-        si[: len(self.si)], sf[: len(self.sf)] = self.si, self.sf
-        self.si, self.sf = si, sf
-
-    def _make_output(self, cells: int, rays: int, facets: int, words: int = 1) -> None:
-        shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
-            "bits": (np.uint64, (cells * self.program.words,)),
-            "routes": (np.int32, (cells * self.program.heads,)),
-            "tied": (np.uint8, (cells,)),
-            "free": (np.int64, (cells,)),
-            "ray_start": (np.int64, (cells + 1,)),
-            "rays": (np.float64, (rays * (self.D + 1),)),
-            "facet_start": (np.int64, (cells + 1,)),
-            "label": (np.int64, (2 * facets,)),
-            "mask": (np.uint64, (rays, words)),
-            "witness": (np.float64, (cells * self.D,)),
+    def _columns(self) -> dict[str, Column]:
+        return {
+            "bits": Column("cells", self.program.words),
+            "routes": Column("cells", self.program.heads),
+            "tied": Column("cells"),
+            "free": Column("cells"),
+            "ray_start": Column("cells", more=1),
+            "rays": Column("rays", self.D + 1),
+            "facet_start": Column("cells", more=1),
+            "label": Column("facets", 2),
+            "mask": Column("rays", self._mask_words, table=True),
+            "witness": Column("cells", self.D),
         }
-        if not hasattr(self, "output"):
-            self.output: dict[str, NDArray[Any]] = {
-                name: np.zeros(tuple(max(n, 1) for n in shape), dtype=kind)
-                for name, (kind, shape) in shapes.items()
-            }
-            return
-        wider = words - self.output["mask"].shape[1]
-        if wider > 0:
-            empty = np.zeros((len(self.output["mask"]), wider), dtype=np.uint64)
-            self.output["mask"] = np.concatenate([self.output["mask"], empty], axis=1)
-        for name, (_, shape) in shapes.items():
-            # the memory is moved, not copied, where the system can: a big result is never held twice
-            self.output[name].resize(tuple(max(n, 1) for n in shape), refcheck=False)
+
+    def _largest(self) -> tuple[int, ...]:
+        return 1024, 64 * self._ray_words, 64 * self._facet_words
+
+    def _grow_output(self) -> None:
+        if self._mask_words < self._facet_words:
+            wider = self._facet_words - self._mask_words
+            self.output["mask"] = np.pad(self.output["mask"], ((0, 0), (0, wider)))
+            self._mask_words = self._facet_words
+        super()._grow_output()
 
     @property
     def _state(self) -> kernels.State:
@@ -244,8 +211,10 @@ class SpaceMachine(StackMachine):
     def _begin(self, cone: RationalCone) -> None:
         self.path[: self.D * self.d] = np.vstack([np.eye(self.d), np.zeros((1, self.d))]).ravel()
         rays = self._put(cone)
-        while not kernels.descend(self.D, self.net, self._state, self.cell, rays, 0, self.pending, self.room):
-            self._make_stack(2 * len(self.si), 2 * len(self.sf))
+        while not kernels.descend(
+            self.D, self.program.net, self._state, self.cell, rays, 0, self.pending, self.room
+        ):
+            self._grow_stack()
 
     def _put(self, cone: RationalCone) -> int:
         """A rational cone becomes the working polyhedron; returns its number of ray slots, 0 with lines."""
@@ -281,109 +250,29 @@ class SpaceMachine(StackMachine):
 
     # running
 
-    def advance(self, steps: int) -> None:
-        """Work off at most ``steps`` nodes of the stack, deciding in rationals what floats cannot."""
-        before = self.control[kernels.C_STEPS]
-        while self.control[kernels.C_STEPS] - before < steps:
-            budget = int(steps - (self.control[kernels.C_STEPS] - before))
-            kernels.run(
-                self.D,
-                self.net,
-                self._state,
-                self.cell,
-                self.pending,
-                self.room,
-                self.keys,
-                self._out,
-                budget,
-            )
-            status = int(self.control[kernels.C_STATUS])
-            if status in (kernels.DONE, kernels.BUDGET):
-                return
-            if status == kernels.UNDECIDED_FOLD:
-                self._decide_fold()
-            elif status == kernels.UNDECIDED_HEAD:
-                self._decide_head()
-            elif status == kernels.HAS_LINES:
-                self._cut_lines()
-            elif status == kernels.UNCERTAIN:
-                self._place_rays()
-            elif status == kernels.STACK_FULL:
-                self._make_stack(2 * len(self.si), 2 * len(self.sf))
-            elif status == kernels.OUTPUT_FULL:
-                self._grow_output()
-            else:
-                self._bag *= 2 if status == kernels.BAG_FULL else 1
-                self._ray_words *= 2 if status == kernels.RAYS_FULL else 1
-                self._facet_words *= 2 if status == kernels.FACETS_FULL else 1
-                self._make_work()
+    def _run(self, budget: int) -> None:
+        kernels.run(
+            self.D, self.program.net, self._state, self.cell, self.pending, self.room, self.keys, self._out,
+            budget,
+        )  # fmt: skip
 
-    def _grow_output(self) -> None:
-        o = self.output
-        cells, rays, facets = len(o["tied"]), len(o["mask"]), len(o["label"]) // 2
-        words = o["mask"].shape[1]
-        n, r, f = (
-            int(self.control[c]) for c in (kernels.C_OUT_CELLS, kernels.C_OUT_RAYS, kernels.C_OUT_FACETS)
-        )
-        if n + 1 >= len(o["ray_start"]):
-            cells = int(1.25 * cells) + 1024
-        elif r + 64 * self._ray_words > rays:
-            rays = int(1.25 * rays) + 64 * self._ray_words
-        elif f + 64 * self._facet_words > facets:
-            facets = int(1.25 * facets) + 64 * self._facet_words
+    def _resume(self, status: int) -> None:
+        if status == kernels.HAS_LINES:
+            self._cut_lines()
+        elif status == kernels.UNCERTAIN:
+            self._place_rays()
         else:
-            words = self._facet_words
-        self._make_output(cells, rays, facets, words)
+            self._bag *= 2 if status == kernels.BAG_FULL else 1
+            self._ray_words *= 2 if status == kernels.RAYS_FULL else 1
+            self._facet_words *= 2 if status == kernels.FACETS_FULL else 1
+            self._make_work()
 
     # checkpoints
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Everything a later process needs to go on, as arrays."""
-        n, rays, facets = (
-            int(self.control[c]) for c in (kernels.C_OUT_CELLS, kernels.C_OUT_RAYS, kernels.C_OUT_FACETS)
-        )
-        g = self.program
-        sizes = {"bits": n * g.words, "routes": n * g.heads, "tied": n, "free": n, "ray_start": n + 1}
-        sizes |= {"rays": rays * (self.D + 1), "facet_start": n + 1, "label": 2 * facets, "mask": rays}
-        sizes |= {"witness": n * self.D}
-        return {
-            "control": self.control,
-            "layer_cells": self.layer_cells,
-            "path": self.path,
-            "errors": self.errors,
-            "signs": self.signs,
-            "stack_ints": self.si[: self.control[kernels.C_INTS]],
-            "stack_floats": self.sf[: self.control[kernels.C_FLOATS]],
-            "decided": np.array([self.n_rational, self.n_double_double]),
-            **{f"output_{name}": self.output[name][:size] for name, size in sizes.items()},
-        }
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: State) -> None:
         """Go back to a saved state of a machine for the same question."""
-        for name in ("control", "layer_cells", "path", "errors", "signs"):
-            getattr(self, name)[...] = state[name]
-        ints, floats = state["stack_ints"], state["stack_floats"]
-        if len(ints) > len(self.si) or len(floats) > len(self.sf):
-            self._make_stack(max(len(self.si), 2 * len(ints)), max(len(self.sf), 2 * len(floats)))
-        self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
-        self.n_rational = int(state["decided"][0])
-        if len(state.get("output_tied", ())):  # a piece brings no cells along
-            for name, array in self.output.items():
-                saved = state[f"output_{name}"]
-                shape = (max(len(saved), 1), *saved.shape[1:])
-                self.output[name] = np.zeros(shape, dtype=array.dtype)
-                self.output[name][: len(saved)] = saved
-        self.whole = True
-
-    def take(self) -> Cells:
-        """What was written down since the last time; the machine keeps nothing of it."""
-        o = self.output
-        room = len(o["tied"]), len(o["mask"]), len(o["label"]) // 2, o["mask"].shape[1]
-        cells = self.cells()
-        self.control[[kernels.C_OUT_CELLS, kernels.C_OUT_RAYS, kernels.C_OUT_FACETS]] = 0
-        del self.output
-        self._make_output(*room)
-        return cells
+        super().restore(state)
+        self._mask_words = self.output["mask"].shape[1]
 
     # exact decisions
 
@@ -457,9 +346,8 @@ class SpaceMachine(StackMachine):
                     return ray if value > 0 else [-x for x in ray]
         return ray
 
-    def _decide_fold(self) -> None:
+    def _fold_exactly(self) -> None:
         """Fill in the undecided signs of the node on top of the stack."""
-        self.n_rational += 1
         node = self._node()
         nwr = node.nwr
         words = node.pending.view(np.uint64)
@@ -512,9 +400,8 @@ class SpaceMachine(StackMachine):
             cone.cut(node.rows[s], label)
         return cone
 
-    def _decide_head(self) -> None:
+    def _head_exactly(self) -> None:
         """Replace the node on top of the stack by the cells of its next head, in rationals."""
-        self.n_rational += 1
         node = self._node()
         block = self.layers[node.layer]
         assert isinstance(block, ArgmaxLayer)
@@ -572,7 +459,7 @@ class SpaceMachine(StackMachine):
         header = [kind, layer, head, rays, len(pending), 2 * facets + tied, size, len(floats)]
         io, fo = int(self.control[kernels.C_INTS]), int(self.control[kernels.C_FLOATS])
         while io + size > len(self.si) or fo + len(floats) > len(self.sf):
-            self._make_stack(2 * len(self.si), 2 * len(self.sf))
+            self._grow_stack()
         self.si[io : io + len(ints)] = ints
         self.si[io + len(ints) : io + size] = header
         self.sf[fo : fo + len(floats)] = floats
@@ -585,15 +472,14 @@ class SpaceMachine(StackMachine):
         node = self._node()
         block = self.layers[node.layer] if self.layers else None
         if isinstance(block, ArgmaxLayer) and node.head < block.heads:
-            self._decide_head()
+            self.ladder.decide(self._head_exactly)
         elif len(node.pending):
-            self._fold_lines(node)
+            self.ladder.decide(self._fold_lines, None, node)
         else:
             self._show_lines(node)
 
     def _fold_lines(self, node: _Node) -> None:
         """Settle units up to the first one that cuts a polyhedron with lines, and cut it."""
-        self.n_rational += 1
         block = self.layers[node.layer]
         assert isinstance(block, ReluLayer)
         cone = self._cone(node)
@@ -654,7 +540,7 @@ class SpaceMachine(StackMachine):
             int(self.control[c]) for c in (kernels.C_OUT_CELLS, kernels.C_OUT_RAYS, kernels.C_OUT_FACETS)
         )
         D, g, o = self.D, self.program, self.output
-        self._make_output(n, rays, facets, o["mask"].shape[1])
+        self._make_output(n, rays, facets)
         for array in o.values():
             array.setflags(write=False)
         table = o["rays"][: rays * (D + 1)].reshape(rays, D + 1)
