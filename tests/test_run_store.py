@@ -446,6 +446,13 @@ def test_remaining_time_is_reported(tmp_path):
     assert half, "the share of a running job says how long it takes, before any is finished"
 
 
+def test_a_bar(tmp_path, capsys):
+    assert run_study(tmp_path / "s", study_of(jobs(2)), progress=True).complete
+    assert "[##############################] 100 %  2 of 2 finished, 0 running" in capsys.readouterr().err
+    with pytest.raises(InvalidInputError, match="progress must be True"):
+        run_study(tmp_path / "s", runner=tiny_runner.NAME, progress="yes")
+
+
 # Disks and files ----------------------------------------------------------------------------------------
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -253,16 +252,15 @@ def _drive(
     from hardmax.training.studies import RunStore, run_study
 
     try:
-        with _progress() as progress:
-            done = run_study(
-                folder,
-                study,
-                n_jobs=jobs,
-                dask=dask,
-                runner=runner if study is None else None,
-                retry_failed=retry_failed,
-                progress=progress,
-            )
+        done = run_study(
+            folder,
+            study,
+            n_jobs=jobs,
+            dask=dask,
+            runner=runner if study is None else None,
+            retry_failed=retry_failed,
+            progress=True if sys.stderr.isatty() else _Log().write,
+        )
     except KeyboardInterrupt:
         click.echo(f"what is finished is kept; continue with: hardmax training resume {folder}", err=True)
         raise
@@ -278,59 +276,17 @@ def _drive(
         )
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[StudyProgress], object]]:
-    """Progress on standard error: a line that changes on a terminal, a line now and then in a log."""
-    if not sys.stderr.isatty():
-        yield _Log().write
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as line:
-        task = line.add_task("", total=None)
-
-        def show(state: StudyProgress) -> None:
-            line.update(task, total=state.total, completed=state.finished, description=_in_words(state))
-
-        yield show
-
-
 class _Log:
-    """Writes a line when something has changed, but not too often."""
+    """A log: a line when something has changed, but not too often."""
 
     def __init__(self) -> None:
         self._next, self._last = float("-inf"), ""
 
     def write(self, state: StudyProgress) -> None:
-        words = _in_words(state)
+        words = str(state)
         if words != self._last and time.monotonic() >= self._next:
             click.echo(words, err=True)
             self._next, self._last = time.monotonic() + _LOG_EVERY, words
-
-
-def _in_words(state: StudyProgress) -> str:
-    words = [f"{state.finished} of {state.total} finished", f"{state.running} running"]
-    if state.failed:
-        words.append(f"{state.failed} failed")
-    if state.recovered:
-        words.append(f"{state.recovered} with a damaged file run again")
-    if state.remaining is not None:
-        words.append(f"about {_duration(state.remaining)} left")
-    if state.trouble:
-        words.append(state.trouble)
-    return ", ".join(words)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 48 * 3600:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:.1f} days"
 
 
 # Reports
@@ -349,14 +305,16 @@ def _report(store: RunStore, progress: StudyProgress) -> dict[str, Any]:
 
 
 def _print(report: dict[str, Any]) -> None:
+    from hardmax.training.studies.progress import duration
+
     rows = [[state, str(report[state])] for state in ("finished", "running", "waiting", "failed")]
-    rows.append(["CPU time", _duration(report["cpu_seconds"])])
+    rows.append(["CPU time", duration(report["cpu_seconds"])])
     if report["drivers"]:
         rows.append(["drivers", f"{report['drivers']}, {report['slots']} jobs at a time"])
     if report["waiting"] or report["running"]:
         left = report["remaining"]
         unknown = "not known yet" if report["drivers"] else "no driver is running"
-        rows.append(["remaining", unknown if left is None else f"about {_duration(left)}"])
+        rows.append(["remaining", unknown if left is None else f"about {duration(left)}"])
     notes = []
     if report["recovered"]:
         notes.append(f"{report['recovered']} result files were damaged; their jobs were run again.")

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.progress import shown
 from hardmax.results import Result
 from hardmax.training.data import Examples, examples, nmse
 from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
@@ -178,7 +179,7 @@ class TrainingResult(Result):
 def train(
     job: Job,
     *,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     path: str = "fused",
     cache: str | Path | None = None,
     n_jobs: int | None = 1,
@@ -189,8 +190,9 @@ def train(
     ----------
     job : Job
         What to train.
-    progress : callable, optional
-        Called with the samples seen and the latest validation NMSE, about once a second.
+    progress : bool or callable, optional
+        ``True`` shows a bar; a function is called with the samples seen and the latest validation NMSE, about
+        once a second.
     path : {"fused", "torch"}
         The compiled step, or the plain torch loop (needs the extra ``training``).
     cache : path-like, optional
@@ -220,21 +222,22 @@ def train(
     journal.look(0, math.nan)
     done, losses, n_losses = 0, 0.0, 0
     rates = settings.rates()
-    for data, order in _epochs(job, known):
-        wanted = (data.Y - mean) / scale
-        while len(order) >= settings.batch and done < settings.n_steps and not journal.diverged:
-            n = min(len(order) // settings.batch, journal.next_stop(done) - done, _STEPS)
-            loss = steps.run(data.X, wanted, order[: n * settings.batch], rates[done : done + n])
-            order = order[n * settings.batch :]
-            done, losses, n_losses = done + n, losses + n * loss, n_losses + n
-            if done == journal.next_look(done - n) or not loss < _EXPLODED:
-                journal.look(done, losses / n_losses)
-                losses, n_losses = 0.0, 0
-            journal.keep(done)
-            if progress is not None:
-                progress(done * settings.batch, journal.validation[-1])
-        if done >= settings.n_steps or journal.diverged:
-            break
+    with shown(progress, lambda n, nmse: (n / settings.n_samples, f"validation NMSE {nmse:.2g}")) as report:
+        for data, order in _epochs(job, known):
+            wanted = (data.Y - mean) / scale
+            while len(order) >= settings.batch and done < settings.n_steps and not journal.diverged:
+                n = min(len(order) // settings.batch, journal.next_stop(done) - done, _STEPS)
+                loss = steps.run(data.X, wanted, order[: n * settings.batch], rates[done : done + n])
+                order = order[n * settings.batch :]
+                done, losses, n_losses = done + n, losses + n * loss, n_losses + n
+                if done == journal.next_look(done - n) or not loss < _EXPLODED:
+                    journal.look(done, losses / n_losses)
+                    losses, n_losses = 0.0, 0
+                journal.keep(done)
+                if report is not None:
+                    report(done * settings.batch, journal.validation[-1])
+            if done >= settings.n_steps or journal.diverged:
+                break
     return TrainingResult(
         job=job,
         parameters=steps.parameters,

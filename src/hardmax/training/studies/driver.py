@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import IncompleteError, InvalidInputError
+from hardmax.progress import shown
 from hardmax.training.studies.pools import Lost, Pool, pool_for
 from hardmax.training.studies.progress import Pace, StudyProgress, progress_of
 from hardmax.training.studies.run_files import RunRecord
@@ -50,7 +51,7 @@ def run_study(
     dask: str | None = None,
     runner: str | None = None,
     retry_failed: bool = False,
-    progress: Callable[[StudyProgress], object] | None = None,
+    progress: Callable[[StudyProgress], object] | bool | None = None,
     disk_full_timeout: float = 60.0,
 ) -> StudyProgress:
     """Run the jobs of a study that are not finished, and return when all are.
@@ -72,8 +73,8 @@ def run_study(
         not decide which code is run.
     retry_failed : bool
         Run failed jobs again, too.
-    progress : callable, optional
-        Called with a :class:`StudyProgress` every now and then.
+    progress : bool or callable, optional
+        ``True`` shows a bar; a function is called with a :class:`StudyProgress` every now and then.
     disk_full_timeout : float
         Seconds to wait for room on a full disk.
 
@@ -111,12 +112,13 @@ def run_study(
         recovered = len(store.recover())
         _check_plan(store)
         with ExitStack() as stack:
+            report = stack.enter_context(shown(progress, lambda s: (s.finished / s.total, str(s))))
             name = secrets.token_hex(8)
             shares = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hardmax-")))
             stack.callback(store.remove_driver, name)
             pool = pool_for(n_jobs, dask)
             stack.callback(pool.close)  # first of all: then nothing runs here any more
-            Driver(name, store, pool, shares, progress, disk_full_timeout, recovered, attempts).run()
+            Driver(name, store, pool, shares, report, disk_full_timeout, recovered, attempts).run()
         return progress_of(store, recovered=recovered)
     except OSError as error:
         if error.errno not in _DISK_FULL:

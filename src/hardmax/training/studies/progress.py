@@ -16,7 +16,7 @@ from statistics import median
 
 from hardmax.training.studies.store import STATES, RunStore
 
-__all__ = ["Pace", "StudyProgress", "progress_of"]
+__all__ = ["Pace", "StudyProgress", "duration", "progress_of"]
 
 _LAST = 200  # finished jobs that decide the speed
 
@@ -61,6 +61,35 @@ class StudyProgress:
     def complete(self) -> bool:
         """Whether every job is finished."""
         return self.finished == self.total
+
+    def __str__(self) -> str:
+        words = [f"{self.finished} of {self.total} finished", f"{self.running} running"]
+        if self.failed:
+            words.append(f"{self.failed} failed")
+        if self.recovered:
+            words.append(f"{self.recovered} with a damaged file run again")
+        if self.remaining is not None:
+            words.append(f"about {duration(self.remaining)} left")
+        if self.trouble:
+            words.append(self.trouble)
+        return ", ".join(words)
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that fits.
+
+    Examples
+    --------
+    >>> duration(45), duration(600), duration(86400)
+    ('45 s', '10 min', '24.0 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.1f} days"
 
 
 @dataclass(frozen=True)
