@@ -388,3 +388,44 @@ def test_every_result_keeps_the_house_rules():
         assert cls.__repr__ is Result.__repr__, f"{cls.__name__} needs repr=False"
         assert cls.__eq__ is object.__eq__, f"{cls.__name__} needs eq=False"
     assert {kind: cls.__module__ for kind, cls in found.items()} == results._HOME_OF_KIND
+
+
+@pytest.mark.parametrize(
+    ("column", "spoiled"),
+    [
+        ("facets", lambda r: {"offsets": r["offsets"] + 1, "content": r["content"]}),
+        ("facets", lambda r: {"offsets": r["offsets"][::-1].copy(), "content": r["content"]}),
+        ("vertices", lambda r: {"offsets": r["offsets"], "content": r["content"][:-1]}),
+        ("facets", lambda r: {"offsets": r["offsets"][:-1], "content": r["content"]}),
+        ("margins", lambda column: column[:-1]),
+        ("kind", lambda kind: "crystals"),
+        ("kind", lambda kind: "__class__"),
+    ],
+)
+def test_cells_that_do_not_fit_together_are_refused(tmp_path, column, spoiled):
+    """Compiled code follows offsets: a damaged or foreign file must not lead it outside of an array."""
+    found = hm.enumerate_regions(hm.Network.random_mlp([2, 4, 1], 0), hm.Box.cube(2, -1, 1))
+    state = found._state()
+    state["cells"] = {**state["cells"], column: spoiled(state["cells"][column])}
+    path = storage.write(tmp_path / "cells.npz", storage.Stored("RegionSet", state, {}))
+    with pytest.raises(FileFormatError, match="must hold a complete RegionSet"):
+        hm.load(path)
+
+
+def test_cells_one_by_one():
+    found = hm.enumerate_regions(hm.Network.random_mlp([2, 4, 1], 0), hm.Box.cube(2, -4, 4))
+    assert len(found) == found.n_cells
+    assert [cell.index for cell in found] == list(range(len(found)))
+    last = found[-1]
+    assert last.index == len(found) - 1
+    assert np.array_equal(last.witness, found.witnesses[-1])
+    assert np.array_equal(last.linear, found.linear[-1])
+    assert np.array_equal(last.offset, found.offset[-1])
+    assert np.array_equal(last.relu_bits, found.relu_bits[-1])
+    assert np.array_equal(last.routings, found.routings[-1])
+    assert np.array_equal(last.vertices, found.cell_vertices(len(found) - 1))
+    assert np.array_equal(last.halfspaces[0], found.halfspaces(len(found) - 1)[0])
+    assert last.region == found.region_of_cell[-1]
+    assert repr(last).startswith(f"<Cell {len(found) - 1} of {len(found)}: witness [")
+    with pytest.raises(IndexError, match="i must be in range"):
+        found[len(found)]

@@ -6,14 +6,38 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from hardmax.errors import InvalidInputError
 
-__all__ = ["Bar", "shown"]
+__all__ = ["Bar", "Progress", "shown"]
 
 _WIDTH = 30  # characters of a bar
 _EVERY = 0.1  # seconds between two lines
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a function that watches an enumeration is called with.
+
+    Attributes
+    ----------
+    n_cells : int
+        Cells (pieces, signatures) found so far.
+    share : float or None
+        Share of the domain that is settled; ``None`` in an unbounded domain.
+    seconds : float
+        Since this process took up the enumeration.
+    """
+
+    n_cells: int
+    share: float | None
+    seconds: float
+
+    def line(self) -> tuple[float | None, str]:
+        """What a bar shows."""
+        return self.share, f"{self.n_cells:,} cells, {self.seconds:.0f} s"
 
 
 @contextmanager
@@ -57,6 +81,7 @@ class Bar:
     def __init__(self, line: Callable[..., tuple[float | None, str]]) -> None:
         self.line = line
         self._text = ""
+        self._written = 0  # characters of the line that stands
         self._next = 0.0
 
     def __call__(self, *args: Any) -> None:
@@ -66,18 +91,19 @@ class Bar:
             share = min(max(share, 0.0), 1.0)
             filled = int(_WIDTH * share)
             text = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {100.0 * share:3.0f} %  {text}"
-        before, self._text = self._text, text
+        self._text = text
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _EVERY
-            self._write(len(before))
+            self._write()
 
-    def _write(self, length: int) -> None:
-        sys.stderr.write(f"\r{self._text.ljust(length)}")
+    def _write(self) -> None:
+        sys.stderr.write(f"\r{self._text.ljust(self._written)}")
         sys.stderr.flush()
+        self._written = len(self._text)
 
     def close(self) -> None:
         """Leave the last line standing."""
         if self._text:
-            self._write(len(self._text))
+            self._write()
             sys.stderr.write("\n")

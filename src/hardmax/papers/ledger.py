@@ -19,6 +19,7 @@ from hardmax.errors import IncompleteError, InvalidInputError, MissingExtraError
 from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict
 from hardmax.papers.sections import collected
+from hardmax.progress import shown
 from hardmax.results import Result, plain
 
 __all__ = ["Entry", "Ledger", "all_claims", "check_claims", "effort_of", "selected"]
@@ -152,7 +153,7 @@ def check_claims(
     select: str | Iterable[str] | None = None,
     effort: str | Effort = "quick",
     *,
-    progress: Callable[[int, int, Entry], None] | None = None,
+    progress: bool | Callable[[int, int, Entry], object] | None = None,
 ) -> Ledger:
     """Check statements of the papers, and say what is true of each.
 
@@ -163,8 +164,9 @@ def check_claims(
         (``"tropical"``); the paper in front may be left out. All claims otherwise.
     effort : {"quick", "full"}
         Quick takes about a minute for a paper; full checks larger instances.
-    progress : callable, optional
-        Called as ``progress(done, total, entry)`` after each claim.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called as ``progress(done, total, entry)`` after
+        each claim.
 
     Returns
     -------
@@ -188,10 +190,11 @@ def check_claims(
     effort = effort_of(effort)
     claims = selected(select)
     entries = []
-    for claim in claims:
-        entries.append(_checked(claim, effort))
-        if progress is not None:
-            progress(len(entries), len(claims), entries[-1])
+    with shown(progress, lambda done, total, entry: (done / total, entry.name)) as report:
+        for claim in claims:
+            entries.append(_checked(claim, effort))
+            if report is not None:
+                report(len(entries), len(claims), entries[-1])
     return Ledger(tuple(entries), effort)
 
 

@@ -11,9 +11,10 @@ __all__ = ["compile_kernels"]
 def compile_kernels(
     progress: Callable[[str, float], None] | None = None, *, only: Collection[str] | None = None
 ) -> None:
-    """Compile every kernel of this room, or load it from the cache, by running each engine on a tiny input.
+    """Compile every kernel of this package or load it from the cache: each engine runs on a tiny input.
 
-    ``progress`` is told the name of each engine and the seconds it took; ``only`` names some of them.
+    ``progress`` is called with the name of each engine and the seconds it took; ``only`` names some of
+    them.
     """
     from hardmax.geometry.domains import Box
     from hardmax.networks.network import Network

@@ -19,6 +19,7 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
 from hardmax.networks.layers import AffineLayer
 from hardmax.networks.network import Network
+from hardmax.progress import Progress as Progress
 from hardmax.progress import shown
 from hardmax.regions.cells import Cells, Table
 from hardmax.regions.counts import CellCount, RegionCount
@@ -26,7 +27,6 @@ from hardmax.regions.engine.checkpoints import Checkpoint
 from hardmax.regions.engine.question import Question, engine_for
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.engine.tasks import HEAD, Schedule
-from hardmax.regions.engine.workers import Progress as Progress
 from hardmax.regions.engine.workers import check_jobs, run
 from hardmax.regions.maps.fingerprints import Fingerprints, certain_contacts, different, repeated
 from hardmax.regions.result import RegionSet
@@ -95,7 +95,7 @@ def enumerate_regions(
     (778, 1.0)
     """
     question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "cells")
-    with shown(progress, _line) as report:
+    with shown(progress, Progress.line) as report:
         return _found(question, max_cells, time_limit, n_jobs, report, checkpoint).regions
 
 
@@ -123,7 +123,7 @@ def count_cells(
     <CellCount: 3203 cells, complete, exact>
     """
     question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "nothing")
-    with shown(progress, _line) as report:
+    with shown(progress, Progress.line) as report:
         found = _found(question, max_cells, time_limit, n_jobs, report, checkpoint)
     tally = found.tally
     return CellCount(
@@ -169,12 +169,8 @@ def count_regions(
     <RegionCount: 2 regions of 4 cells, complete, exact>
     """
     question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, 1e-9, engine, "prints")
-    with shown(progress, _line) as report:
+    with shown(progress, Progress.line) as report:
         return _counted(question, max_cells, time_limit, n_jobs, report, checkpoint)
-
-
-def _line(progress: Progress) -> tuple[float | None, str]:
-    return progress.share, f"{progress.n_cells} cells, {progress.seconds:.0f} s"
 
 
 def _asked(

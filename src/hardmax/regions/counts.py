@@ -19,7 +19,7 @@ class CellCount(Result):
     n_cells : int
         Cells found; all of them if ``complete``, otherwise a lower bound.
     complete : bool
-        Whether every split was decided and worked off.
+        Whether every split was decided and followed.
     exact : bool
         Whether every decision was proven (false for ``arithmetic="float"``).
     coverage : float or None

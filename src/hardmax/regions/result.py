@@ -127,7 +127,7 @@ class RegionSet(Result):
     n_slivers : int, slivers : ndarray
         Cells thinner than the tolerance.
     complete, exact : bool
-        Whether everything was worked off; whether every decision was proven.
+        Whether every cell was found; whether every decision was proven.
 
     Notes
     -----

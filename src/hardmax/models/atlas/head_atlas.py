@@ -32,6 +32,7 @@ from hardmax.models.reading.captured_layer import TextReading
 from hardmax.models.reading.recorders import read
 from hardmax.models.reading.sources import as_source
 from hardmax.networks.arguments import many
+from hardmax.progress import shown
 from hardmax.results import Result, strict
 from hardmax.storage import written_whole
 
@@ -224,7 +225,7 @@ def head_atlas(
     plane: str | Sequence[int] | None = "principal",
     time_limit: float | None = 60.0,
     sink_factor: float = 4.0,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> HeadAtlas:
     """What every head of a model does on one text.
 
@@ -251,8 +252,9 @@ def head_atlas(
         Seconds per slice; a slice that needs more says ``complete=False``.
     sink_factor : float
         A sink wins at least this many times its even share (and a quarter of its readers).
-    progress : callable, optional
-        Called with the number of layers done and their total.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with the number of layers done and their
+        total.
 
     Returns
     -------
@@ -281,17 +283,18 @@ def head_atlas(
     [(6, 4), (6, 3)]
     """
     source = as_source(model, tokenizer=tokenizer, hub=hub)
-    recorder = AtlasRecorder(
-        source,
-        layers=layers,
-        heads=heads,
-        positions=positions,
-        plane=plane,
-        time_limit=time_limit,
-        sink_factor=sink_factor,
-        progress=progress,
-    )
-    return atlas_of(recorder, read(source, text, [recorder]))
+    with shown(progress, lambda done, total: (done / total, f"{done} of {total} layers")) as report:
+        recorder = AtlasRecorder(
+            source,
+            layers=layers,
+            heads=heads,
+            positions=positions,
+            plane=plane,
+            time_limit=time_limit,
+            sink_factor=sink_factor,
+            progress=report,
+        )
+        return atlas_of(recorder, read(source, text, [recorder]))
 
 
 def atlas_of(recorder: AtlasRecorder, reading: TextReading) -> HeadAtlas:

@@ -21,10 +21,11 @@ from hardmax.models.influence.rollout import RolloutRecorder
 from hardmax.models.influence.routing_flow import FlowRecorder, TokenFlow
 from hardmax.models.reading.recorders import read
 from hardmax.models.reading.sources import as_source, named_texts
+from hardmax.progress import shown
 
 __all__ = ["CANDIDATES", "InfluenceReport", "measure_influence", "text_influence"]
 
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], object]
 
 CANDIDATES = "readable"
 """The rule whose sets hold everything that can matter: recall is a share of these."""
@@ -45,7 +46,7 @@ def measure_influence(
     n_draws: int = 200,
     n_bootstrap: int = 1000,
     rng: int = 0,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> InfluenceReport:
     r"""How much of the influence of input tokens on output tokens lies inside the information sets.
 
@@ -70,9 +71,10 @@ def measure_influence(
     n_bootstrap : int
     rng : int
         The seed of draws, directions and bootstrap.
-    progress : callable, optional
-        Called with the name of a text, the passes through the model that were made for it, and how many
-        there will be: a long text takes tokens times (baselines plus directions) of them.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with the name of a text, the passes
+        through the model that were made for it, and how many there will be: a long text takes tokens times
+        (baselines plus directions) of them.
 
     Returns
     -------
@@ -93,22 +95,23 @@ def measure_influence(
     named = named_texts(texts)
     source = as_source(model, tokenizer=tokenizer, hub=hub)
     measured = []
-    for i, (name, text) in enumerate(named.items()):
-        disturbed = disturb(source, text)
-        flow, rollout = FlowRecorder([*rules, CANDIDATES]), RolloutRecorder()
-        reading = read(source, text, [flow, rollout])
-        measured.append(
-            text_influence(
-                disturbed,
-                flow.flows(reading),
-                rollout.rollout(len(reading.key_tokens)),
-                name=name,
-                baselines=baselines,
-                probes=probes,
-                rng=rng + i,
-                progress=progress,
+    with shown(progress, lambda name, done, total: (done / total, name)) as passed:
+        for i, (name, text) in enumerate(named.items()):
+            disturbed = disturb(source, text)
+            flow, rollout = FlowRecorder([*rules, CANDIDATES]), RolloutRecorder()
+            reading = read(source, text, [flow, rollout])
+            measured.append(
+                text_influence(
+                    disturbed,
+                    flow.flows(reading),
+                    rollout.rollout(len(reading.key_tokens)),
+                    name=name,
+                    baselines=baselines,
+                    probes=probes,
+                    rng=rng + i,
+                    progress=passed,
+                )
             )
-        )
     return report_of(source.name, measured, n_draws=n_draws, n_bootstrap=n_bootstrap, rng=rng)
 
 

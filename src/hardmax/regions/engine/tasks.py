@@ -3,8 +3,8 @@ r"""The work of an enumeration as a list of tasks that depends on the question o
 The tree of cells is cut into subtrees. The first task is the whole tree; when it has found ``HEAD`` cells and
 is not done, the subtrees that wait on its stack become tasks of their own, the biggest of them cut further
 until there are ``ENOUGH``. Every other task that has found ``QUOTA`` cells is cut in the same way, so none is
-long. All of that is decided by counting cells, never by time or by the number of workers: whoever works off
-the tasks, in whatever order, the list is the same.
+long. All of that is decided by counting cells, never by time or by the number of workers: the list is the
+same for every number of workers and every order in which they process it.
 
 Results are joined in the order of the list, which is the order of cells: cells one after the other, sums of
 areas added from the first task to the last. Layer cells are numbered inside each task, with the task's number
@@ -37,7 +37,7 @@ _ENDLESS = np.iinfo(np.int64).max  # the quota of what cannot be cut
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a task stands after some work: its state (``None``: worked off), what it counted in all, and the
+    """Where a task stands after some work: its state (``None``: done), what it counted in all, and the
     cells it found this time."""
 
     state: State | None
@@ -47,7 +47,7 @@ class Outcome:
 
 @dataclass(eq=False)
 class Task:
-    """A subtree. ``state`` is ``None`` once it is worked off."""
+    """A subtree. ``state`` is ``None`` once it is done."""
 
     number: int
     state: State | None
@@ -81,7 +81,7 @@ class Schedule:
         self.serials_before = np.zeros(64, dtype=np.int64)  # by the number of the task that made them
         self._front_known()
 
-    # handing out and taking back
+    # starting tasks and taking their outcomes
 
     def next(self) -> Task | None:
         """The first task that waits for a worker and can be among the first ``max_cells`` cells."""
@@ -96,7 +96,7 @@ class Schedule:
         return None
 
     def limit(self, task: Task) -> int:
-        """How many cells a task may find before somebody has to look at it again."""
+        """How many cells a task may find before it is looked at again."""
         if self.max_cells is None:
             return task.quota
         before = self.joined.n_cells
@@ -117,13 +117,13 @@ class Schedule:
         self._join()
 
     def put_back(self) -> None:
-        """Nobody works any more: tasks under way are where they were when they were handed out."""
+        """No worker is left: tasks that were running go back to the state they were started from."""
         for task in self.tasks:
             task.running = False
 
     @property
     def done(self) -> bool:
-        """Whether every task is worked off."""
+        """Whether every task is done."""
         return not any(task.state is not None for task in self.tasks)
 
     @property
@@ -215,7 +215,7 @@ class Schedule:
             self._front_known()
 
     def collect(self) -> None:
-        """Put the cells together whose turn it is. Copying takes time, and nobody else has to wait for it."""
+        """Append the cells that are next in order. Copying takes time, so it is done outside the lock."""
         while self._ready:
             self.cells.append(self._ready.popleft(), self._renumbered)
 
@@ -239,7 +239,7 @@ class Schedule:
 
 
 def _settled(task: Task) -> int:
-    """Cells that a task is known to have, if nobody is working on it."""
+    """Cells that a task is known to have; 0 while a worker has it."""
     return 0 if task.running else task.tally.n_cells
 
 

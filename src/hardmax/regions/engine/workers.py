@@ -1,4 +1,4 @@
-"""Working off the tasks of an enumeration: here, in threads, or on a cluster.
+"""Processing the tasks of an enumeration: here, in threads, or on a cluster.
 
 A worker takes a task, works on it for a fraction of a second and gives it back, with the cells it found and
 the state it has come to. So the list of tasks always knows a moment from which everything can go on: limits,
@@ -23,37 +23,19 @@ import joblib
 from joblib.parallel import get_active_backend
 
 from hardmax.errors import HardmaxError, InvalidInputError
+from hardmax.progress import Progress
 from hardmax.regions.engine.checkpoints import Checkpoint
 from hardmax.regions.engine.question import Question
 from hardmax.regions.engine.stack_machine import State
 from hardmax.regions.engine.tasks import Outcome, Schedule, Task, snapshot
 from hardmax.regions.maps.fingerprints import Fingerprints
 
-__all__ = ["Progress", "Worker", "run", "work"]
+__all__ = ["Worker", "run", "work"]
 
 _SLICE = 0.05  # seconds between two looks at the clock
 _FAR_SLICE = 1.0  # seconds that a message keeps a worker of a cluster busy
 _BUNDLE = 8  # tasks in a message, at most
-_PATIENCE = 3  # failures in a row without any progress before a cluster's error is handed on
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress function is told.
-
-    Attributes
-    ----------
-    n_cells : int
-        Cells found so far.
-    share : float or None
-        Share of the domain's area that is settled; ``None`` in an unbounded domain.
-    seconds : float
-        Since this process took up the enumeration.
-    """
-
-    n_cells: int
-    share: float | None
-    seconds: float
+_PATIENCE = 3  # failures in a row without any progress before a cluster's error is raised
 
 
 class Worker:
@@ -67,7 +49,7 @@ class Worker:
         self._steps = 2_000
 
     def work(self, state: State, limit: int, seconds: float) -> Outcome:
-        """Go on from a state until it is worked off, has found ``limit`` cells, or the time is over."""
+        """Go on from a state until it is done, has found ``limit`` cells, or the time is over."""
         machine = self.machine
         if self._at is not state:
             machine.restore(state)
@@ -93,7 +75,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class _Limits:
-    """When to stop, whom to tell, where to keep the state; asked by the main thread only."""
+    """When to stop, what to report, where to keep the state; used by the main thread only."""
 
     schedule: Schedule
     begin: float
@@ -102,7 +84,7 @@ class _Limits:
     checkpoint: Checkpoint | None
 
     def look(self, lock: AbstractContextManager[Any]) -> bool:
-        """Tell and keep what is due; returns whether to stop. The lock is not held while others are told."""
+        """Report and save what is due; returns whether to stop. The lock is not held during the report."""
         now = time.monotonic()
         self.schedule.collect()
         with lock:
@@ -137,7 +119,7 @@ def run(
     jobs, backend = _jobs(n_jobs)
     worker = Worker(question, schedule.machine)
     try:
-        # a small problem is over before anybody else could help
+        # a small problem is done before other workers could start
         stopped = _alone(worker, schedule, limits, head_only=jobs > 1 or backend is not None)
         if not stopped and not schedule.done and not schedule.full:
             if backend is None:
@@ -167,7 +149,7 @@ def _jobs(n_jobs: int | None) -> tuple[int, Any]:
 
 
 def _alone(worker: Worker, schedule: Schedule, limits: _Limits, *, head_only: bool) -> bool:
-    """Work off tasks in this thread; returns whether a limit stopped it."""
+    """Process tasks in this thread; returns whether a limit stopped it."""
     while not (head_only and len(schedule.tasks) > 1):
         task = schedule.next()
         if task is None or task.state is None:
@@ -184,7 +166,7 @@ def _alone(worker: Worker, schedule: Schedule, limits: _Limits, *, head_only: bo
 
 
 def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: _Limits, jobs: int) -> None:
-    """Work off tasks in threads of this process; the main thread looks after limits."""
+    """Process tasks in threads of this process; the main thread looks after limits."""
     changed = threading.Condition()
     stop, over = threading.Event(), threading.Event()
     errors: list[BaseException] = []
@@ -199,7 +181,7 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
                     if task is None or task.state is None:
                         if not any(other.running for other in schedule.tasks):
                             return
-                        changed.wait(_SLICE)  # somebody may cut the task that keeps them busy
+                        changed.wait(_SLICE)  # a task that is running may be cut
                         continue
                     state, limit = task.state, schedule.limit(task)
                 outcome = worker.work(state, limit, _SLICE)
@@ -246,8 +228,8 @@ def work(
 ) -> list[tuple[int, Outcome | None]]:
     """What a worker of a cluster does with a message: the numbers of its tasks, and what came of them.
 
-    ``None`` stands for a task that was not touched: no time was left, or the worker does not know the
-    question of this run and wants to be told.
+    ``None`` stands for a task that was not started: no time was left, or the worker does not have the
+    question of this run yet.
     """
     if getattr(_here, "run", None) != run:
         if question is None:
@@ -266,17 +248,17 @@ def work(
 
 
 def _far_away(question: Question, schedule: Schedule, limits: _Limits, n_jobs: int | None, jobs: int) -> None:
-    """Work off tasks on the workers of a backend of joblib, in messages of about a second."""
-    mail = _Mail(question, schedule, limits, jobs)
+    """Process tasks on the workers of a backend of joblib, in messages of about a second."""
+    messages = _Messages(question, schedule, limits, jobs)
     failures = 0
-    while not mail.stopped and not schedule.done and not schedule.full:
+    while not messages.stopped and not schedule.done and not schedule.full:
         cluster = joblib.Parallel(
             n_jobs=n_jobs, batch_size=1, pre_dispatch=2 * jobs, return_as="generator_unordered"
         )
         try:
-            with _closing(cluster(mail.messages())) as answers:
+            with _closing(cluster(messages.waiting())) as answers:
                 for answer in answers:
-                    mail.receive(answer)
+                    messages.receive(answer)
                     failures = 0
         except HardmaxError:
             raise
@@ -285,12 +267,12 @@ def _far_away(question: Question, schedule: Schedule, limits: _Limits, n_jobs: i
             failures += 1
             if failures > _PATIENCE:
                 raise
-            mail.lost()
+            messages.lost()
 
 
 @contextmanager
 def _closing(answers: Any) -> Iterator[Any]:
-    """Leave without joblib's remark that some work was in vain: it is done again, or nobody wants it."""
+    """Leave without joblib's warning about cancelled work: it is done again, or not needed."""
     try:
         yield answers
     finally:
@@ -299,7 +281,7 @@ def _closing(answers: Any) -> Iterator[Any]:
             answers.close()
 
 
-class _Mail:
+class _Messages:
     """Messages to the workers of a cluster. joblib fetches them from threads of its own."""
 
     def __init__(self, question: Question, schedule: Schedule, limits: _Limits, jobs: int) -> None:
@@ -309,19 +291,19 @@ class _Mail:
         self.stopped = False
         self._lock = threading.Lock()
         self._under_way: dict[int, Task] = {}
-        self._strangers = jobs  # messages that shall bring the question along
+        self._new_workers = jobs  # that do not have the question yet
 
-    def messages(self) -> Iterator[Any]:
+    def waiting(self) -> Iterator[Any]:
         """A message for every bundle of tasks that waits, until there are none."""
         while True:
             with self._lock:
                 bundle = [] if self.stopped else self._bundle()
                 if not bundle:
                     return
-                told = self.question if self._strangers > 0 else None
-                self._strangers -= told is not None
+                question = self.question if self._new_workers > 0 else None
+                self._new_workers -= question is not None
             seconds = max(0.01, min(_FAR_SLICE, self.limits.left()))
-            yield joblib.delayed(work)(self.run, told, bundle, seconds)
+            yield joblib.delayed(work)(self.run, question, bundle, seconds)
 
     def _bundle(self) -> list[tuple[int, State, int]]:
         waiting = sum(task.state is not None and not task.running for task in self.schedule.tasks)
@@ -338,7 +320,7 @@ class _Mail:
         """Write down what a worker sent back."""
         with self._lock:
             if all(outcome is None for _, outcome in answer):
-                self._strangers += 1
+                self._new_workers += 1
             for number, outcome in answer:
                 task = self._under_way.pop(number)
                 if outcome is None:
@@ -353,7 +335,7 @@ class _Mail:
         with self._lock:
             self._under_way.clear()
             self.schedule.put_back()
-            self._strangers = self.jobs
+            self._new_workers = self.jobs
 
 
 def check_jobs(n_jobs: int | None) -> None:

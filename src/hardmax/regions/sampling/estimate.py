@@ -12,7 +12,8 @@ cells together (Good and Turing), and points that are held back turn that into a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.network import Network
+from hardmax.progress import Progress, shown
 from hardmax.regions.sampling.signature_hashes import SignatureHasher, SignatureTally
 from hardmax.regions.sampling.uniform_points import UniformPoints
 from hardmax.results import Result
@@ -206,6 +208,7 @@ def estimate_cells(
     first_points: bool = False,
     max_signatures: int = 2**24,
     n_jobs: int | None = None,
+    progress: bool | Callable[[Progress], object] | None = None,
 ) -> CellEstimate:
     r"""Count the signatures of uniform random points: a lower bound on the number of cells.
 
@@ -226,6 +229,9 @@ def estimate_cells(
         100 bytes while the list grows; nothing else grows with the number of points.
     n_jobs : int, optional
         Threads; ``None`` is one, or what ``joblib.parallel_config`` says.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with a
+        :class:`~hardmax.progress.Progress`: the signatures seen, and the share of the points drawn.
 
     Returns
     -------
@@ -261,13 +267,17 @@ def estimate_cells(
         points = source.draw(sizes[task], streams[task])
         return points, hasher.hashes(points)
 
-    for points, hashes in _in_order(hashed, len(sizes), n_jobs):
-        start, known = tally.n_samples, len(tally)
-        tally.add(hashes)
-        if first_points:
-            witnesses.append(points[tally.first_samples[known:] - start])
-        if tally.full:
-            break
+    begin = time.monotonic()
+    with shown(progress, Progress.line) as report:
+        for points, hashes in _in_order(hashed, len(sizes), n_jobs):
+            start, known = tally.n_samples, len(tally)
+            tally.add(hashes)
+            if first_points:
+                witnesses.append(points[tally.first_samples[known:] - start])
+            if report is not None:
+                report(Progress(len(tally), tally.n_samples / n_samples, time.monotonic() - begin))
+            if tally.full:
+                break
     return CellEstimate(
         counts=tally.counts,
         first_samples=tally.first_samples,

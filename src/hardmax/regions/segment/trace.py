@@ -8,6 +8,7 @@ the input: the cost per piece is that of a few forward passes.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +24,7 @@ from hardmax.geometry.domains import Box
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature
+from hardmax.progress import Progress, shown
 from hardmax.regions.cells import Cells
 from hardmax.regions.counts import _how_sure
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -47,6 +49,7 @@ def trace_segment(
     arithmetic: str = "certified",
     max_pieces: int | None = None,
     time_limit: float | None = None,
+    progress: bool | Callable[[Progress], object] | None = None,
 ) -> SegmentTrace:
     r"""The pieces of a network along the segment from ``start`` to ``end``, exactly and in order.
 
@@ -61,6 +64,8 @@ def trace_segment(
     max_pieces, time_limit : int, float, optional
         Stop early, after so many pieces from ``start`` on or so many seconds; the result then says
         ``complete=False``.
+    progress : bool or callable, optional
+        As in :func:`~hardmax.regions.api.enumerate_regions`.
 
     Returns
     -------
@@ -77,18 +82,22 @@ def trace_segment(
     array([9, 4, 9, 6, 5, 7, 8, 3], dtype=int32)
     """
     first, last = _checked(network, start, end, arithmetic, max_pieces, time_limit)
+    begin = time.monotonic()
     layers, program = _laid_out(network, first, last)
     machine = SegmentMachine(
         layers, Box([0], [1]), arithmetic=arithmetic, store=True, sliver=0.0, program=program
     )
     machine.limit(max_pieces)
-    begin = time.monotonic()
-    while not machine.done:
-        machine.advance(_STEPS)
-        if machine.n_cells >= machine.most_cells:
-            break
-        if time_limit is not None and time.monotonic() - begin >= time_limit:
-            break
+    with shown(progress, Progress.line) as report:
+        while not machine.done:
+            machine.advance(_STEPS)
+            seconds = time.monotonic() - begin
+            if report is not None:
+                report(Progress(machine.n_cells, machine.coverage, seconds))
+            if machine.n_cells >= machine.most_cells:
+                break
+            if time_limit is not None and seconds >= time_limit:
+                break
     return SegmentTrace._of(network, first, last, machine.take(), arithmetic, machine.done)
 
 
