@@ -19,6 +19,8 @@ from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
 from hardmax.regions.plane.geometry import planar
 from hardmax.regions.plane.machine import PlaneMachine
 from hardmax.regions.plane.rational_polygons import corners_of, domain_polygon, envelope, sign_at
+from hardmax.regions.search.machine import SearchMachine
+from hardmax.regions.space.machine import SpaceMachine
 
 BOX = hm.Box.cube(2, -4, 4)
 
@@ -58,8 +60,8 @@ def exact_rows(machine, layer):
             row = list(y[i])
         else:
             w = [Fraction(int(v.p), int(v.q)) for v in matrix.rational_row(i)]
-            row = [sum(w[j] * y[j][c] for j in range(len(w))) for c in range(3)]
-        rows.append([row[0], row[1], row[2] + bias])
+            row = [sum(w[j] * y[j][c] for j in range(len(w))) for c in range(machine.domain.d + 1)]
+        rows.append([*row[:-1], row[-1] + bias])
     return rows
 
 
@@ -94,6 +96,35 @@ def test_rows_and_vertices_stay_within_their_error_bounds():
                 assert reachable[0] - exy <= value <= reachable[1] + exy
             compared += 1
     assert compared > 1500
+
+
+@pytest.mark.parametrize("kind", [SpaceMachine, SearchMachine])
+def test_rows_and_their_values_stay_within_the_bounds_in_any_dimension(kind):
+    """One kernel enters a layer in every dimension; values at points are within T_A |x| + T_C."""
+    rng, compared = np.random.default_rng(0), 0
+    for d in (3, 5):
+        blocks = hm.Network.random(d, 5, 2, 2, 6, 1, ffn_skip=True)
+        for network in (hm.Network.random_mlp([d, 8, 8, 8, 1], 0), blocks):
+            domain = hm.Box.cube(d, -4, 4)
+            machine = kind(layers_of(network), domain, arithmetic="certified", store=False, sliver=0.0)
+            for _ in range(6):
+                machine.advance(7)
+                if machine.done:
+                    break
+                top = int(machine.control[machine.kernels.C_INTS]) - machine.kernels.HEADER
+                for i in range(int(machine.si[top + 1]) + 1):
+                    z, n = (int(machine.program.table[i, c]) for c in (layers.Z_AT, layers.ROWS))
+                    floats, error = machine.path[z : z + (d + 1) * n].reshape(d + 1, n), machine.errors[i]
+                    for r, row in enumerate(exact_rows(machine, i)):
+                        off = [abs(Fraction(v) - exact) for v, exact in zip(floats[:, r], row, strict=True)]
+                        assert max(off[:-1]) <= Fraction(error[layers.RA])
+                        assert off[-1] <= Fraction(error[layers.RC])
+                        point = rng.uniform(-4, 4, d)
+                        exact = sum((Fraction(v) * a for v, a in zip(point, row[:-1], strict=True)), row[-1])
+                        bound = error[layers.T_A] * np.abs(point).sum() + error[layers.T_C]
+                        assert abs(Fraction(float(floats[:-1, r] @ point + floats[-1, r])) - exact) <= bound
+                        compared += 1
+    assert compared > 200
 
 
 def test_pairs_stay_within_their_error_bounds():

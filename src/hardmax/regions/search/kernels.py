@@ -824,7 +824,7 @@ def emit(net, state, cones, out, start, m, w, known, tied):
 
 @kernel
 def run(net, state, cones, work, out, budget):
-    """Work off nodes until the stack is empty, the budget is spent, or somebody else has to help."""
+    """Process nodes until the stack is empty, the budget is spent, or the caller is needed."""
     path, errors, rows, row_errors, row_at, signs, control, si, sf = (
         state.path, state.errors, state.rows, state.row_errors, state.row_at, state.signs, state.control,
         state.si, state.sf,
@@ -1058,7 +1058,7 @@ def run(net, state, cones, work, out, budget):
             layer_cells[layer] += 1
             control[C_CELLS] += 1
             if control[C_EMIT] == 1:
-                emit(net, state, cones, out, start, m, w, known, tied)  # fmt: skip
+                emit(net, state, cones, out, start, m, w, known, tied)
             continue
         if fold:
             hidden_of(n, net, path, layer, word, work.units, hidden)
@@ -1073,7 +1073,7 @@ def run(net, state, cones, work, out, budget):
         control[C_INTS] = node
         control[C_FLOATS] = floats
         layer_cells[layer] += 1
-        descend(net, state, cones, work, start + m, m, w, known, tied, layer + 1)  # fmt: skip
+        descend(net, state, cones, work, start + m, m, w, known, tied, layer + 1)
 
 
 # ----------------------------------------------------------------------------------------------
