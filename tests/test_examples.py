@@ -54,7 +54,7 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     assert regions["n_cells"] <= float(regions["upper_bound"])
     assert counts["advice"]["heads"] == [4, 4]
     assert counts["advice"]["learns"] == 1 > counts["advice"]["without_a_head_of_layer_1"]
-    assert counts["appendix_e"]["I(5, 2)"] == "{1, 3}"
+    assert counts["appendix_e"]["I(5, 2), score negated"] == "{1, 3}"
     assert counts["trained_model"]["nmse"] < 1e-3
     assert counts["trained_model"]["what_it_needs_arrives"] > 0.9
     assert counts["trained_model"]["cells_of_layer_1"] > 1
