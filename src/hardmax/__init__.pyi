@@ -1,6 +1,15 @@
+from hardmax import bounds as bounds
 from hardmax import errors as errors
+from hardmax import flow as flow
+from hardmax import geometry as geometry
+from hardmax import models as models
+from hardmax import networks as networks
+from hardmax import papers as papers
+from hardmax import regions as regions
 from hardmax import targets as targets
+from hardmax import temperature as temperature
 from hardmax import training as training
+from hardmax import tropical as tropical
 from hardmax.bounds import HeadBudget as HeadBudget
 from hardmax.bounds import RegionBounds as RegionBounds
 from hardmax.bounds import head_budget as head_budget

@@ -3,6 +3,12 @@
 Whole numbers only: nothing here looks at weights, so every room may ask. A maximum is attained, an upper
 bound is one that no network exceeds, a lower bound is one that a construction reaches; the form that P1
 prints stands beside each, with what is wrong with it.
+
+Examples
+--------
+>>> import hardmax as hm
+>>> hm.bounds.zaslavsky(4, 2)
+11
 """
 
 from hardmax.bounds.arrangements import zaslavsky

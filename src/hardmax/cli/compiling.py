@@ -3,26 +3,119 @@
 from __future__ import annotations
 
 import logging
-from importlib import import_module
+from collections.abc import Callable
+from time import perf_counter
 
 import click
+import numpy as np
 
 from hardmax.cli.outputs import print_json, print_table
 from hardmax.errors import InvalidInputError
 
-__all__ = ["compile_kernels"]
+__all__ = ["KERNELS", "compile_kernels"]
 
-# Rooms and their engines, the longest first. What stands in one entry is compiled in one process, because the
-# later engines call kernels of the earlier ones.
-_CHAINS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("regions", ("space", "volumes and adjacency in space")),
-    ("geometry", ("splitting", "candidates", "prefix search", "min-norm points")),
-    ("regions", ("plane", "adjacency and gluing")),
-    ("regions", ("search",)),
-    ("training", ()),
-    ("regions", ("segment", "sampling")),
-    ("targets", ()),
-    ("tropical", ()),
+
+def _splitting() -> None:
+    from hardmax.geometry import Box, minkowski_vertices, power_diagram
+
+    rng = np.random.default_rng(0)
+    minkowski_vertices(rng.standard_normal((2, 4, 2)))
+    power_diagram(rng.standard_normal((6, 2))).polygons(Box.cube(2, -1, 1))
+
+
+def _candidates() -> None:
+    from hardmax.geometry import attention_diagram
+
+    attention_diagram(np.random.default_rng(0).standard_normal((300, 2))).nonempty.any()
+
+
+def _prefix_search() -> None:
+    from hardmax.geometry import minkowski_vertices
+
+    minkowski_vertices(np.random.default_rng(0).standard_normal((2, 4, 7)))
+
+
+def _min_norm_points() -> None:
+    from hardmax.geometry import attention_diagram
+
+    rng = np.random.default_rng(0)
+    diagram = attention_diagram(rng.standard_normal((24, 9)) * rng.uniform(size=(24, 1)))
+    diagram.nonempty.any()
+    diagram.max_margin()
+    diagram.locate(rng.standard_normal((4, 9)))
+
+
+def _tropical_products() -> None:
+    from hardmax.tropical import tropical_matmul
+
+    for temperature in (0.0, 1.0):
+        tropical_matmul(np.zeros((128, 128)), np.zeros((128, 128)), temperature)
+
+
+def _count(d: int, max_cells: int | None = None) -> None:
+    from hardmax.geometry import Box
+    from hardmax.networks import Network
+    from hardmax.regions import count_cells
+
+    count_cells(Network.random(d, 3, 2, 1, 4, 0), Box.cube(d, -4, 4), max_cells=max_cells)
+
+
+def _glue(d: int) -> None:
+    from hardmax.geometry import Box
+    from hardmax.networks import Network
+    from hardmax.regions import enumerate_regions
+
+    flat = Network.mlp([(np.eye(2, d), None), ([[1, -1]], None)])  # cells with equal maps
+    for network in (Network.random(d, 3, 2, 1, 4, 0), flat):
+        cells = enumerate_regions(network, Box.cube(d, -4, 4))
+        _ = cells.n_regions, cells.n_slivers
+
+
+def _segment() -> None:
+    from hardmax.networks import Network
+    from hardmax.regions import trace_segment
+
+    network = Network.random(2, 3, 2, 2, 4, 0)
+    trace_segment(network, [-4, -4], [4, 4])
+    trace_segment(network, [-4, -4], [4, 4], max_pieces=1)
+
+
+def _sampling() -> None:
+    from hardmax.geometry import Box
+    from hardmax.networks import Network
+    from hardmax.regions import estimate_cells
+
+    estimate_cells(Network.random(2, 3, 2, 2, 4, 0), Box.cube(2, -4, 4), n_samples=100)
+
+
+def _targets() -> None:
+    from hardmax.targets import triangle_center
+
+    triangle_center()([[[0.0, 0.0]]])
+
+
+def _training() -> None:
+    from hardmax.training import TransformerShape, predict
+
+    shape = TransformerShape(1, 1, widths=(1,), heads=(1,), hidden=(1,))
+    predict(shape, shape.initial(0), [[[0.0]]])
+
+
+# A tiny input for every group of kernels, the longest first. One entry is one process, because the later
+# groups call kernels of the earlier ones.
+KERNELS: tuple[dict[str, Callable[[], None]], ...] = (
+    {"space": lambda: _count(3), "volumes and adjacency in space": lambda: _glue(3)},
+    {
+        "splitting": _splitting,
+        "candidates": _candidates,
+        "prefix search": _prefix_search,
+        "min-norm points": _min_norm_points,
+    },
+    {"plane": lambda: _count(2), "adjacency and merging": lambda: _glue(2)},
+    {"search": lambda: _count(7, max_cells=20)},
+    {"training": _training},
+    {"segment": _segment, "sampling": _sampling},
+    {"targets": _targets, "tropical products": _tropical_products},
 )
 
 
@@ -45,12 +138,12 @@ def compile_kernels(jobs: int, as_json: bool) -> None:
     if jobs == 0 or jobs < -1:
         raise InvalidInputError(f"--jobs must be a positive number, or -1 for every core, but was {jobs}.")
     if jobs == 1:
-        found = [_compiled(room, engines) for room, engines in _CHAINS]
+        found = [_compiled(i) for i in range(len(KERNELS))]
     else:
         from joblib import Parallel, delayed
 
         found = Parallel(n_jobs=jobs, batch_size=1, pre_dispatch="all")(
-            delayed(_compiled)(room, engines, silent=True) for room, engines in _CHAINS
+            delayed(_compiled)(i, silent=True) for i in range(len(KERNELS))
         )
     seconds = {name: elapsed for part in found for name, elapsed in part.items()}
     if as_json:
@@ -60,11 +153,13 @@ def compile_kernels(jobs: int, as_json: bool) -> None:
         print_table("Kernels are compiled", ["kernels", "seconds"], lines.__getitem__, len(lines))
 
 
-def _compiled(room: str, engines: tuple[str, ...], *, silent: bool = False) -> dict[str, float]:
-    """Compile some kernels of a room, or all; seconds by name."""
+def _compiled(number: int, *, silent: bool = False) -> dict[str, float]:
+    """Compile the groups of one entry; seconds by name."""
     if silent:  # other processes need not all announce it
         logging.getLogger("hardmax").setLevel(logging.ERROR)
     seconds: dict[str, float] = {}
-    options = {"only": engines} if engines else {}
-    import_module(f"hardmax.{room}").compile_kernels(seconds.__setitem__, **options)
+    for name, run in KERNELS[number].items():
+        start = perf_counter()
+        run()
+        seconds[name] = perf_counter() - start
     return seconds

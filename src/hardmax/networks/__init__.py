@@ -1,1 +1,12 @@
-"""Networks: piecewise-affine maps as plain arrays of exact numbers. Knows no polyhedra."""
+"""Networks: piecewise-affine maps as plain arrays of exact numbers. Knows no polyhedra.
+
+Examples
+--------
+>>> import hardmax as hm
+>>> hm.networks.Network.random(2, 3, 2, 1, 4, rng=0)
+<Network: 2 -> 2, 2 blocks, 2 heads, 4 units>
+"""
+
+from hardmax.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -17,9 +17,6 @@ array([0.])
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import perf_counter
-
 from hardmax.targets.builtin import (
     depth_separation,
     kth_largest,
@@ -56,14 +53,4 @@ __all__ = [
     "winning_supports",
     "is_permutation_invariant",
     "measure_active",
-    "compile_kernels",
 ]
-
-
-def compile_kernels(progress: Callable[[str, float], None] | None = None) -> None:
-    """Compile the kernel of this room, or load it from the cache; ``progress`` is told the seconds it
-    took."""
-    start = perf_counter()
-    triangle_center()([[[0.0, 0.0]]])
-    if progress is not None:
-        progress("targets", perf_counter() - start)

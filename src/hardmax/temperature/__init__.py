@@ -6,4 +6,14 @@ One word for all of it: the *temperature* :math:`\tau` divides the scores,
 as P1 section III-D says; P2's :math:`\beta` is :math:`1 / \tau`. The *margin* :math:`\delta` of a query is
 the lead of its largest score over the next one. Everything here depends on
 :math:`\varepsilon = e^{-\delta/\tau}` and on the number of keys.
+
+Examples
+--------
+>>> import hardmax as hm
+>>> hm.temperature.standard_temperature(64)
+8.0
 """
+
+from hardmax.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__)

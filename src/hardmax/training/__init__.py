@@ -16,9 +16,6 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import perf_counter
-
 from hardmax.training.data import examples, nmse, outputs_of
 from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
 from hardmax.training.layout import Parameter, TransformerShape
@@ -40,15 +37,4 @@ __all__ = [
     "run_job",
     "Parameter",
     "NUMERICS",
-    "compile_kernels",
 ]
-
-
-def compile_kernels(progress: Callable[[str, float], None] | None = None) -> None:
-    """Compile the kernel of this package, or load it from the cache; ``progress`` is called with its name and
-    the seconds it took."""
-    start = perf_counter()
-    shape = TransformerShape(1, 1, widths=(1,), heads=(1,), hidden=(1,))
-    predict(shape, shape.initial(0), [[[0.0]]])
-    if progress is not None:
-        progress("training", perf_counter() - start)

@@ -1,0 +1,10 @@
+from hardmax.geometry.diagrams.max_margins import MaxMargin as MaxMargin
+from hardmax.geometry.diagrams.power_diagrams import PowerDiagram as PowerDiagram
+from hardmax.geometry.diagrams.power_diagrams import attention_diagram as attention_diagram
+from hardmax.geometry.diagrams.power_diagrams import power_diagram as power_diagram
+from hardmax.geometry.domains import Box as Box
+from hardmax.geometry.domains import Polytope as Polytope
+from hardmax.geometry.domains import WholeSpace as WholeSpace
+from hardmax.geometry.minkowski import MinkowskiVertices as MinkowskiVertices
+from hardmax.geometry.minkowski import minkowski_vertices as minkowski_vertices
+from hardmax.geometry.minkowski import parabolic_heads as parabolic_heads

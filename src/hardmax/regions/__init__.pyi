@@ -1,0 +1,10 @@
+from hardmax.regions.api import count_cells as count_cells
+from hardmax.regions.api import count_regions as count_regions
+from hardmax.regions.api import enumerate_regions as enumerate_regions
+from hardmax.regions.counts import CellCount as CellCount
+from hardmax.regions.counts import RegionCount as RegionCount
+from hardmax.regions.result import RegionSet as RegionSet
+from hardmax.regions.sampling.estimate import CellEstimate as CellEstimate
+from hardmax.regions.sampling.estimate import estimate_cells as estimate_cells
+from hardmax.regions.segment.trace import SegmentTrace as SegmentTrace
+from hardmax.regions.segment.trace import trace_segment as trace_segment
