@@ -55,14 +55,14 @@ from hardmax import (
     enumerate_regions,
     information_sets,
     minkowski_vertices,
-    parabolic_heads,
     power_diagram,
     region_bounds,
-    sawtooth_network,
     targets,
     trace_segment,
     vertex_maximum,
 )
+from hardmax.geometry import parabolic_heads
+from hardmax.networks import sawtooth_network
 
 STORED = Path(__file__).with_name("digests.json")
 ENGINES = {1: ("segment", "plane"), 2: ("plane", "search"), 7: ("search",), 8: ("search",)}

@@ -175,19 +175,31 @@ def claims_are_fresh(page: str) -> bool:
 
 def reference_text() -> str:
     """Signature and docstring of every public name, for the end of the reference page."""
-    import hardmax as hm
-
     parts = []
-    for name in hm.__all__:
-        thing = getattr(hm, name)
-        if inspect.ismodule(thing):
-            continue
+    for name, (home, thing) in public_names().items():
         signature = str(inspect.signature(thing)).replace("'", "") if callable(thing) else ""
         docstring = html.escape(inspect.getdoc(thing) or "")
         parts.append(
-            f'<h2 id="{name}">{name}</h2>\n<pre>hm.{name}{html.escape(signature)}\n\n{docstring}</pre>'
+            f'<h2 id="{name}">{name}</h2>\n<pre>{home}.{name}{html.escape(signature)}\n\n{docstring}</pre>'
         )
     return "\n".join(parts)
+
+
+def public_names() -> dict[str, tuple[str, object]]:
+    """Every public name with where it is reached and what it is: those of ``hm``, then of its namespaces."""
+    import hardmax as hm
+
+    found: dict[str, tuple[str, object]] = {}
+    spaces = [name for name in hm.__all__ if inspect.ismodule(getattr(hm, name))]
+    for name in hm.__all__:
+        if name not in spaces:
+            found[name] = "hm", getattr(hm, name)
+    for space in spaces:
+        if (ROOT / "src" / "hardmax" / space / "__init__.pyi").exists():
+            module = getattr(hm, space)
+            for name in module.__all__:
+                found.setdefault(name, (f"hm.{space}", getattr(module, name)))
+    return found
 
 
 def anchor_of(heading: str) -> str:
@@ -270,18 +282,11 @@ class Site:
             return link
         if target not in self.titles:
             return os.path.relpath(target, self._target(page).parent)
-        known = self.anchors[target] | (public_names() if target.stem == "reference" else set())
+        known = self.anchors[target] | (set(public_names()) if target.stem == "reference" else set())
         if anchor and anchor not in known:
             self.problems.append(f"{page.relative_to(ROOT)}: {link} leads to no heading")
         built = os.path.relpath(self._target(target), self._target(page).parent)
         return f"{built}#{anchor}" if anchor else built
-
-
-def public_names() -> set[str]:
-    """The anchors that :func:`reference_text` adds to the reference page."""
-    import hardmax as hm
-
-    return set(hm.__all__)
 
 
 def main() -> int:

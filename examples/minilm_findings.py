@@ -78,10 +78,10 @@ def measure(source, texts, probes, points, exact_check) -> None:
     """Measure everything and keep it."""
     OUT.mkdir(parents=True, exist_ok=True)
     started = time.process_time()
-    hm.check_assumptions(source, texts).save(OUT / "assumptions.npz")
+    hm.models.check_assumptions(source, texts).save(OUT / "assumptions.npz")
     for plane in PLANES:
         for i, text in enumerate(texts.values()):
-            compared = hm.frozen_norm_effect(source, text, plane=plane, n_points=points, rng=i)
+            compared = hm.models.frozen_norm_effect(source, text, plane=plane, n_points=points, rng=i)
             compared.save(OUT / f"norms-{plane}-{i}.npz")
     notes = [exactness(source, probes)] if probes and exact_check else []
     hm.measure_influence(source, texts, rules=RULES, probes=probes).save(OUT / "influence.npz")

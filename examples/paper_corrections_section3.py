@@ -16,7 +16,7 @@ import hardmax as hm
 HALF = Fraction(1, 2)
 
 
-def walls_on_the_line(thing: hm.TropicalPolynomial | hm.TropicalRationalMap) -> list[float]:
+def walls_on_the_line(thing: hm.TropicalPolynomial | hm.tropical.TropicalRationalMap) -> list[float]:
     """The walls of something with one variable, as numbers."""
     walls = thing.hypersurface()
     return sorted({float(walls.vertices(i)[0, 0]) for i in range(walls.n_walls)})
@@ -46,7 +46,7 @@ def cells_are_cones_only_for_equal_coefficients() -> None:
 def log_lifting_does_not_preserve_the_walls() -> None:
     """Remark III.11: log-lifting is "preserving the same routing hypersurfaces"."""
     print("3. Does log-lifting keep the routing walls? (Remark III.11 says so.)")
-    head = hm.log_lifted_head([[-1], [1]], [0, 2])
+    head = hm.tropical.log_lifted_head([[-1], [1]], [0, 2])
     slopes = [head.affine_at([x])[0].item() for x in (-2, -HALF, 1)]
     print(f"   keys -1, +1, log-values 0, 2: slopes {slopes}, walls {walls_on_the_line(head)}")
     print(f"   routing (the denominator alone): walls {walls_on_the_line(head.denominator)}")
@@ -56,7 +56,7 @@ def log_lifting_does_not_preserve_the_walls() -> None:
     for tau in (1.0, 0.1, 0.01):
         gap, bound = abs(head([0.0], tau)[0] - head([0.0])[0]), tau * math.log(2)
         print(f"   temperature {tau:4}: |tau log z - limit| at 0 is {gap:.6f} <= tau log N = {bound:.6f}")
-    constant = hm.log_lifted_head([[-1], [1]], [3, 3])
+    constant = hm.tropical.log_lifted_head([[-1], [1]], [3, 3])
     n_maps = len({tuple(part.item() for part in constant.affine_at([x])) for x in (-1, 1)})
     print(f"   equal log-values: {constant.common_refinement().n_cells} cells, but {n_maps} linear region")
     print("   No. The values move walls, and cells only bound the regions of Remark III.12 from above.\n")
@@ -65,15 +65,15 @@ def log_lifting_does_not_preserve_the_walls() -> None:
 def feed_forward_is_rational_not_polynomial() -> None:
     """Section III-E: FFNs "act as tropical polynomials"."""
     print("4. Is an FFN a tropical polynomial? (Section III-E says so.)")
-    tooth = hm.relu_layer([[1], [1]], [0, -HALF], [[2, -4]])
+    tooth = hm.tropical.relu_layer([[1], [1]], [0, -HALF], [[2, -4]])
     values = [tooth.exact_value([x])[0] for x in (0, HALF, 1)]
     print(
         f"   the paper's sawtooth at 0, 1/2, 1: {', '.join(map(str, values))}: above its chord, so not convex"
     )
     print(f"   numerator {tooth.numerators[0].simplified()}, denominator {tooth.denominator.simplified()}")
-    smile = hm.relu_layer([[1], [-1]], None, [[1, 1]])
+    smile = hm.tropical.relu_layer([[1], [-1]], None, [[1, 1]])
     print(f"   without negative output weights it is one: |x| = {smile.numerators[0].simplified()}")
-    print("   No. It is a tropical rational map; hm.relu_layer gives it.")
+    print("   No. It is a tropical rational map; hm.tropical.relu_layer gives it.")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from hardmax.networks.constructions.sawtooth import tooth_units
 SIZES = st.integers(1, 7)
 
 
-def forms(result: hm.RegionBounds, name: str) -> dict[str, str]:
+def forms(result: hm.bounds.RegionBounds, name: str) -> dict[str, str]:
     return {form.place: str(form.verdict) for form in result[name].printed}
 
 
@@ -32,7 +32,7 @@ def forms(result: hm.RegionBounds, name: str) -> dict[str, str]:
 
 def prefixes(sizes, d, *, biased):
     """Heads of different sizes that attain the maximum: the first keys of parabolic ones."""
-    sets, biases = hm.parabolic_heads(max(sizes), len(sizes), d, biased=biased)
+    sets, biases = hm.geometry.parabolic_heads(max(sizes), len(sizes), d, biased=biased)
     cut = [keys[:n] for keys, n in zip(sets, sizes, strict=True)]
     return cut, None if biases is None else [b[:n] for b, n in zip(biases, sizes, strict=True)]
 
@@ -55,7 +55,7 @@ def test_heads_of_width_one_have_two_winners_each(d, biased):
     keys = factors[:, :, None] * directions[:, None, :]
     found = hm.minkowski_vertices(keys[..., :d], keys[..., d] if biased else None)
     most = hm.vertex_maximum(n, heads, d, biased=biased, d_head=1)
-    assert found.count == most == hm.zaslavsky(heads, d, central=not biased)
+    assert found.count == most == hm.bounds.zaslavsky(heads, d, central=not biased)
     assert most <= 2**heads
 
 
@@ -63,7 +63,7 @@ def test_heads_of_width_one_have_two_winners_each(d, biased):
 def test_heads_of_width_two_reach_everything(biased):
     """The parabola needs two coordinates of its own per head, so d_head = 2 restricts nothing."""
     for heads, d in product((1, 2, 3, 4), (2, 3)):
-        sets, biases = hm.parabolic_heads(4, heads, d, biased=biased)
+        sets, biases = hm.geometry.parabolic_heads(4, heads, d, biased=biased)
         for h in range(heads):
             lifted = sets[h] if biases is None else np.column_stack([sets[h], biases[h]])
             assert np.linalg.matrix_rank(lifted - lifted[0]) <= 2
@@ -84,7 +84,7 @@ def test_mixed_ranks_are_attained(biased):
 @pytest.mark.parametrize("span", [1, 2, 3])
 def test_keys_that_span_a_subspace_count_as_in_that_subspace(span, biased):
     d, heads, n = 4, 4, 3
-    sets, biases = hm.parabolic_heads(n, heads, span, biased=biased)
+    sets, biases = hm.geometry.parabolic_heads(n, heads, span, biased=biased)
     rng = np.random.default_rng(span)
     inclusion = rng.integers(-3, 4, (span, d))
     assert np.linalg.matrix_rank(inclusion) == span
@@ -161,7 +161,7 @@ def test_the_inequality_of_appendix_d_fails_for_affine_scores():
     found = hm.region_bounds(n_tokens=2, heads=30, d_model=2, d_ff=2, depth=1)
     (form,) = (form for form in found["multi_head_affine"].printed if form.place == "Appendix D")
     assert form.verdict is PrintedForm.FALSE
-    sets, biases = hm.parabolic_heads(2, 30, 2, biased=True)
+    sets, biases = hm.geometry.parabolic_heads(2, 30, 2, biased=True)
     assert hm.minkowski_vertices(sets, biases).count == found["multi_head_affine"].value > form.value
 
 
@@ -187,16 +187,16 @@ def arrangement(n, d, rng, *, central=False):
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (4, 1), (3, 2), (5, 2), (2, 3), (5, 3), (6, 4)])
 def test_zaslavsky_is_attained(n, d, central):
     network = arrangement(n, d, np.random.default_rng(10 * n + d), central=central)
-    assert int(hm.count_cells(network, hm.WholeSpace(d))) == hm.zaslavsky(n, d, central=central)
+    assert int(hm.count_cells(network, hm.WholeSpace(d))) == hm.bounds.zaslavsky(n, d, central=central)
 
 
 @given(st.integers(0, 12), st.integers(0, 12))
 def test_zaslavsky_follows_pascal(n, d):
-    assert hm.zaslavsky(n, d) == sum(comb(n, j) for j in range(d + 1))
+    assert hm.bounds.zaslavsky(n, d) == sum(comb(n, j) for j in range(d + 1))
     if d:
-        assert hm.zaslavsky(n + 1, d) == hm.zaslavsky(n, d) + hm.zaslavsky(n, d - 1)
+        assert hm.bounds.zaslavsky(n + 1, d) == hm.bounds.zaslavsky(n, d) + hm.bounds.zaslavsky(n, d - 1)
     if n and d:  # a central arrangement is twice an affine one in a hyperplane
-        assert hm.zaslavsky(n, d, central=True) == 2 * hm.zaslavsky(n - 1, d - 1)
+        assert hm.bounds.zaslavsky(n, d, central=True) == 2 * hm.bounds.zaslavsky(n - 1, d - 1)
 
 
 @pytest.mark.parametrize(("d_ff", "d"), [(2, 4), (4, 4), (5, 4), (1, 3), (40, 3)])
@@ -204,11 +204,11 @@ def test_the_printed_bound_on_a_relu_layer_needs_enough_units(d_ff, d):
     found = hm.region_bounds(n_tokens=2, heads=1, d_model=d, d_ff=d_ff, depth=1)
     exact = Fraction(27182818284, 10**10) * Fraction(d_ff, d)  # a little less than e d_ff / d
     false = found["feed_forward"].printed[0].verdict is PrintedForm.FALSE
-    assert false == (exact**d < hm.zaslavsky(d_ff, d)) == (d_ff < d)
+    assert false == (exact**d < hm.bounds.zaslavsky(d_ff, d)) == (d_ff < d)
 
 
 def test_example_iii3():
-    found = hm.mlp_bounds([2, 3, 3])
+    found = hm.bounds.mlp_bounds([2, 3, 3])
     assert [bound.value for bound in found] == [49, 40, 34]
     assert [bound.side for bound in found] == [Side.UPPER, Side.UPPER, Side.FOUND]
     assert found.false_forms[0].place == "Example III.3"
@@ -222,7 +222,7 @@ def test_example_iii3():
 
 def test_ranks_for_each_way_of_orienting_three_lines():
     """One of the eight patterns of three units does not occur; which one decides how much is possible."""
-    pieces = {pattern: hm.zaslavsky(3, min(sum(pattern), 2)) for pattern in product((0, 1), repeat=3)}
+    pieces = {pattern: hm.bounds.zaslavsky(3, min(sum(pattern), 2)) for pattern in product((0, 1), repeat=3)}
     most = {pattern: sum(pieces.values()) - pieces[pattern] for pattern in pieces}
     assert [most[pattern] for pattern in ((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1))] == [40, 37, 34, 34]
     found = hm.enumerate_regions(best_found_mlp().truncate(1), hm.WholeSpace(2))
@@ -249,7 +249,7 @@ def serra(d, hidden):
 
 @given(st.integers(1, 4), st.lists(st.integers(1, 5), min_size=1, max_size=3))
 def test_the_count_with_ranks_is_the_sum_that_is_stated(d, hidden):
-    found = hm.mlp_bounds([d, *hidden])
+    found = hm.bounds.mlp_bounds([d, *hidden])
     assert found["rank_aware"].value == serra(d, hidden) <= found["product"].value
 
 
@@ -260,12 +260,12 @@ def test_random_mlps_never_exceed_the_count_with_ranks(d, hidden, seed):
     widths = [d, *hidden, 1]
     layers = [(rng.integers(-9, 10, (n, m)), rng.integers(-9, 10, n)) for m, n in pairwise(widths)]
     count = hm.count_cells(hm.Network.mlp(layers), hm.WholeSpace(d))
-    assert count.n_cells <= hm.mlp_bounds([d, *hidden])["rank_aware"].value
+    assert count.n_cells <= hm.bounds.mlp_bounds([d, *hidden])["rank_aware"].value
 
 
 def test_one_relu_layer_is_a_maximum():
-    assert hm.mlp_bounds([2, 5]).upper.side is Side.MAXIMUM
-    assert hm.mlp_bounds([2, 5]).upper.value == 16
+    assert hm.bounds.mlp_bounds([2, 5]).upper.side is Side.MAXIMUM
+    assert hm.bounds.mlp_bounds([2, 5]).upper.value == 16
 
 
 # Transformers
@@ -330,7 +330,7 @@ def test_the_count_with_ranks_cannot_be_used_with_a_skip():
 )
 def test_the_construction_reaches_its_bound(d, n, teeth, depth):
     found = hm.region_bounds(n_tokens=n, heads=d, d_model=d, d_ff=2 * teeth * d, depth=depth)
-    network = hm.sawtooth_network(d, n, teeth, depth)
+    network = hm.networks.sawtooth_network(d, n, teeth, depth)
     assert int(hm.count_cells(network, hm.Box.cube(d, 0, 1))) == found.lower.value
     assert found.lower.value == (2 * teeth * n) ** (d * depth)
     assert found["constructive"].printed[0].value * 2 ** (d * depth) == found.lower.value
@@ -344,7 +344,7 @@ def test_the_construction_without_biases_reaches_its_bound(d, n, teeth, depth):
     found = hm.region_bounds(
         n_tokens=n, heads=d - 1, d_model=d, d_ff=2 * teeth * (d - 1), depth=depth, biased=False
     )
-    network = hm.sawtooth_network(d, n, teeth, depth, variant="bias_free")
+    network = hm.networks.sawtooth_network(d, n, teeth, depth, variant="bias_free")
     origin, directions = [0] * (d - 1) + [1], np.eye(d)[: d - 1]
     slice_of = network.restrict(origin, directions)
     assert int(hm.count_cells(slice_of, hm.Box.cube(d - 1, 0, 1))) == found.lower.value
@@ -463,10 +463,10 @@ def test_an_absurd_depth_costs_nothing():
 
 
 def test_example_v3():
-    budget = hm.head_budget(512, 512, heads=[1, 8])
+    budget = hm.bounds.head_budget(512, 512, heads=[1, 8])
     assert budget.n_parameters == (4 * 512**2,) * 2
     assert budget.vertices == (512, 2**72)
-    everything = hm.head_budget(512, 512)
+    everything = hm.bounds.head_budget(512, 512)
     assert everything.heads == (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
     assert everything.heads[everything.best] == 256
     assert everything.vertices[-1] == 2**512  # heads of width 1
@@ -482,7 +482,7 @@ def test_a_budget_is_attained_at_small_size(heads):
         keys[h, :, h * width] = p
         if width > 1:
             keys[h, :, h * width + 1] = -p * p
-    budget = hm.head_budget(n, d, heads=[heads])
+    budget = hm.bounds.head_budget(n, d, heads=[heads])
     assert budget.vertices == (hm.minkowski_vertices(keys).count,)
     assert budget.vertices == ({1: 5, 2: 25, 4: 16}[heads],)
 
@@ -492,7 +492,7 @@ def test_a_budget_is_attained_at_small_size(heads):
     [
         hm.region_bounds(n_tokens=64, heads=40, d_model=40, d_ff=100, depth=80, d_head=2),
         hm.region_bounds(n_tokens=6, heads=3, d_model=3, d_ff=0, depth=1, biased=False, ranks=[2, 1, 0]),
-        hm.mlp_bounds([2, 3, 3]),
+        hm.bounds.mlp_bounds([2, 3, 3]),
     ],
     ids=["long", "no construction", "mlp"],
 )
@@ -505,7 +505,7 @@ def test_bounds_survive_a_file(result, tmp_path):
 
 
 def test_a_budget_survives_a_file(tmp_path):
-    budget = hm.head_budget(512, 96)
+    budget = hm.bounds.head_budget(512, 96)
     loaded = hm.load(budget.save(tmp_path / "budget.npz"))
     assert loaded.to_dict() == budget.to_dict()
 
@@ -534,7 +534,7 @@ def test_a_budget_survives_a_file(tmp_path):
             lambda: hm.vertex_maximum(4, 2, 2, key_span=3),
             "key_span must be at most the dimension 2, but was 3.",
         ),
-        (lambda: hm.zaslavsky(-1, 2), "n must be an integer of at least 0, but was -1."),
+        (lambda: hm.bounds.zaslavsky(-1, 2), "n must be an integer of at least 0, but was -1."),
         (
             lambda: hm.region_bounds(n_tokens=4, heads=2, d_model=2, d_ff=-1, depth=1),
             "d_ff must be an integer of at least 0, but was -1.",
@@ -548,20 +548,20 @@ def test_a_budget_survives_a_file(tmp_path):
             "n_tokens must be an integer of at least 1, but was nan.",
         ),
         (
-            lambda: hm.mlp_bounds([2]),
+            lambda: hm.bounds.mlp_bounds([2]),
             "widths must hold the input dimension and at least one hidden width, but was [2].",
         ),
-        (lambda: hm.mlp_bounds(7), "widths must be a sequence of integers, but was 7."),
+        (lambda: hm.bounds.mlp_bounds(7), "widths must be a sequence of integers, but was 7."),
         (
-            lambda: hm.head_budget(8, 12, heads=[5]),
+            lambda: hm.bounds.head_budget(8, 12, heads=[5]),
             "heads must divide d_model (12), but 5 does not; leave heads out for all divisors.",
         ),
         (
-            lambda: hm.head_budget(8, 12, heads=[]),
+            lambda: hm.bounds.head_budget(8, 12, heads=[]),
             "heads must hold at least one number of heads, but is empty.",
         ),
         (
-            lambda: hm.mlp_bounds([2, 3])["depth"],
+            lambda: hm.bounds.mlp_bounds([2, 3])["depth"],
             "name must be one of product, rank_aware, but was 'depth'.",
         ),
         (

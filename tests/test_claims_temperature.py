@@ -114,7 +114,7 @@ def test_rounding_goes_outwards(x, up):
 
 @pytest.mark.parametrize("temperature", [Fraction(1, 8), Fraction(1, 100), Fraction(1, 1000)])
 def test_signatures_in_intervals_agree_with_those_in_floats(temperature):
-    net = hm.sawtooth_network(d=1, n_tokens=3, teeth=1, depth=2)
+    net = hm.networks.sawtooth_network(d=1, n_tokens=3, teeth=1, depth=2)
     points = [[Fraction(i, 61)] for i in range(1, 61, 7)]
     seen = replay.check_soft_signatures(
         {
@@ -124,7 +124,7 @@ def test_signatures_in_intervals_agree_with_those_in_floats(temperature):
         }
     )
     floats = np.array(points, dtype=float)
-    assert seen["kept"] == int(hm.surviving_cells(net, float(temperature), floats).kept.sum())
+    assert seen["kept"] == int(hm.temperature.surviving_cells(net, float(temperature), floats).kept.sum())
 
 
 def test_an_undecided_sign_is_refused():

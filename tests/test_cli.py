@@ -149,7 +149,7 @@ def test_minkowski_verifies(monkeypatch):
     def failing(self):
         return Verification({"witnesses": "failed: it does not win"})
 
-    monkeypatch.setattr(hm.MinkowskiVertices, "verify", failing)
+    monkeypatch.setattr(hm.geometry.MinkowskiVertices, "verify", failing)
     result = run("minkowski", "a.npy", "b.npy", "--verify")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "failed its own check" in result.stderr

@@ -86,7 +86,7 @@ def test_all_216_sums_where_that_is_possible(d, biased):
     """Three heads of six keys have 216 sums: all are vertices with affine scores in R^3, linear in R^4."""
     assert hm.vertex_maximum(6, 3, d, biased=biased) == 216
     assert hm.vertex_maximum(6, 3, 3, biased=False) == 92
-    point_sets, biases = hm.parabolic_heads(6, 3, d, biased=biased)
+    point_sets, biases = hm.geometry.parabolic_heads(6, 3, d, biased=biased)
     result = hm.minkowski_vertices(point_sets, biases)
     assert result.count == 216
     assert result_problems(result, lift_heads(point_sets, biases)) == []
@@ -154,7 +154,7 @@ def test_parabolic_heads_attain_the_maximum(d, biased):
     for n_tokens, heads, dimension, with_biases in ATTAINED:
         if (dimension, with_biases) != (d, biased):
             continue
-        point_sets, biases = hm.parabolic_heads(n_tokens, heads, d, biased=biased)
+        point_sets, biases = hm.geometry.parabolic_heads(n_tokens, heads, d, biased=biased)
         assert (biases is None) is not biased
         assert len(point_sets) == heads
         assert all(np.asarray(points).shape == (n_tokens, d) for points in point_sets)
@@ -184,7 +184,7 @@ def test_parabolic_heads_by_brute_force(biased):
         (3, 3, 4),
         (2, 4, 5),
     ]:
-        point_sets, biases = hm.parabolic_heads(n_tokens, heads, d, biased=biased)
+        point_sets, biases = hm.geometry.parabolic_heads(n_tokens, heads, d, biased=biased)
         expected = reference(lift_heads(point_sets, biases))
         if expected is not None:
             assert len(expected) == maximum(n_tokens, heads, d, biased)
@@ -206,7 +206,7 @@ def test_sizes_below_one_are_refused(arguments):
     with pytest.raises(errors.InvalidInputError):
         hm.vertex_maximum(*arguments, biased=True)
     with pytest.raises(errors.InvalidInputError):
-        hm.parabolic_heads(*arguments)
+        hm.geometry.parabolic_heads(*arguments)
 
 
 # ----------------------------------------------------------------------------------------------

@@ -24,11 +24,11 @@ def two_layers(**options) -> Layers:
 
 
 @pytest.fixture(scope="module")
-def atlas() -> hm.HeadAtlas:
+def atlas() -> hm.models.HeadAtlas:
     return hm.head_atlas(two_layers(), "seven words")
 
 
-def test_one_row_per_head_and_one_picture_per_layer(atlas: hm.HeadAtlas) -> None:
+def test_one_row_per_head_and_one_picture_per_layer(atlas: hm.models.HeadAtlas) -> None:
     assert [(record.layer, record.head) for record in atlas.heads] == [
         (layer, head) for layer in range(2) for head in range(4)
     ]
@@ -41,7 +41,7 @@ def test_one_row_per_head_and_one_picture_per_layer(atlas: hm.HeadAtlas) -> None
     assert repr(atlas).startswith("<HeadAtlas: arrays, 8 heads of 2 layers on 7 tokens, ")
 
 
-def test_rows_are_statistics_of_scores(atlas: hm.HeadAtlas) -> None:
+def test_rows_are_statistics_of_scores(atlas: hm.models.HeadAtlas) -> None:
     """Computed once more with the simplest means: no copies here, no mask."""
     source = two_layers()
     for i, record in enumerate(atlas.heads):
@@ -200,7 +200,7 @@ def test_progress_counts_layers() -> None:
     assert seen == [(1, 2), (2, 2)]
 
 
-def test_files(atlas: hm.HeadAtlas, tmp_path) -> None:
+def test_files(atlas: hm.models.HeadAtlas, tmp_path) -> None:
     again = hm.load(atlas.save(tmp_path / "atlas.npz"))
     assert again.heads == atlas.heads
     assert again.positions == atlas.positions
@@ -344,7 +344,7 @@ def test_lists_of_numbers() -> None:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_pictures_show_every_cell_token_and_head(atlas: hm.HeadAtlas) -> None:
+def test_pictures_show_every_cell_token_and_head(atlas: hm.models.HeadAtlas) -> None:
     pytest.importorskip("matplotlib")
     from hardmax.plotting.atlases import draw_slice
 

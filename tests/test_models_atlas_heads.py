@@ -151,7 +151,7 @@ def test_without_copies_the_numbers_are_those_of_check_stability() -> None:
             bounds = hm.stability_bounds(n, margin, 1.0)
             assert found.total_variation_bound[-1] == pytest.approx(bounds.gradient_sharp / 2)
             for eta in (0.01, 0.1):  # and the margin that is needed for it is where the bound crosses
-                needed = hm.margin_needed(n, 1.0, tolerance=eta)
+                needed = hm.temperature.margin_needed(n, 1.0, tolerance=eta)
                 assert (margin >= needed) == (found.total_variation_bound[-1] <= eta)
 
 

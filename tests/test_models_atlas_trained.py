@@ -28,11 +28,11 @@ def minilm():
 
 
 @pytest.fixture(scope="module")
-def atlas(minilm) -> hm.HeadAtlas:
+def atlas(minilm) -> hm.models.HeadAtlas:
     return hm.head_atlas(minilm, TEXT, layers=[0, 3])
 
 
-def test_winners_are_those_of_the_models_own_attention(minilm, atlas: hm.HeadAtlas) -> None:
+def test_winners_are_those_of_the_models_own_attention(minilm, atlas: hm.models.HeadAtlas) -> None:
     before = minilm.module.config._attn_implementation
     minilm.module.set_attn_implementation("eager")
     try:
@@ -52,7 +52,7 @@ def test_winners_are_those_of_the_models_own_attention(minilm, atlas: hm.HeadAtl
         )
 
 
-def test_what_is_known_about_minilm(atlas: hm.HeadAtlas) -> None:
+def test_what_is_known_about_minilm(atlas: hm.models.HeadAtlas) -> None:
     """One head of the first layer reads the token before, hard; most others are soft; [CLS] is a sink."""
     assert atlas.heads[2].share_hard_10 > 0.9
     assert (atlas.winners[2][1:] == np.arange(len(atlas.text_tokens) - 1)).mean() > 0.9

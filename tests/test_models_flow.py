@@ -152,7 +152,7 @@ def test_the_bundled_model_agrees_with_the_flow_of_the_lab():
     """Two programs for one thing: routed_flow knows nothing of captured layers."""
     for seed in range(3):
         source = bundled_source(rng=seed)
-        flow = hm.token_flow(source)
+        flow = hm.models.token_flow(source)
         routed = routed_flow(source.model.shape, source.model.vector, source.sequence[None])
         assert flow.sizes[1:, -1].tolist() == routed.sizes.cls[0].tolist()
         assert flow.words[-1, -1].tolist() == routed.cls_words[0, -1].tolist()
@@ -160,7 +160,7 @@ def test_the_bundled_model_agrees_with_the_flow_of_the_lab():
 
 
 def test_a_flow_survives_a_file(tmp_path):
-    flow = hm.token_flow(bundled_source(), rule="top-2")
+    flow = hm.models.token_flow(bundled_source(), rule="top-2")
     again = hm.load(flow.save(tmp_path / "flow.npz"))
     assert again.tokens == flow.tokens
     assert again.rule == "top-2"
@@ -503,9 +503,9 @@ def test_a_norm_case_that_cannot_be_compared():
 def test_assumptions_of_a_source_with_its_own_sequence():
     """One text may be given as it is, several with or without names, and none where the source has one."""
     source = bundled_source()
-    assert hm.check_assumptions(source, reachable=False).texts == ("text",)
-    assert hm.check_assumptions(source, {"mine": None}, reachable=False).texts == ("mine",)
+    assert hm.models.check_assumptions(source, reachable=False).texts == ("text",)
+    assert hm.models.check_assumptions(source, {"mine": None}, reachable=False).texts == ("mine",)
     with pytest.raises(InvalidInputError, match="at least one text"):
-        hm.check_assumptions(source, [])
+        hm.models.check_assumptions(source, [])
     with pytest.raises(InvalidInputError, match="vectors"):
-        hm.check_assumptions(source, "a text")
+        hm.models.check_assumptions(source, "a text")

@@ -126,7 +126,7 @@ def test_nothing_is_changed_in_the_model(opened):
     before = {name: value.clone() for name, value in model.module.state_dict().items()}
     implementation = model.module.config._attn_implementation
     hm.measure_influence(model, SHORT, probes=1, n_draws=5, n_bootstrap=5)
-    hm.frozen_norm_effect(model, SHORT, n_points=8)
+    hm.models.frozen_norm_effect(model, SHORT, n_points=8)
     assert model.module.config._attn_implementation == implementation
     assert all((value == before[name]).all() for name, value in model.module.state_dict().items())
     assert not model.module.training
@@ -157,7 +157,7 @@ def test_short_texts_are_exact_and_long_ones_say_that_they_are_not(opened):
 def test_information_sets_come_from_the_same_reading(opened):
     model = opened("llama")
     report = hm.measure_influence(model, TEXT, rules=["argmax", "top-2"], probes=0, n_draws=5, n_bootstrap=5)
-    flow = hm.token_flow(model, TEXT, rule="top-2")
+    flow = hm.models.token_flow(model, TEXT, rule="top-2")
     assert (report.texts[0].flows[1].words == flow.words).all()
     assert report.rules == ("argmax", "top-2")
 
@@ -218,11 +218,11 @@ def test_the_norm_in_front_of_a_layer_is_found(opened, family):
 
 def test_a_model_without_such_a_norm_is_refused(opened):
     with pytest.raises(InvalidInputError, match="layer 0 must have a norm"):
-        hm.frozen_norm_effect(opened("olmo2"), SHORT)
+        hm.models.frozen_norm_effect(opened("olmo2"), SHORT)
 
 
 def test_norms_are_compared_on_every_layer(opened, tmp_path):
-    found = hm.frozen_norm_effect(opened("llama"), SHORT, n_points=64, positions=[-1, 2])
+    found = hm.models.frozen_norm_effect(opened("llama"), SHORT, n_points=64, positions=[-1, 2])
     assert found.shares.shape == (3, 2, 6, 5)
     assert found.positions == (8, 2)
     assert (found.any_head >= found.one_head - 1e-12).all()
@@ -230,17 +230,17 @@ def test_norms_are_compared_on_every_layer(opened, tmp_path):
     again = hm.load(found.save(tmp_path / "norms.npz"))
     assert (again.shares == found.shares).all()
     assert len(found.to_frame()) == 3 * 2 * 6
-    random = hm.frozen_norm_effect(opened("llama"), SHORT, layers=[1], n_points=64, plane="random")
+    random = hm.models.frozen_norm_effect(opened("llama"), SHORT, layers=[1], n_points=64, plane="random")
     assert random.layers == (1,)
     for wrong in ({"plane": "any"}, {"radii": []}, {"radii": [-1.0]}, {"n_points": 0}, {"positions": [99]}):
         with pytest.raises(InvalidInputError):
-            hm.frozen_norm_effect(opened("llama"), SHORT, **wrong)
+            hm.models.frozen_norm_effect(opened("llama"), SHORT, **wrong)
 
 
 def test_an_rms_norm_without_query_biases_may_be_frozen(opened):
     """Llama's queries are linear behind its norm, so freezing changes nothing, however far one goes."""
-    assert hm.frozen_norm_effect(opened("llama"), SHORT, n_points=64).shares.max() == 0.0
-    assert hm.frozen_norm_effect(opened("gpt2"), SHORT, n_points=64).shares.max() > 0.0
+    assert hm.models.frozen_norm_effect(opened("llama"), SHORT, n_points=64).shares.max() == 0.0
+    assert hm.models.frozen_norm_effect(opened("gpt2"), SHORT, n_points=64).shares.max() > 0.0
 
 
 # The command line
@@ -339,7 +339,7 @@ def test_the_findings_script_prints_every_table(folder, tmp_path, monkeypatch, c
 def test_assumptions_agree_with_the_head_atlas(opened):
     """Two programs: the atlas measures query by query on its own."""
     model = opened("bert")
-    report = hm.check_assumptions(model, {"one": TEXT})
+    report = hm.models.check_assumptions(model, {"one": TEXT})
     atlas = hm.head_atlas(model, TEXT, plane=None)
     for record in atlas.heads:
         mine = (report.queries["layer"] == record.layer) & (report.queries["head"] == record.head)
@@ -376,7 +376,7 @@ def test_there_are_twenty_texts_of_different_kinds(texts):
 def test_minilm_has_one_hard_head(minilm, texts):
     """As docs/results/minilm.md says."""
     chosen = {name: texts[name] for name in ("prose", "code")}
-    report = hm.check_assumptions(minilm, chosen, reachable=False)
+    report = hm.models.check_assumptions(minilm, chosen, reachable=False)
     hard = report.queries["distance"] <= 0.1
     place = 12 * report.queries["layer"] + report.queries["head"]
     shares = np.array([hard[place == i].mean() for i in range(72)])

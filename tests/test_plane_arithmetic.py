@@ -30,7 +30,7 @@ def networks():
     yield hm.Network.random(2, 6, 2, 3, 8, 0)
     yield hm.Network.random(2, 6, 2, 2, 8, 1, ffn_skip=True)
     yield hm.Network.random(5, 6, 2, 2, 8, 1, d_head=2).restrict(np.ones(5) / 3, np.eye(2, 5) + 0.1)
-    yield hm.sawtooth_network(2, 3, 2, 1)
+    yield hm.networks.sawtooth_network(2, 3, 2, 1)
 
 
 def machines(steps):

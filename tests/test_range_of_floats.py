@@ -63,7 +63,7 @@ def test_maps_that_overflow_on_the_way_are_exact():
 
 
 def test_parabolic_keys_are_never_wrapped():
-    sets, biases = hm.parabolic_heads(10, 200, 10)
+    sets, biases = hm.geometry.parabolic_heads(10, 200, 10)
     assert biases is None
     spacing = 211
     for h, keys in enumerate(sets):
@@ -71,7 +71,7 @@ def test_parabolic_keys_are_never_wrapped():
         for j, key in enumerate(keys.tolist()):
             p = spacing * (j - 5) + t**9 % spacing
             assert key == [*(2 * p * t**i for i in range(9)), -p * p]
-    assert {keys.dtype for keys in hm.parabolic_heads(6, 3, 3)[0]} == {np.dtype(np.int64)}
-    large, biases = hm.parabolic_heads(2, 3000, 7, biased=True)
+    assert {keys.dtype for keys in hm.geometry.parabolic_heads(6, 3, 3)[0]} == {np.dtype(np.int64)}
+    large, biases = hm.geometry.parabolic_heads(2, 3000, 7, biased=True)
     assert len(biases) == 3000
     assert max(abs(v) for v in large[-1].ravel().tolist()) > 2**63

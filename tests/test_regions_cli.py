@@ -150,7 +150,7 @@ def test_verification(monkeypatch):
     def failing(self):
         return Verification({"witnesses": "failed: cell 0"}, {"witnesses": 1}, 0)
 
-    monkeypatch.setattr(hm.RegionSet, "verify", failing)
+    monkeypatch.setattr(hm.regions.RegionSet, "verify", failing)
     result = run(MLP, "--box", -4, 4, "--verify")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "failed its own check" in result.stderr

@@ -191,7 +191,7 @@ def test_lines_in_general_position():
 def test_sawtooth(arguments, inside, around, variant, arithmetic):
     """(2wN)^{dL} cells on [0, 1]^d, each with a map of its own; on [-4, 4]^d a few more."""
     d, n_tokens, teeth, depth = arguments
-    network = hm.sawtooth_network(*arguments, variant=variant)
+    network = hm.networks.sawtooth_network(*arguments, variant=variant)
     found = hm.enumerate_regions(network, hm.Box.cube(d, 0, 1), arithmetic=arithmetic)
     assert found.n_cells == inside == (2 * teeth * n_tokens) ** (d * depth)
     maps = np.column_stack([found.linear.reshape(inside, -1), found.offset])
@@ -209,7 +209,7 @@ def test_sawtooth(arguments, inside, around, variant, arithmetic):
 def test_bias_free_sawtooth(arguments):
     """Linear scores on the slice x_d = 1: (2wN)^{(d-1)L}."""
     d, n_tokens, teeth, depth = arguments
-    whole = hm.sawtooth_network(*arguments, variant="bias_free")
+    whole = hm.networks.sawtooth_network(*arguments, variant="bias_free")
     slice_ = whole.restrict([0] * (d - 1) + [1], np.eye(d)[: d - 1])
     found = hm.enumerate_regions(slice_, hm.Box.cube(d - 1, 0, 1))
     assert found.n_cells == found.n_regions == (2 * teeth * n_tokens) ** ((d - 1) * depth)

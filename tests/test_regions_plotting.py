@@ -263,7 +263,7 @@ def test_the_graph_on_the_line_breaks_at_jumps_only():
     jump = hm.enumerate_regions(hm.Network([head]), hm.Box([-4], [4]))
     (curve,) = draw_regions(jump).lines
     assert np.isnan(curve.get_xdata()).sum() == 1
-    saw = hm.enumerate_regions(hm.sawtooth_network(1, 3, 2, 1), hm.Box([0], [1]))
+    saw = hm.enumerate_regions(hm.networks.sawtooth_network(1, 3, 2, 1), hm.Box([0], [1]))
     axes = draw_regions(saw)
     (curve,) = axes.lines
     assert not np.isnan(curve.get_xdata()).any()

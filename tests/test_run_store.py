@@ -52,7 +52,7 @@ def made(tmp_path, n=4, **entries) -> RunStore:
 
 
 def finish(store: RunStore, key: str, n: int = 0) -> None:
-    result = hm.head_budget(2 + n, 4, heads=[1, 2])
+    result = hm.bounds.head_budget(2 + n, 4, heads=[1, 2])
     content = storage.to_bytes(storage.Stored(result.kind, result._state(), {}))
     store.finish(content, RunRecord(key, {"n_tokens": 2 + n}, 1.0, 0.5, 1, "0.1.0", time.time()))
 
@@ -260,7 +260,7 @@ def test_the_file_of_a_run_is_the_npz_file_of_its_result(tmp_path):
     path = store.result_path(key)
     assert isinstance(hm.load(path), hm.bounds.HeadBudget)
     assert "header.json" in np.load(path)
-    result = hm.head_budget(2, 4, heads=[1, 2])
+    result = hm.bounds.head_budget(2, 4, heads=[1, 2])
     assert checked_content(path) == storage.to_bytes(storage.Stored(result.kind, result._state(), {}))
     with pytest.raises(InvalidInputError, match="must fit into 65535 bytes"):
         run_file(checked_content(path), RunRecord(key, {"x": "y" * 70_000}, 1.0, 1.0, 1, "0.1.0", 0.0))

@@ -206,7 +206,7 @@ def test_the_estimate_counts_what_numpy_counts(network):
     [((2, 3, 2, 1), 144), ((2, 2, 1, 2), 256), ((1, 3, 2, 2), 144), ((3, 2, 1, 1), 64)],
 )
 def test_all_cells_of_the_sawtooth_are_found(arguments, cells):
-    network = hm.sawtooth_network(*arguments)
+    network = hm.networks.sawtooth_network(*arguments)
     estimate = hm.estimate_cells(network, hm.Box.cube(network.d, 0, 1), n_samples=100_000)
     assert estimate.n_signatures == cells
     assert estimate.unseen_mass == 0.0

@@ -34,7 +34,7 @@ def finished(machine, steps=10**9):
 
 
 def signatures_of(network, cells):
-    relu = hm.Signature(cells.routings.copy(), cells.bits.copy(), network.units_total).relu
+    relu = hm.networks.Signature(cells.routings.copy(), cells.bits.copy(), network.units_total).relu
     return [
         (tuple(routing), tuple(map(int, bits)))
         for routing, bits in zip(cells.routings.tolist(), relu, strict=True)
@@ -122,7 +122,7 @@ def test_small_batches_give_the_same_cells():
 
 
 def test_an_interrupted_run_goes_on():
-    network, domain = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=3), hm.Box([0], [1])
+    network, domain = hm.networks.sawtooth_network(1, n_tokens=3, teeth=2, depth=3), hm.Box([0], [1])
     expected = finished(machine_of(network, domain))
     assert expected.n_cells > 100
     machine = machine_of(network, domain)
@@ -143,7 +143,7 @@ def test_an_interrupted_run_goes_on():
 
 
 def test_a_limit_stops_and_the_first_cells_are_right():
-    network, domain = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=2), hm.Box([-4], [4])
+    network, domain = hm.networks.sawtooth_network(1, n_tokens=3, teeth=2, depth=2), hm.Box([-4], [4])
     whole = finished(machine_of(network, domain))
     for most in (1, 10, whole.n_cells - 1, whole.n_cells):
         machine = machine_of(network, domain)
@@ -156,7 +156,7 @@ def test_a_limit_stops_and_the_first_cells_are_right():
 
 
 def test_counting_needs_no_memory_and_gives_the_same_numbers():
-    network, domain = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=3), hm.Box([0], [1])
+    network, domain = hm.networks.sawtooth_network(1, n_tokens=3, teeth=2, depth=3), hm.Box([0], [1])
     stored, counted = (finished(machine_of(network, domain, store=store)) for store in (True, False))
     assert stored.n_cells == counted.n_cells == 1728
     assert not counted.written
@@ -166,7 +166,7 @@ def test_counting_needs_no_memory_and_gives_the_same_numbers():
 
 @pytest.mark.parametrize(("low", "high", "cells"), [(0, 1, 144), (-4, 4, 146)])
 def test_the_sawtooth_network(low, high, cells):
-    network = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=2)
+    network = hm.networks.sawtooth_network(1, n_tokens=3, teeth=2, depth=2)
     for arithmetic in ("certified", "exact"):
         machine = finished(machine_of(network, hm.Box([low], [high]), arithmetic))
         assert machine.n_cells == cells
@@ -315,7 +315,7 @@ def test_regions_on_the_line_survive_a_file_and_are_verified(tmp_path):
 
 
 def test_a_checkpoint_on_the_line(tmp_path):
-    network, path = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=3), tmp_path / "line.npz"
+    network, path = hm.networks.sawtooth_network(1, n_tokens=3, teeth=2, depth=3), tmp_path / "line.npz"
     for most in (10, 700):
         part = hm.enumerate_regions(network, hm.Box([0], [1]), checkpoint=path, max_cells=most)
         assert (part.n_cells, part.complete) == (most, False)

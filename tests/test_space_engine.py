@@ -31,7 +31,7 @@ def test_golden_counts(widths):
 @pytest.mark.parametrize(("low", "high", "cells"), [(0, 1, 4096), (-4, 4, 5832)])
 def test_sawtooth(low, high, cells):
     """(2wN)^{dL} on the unit cube; beyond it each tooth gains an outer piece."""
-    network = hm.sawtooth_network(3, 2, 1, 2)
+    network = hm.networks.sawtooth_network(3, 2, 1, 2)
     assert hm.count_cells(network, hm.Box.cube(3, low, high)).n_cells == cells
 
 

@@ -100,7 +100,7 @@ def test_slow_and_compiled_cells_have_the_same_neighbours():
     for net, domain in [
         (hm.Network.random(3, n_tokens=4, heads=2, depth=2, d_ff=3, rng=1), CUBE),
         (hm.Network.random(3, n_tokens=3, heads=1, depth=2, d_ff=3, rng=2), hm.WholeSpace(3)),
-        (hm.sawtooth_network(3, 2, 1, 1), CUBE),
+        (hm.networks.sawtooth_network(3, 2, 1, 1), CUBE),
     ]:
         found = enumerated(net, domain)
         other = replace(found, cells=space_cells(net, domain))

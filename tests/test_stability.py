@@ -116,7 +116,7 @@ def test_example_vi_2_as_printed_and_as_it_is():
         "4.6094e-04",
     ]
     assert bounds.top_probability > 0.999942
-    for temperature in (hm.standard_temperature(64), 1.0):
+    for temperature in (hm.temperature.standard_temperature(64), 1.0):
         real = hm.stability_bounds(512, 2.0, temperature)
         assert real.vacuous == QUANTITIES
     assert hm.stability_bounds(512, 128.0, 8.0).gradient == bounds.gradient  # the same ratio
@@ -167,14 +167,14 @@ def test_fractions_are_taken_as_they_are():
 
 @pytest.mark.parametrize("temperature", [0, 0.0, -1.0, math.nan, math.inf, True, "warm", None])
 def test_a_temperature_must_be_positive(temperature):
-    keys, net = [[1.0], [0.0]], hm.sawtooth_network(1, 2, 1, 1)
+    keys, net = [[1.0], [0.0]], hm.networks.sawtooth_network(1, 2, 1, 1)
     for ask in (
         lambda: hm.stability_bounds(3, 1.0, temperature),
         lambda: hm.check_stability([[1.0, 0.0]], temperature),
-        lambda: hm.transition_band(keys, temperature),
-        lambda: hm.margin_needed(3, temperature),
-        lambda: hm.output_error_bound(keys, 1.0, temperature),
-        lambda: hm.surviving_cells(net, temperature, [[0.5]]),
+        lambda: hm.temperature.transition_band(keys, temperature),
+        lambda: hm.temperature.margin_needed(3, temperature),
+        lambda: hm.temperature.output_error_bound(keys, 1.0, temperature),
+        lambda: hm.temperature.surviving_cells(net, temperature, [[0.5]]),
     ):
         with pytest.raises(InvalidInputError, match="temperature must be"):
             ask()
@@ -292,7 +292,7 @@ def test_the_supremum_over_a_cell_never_shrinks():
     queries = np.geomspace(1e-9, 10, 200)[:, None]
     sups = [np.abs(head(t * queries, t) - 1).max() for t in (1.0, 0.1, 1e-3, 1e-6)]
     assert sups == pytest.approx([1.0] * 4, abs=1e-8)
-    assert hm.output_error_bound([[1.0], [-1.0]], 0.0, 1e-6) == pytest.approx([1.0, 1.0])
+    assert hm.temperature.output_error_bound([[1.0], [-1.0]], 0.0, 1e-6) == pytest.approx([1.0, 1.0])
 
 
 def test_many_small_and_masked_scores():
@@ -368,7 +368,7 @@ def test_values_fit_the_keys():
 
 @given(st.integers(2, 40), st.floats(0.01, 10), st.floats(1e-4, 0.4))
 def test_the_margin_needed_is_the_least(n, temperature, tolerance):
-    needed = hm.margin_needed(n, temperature, tolerance=tolerance)
+    needed = hm.temperature.margin_needed(n, temperature, tolerance=tolerance)
     scores = np.zeros((2, n))
     scores[:, 0] = needed * (1 + 1e-9), needed * (1 - 1e-9)
     report = hm.check_stability(scores, temperature, tolerance=tolerance)
@@ -378,7 +378,7 @@ def test_the_margin_needed_is_the_least(n, temperature, tolerance):
 def test_soft_queries_lie_in_the_bands():
     rng = np.random.default_rng(5)
     keys = rng.standard_normal((5, 2))
-    band = hm.transition_band(keys, 0.2, tolerance=0.05)
+    band = hm.temperature.transition_band(keys, 0.2, tolerance=0.05)
     queries = rng.uniform(-4, 4, (4000, 2))
     scores = queries @ keys.T
     report = hm.check_stability(scores, 0.2, tolerance=0.05)
@@ -396,9 +396,9 @@ def test_soft_queries_lie_in_the_bands():
 
 
 def test_bands_of_one_key_and_of_equal_keys():
-    assert hm.transition_band([[1.0, 2.0]], 1.0).width.tolist() == [[math.inf]]
-    assert hm.transition_band([[1.0], [1.0]], 1.0).width[0, 1] == math.inf
-    assert 2 * hm.margin_needed(512, 1.0) == pytest.approx(21.66, abs=0.01)
+    assert hm.temperature.transition_band([[1.0, 2.0]], 1.0).width.tolist() == [[math.inf]]
+    assert hm.temperature.transition_band([[1.0], [1.0]], 1.0).width[0, 1] == math.inf
+    assert 2 * hm.temperature.margin_needed(512, 1.0) == pytest.approx(21.66, abs=0.01)
 
 
 # Depth --------------------------------------------------------------------------------------------------
@@ -408,23 +408,25 @@ def test_one_head_routes_the_same_at_every_temperature():
     net = hm.Network.random(2, n_tokens=6, heads=3, depth=1, d_ff=0, rng=0)
     points = np.random.default_rng(0).uniform(-3, 3, (500, 2))
     for temperature in (1e-3, 1.0, 100.0):
-        survival = hm.surviving_cells(net, temperature, points)
+        survival = hm.temperature.surviving_cells(net, temperature, points)
         assert survival.share_kept == 1.0
         assert survival.n_surviving == survival.n_soft == survival.n_cells
 
 
 def test_the_sawtooth_dissolves():
     """Mismatch 100%, 96%, 23%, 1.9%, 0.2% at uniform points: the claims' numbers."""
-    net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
+    net = hm.networks.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
     points = np.random.default_rng(0).uniform(0, 1, (20_000, 1))
-    lost = [1 - hm.surviving_cells(net, t, points).share_kept for t in (1 / 8, 1e-2, 1e-3, 1e-4, 1e-5)]
+    lost = [
+        1 - hm.temperature.surviving_cells(net, t, points).share_kept for t in (1 / 8, 1e-2, 1e-3, 1e-4, 1e-5)
+    ]
     assert lost == pytest.approx([1.0, 0.96, 0.23, 0.019, 0.002], abs=0.006)
-    survival = hm.surviving_cells(net, 1 / 8, points)
+    survival = hm.temperature.surviving_cells(net, 1 / 8, points)
     assert (survival.n_cells, survival.n_surviving, survival.n_soft) == (512, 0, 29)
 
 
 def test_soft_signatures_against_a_forward_pass_in_numpy():
-    net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
+    net = hm.networks.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
     points = np.random.default_rng(1).uniform(0, 1, (300, 1))
     soft = net.signature(points, 0.02)
     y, head, unit = points, 0, 0
@@ -445,7 +447,7 @@ def test_soft_signatures_against_a_forward_pass_in_numpy():
 
 def test_first_change_and_shares_fit_together():
     net = hm.Network.random(2, n_tokens=5, heads=2, depth=3, d_ff=8, rng=1)
-    survival = hm.surviving_cells(net, 0.5, np.random.default_rng(0).uniform(-4, 4, (400, 2)))
+    survival = hm.temperature.surviving_cells(net, 0.5, np.random.default_rng(0).uniform(-4, 4, (400, 2)))
     assert survival.kept.tolist() == (survival.first_change < 0).tolist()
     shares = survival.share_kept_by_block
     assert (np.diff(shares) <= 0).all()
@@ -455,11 +457,11 @@ def test_first_change_and_shares_fit_together():
 
 
 def test_survival_needs_a_network_and_points():
-    net = hm.sawtooth_network(1, 2, 1, 1)
+    net = hm.networks.sawtooth_network(1, 2, 1, 1)
     with pytest.raises(InvalidInputError, match="network must be a Network"):
-        hm.surviving_cells("net", 1.0, [[0.5]])
+        hm.temperature.surviving_cells("net", 1.0, [[0.5]])
     with pytest.raises(InvalidInputError, match="at least one point"):
-        hm.surviving_cells(net, 1.0, np.empty((0, 1)))
+        hm.temperature.surviving_cells(net, 1.0, np.empty((0, 1)))
 
 
 # Files --------------------------------------------------------------------------------------------------
@@ -467,12 +469,12 @@ def test_survival_needs_a_network_and_points():
 
 @pytest.mark.parametrize("which", ["bounds", "report", "band", "survival"])
 def test_results_survive_a_file(which, tmp_path):
-    net = hm.sawtooth_network(1, 2, 1, 2)
+    net = hm.networks.sawtooth_network(1, 2, 1, 2)
     result = {
         "bounds": lambda: hm.stability_bounds(512, 1e3, 1e-6),
         "report": lambda: hm.check_stability([[1.0, 0.0, -math.inf], [4.0, 0.0, 1.0]], 1.0, values=np.eye(3)),
-        "band": lambda: hm.transition_band([[1.0], [0.0]], 1.0),
-        "survival": lambda: hm.surviving_cells(net, 0.1, [[0.2], [0.7]]),
+        "band": lambda: hm.temperature.transition_band([[1.0], [0.0]], 1.0),
+        "survival": lambda: hm.temperature.surviving_cells(net, 0.1, [[0.2], [0.7]]),
     }[which]()
     again = hm.load(result.save(tmp_path / "result.npz"))
     assert repr(again) == repr(result)

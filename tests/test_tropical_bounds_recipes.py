@@ -51,7 +51,7 @@ def test_figure_1(out):
 def test_moving_the_fold_changes_nothing_on_the_square():
     """Values in rationals, also on walls and folds, and the count of cells."""
     for d, n, teeth, depth in ((1, 3, 2, 2), (2, 2, 1, 2), (2, 3, 2, 1)):
-        network = hm.sawtooth_network(d, n, teeth, depth)
+        network = hm.networks.sawtooth_network(d, n, teeth, depth)
         moved = _with_moved_fold(network)
         rng = np.random.default_rng(n)
         for row in rng.integers(0, 61, (60, d)):
@@ -102,7 +102,9 @@ def test_table_1(out):
     assert sum(not row.code for row in NOTATION) == 1
 
 
-@pytest.mark.parametrize("name", ["hm.nothing", "hm.RegionSet.nothing", "hm.zaslavsky(m)", "zaslavsky", "hm"])
+@pytest.mark.parametrize(
+    "name", ["hm.nothing", "hm.regions.RegionSet.nothing", "hm.bounds.zaslavsky(m)", "zaslavsky", "hm"]
+)
 def test_a_stale_name_is_found(name):
     with pytest.raises(InvalidInputError, match="which does not exist"):
         resolve(name)
@@ -144,7 +146,7 @@ def test_table_2_notices_a_broken_operation(out, monkeypatch, broken, replacemen
 
 
 def test_a_budget_has_a_picture():
-    axes = hm.head_budget(16, 8).plot()
+    axes = hm.bounds.head_budget(16, 8).plot()
     assert axes.get_title() == "256 parameters, $N = 16$"
     with pytest.raises(InvalidInputError, match="a budget is drawn whole"):
-        hm.head_budget(16, 8).plot(box=hm.Box.cube(2, 0, 1))
+        hm.bounds.head_budget(16, 8).plot(box=hm.Box.cube(2, 0, 1))

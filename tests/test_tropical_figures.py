@@ -136,7 +136,7 @@ def test_figure_4_has_92_vertices_each_of_which_wins_somewhere(figures):
     assert table(done, "counts")["drawn"] == ["6", "36", "92"]
     assert table(done, "counts")["maximum"] == ["6", "36", "92"]
     assert (row(done, "most vertices").paper, row(done, "most vertices").computed) == ("216", "92")
-    sets, _ = hm.parabolic_heads(6, 3, 3)
+    sets, _ = hm.geometry.parabolic_heads(6, 3, 3)
     choices = numbers(done, "vertices", "choice_0", "choice_1", "choice_2").astype(int)
     witnesses = numbers(done, "vertices", "witness_0", "witness_1", "witness_2")
     assert len(np.unique(choices, axis=0)) == 92

@@ -56,7 +56,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
 KERNEL = """
 import numpy as np, hardmax as hm
 A = np.arange(80.0 * 80).reshape(80, 80)
-assert hm.tropical_matmul(A, A)[3, 4] == (A[3] + A[:, 4]).max()
+assert hm.tropical.tropical_matmul(A, A)[3, 4] == (A[3] + A[:, 4]).max()
 """
 
 

@@ -8,7 +8,7 @@ Multi-Layer Transformer Analysis" (here ``infoflow``, P2). The public names and 
 Examples
 --------
 >>> import hardmax as hm
->>> hm.oplus(2.0, 3.0)
+>>> hm.tropical.oplus(2.0, 3.0)
 3.0
 """
 

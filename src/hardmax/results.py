@@ -54,7 +54,7 @@ _HOME_OF_KIND = {
     "CostEstimate": "hardmax.flow.costs.estimate",
     "CellCount": "hardmax.regions.counts",
     "CellEstimate": "hardmax.regions.sampling.estimate",
-    "CellSurvival": "hardmax.temperature.surviving_cells",
+    "CellSurvival": "hardmax.temperature.cell_survival",
     "CollidingPair": "hardmax.flow.theorems.colliding_pairs",
     "CommonRefinement": "hardmax.tropical.refinements",
     "CostTable": "hardmax.flow.costs.cost_law",

@@ -68,13 +68,13 @@ def judge(
     return Judgement(expected, n_rational, problems)
 
 
-def signatures_of(found: hm.RegionSet) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def signatures_of(found: hm.regions.RegionSet) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     bits = found.relu_bits.astype(int).tolist()
     return [(tuple(r), tuple(b)) for r, b in zip(found.routings.tolist(), bits, strict=True)]
 
 
 def cell_problems(
-    found: hm.RegionSet, expected: RationalRegions, outlines: list[Outline] | None = None
+    found: hm.regions.RegionSet, expected: RationalRegions, outlines: list[Outline] | None = None
 ) -> list[str]:
     """Signatures, polygons, witnesses, areas and maps; ``outlines`` are those of the expected cells."""
     signatures = signatures_of(found)
@@ -152,7 +152,7 @@ def _line(row: tuple[Fraction, ...]) -> Row:
     )
 
 
-def _polygon_problems(found: hm.RegionSet, i: int, cell: Cell, outline: Outline) -> list[str]:
+def _polygon_problems(found: hm.regions.RegionSet, i: int, cell: Cell, outline: Outline) -> list[str]:
     problems = []
     lines = outline.lines
     listed = {_line(row) for row in found.exact_halfspaces(i)}
@@ -170,7 +170,9 @@ def _polygon_problems(found: hm.RegionSet, i: int, cell: Cell, outline: Outline)
     return problems
 
 
-def _vertex_problems(found: hm.RegionSet, i: int, exact: list[tuple[Point, float, float]]) -> list[str]:
+def _vertex_problems(
+    found: hm.regions.RegionSet, i: int, exact: list[tuple[Point, float, float]]
+) -> list[str]:
     """Every finite vertex lies within its bound of an exact one, and every exact one is near some vertex."""
     cells = found.cells
     finite = [
@@ -206,7 +208,7 @@ def _near(x: float, y: float, r: float, point: Point, x_rounded: float, y_rounde
     return True
 
 
-def _witness_problems(found: hm.RegionSet, i: int, lines: set[Row]) -> list[str]:
+def _witness_problems(found: hm.regions.RegionSet, i: int, lines: set[Row]) -> list[str]:
     margin = float(found.margins[i])
     if not margin > 0:
         x, y = found.exact_witness(i)
@@ -224,7 +226,7 @@ def _witness_problems(found: hm.RegionSet, i: int, lines: set[Row]) -> list[str]
     return problems
 
 
-def _map_problems(found: hm.RegionSet, i: int, cell: Cell) -> list[str]:
+def _map_problems(found: hm.regions.RegionSet, i: int, cell: Cell) -> list[str]:
     exact = [[_float(v) for v in row] for row in cell.map.linear], [_float(v) for v in cell.map.offset]
     error = found._maps.error[i]
     problems = []
@@ -236,7 +238,7 @@ def _map_problems(found: hm.RegionSet, i: int, cell: Cell) -> list[str]:
     return problems
 
 
-def count_problems(count: hm.CellCount, found: hm.RegionSet) -> list[str]:
+def count_problems(count: hm.regions.CellCount, found: hm.regions.RegionSet) -> list[str]:
     """Counting without keeping tells the same."""
     have = (count.n_cells, count.n_unbounded, count.complete, count.exact)
     want = (found.n_cells, int((~found.bounded).sum()), found.complete, found.exact)
@@ -246,7 +248,7 @@ def count_problems(count: hm.CellCount, found: hm.RegionSet) -> list[str]:
     return problems
 
 
-def contact_problems(found: hm.RegionSet, expected: RationalRegions) -> list[str]:
+def contact_problems(found: hm.regions.RegionSet, expected: RationalRegions) -> list[str]:
     """Adjacent cells, wall or fold, and regions."""
     problems = []
     if has("adjacency"):

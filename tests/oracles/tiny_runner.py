@@ -48,7 +48,7 @@ def run(text: str, *, progress: Any) -> Result:
             time.sleep(0.6)
             progress(0.5)
             time.sleep(0.6)
-    return hm.head_budget(2 + job["n"], 4, heads=[1, 2])
+    return hm.bounds.head_budget(2 + job["n"], 4, heads=[1, 2])
 
 
 def jobs(n: int, log: Path | None = None, **entries: Any) -> list[dict[str, Any]]:

@@ -170,7 +170,7 @@ class RegionBounds(Result):
     >>> found = hm.region_bounds(n_tokens=4, heads=2, d_model=2, d_ff=4, depth=3)
     >>> found.lower.value, found.upper.value
     (262144, 5451776)
-    >>> hm.mlp_bounds([2, 3, 3])
+    >>> hm.bounds.mlp_bounds([2, 3, 3])
     <RegionBounds: between 34 and 40 cells for widths=[2, 3, 3]>
     >>> found["multi_head_affine"].value, found["feed_forward"].value
     (16, 11)

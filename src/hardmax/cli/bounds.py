@@ -96,11 +96,11 @@ def bounds(
     result: RegionBounds | HeadBudget
     if mlp is not None:
         _refuse("--mlp", {**sizes, "--heads": heads, "--d-ff": d_ff, **keys, "--biased or --linear": biased})
-        result = hm.mlp_bounds(mlp)
+        result = hm.bounds.mlp_bounds(mlp)
     elif budget:
         _refuse("--budget", {"--d-ff": d_ff, **keys})
         n, d = _given(sizes)
-        result = hm.head_budget(n, d, heads=heads, biased=bool(biased))
+        result = hm.bounds.head_budget(n, d, heads=heads, biased=bool(biased))
     else:
         if heads is not None and len(heads) != 1:
             raise InvalidInputError("--heads must be one number; several are compared by --budget.")

@@ -110,7 +110,9 @@ def influence(
         progress=_Passes() if sys.stderr.isatty() else None,
     )
     known = _known(report, position)  # a wrong position is said before anything is printed or saved
-    compared = {name: hm.frozen_norm_effect(source, words) for name, words in named.items()} if norms else {}
+    compared = (
+        {name: hm.models.frozen_norm_effect(source, words) for name, words in named.items()} if norms else {}
+    )
     save_and_draw(report, out, None)
     if as_json:
         print_json(

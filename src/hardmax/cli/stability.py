@@ -14,9 +14,9 @@ from hardmax.cli.outputs import check_targets, number, output_options, print_jso
 from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from hardmax.temperature.cell_survival import CellSurvival
     from hardmax.temperature.margin_bounds import StabilityBounds
     from hardmax.temperature.observed_scores import StabilityReport
-    from hardmax.temperature.surviving_cells import CellSurvival
 
 __all__ = ["stability"]
 
@@ -112,7 +112,7 @@ def _temperature(temperature: float | None, d_head: int | None, beta: float | No
     if sum(given is not None for given in (temperature, d_head, beta)) != 1:
         raise InvalidInputError("give one of --temperature, --d-head and --beta.")
     if d_head is not None:
-        return hm.standard_temperature(d_head)
+        return hm.temperature.standard_temperature(d_head)
     if beta is not None:
         if not 0.0 < beta < float("inf"):
             raise InvalidInputError(f"beta must be a finite number above 0, but was {beta}.")
@@ -152,7 +152,7 @@ def _survive(
     domain = hm.Box.cube(network.d, *box)
     low, high = domain.low.floats, domain.high.floats
     points = np.random.default_rng(seed).uniform(low, high, (samples, network.d))
-    return hm.surviving_cells(network, temperature, points)
+    return hm.temperature.surviving_cells(network, temperature, points)
 
 
 def _of_scores(report: StabilityReport) -> dict[str, Any]:

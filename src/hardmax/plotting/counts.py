@@ -47,7 +47,7 @@ def draw_explosion(
     --------
     >>> import hardmax as hm
     >>> square = hm.Box.cube(2, 0, 1)
-    >>> found = hm.enumerate_regions(hm.sawtooth_network(2, 2, 1, 1), square)
+    >>> found = hm.enumerate_regions(hm.networks.sawtooth_network(2, 2, 1, 1), square)
     >>> figure = draw_explosion([found], ["depth 1"], [square], {"exact": [16]})
     >>> len(figure.axes)
     2
@@ -106,7 +106,7 @@ def draw_budget(budget: HeadBudget, *, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import hardmax as hm
-    >>> draw_budget(hm.head_budget(512, 512)).get_xlabel()
+    >>> draw_budget(hm.bounds.head_budget(512, 512)).get_xlabel()
     'heads $H$, of width $d/H$'
     """
     with styled():

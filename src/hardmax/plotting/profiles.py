@@ -59,7 +59,7 @@ def draw_profile(
     Examples
     --------
     >>> import hardmax as hm
-    >>> net = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=1)
+    >>> net = hm.networks.sawtooth_network(1, n_tokens=3, teeth=2, depth=1)
     >>> axes = draw_profile(hm.enumerate_regions(net, hm.Box([0], [1])), ax=None, box=hm.Box([0], [1]))
     >>> axes.get_title(), len(axes.lines)
     ('12 cells, 12 regions', 1)

@@ -73,7 +73,7 @@ def draw_regions(
     Examples
     --------
     >>> import hardmax as hm
-    >>> found = hm.enumerate_regions(hm.sawtooth_network(2, 3, 2, 1), hm.Box.cube(2, 0, 1))
+    >>> found = hm.enumerate_regions(hm.networks.sawtooth_network(2, 3, 2, 1), hm.Box.cube(2, 0, 1))
     >>> axes = draw_regions(found)
     >>> axes.get_title(), len(axes.figure.legends)
     ('144 cells, 144 regions', 1)

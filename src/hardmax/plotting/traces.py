@@ -42,7 +42,7 @@ def draw_trace(result: SegmentTrace, *, ax: Axes | None) -> Axes:
     Examples
     --------
     >>> import hardmax as hm
-    >>> net = hm.sawtooth_network(1, n_tokens=3, teeth=2, depth=1)
+    >>> net = hm.networks.sawtooth_network(1, n_tokens=3, teeth=2, depth=1)
     >>> axes = draw_trace(hm.trace_segment(net, [0], [1]), ax=None)
     >>> axes.get_title(), len(axes.lines)
     ('12 pieces', 1)

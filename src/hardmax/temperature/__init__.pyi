@@ -1,10 +1,11 @@
 from hardmax.temperature.bands import TransitionBand as TransitionBand
 from hardmax.temperature.bands import margin_needed as margin_needed
 from hardmax.temperature.bands import transition_band as transition_band
+from hardmax.temperature.cell_survival import CellSurvival as CellSurvival
+from hardmax.temperature.cell_survival import surviving_cells as surviving_cells
 from hardmax.temperature.margin_bounds import StabilityBounds as StabilityBounds
 from hardmax.temperature.margin_bounds import stability_bounds as stability_bounds
 from hardmax.temperature.margin_bounds import standard_temperature as standard_temperature
 from hardmax.temperature.observed_scores import StabilityReport as StabilityReport
 from hardmax.temperature.observed_scores import check_stability as check_stability
 from hardmax.temperature.outputs import output_error_bound as output_error_bound
-from hardmax.temperature.surviving_cells import CellSurvival as CellSurvival

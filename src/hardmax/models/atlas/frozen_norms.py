@@ -280,7 +280,7 @@ def frozen_norm_effect(
     --------
     With a folder of a model (here MiniLM), which needs the extra ``models``:
 
-    >>> hm.frozen_norm_effect(folder, "The cat sat on the mat.", radii=[0.1, 1.0])  # doctest: +SKIP
+    >>> hm.models.frozen_norm_effect(folder, "The cat sat on the mat.", radii=[0.1, 1.0])  # doctest: +SKIP
     <FrozenNormEffect: ..., 6 layers, 9 tokens: some head differs on 5% of a disk of radius 0.1, 36% of ...>
     """
     if plane not in ("principal", "random"):

@@ -23,8 +23,8 @@ from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, ho
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged, measured
 from hardmax.papers.tropical.sec6_bounds import SLACK, temperature_claim
 from hardmax.temperature.bands import margin_needed, transition_band
+from hardmax.temperature.cell_survival import surviving_cells
 from hardmax.temperature.observed_scores import check_stability
-from hardmax.temperature.surviving_cells import surviving_cells
 from hardmax.tropical.semirings import tropical_sum
 
 __all__ = ["CLAIMS", "RECIPES"]

@@ -53,7 +53,7 @@ class CellSurvival(Result):
     Examples
     --------
     >>> import hardmax as hm
-    >>> net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=2)
+    >>> net = hm.networks.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=2)
     >>> survival = surviving_cells(net, 1e-3, np.linspace(0.001, 0.999, 999)[:, None])
     >>> survival
     <CellSurvival: 58 of 64 cells survive at temperature 0.001, at 999 points>
@@ -123,7 +123,7 @@ def surviving_cells(network: Network, temperature: float, points: ArrayLike) -> 
     cells is left.
 
     >>> import hardmax as hm
-    >>> net = hm.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
+    >>> net = hm.networks.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
     >>> cells = hm.enumerate_regions(net, hm.Box.cube(1, 0, 1))
     >>> surviving_cells(net, 1 / 8, cells.witnesses)
     <CellSurvival: 0 of 512 cells survive at temperature 0.125, at 512 points>
