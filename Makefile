@@ -76,7 +76,7 @@ docs: $(VENV)/has-docs ## build the pages into out/docs and check their links
 
 wheel-check: $(VENV)/has-test ## build a wheel, install it into a clean environment and run it there
 	@echo "==> Wheel"
-	@$(RUN) -m pytest tests/test_wheel.py
+	@$(RUN) -m pytest tests/integration/test_wheel.py
 
 clean: ## remove .venv, out and caches
 	@rm -rf $(VENV) out dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

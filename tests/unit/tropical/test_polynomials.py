@@ -695,7 +695,7 @@ def test_operators_refuse_other_types():
 
 # The docs page and the example -------------------------------------------------------------------------
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_docs_page_runs_and_its_table_is_true():

@@ -9,6 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
+import hardmax as hm
 from oracles.certificates import (
     emptiness_problems,
     lift_heads,
@@ -17,8 +19,6 @@ from oracles.certificates import (
     tuple_problems,
     win_problems,
 )
-
-import hardmax as hm
 
 TRIANGLE = lift_keys([[0, 0], [4, 0], [0, 4], [1, 1], [0, 0]])
 

@@ -22,7 +22,7 @@ from hardmax.cli.domains import read_polygon
 from hardmax.cli.networks import DESCRIPTIONS, read_network
 from hardmax.regions.verify import Verification
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 MLP = "mlp:2,16,16,16,1,seed=0"
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracles.judging_space import judge_space, searched
-from oracles.random_space import SPACE_KINDS, SPACE_PLACES, space_instance
 
 import hardmax as hm
+from oracles.judging_space import judge_space, searched
+from oracles.random_space import SPACE_KINDS, SPACE_PLACES, space_instance
 
 ROUNDS = 4  # networks of every kind on every kind of domain
 

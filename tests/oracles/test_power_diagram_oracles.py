@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial import ConvexHull, Delaunay, cKDTree
+
+import hardmax as hm
+from hardmax import errors
 from oracles.certificates import cleared, emptiness_problems, lift_keys, lift_sites, win_problems
 from oracles.diagrams import (
     EnvelopeProgram,
@@ -25,10 +29,6 @@ from oracles.diagrams import (
 from oracles.instances import FAMILIES, instance
 from oracles.judging import reference
 from oracles.minkowski_bruteforce import cell_interior
-from scipy.spatial import ConvexHull, Delaunay, cKDTree
-
-import hardmax as hm
-from hardmax import errors
 
 
 def certify(diagram, head, *, certificates=None):

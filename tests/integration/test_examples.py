@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="pictures need the extra 'plot'")
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):

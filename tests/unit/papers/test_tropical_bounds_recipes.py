@@ -16,7 +16,7 @@ from hardmax.papers.notation import NOTATION, notation_page, resolve
 from hardmax.papers.tropical import sec3_algebra
 from hardmax.papers.tropical.sec5_theorem_v7 import _with_moved_fold
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -192,6 +192,6 @@ def test_a_recipe_gives_the_same_numbers_again():
 @pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.proof], ids=lambda claim: claim.name)
 def test_a_linked_proof_exists(claim):
     page, _, anchor = claim.proof.partition("#")
-    text = (Path(__file__).resolve().parent.parent / "docs" / page).read_text()
+    text = (Path(__file__).resolve().parents[3] / "docs" / page).read_text()
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
     assert anchor in {heading.lower().replace(" ", "-") for heading in headings}

@@ -25,7 +25,7 @@ from hardmax.models.reading.loading import open_model  # noqa: E402
 
 SHORT = "the cat sat on a red mat"
 FAMILIES = ("bert", "gpt2", "llama", "qwen3")
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

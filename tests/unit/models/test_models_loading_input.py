@@ -492,7 +492,7 @@ def test_minilm_with_padding_and_half_precision(minilm):
 # The page
 # --------------------------------------------------------------------------------------------------
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "models.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "models.md").read_text()
 
 
 def test_the_page_names_every_family():

@@ -12,11 +12,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
+import hardmax as hm
 from oracles.judging_regions import judge, signatures_of
 from oracles.random_networks import KINDS, PLACES, instance, rescaled
 from oracles.rational_regions import enumerate_rationally, exact_forward, integers, reduced
-
-import hardmax as hm
 
 ROUNDS = 13  # networks of every kind on every kind of domain
 

@@ -44,7 +44,7 @@ def study_of(entries) -> Study:
 
 def environment() -> dict[str, str]:
     """Processes that are started find the same hardmax, and the runner."""
-    source, tests = Path(hm.__file__).resolve().parent.parent, Path(__file__).resolve().parent
+    source, tests = Path(hm.__file__).resolve().parent.parent, Path(__file__).resolve().parents[1]
     path = [str(source), str(tests), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 

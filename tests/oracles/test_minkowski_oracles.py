@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import hardmax as hm
+from hardmax import errors
 from oracles.certificates import lift_heads, tuple_problems
 from oracles.instances import FAMILIES, Instance, instance
 from oracles.judging import HAS_PPL, WITHOUT_PPL, missing_and_extra, reference, result_problems
@@ -22,9 +25,6 @@ from oracles.minkowski_bruteforce import (
     simplex_vertices,
     sums_of_tuples,
 )
-
-import hardmax as hm
-from hardmax import errors
 
 needs_ppl = pytest.mark.skipif(not HAS_PPL, reason=WITHOUT_PPL)
 

@@ -10,12 +10,12 @@ from math import comb
 import highspy
 import numpy as np
 import pytest
+
+import hardmax as hm
 from oracles.random_networks import instances
 from oracles.random_space import SPACE_KINDS, space_instance, space_instances
 from oracles.rational_regions import enumerate_rationally, exact_forward
 from oracles.rational_space import Cone, cone_of, enumerate_space
-
-import hardmax as hm
 
 
 def planes(rows, *, e=1):

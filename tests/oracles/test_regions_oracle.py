@@ -7,6 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+
+import hardmax as hm
 from oracles.random_networks import KINDS, described, instance, instances
 from oracles.rational_regions import (
     _along,
@@ -16,8 +18,6 @@ from oracles.rational_regions import (
     line_through,
     pieces_of,
 )
-
-import hardmax as hm
 
 PLANE = hm.WholeSpace(2)
 SQUARE = hm.Box.cube(2, -4, 4)
