@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "unit/flow")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "unit/flow"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hypothesis import HealthCheck, given, seed, settings
 from test_information_sets import plans, test_any_plan_does_what_the_plain_loop_does

@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "oracles")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "oracles"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from test_power_diagram_oracles import check_sites
 

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "unit/regions")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "unit/regions"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from oracles.lines import on_a_line
 from oracles.random_networks import described
