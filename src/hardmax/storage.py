@@ -3,7 +3,7 @@
 A file is an npz archive (a zip of ``.npy`` members, which ``numpy.load`` opens) with one extra member,
 ``header.json``: the format's name, a schema number, the kind of thing that was saved, and every value that is
 not an array. Exact numbers are kept: a ``Fraction`` becomes the string ``"p/q"``, an infinity or a NaN
-becomes a tagged string because JSON has none. Nothing is ever pickled, so opening a stranger's file cannot
+becomes a tagged string because JSON has none. Nothing is ever pickled, so opening a file from anywhere cannot
 run code.
 """
 

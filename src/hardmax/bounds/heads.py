@@ -69,7 +69,7 @@ def heads_of(
     ranks: Sequence[int] | int | None,
     key_span: int | None,
 ) -> Heads:
-    """Check the arguments that all functions of this room share."""
+    """Check the arguments that all functions of this package share."""
     heads, d = positive("heads", heads), positive("d", d)
     keys = whole_numbers("n_tokens", n_tokens, length=heads)
     if d_head is not None and ranks is not None:

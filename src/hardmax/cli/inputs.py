@@ -1,4 +1,4 @@
-"""Files that users hand over: plain numbers, read without ever running or unpickling anything.
+"""Files that users give: plain numbers, read without ever running or unpickling anything.
 
 ``.npy`` is one array, ``.npz`` a set of named arrays or a saved result, ``.csv`` a table of numbers with an
 optional line of column names. A csv entry may be a fraction such as ``1/3``; it is kept exact. Whatever is

@@ -213,8 +213,8 @@ def _count(text: str, question: Question, glue: bool, as_json: bool, out: Path |
         "n_slivers": "slivers",
         "n_unbounded": "unbounded cells",
     }
-    told = {word: getattr(found, name, None) for name, word in names.items()}
-    lines = [[word, str(number)] for word, number in told.items() if number is not None]
+    known = {word: getattr(found, name, None) for name, word in names.items()}
+    lines = [[word, str(number)] for word, number in known.items() if number is not None]
     for i, n in enumerate(getattr(found, "cells_by_depth", ())):
         lines.append([f"cells after block {i + 1}", str(n)])
     title = (
@@ -321,14 +321,14 @@ def _progress() -> Iterator[Callable[[Progress], object] | None]:
     with Line(*columns, console=Console(stderr=True), transient=True) as line:
         task = line.add_task("", total=None, cells="0", share="")
 
-        def told(state: Progress) -> None:
+        def report(state: Progress) -> None:
             share = "" if state.share is None else f"{state.share:.1%} of the area"
             total = None if state.share is None else 1.0
             line.update(
                 task, total=total, completed=state.share or 0.0, cells=f"{state.n_cells:,}", share=share
             )
 
-        yield told
+        yield report
 
 
 # Telling

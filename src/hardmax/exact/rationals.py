@@ -1,6 +1,6 @@
 r"""Exact numbers at the door.
 
-*Exact* means: of the numbers that were handed over. A float64 is a dyadic rational, so an array of floats is
+*Exact* means: of the numbers as given. A float64 is a dyadic rational, so an array of floats is
 its own exact form. ``fractions.Fraction`` entries (and integers beyond :math:`2^{53}`) have no exact float;
 they are kept as a companion beside the correctly rounded floats, and every certified decision that the floats
 cannot make falls back on the companion.
@@ -111,7 +111,7 @@ class ExactArray:
 
     @property
     def rounded(self) -> bool:
-        """Whether the floats only approximate the numbers that were handed over."""
+        """Whether the floats only approximate the numbers as given."""
         return self.fractions is not None
 
     @property

@@ -30,7 +30,7 @@ class ScoreFunction(Protocol):
 
 
 class BilinearScore:
-    """The score x' A y of the key y for the query x, each the first slot that is handed over.
+    """The score x' A y of the key y for the query x, each the first slot that is given.
 
     Parameters
     ----------

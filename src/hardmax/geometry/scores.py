@@ -6,7 +6,7 @@ list of affine functions: the keys of P1 Theorem IV.3 (:math:`a_j = k_j`), keys 
 (w_j - |c_j|^2)/2`).
 
 The last two are derived quantities. Rounding them would move the walls, so a :class:`Scores` keeps the
-numbers that were handed over; its floats carry a proven bound on their error and :meth:`Scores.exact_row`
+numbers as given; its floats carry a proven bound on their error and :meth:`Scores.exact_row`
 gives any row in rationals.
 """
 

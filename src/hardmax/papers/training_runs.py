@@ -96,7 +96,7 @@ def training_options(
 
 @dataclass(frozen=True)
 class Trial:
-    """One training of a configuration: its job, and what is told of it in tables."""
+    """One training of a configuration: its job, and what tables say of it."""
 
     label: str
     rate: float

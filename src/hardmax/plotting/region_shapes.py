@@ -33,11 +33,11 @@ _LAYER_AT = encode_wall(1, 0).bit_length() - 1  # where the code of a line keeps
 _FAR = 20.0  # polygons that reach further than this many box widths are cut off
 _SHARE = {"wall": 0.2, "fold": 0.1}  # of the room around a line that it may take
 _THINNEST = 0.09  # points; thinner lines are not drawn
-_SIZES = (4, 6, 10, 24)  # polygons are handed over in arrays; up to so many corners fit into one
+_SIZES = (4, 6, 10, 24)  # polygons are drawn from arrays; up to so many corners fit into one
 
 
 def box_shown(result: RegionSet) -> Box:
-    """The part of the plane or line that a picture shows unless it is told: the domain, or its busy part."""
+    """The part of the plane or line that a picture shows by default: the domain, or its busy part."""
     if isinstance(result.domain, Box):
         return result.domain
     points = result.vertices if len(result.vertices) else result.witnesses

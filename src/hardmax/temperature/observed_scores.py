@@ -157,7 +157,7 @@ def check_stability(
     ----------
     scores : (..., N) array_like
         One query per row, one score per key: raw ones with ``temperature`` :math:`\sqrt{d_{head}}`, scaled
-        ones with 1. ``-inf`` masks a key. Millions are worked off part by part; float32 is computed with in
+        ones with 1. ``-inf`` masks a key. Millions are processed part by part; float32 is computed with in
         float64.
     temperature : float
         :math:`\tau > 0`.

@@ -74,7 +74,7 @@ def test_saving_does_not_multiply_weights_out(tmp_path):
 
 
 def test_a_network_is_loaded_in_a_fresh_process(tmp_path):
-    """Its class is found although nothing of the room is imported yet."""
+    """Its class is found although nothing of its package is imported yet."""
     path = examples()["mlp"].save(tmp_path / "net.npz")
     code = f"import hardmax; print(hardmax.load({str(path)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

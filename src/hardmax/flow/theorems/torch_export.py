@@ -1,6 +1,6 @@
 """Constructions as torch modules, weights as parameters: to be inspected, fine-tuned or run elsewhere.
 
-torch is imported when a module is asked for and not before; nothing else in this room knows it.
+torch is imported when a module is asked for and not before; nothing else in this package knows it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ If :math:`\sum_i w_i a_i = a_j` and :math:`\sum_i w_i b_i \ge b_j` with positive
 :math:`\sum_i w_i s_i(x) \ge s_j(x)` for every x. Where key j is a maximum, all keys of the support must tie
 with it, and two different scores tie on a hyperplane at most: the cell of j has no interior. By Gordan's
 theorem such a combination exists for every key without interior, and by Caratheodory's d + 1 keys suffice.
-The weights are rational numbers, so that a stranger can check them by adding fractions.
+The weights are rational numbers, so that anyone can check them by adding fractions.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class EmptinessCertificate:
         return support, tuple(Fraction(int(solved[i].p), int(solved[i].q)) for i in support.tolist())
 
     def verify(self) -> bool:
-        """Check the combination with nothing but fractions and the numbers that were handed over."""
+        """Check the combination with nothing but fractions and the numbers as given."""
         own = _fractions(self.scores, self.key)
         others = [_fractions(self.scores, i) for i in self.support.tolist()]
         weights = self.weights

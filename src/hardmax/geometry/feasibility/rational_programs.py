@@ -1,4 +1,4 @@
-r"""Wolfe's algorithm in rationals: the court of last resort of
+r"""Wolfe's algorithm in rationals: the last word of
 :mod:`hardmax.geometry.feasibility.linear_programs`.
 
 Floats settle almost every system :math:`g_l \cdot y > 0`. What they leave open is degenerate or thinner than

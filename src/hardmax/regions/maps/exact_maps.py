@@ -34,7 +34,7 @@ _REMEMBERED = 2048
 class ExactMaps:
     r"""Exact affine maps of the cells of a network, and the lines that bound them.
 
-    A signature is handed over as one packed row of bits and one row of routings; entries beyond the layer
+    A signature is given as one packed row of bits and one row of routings; entries beyond the layer
     asked for are never looked at.
 
     Parameters

@@ -38,7 +38,7 @@ class SignatureHasher:
     generator : numpy Generator
         For the words: one for every unit and every key.
     largest_batch : int
-        The largest number of points handed over at once.
+        The largest number of points in one call.
 
     Examples
     --------

@@ -200,7 +200,7 @@ class SegmentMachine:
 
     @property
     def done(self) -> bool:
-        """Whether every interval has been worked off."""
+        """Whether every interval has been processed."""
         return not self.frames
 
     def share(self, size: float) -> float | None:

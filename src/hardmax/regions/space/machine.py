@@ -61,7 +61,7 @@ class SpaceMachine(StackMachine):
     store : bool
         Whether cells are written down or only counted.
     sliver : float
-        Kept for the region set: which cells count as slivers is told by their volumes.
+        Kept for the region set: which cells are slivers follows from their volumes.
     """
 
     kernels: ClassVar[Any] = kernels
