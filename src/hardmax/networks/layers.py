@@ -56,6 +56,8 @@ class _AnyLayer:
         Heads with a routing and ReLU units with a bit; 0 for layers without.
     head_slice, unit_slice : slice
         Where they stand among all heads and units of the network.
+    cuts : bool
+        Whether it is a layer of max-groups; otherwise it is affine.
     jumps : bool
         Whether the map may jump where a routing changes: a wall. Otherwise it only bends: a fold.
     """
@@ -69,6 +71,11 @@ class _AnyLayer:
     def units(self) -> int:
         """The number of ReLU units."""
         return 0
+
+    @property
+    def cuts(self) -> bool:
+        """Whether it is a layer of max-groups; otherwise it is affine."""
+        return True
 
     @property
     def head_slice(self) -> slice:
@@ -92,6 +99,11 @@ class AffineLayer(_AnyLayer):
 
     weights: ExactArray
     offsets: ExactArray
+
+    @property
+    def cuts(self) -> bool:
+        """An affine map cuts nothing."""
+        return False
 
     @property
     def d_in(self) -> int:

@@ -17,7 +17,6 @@ from typing import Any
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.networks.layers import AffineLayer
 from hardmax.networks.network import Network
 from hardmax.progress import Progress as Progress
 from hardmax.progress import shown
@@ -136,7 +135,7 @@ def count_cells(
         cells_by_depth=tuple(
             tally.layer_cells[i]
             for i, layer in enumerate(found.machine.layers[: found.machine.program.last + 1])
-            if not isinstance(layer, AffineLayer)
+            if layer.cuts
         ),
         decided_in_pairs=tally.n_double_double,
         n_rational=tally.n_rational,

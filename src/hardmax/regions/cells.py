@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.layers import AffineLayer, Layer, ReluLayer
+from hardmax.networks.layers import Layer
 from hardmax.networks.signatures import unpack_bits
 
 __all__ = [
@@ -356,18 +356,13 @@ def signature_order(
     if n == 0:
         return np.arange(0)
     columns: list[NDArray[np.uint8]] = []
-    units = sum(layer.units for layer in layers if isinstance(layer, ReluLayer))
+    units = sum(layer.units for layer in layers)
     relu = unpack_bits(bits, units) if units else np.zeros((n, 0), dtype=np.bool_)
     for layer in layers:
-        if isinstance(layer, AffineLayer):
-            continue
-        if isinstance(layer, ReluLayer):
-            part = relu[:, layer.first_unit : layer.first_unit + layer.units]
-            columns.append(np.packbits(part, axis=1))
-        else:
-            keys = np.ascontiguousarray(
-                routings[:, layer.first_head : layer.first_head + layer.heads], dtype=">u4"
-            )
+        if layer.units:
+            columns.append(np.packbits(relu[:, layer.unit_slice], axis=1))
+        elif layer.heads:
+            keys = np.ascontiguousarray(routings[:, layer.head_slice], dtype=">u4")
             columns.append(keys.view(np.uint8).reshape(n, -1))
     width = sum(column.shape[1] for column in columns)
     if width == 0:

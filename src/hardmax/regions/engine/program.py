@@ -59,7 +59,7 @@ class Program:
         ``columns`` is the number of vectors of a composed map: the slopes of every input coordinate, then the
         constants. A plane has three.
         """
-        groups = [i for i, layer in enumerate(layers) if not isinstance(layer, AffineLayer)]
+        groups = [i for i, layer in enumerate(layers) if layer.cuts]
         last = groups[-1] if groups else 0
         layers = layers[: last + 1] if groups else (_nothing_to_fold(columns - 1),)
         _check_sizes(layers)
@@ -153,8 +153,8 @@ def _check_sizes(layers: tuple[Layer, ...]) -> None:
             "try network.truncate(n_blocks)."
         )
     for i, layer in enumerate(layers):
-        units = layer.units if isinstance(layer, ReluLayer) else 0
-        heads = layer.heads if isinstance(layer, ArgmaxLayer) else 0
+        units = layer.units
+        heads = layer.heads
         if max(units, heads) >= MOST_GROUPS:
             raise UnsupportedDimensionError(
                 f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions, but "

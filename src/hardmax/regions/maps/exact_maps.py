@@ -305,8 +305,8 @@ def _prefixes(layers: tuple[Layer, ...]) -> list[_Prefix]:
         prefixes.append(_Prefix(number, words, (1 << rest) - 1, heads))
         if number < len(layers):
             layer = layers[number]
-            units += layer.units if isinstance(layer, ReluLayer) else 0
-            heads += layer.heads if isinstance(layer, ArgmaxLayer) else 0
+            units += layer.units
+            heads += layer.heads
     return prefixes
 
 

@@ -81,7 +81,7 @@ class DoubleDoubleMaps:
     ) -> tuple[int, _Hidden, Rows, tuple[float, float]]:
         serial = serials.get(layer, 0)
         kept = self._kept.get(layer)
-        if kept is not None and kept[0] == serial and not isinstance(self.layers[layer], AffineLayer):
+        if kept is not None and kept[0] == serial and self.layers[layer].cuts:
             return kept
         hidden = self._entering(layer, serials, winners)
         rows, errors = self._scores(layer, hidden)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
-from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.engine.layers import (
     A_MAX,
@@ -371,7 +371,7 @@ class PlaneMachine(StackMachine):
         rows = self.exact_maps.lines(layer, bits, routings)[first:stop]
         parts = envelope(lines, corners_of(lines), rows)
         edges = self.sf[float_at : float_at + _F * k].reshape(-1, _F).copy()
-        bends = isinstance(block, MaxLayer)  # keys that coincide have one value, and nothing is carried along
+        bends = not block.jumps  # keys that coincide have one value, and nothing is carried along
         e = 0 if layer == self.program.last or bends else block.d_out
         hidden = self.sf[float_at + _F * k : float_at + _F * k + e].copy()
         routes = self.si[at + 2 * k : at + 2 * k + block.heads].copy()

@@ -64,7 +64,7 @@ class SignatureHasher:
 
     def _lay_out(self, network: Network, generator: np.random.Generator) -> None:
         blocks = plain_blocks(network.blocks)
-        deciding = [i for i, block in enumerate(blocks) if not isinstance(block, Affine)]
+        deciding = [i for i, block in enumerate(blocks) if block.cuts]
         self.last = deciding[-1] if deciding else -1
         table = np.zeros((self.last + 1, 9), dtype=np.int64)
         maps = np.zeros((2 * (self.last + 1), 4), dtype=np.int64)

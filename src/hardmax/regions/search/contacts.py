@@ -17,7 +17,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
+from hardmax.networks.layers import Layer
 from hardmax.regions.cells import Cells, Contacts, decode_wall
 from hardmax.regions.search import kernels
 from hardmax.regions.search.outline import Outline, decoded, plain
@@ -80,9 +80,9 @@ class _Contact:
             layer, unit, _, _ = decode_wall(code)
             block = self.layers[layer]
             partner = None
-            if isinstance(block, ReluLayer) and not cells.tied[i]:
+            if block.units and not cells.tied[i]:
                 bits = cells.bits[i].copy()
-                u = block.first_unit + unit
+                u = block.unit_slice.start + unit
                 bits[u >> 6] ^= np.uint64(1) << np.uint64(u & 63)
                 j = index.get((bits.tobytes(), cells.routings[i].tobytes()))
                 partner = None if j is None else facet_of.get((j, code))
@@ -114,7 +114,7 @@ class _Contact:
     @staticmethod
     def _jumps(layer: Layer) -> bool:
         """Whether a hyperplane of this layer is a wall."""
-        return isinstance(layer, ArgmaxLayer) and layer.outputs.shape[1] > 0
+        return layer.jumps
 
     def _touch(self, tests: list[tuple[int, int]]) -> list[bool]:
         if not tests:

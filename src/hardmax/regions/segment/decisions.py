@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import nearest_float
-from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 from hardmax.regions.engine.decide import Ladder
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -245,7 +245,7 @@ class Decisions:
         before = 0
         for number, (tied, place) in enumerate(upper_envelope(rows, *self.ends(intervals, k))):  # type: ignore[arg-type]
             key = tied[0]
-            if len(tied) > 1 and not isinstance(block, MaxLayer):  # there is no mean of equal maxima
+            if len(tied) > 1 and block.jumps:  # there is no mean of equal maxima
                 key = len(block.key) + len(ties)
                 ties.append(tied)
             if number == 0:
@@ -335,7 +335,7 @@ class Decisions:
     def _pair_root(self, layer: int, group: int, a: int, b: int, intervals: Intervals, k: int) -> Ball | None:
         """Where a unit or a pair of keys changes, in pairs."""
         assert self.pairs is not None
-        chosen = [group] if isinstance(self.layers[layer], ReluLayer) else [a, b]
+        chosen = [group] if self.layers[layer].units else [a, b]
         rows = self.pairs.rows(layer, chosen, intervals.bits[k], intervals.routings[k])
         if rows is None:
             return None

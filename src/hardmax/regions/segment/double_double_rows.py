@@ -133,8 +133,8 @@ class PairMaps:
         self._units = [0]
         self._heads = [0]
         for layer in layers:
-            self._units.append(self._units[-1] + (layer.units if isinstance(layer, ReluLayer) else 0))
-            self._heads.append(self._heads[-1] + (layer.heads if isinstance(layer, ArgmaxLayer) else 0))
+            self._units.append(self._units[-1] + layer.units)
+            self._heads.append(self._heads[-1] + layer.heads)
 
     def rows(
         self,

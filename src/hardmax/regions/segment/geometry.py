@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import nearest_float
-from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import Layer
 from hardmax.networks.signatures import pack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Contacts, Ragged, decode_wall
 from hardmax.regions.geometries import Geometry
@@ -134,19 +134,17 @@ def kinds_between(
     """0 where two signatures part in a fold layer, 1 where they part in a wall layer."""
     kinds = np.zeros(len(left), dtype=np.uint8)
     open_ = np.ones(len(left), dtype=np.bool_)
-    total = sum(layer.units for layer in layers if isinstance(layer, ReluLayer))
+    total = sum(layer.units for layer in layers)
     differ = cells.bits[left] ^ cells.bits[right]
     for layer in layers:
-        if isinstance(layer, AffineLayer):
-            continue
-        if isinstance(layer, ReluLayer):
+        if layer.units:
             mask = np.zeros((1, total), dtype=np.bool_)
-            mask[0, layer.first_unit : layer.first_unit + layer.units] = True
+            mask[0, layer.unit_slice] = True
             open_ &= ~(differ & pack_bits(mask)).any(axis=1)
-        else:
-            heads = slice(layer.first_head, layer.first_head + layer.heads)
+        elif layer.heads:
+            heads = layer.head_slice
             parts = (cells.routings[left, heads] != cells.routings[right, heads]).any(axis=1)
-            if not isinstance(layer, MaxLayer):  # maxima are continuous
+            if layer.jumps:  # maxima are continuous
                 kinds[open_ & parts] = 1
             open_ &= ~parts
     return kinds

@@ -29,7 +29,7 @@ from hardmax.errors import EmptyDomainError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
-from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -242,11 +242,11 @@ class SegmentMachine:
         intervals, y, carry = self._children(frame, take, True)
         errors = Errors(*frame.errors).take(frame.child_parent[frame.cursor : frame.cursor + take])
         layer = frame.layer + 1
-        while isinstance(self.layers[layer], AffineLayer):
+        while not self.layers[layer].cuts:
             stage = self.program.stages[layer]
             y, errors = stage.rows(y), stage.affine_errors(y, errors)
             layer += 1
-        fold = isinstance(self.layers[layer], ReluLayer)
+        fold = self.layers[layer].units > 0
         entered = (self._fold if fold else self._wall)(layer, intervals, y, errors)
         self.whole = False
         self.layer_cells[layer] += entered.children
@@ -278,7 +278,7 @@ class SegmentMachine:
                 self.program.stages[frame.layer].outputs, bits, tied, routings, y, carry[0], carry[1], wanted,
             )  # fmt: skip
         elif isinstance(layer, ArgmaxLayer):
-            summed = wanted and not isinstance(layer, MaxLayer)
+            summed = wanted and layer.jumps
             y = np.empty((2, take if summed else 0, layer.d_out))
             outputs = self.program.stages[frame.layer].outputs
             won = np.zeros((take, layer.heads), dtype=np.int64)
@@ -417,7 +417,7 @@ class SegmentMachine:
         frame.more_outputs = np.array([_mean(block, tie) for tie in ties]).reshape(len(ties), block.d_out)
         if layer != self.program.last:
             frame.y = y
-            if isinstance(block, MaxLayer):
+            if not block.jumps:
                 frame.z = z
             frame.errors = _table(stage.routed_errors(y, errors))
         return frame

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.engine.layers import TAME, UNIT
 from hardmax.regions.engine.norms import norms_of, spectral_bound, value_norms
 
@@ -196,11 +196,11 @@ class SegmentProgram:
     @classmethod
     def of(cls, layers: tuple[Layer, ...]) -> SegmentProgram:
         """Lay out the layers of a network on the line."""
-        groups = [i for i, layer in enumerate(layers) if not isinstance(layer, AffineLayer)]
+        groups = [i for i, layer in enumerate(layers) if layer.cuts]
         last = groups[-1] if groups else -1
         stages = tuple(_stage(layer) for layer in layers[: last + 1])
-        units = sum(layer.units for layer in layers if isinstance(layer, ReluLayer))
-        heads = sum(layer.heads for layer in layers if isinstance(layer, ArgmaxLayer))
+        units = sum(layer.units for layer in layers)
+        heads = sum(layer.heads for layer in layers)
         widest = max((max(len(s.biases), s.layer.d_in, s.layer.d_out) for s in stages), default=1)
         size = sum(len(s.biases) * s.layer.d_in + s.outputs.size for s in stages)
         return cls(stages, last, -(-units // 64), heads, widest, size)
@@ -239,7 +239,7 @@ def _stage(layer: Layer) -> Stage:
         largest = norm = np.inf
     return Stage(
         layer, layer.scores.floats, layer.biases.floats,
-        _norms(layer.scores, layer.biases, whole=isinstance(layer, MaxLayer)), _size(layer.biases),
+        _norms(layer.scores, layer.biases, whole=not layer.jumps), _size(layer.biases),
         np.ascontiguousarray(layer.outputs.floats), np.zeros(layer.d_out), nothing, norm, largest,
         np.zeros(0),
     )  # fmt: skip

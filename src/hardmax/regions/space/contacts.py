@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import GROUP_BITS, KEY_BITS, Contacts
 from hardmax.regions.maps.adjacency_kernels import by_group
 from hardmax.regions.maps.boundary_rows import Row, hyperplane_basis
@@ -370,7 +370,7 @@ class _Search:
         _, first = np.unique(pairs[:, 0] * np.int64(self.cells.n) + pairs[:, 1], return_index=True)
         pairs, facets, sizes = pairs[first], facets[first], sizes[first]
         drawn = self.wall[facets.max(axis=1)] >> _LAYER_SHIFT
-        jumps = [isinstance(x, ArgmaxLayer) and not isinstance(x, MaxLayer) for x in self.exact.layers]
+        jumps = [layer.jumps for layer in self.exact.layers]
         kinds = np.array([*jumps, False])[drawn].astype(np.uint8)
         covered = self.done.astype(np.bool_)
         np.logical_or.at(covered, np.where(self.face >= 0, self.face, 0), self.met & (self.face >= 0))
@@ -389,14 +389,14 @@ def _tables(layers: tuple[Layer, ...]) -> tuple[Integers, Integers, Integers]:
     keys: list[Integers] = []
     classes: list[Integers] = []
     n_keys = 0
-    last = max((k for k, layer in enumerate(layers) if not isinstance(layer, AffineLayer)), default=-1)
+    last = max((k for k, layer in enumerate(layers) if layer.cuts), default=-1)
     for k, layer in enumerate(layers):
         if isinstance(layer, ReluLayer):
             table[k, kernels.KIND], table[k, kernels.FIRST] = kernels.FOLD, layer.first_unit
         elif isinstance(layer, ArgmaxLayer):
             table[k] = kernels.WALL, layer.first_head, n_keys, int(k == last)
             keys.append(np.asarray(layer.key, dtype=np.int64))
-            bends = isinstance(layer, MaxLayer)  # the winning score goes on: nothing jumps
+            bends = not layer.jumps  # the winning score goes on: nothing jumps
             classes.append(np.zeros(len(layer.key), np.int64) if bends else _classes(layer.outputs))
             n_keys += len(layer.key)
     nothing = [np.zeros(1, dtype=np.int64)]

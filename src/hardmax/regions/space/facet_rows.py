@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.layers import AffineLayer, Layer, ReluLayer
+from hardmax.networks.layers import AffineLayer, Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, GROUP_BITS, KEY_BITS, Cells, decode_wall
 from hardmax.regions.maps.adjacency_kernels import name_groups
 from hardmax.regions.maps.boundary_rows import Row
@@ -78,7 +78,7 @@ def float_rows(
     for number, block in enumerate(exact.layers):
         here = np.flatnonzero((layer == number) & untied)
         plain[here] = True
-        if len(here) and not isinstance(block, AffineLayer):
+        if len(here) and block.cuts:
             rows[here], errors[here] = _drawn_in(number, block, cells, exact, cell_of, chosen[here])
     for k in np.flatnonzero(~plain | ~np.isfinite(errors)).tolist():
         row = drawn_row(cells, exact, int(cell_of[chosen[k]]), int(chosen[k]))
@@ -116,7 +116,7 @@ def _drawn_in(
         table = np.concatenate([maps.linear, maps.offset[:, :, None]], axis=2)
         at = which[part] - begin
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            if isinstance(block, ReluLayer):
+            if block.units:
                 values, bound = table[at, unit[part]], maps.error[at]
             else:
                 values = table[at, b[part]] - table[at, a[part]]

@@ -20,7 +20,7 @@ from hardmax.errors import EmptyDomainError
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Box, Domain
-from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.engine.layers import (
     FOLD,
@@ -413,7 +413,7 @@ class SpaceMachine(StackMachine):
             rows,
             lambda a, b: (owner, encode_wall(node.layer, node.head, first + a, first + b)),
         )
-        bends = isinstance(block, MaxLayer)  # keys that coincide have one value, and nothing is carried along
+        bends = not block.jumps  # keys that coincide have one value, and nothing is carried along
         e = 0 if node.layer == self.program.last or bends else block.d_out
         hidden = self.sf[node.float_at : node.float_at + e].copy()
         routes = self.si[node.at : node.at + block.heads].copy()
