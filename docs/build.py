@@ -80,7 +80,7 @@ def module_tree() -> str:
     def sentence(path: Path) -> str:
         text = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0]
         text = re.sub(r":\w+:`~?([^`]*)`", r"\1", " ".join(text.split()).replace("``", ""))
-        return re.split(r"(?<=[.:;]) ", text)[0].rstrip(".:;")
+        return re.split(r"(?<=[.;])(?<!et al\.) (?=[A-Z:])", text)[0].rstrip(".:;")
 
     def visit(folder: Path, depth: int) -> None:
         for path in sorted(folder.glob("*.py")):

@@ -1,4 +1,4 @@
-"""P1 section III: the tropical semiring, polynomials, rational maps and refinements.
+"""P1 section III: the tropical semiring, polynomials, rational maps, refinements (claims: papers/tropical).
 
 Examples
 --------

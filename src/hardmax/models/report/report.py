@@ -1,5 +1,7 @@
 """The report: what both papers say about one trained model on one text, measured, in one HTML file.
 
+Its numbers come from :mod:`hardmax.models.atlas.head_measures` (margins) and :mod:`hardmax.models.influence`.
+
 :func:`report` reads the text once and puts together the head atlas (P1), the information sets of the model's
 own routing (P2) and, where the text is short, the influence of tokens. The result writes a folder: the
 page, its numbers as JSON and CSV, and each drawing as a file. Everything is made before anything is written,

@@ -7,11 +7,12 @@ r"""Where a sign is decided: one ladder for every engine and dimension.
    (:mod:`hardmax.regions.plane.double_double` in the plane, :mod:`hardmax.regions.segment.double_double_rows`
    on the line).
 3. *Rationals.* The rows as integers (:class:`~hardmax.regions.maps.exact_maps.ExactMaps`): the last word.
-What
-   arrives here is almost always exactly zero.
+   What arrives here is almost always exactly zero.
 
-The first rung is compiled into the kernels. The others are functions of an engine, and :class:`Ladder` calls
-them in order. In exact arithmetic floats decide nothing and double-double is left out.
+ReLU units in the plane and everything on the line have the second rung; heads in the plane, space and the
+search go from floats to rationals. The first rung is compiled into the kernels. The others are functions of
+an engine, and :class:`Ladder` calls them in order. In exact arithmetic floats decide nothing and
+double-double is left out.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-r"""The second look: signs in double-double arithmetic, with the same error analysis and a unit of
-:math:`2^{-98}`.
+r"""The second look at a sign, in double-double arithmetic: the same error analysis, unit :math:`2^{-98}`.
 
 A number is an unevaluated sum :math:`h + l` of two floats, which carries about 106 bits. Sums and products of
 such pairs are exact up to :math:`2^{-102}` of the absolute values that enter, so every bound of the float
