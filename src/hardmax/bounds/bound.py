@@ -43,6 +43,13 @@ class Printed:
     ``base ** power`` (or ``log10``, where it is not a whole number) is the form with constant 1 in place of
     O, and ``exponent`` its exponent of N; ``None`` where there is none. An O form is judged by its exponent,
     because its value has no finite meaning.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> bounds = hm.region_bounds(n_tokens=3, heads=1, d_model=2, d_ff=4, depth=1)
+    >>> bounds["zaslavsky"].printed[0].place
+    'Definition III.2'
     """
 
     place: str
@@ -103,6 +110,13 @@ class Bound:
         The exponent of N, everything else fixed.
     printed : tuple of Printed
         What P1 prints.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> bound = hm.region_bounds(n_tokens=3, heads=1, d_model=2, d_ff=4, depth=1)["zaslavsky"]
+    >>> bound.name, bound.side.value, bound.value
+    ('zaslavsky', 'maximum', 11)
     """
 
     name: str

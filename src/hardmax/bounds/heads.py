@@ -131,14 +131,14 @@ def vertex_maximum(
 
     See Also
     --------
-    hardmax.parabolic_heads : keys that attain the maximum.
+    hardmax.geometry.parabolic_heads : keys that attain the maximum.
 
     Notes
     -----
     Proven here by Euler characteristics for linear d <= 3 and affine d <= 2 (``docs/minkowski.md``); for
     larger d the upper bound rests on Weibel (2012) and on Montufar, Ren and Zhang (2021), except where it is
     the product of the :math:`N_h`, which needs no proof. That it is attained is checked exactly by
-    :func:`hardmax.parabolic_heads`.
+    :func:`hardmax.geometry.parabolic_heads`.
 
     Examples
     --------
