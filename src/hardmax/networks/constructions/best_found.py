@@ -1,6 +1,7 @@
 """Small networks with the most cells that anyone has found (P1 Example III.3).
 
-Between the bound with ranks and the best example a gap is left; :func:`hardmax.bounds.mlp_bounds` names both sides.
+Between the bound with ranks and the best example a gap is left; :func:`hardmax.bounds.mlp_bounds` names both
+sides.
 """
 
 from __future__ import annotations
