@@ -7,10 +7,12 @@ from fractions import Fraction
 from functools import cache
 from importlib.util import find_spec
 from math import isfinite, lcm
+from typing import Any
 
 import numpy as np
 
 import hardmax as hm
+from hardmax.errors import NotFiniteError
 
 from .random_networks import Instance
 from .rational_regions import (
@@ -90,7 +92,7 @@ def cell_problems(
     problems += _coverage_problems(found.coverage, expected)
     shapes = [Outline.of(cell) for cell in expected.cells] if outlines is None else outlines
     for i, (cell, outline) in enumerate(zip(expected.cells, shapes, strict=True)):
-        listed = _polygon_problems(found, i, cell, outline) + _map_problems(found, i, cell)
+        listed = _polygon_problems(found, i, cell, outline) + map_problems(found, i, cell)
         problems += [f"cell {i} {cell.signature}: {text}" for text in listed]
     return problems
 
@@ -226,16 +228,31 @@ def _witness_problems(found: hm.regions.RegionSet, i: int, lines: set[Row]) -> l
     return problems
 
 
-def _map_problems(found: hm.regions.RegionSet, i: int, cell: Cell) -> list[str]:
-    exact = [[_float(v) for v in row] for row in cell.map.linear], [_float(v) for v in cell.map.offset]
+def map_problems(found: hm.regions.RegionSet, i: int, cell: Any) -> list[str]:
+    """The map in fractions is that of the cell; in floats it is near, or refused because it is no float."""
+    linear, offset = cell.map.linear, cell.map.offset
+    rows = [[Fraction(v) for v in row] for row in linear], [Fraction(v) for v in offset]
+    problems = [] if found.exact_map(i) == rows else [f"exact map {found.exact_map(i)}, not {rows}"]
+    try:
+        have = found.linear[i], found.offset[i]
+    except NotFiniteError:
+        return problems if _beyond_floats(found) else [*problems, "maps that are floats were refused"]
+    exact = [[_float(v) for v in row] for row in linear], [_float(v) for v in offset]
     error = found._maps.error[i]
-    problems = []
-    for name, have, want in zip(("linear", "offset"), (found.linear[i], found.offset[i]), exact, strict=True):
-        with np.errstate(invalid="ignore"):  # inf - inf where the map leaves the range of floats
-            far = np.where(have == want, 0.0, np.abs(have - np.asarray(want)))
+    for name, is_, want in zip(("linear", "offset"), have, exact, strict=True):
+        far = np.abs(is_ - np.asarray(want))
         if isfinite(error) and not (far <= error + 2e-16 * np.abs(want)).all():
-            problems.append(f"{name} is {have.tolist()}, not {np.asarray(want).tolist()} within {error}")
+            problems.append(f"{name} is {is_.tolist()}, not {np.asarray(want).tolist()} within {error}")
     return problems
+
+
+def _beyond_floats(found: hm.regions.RegionSet) -> bool:
+    """Whether some entry of some map is larger than every float."""
+    for i in range(found.n_cells):
+        linear, offset = found.exact_map(i)
+        if any(not isfinite(_float(v)) for row in (*linear, offset) for v in row):
+            return True
+    return False
 
 
 def count_problems(count: hm.regions.CellCount, found: hm.regions.RegionSet) -> list[str]:

@@ -12,7 +12,7 @@ import hardmax as hm
 from hardmax.networks.layers import layers_of
 from hardmax.regions.result import RegionSet
 
-from .judging_regions import _float, signatures_of
+from .judging_regions import _float, map_problems, signatures_of
 from .made_cells import region_set
 from .random_networks import Instance
 from .rational_regions import integers, reduced
@@ -92,7 +92,7 @@ def space_problems(found: RegionSet, expected: RationalSpace) -> list[Problem]:
     problems += _coverage_problems(found, expected)
     for i, cell in enumerate(expected.cells):
         texts = _facet_problems(found, i, cell) + _witness_problems(found, i, cell)
-        texts += _size_problems(found, i, cell) + _map_problems(found, i, cell)
+        texts += _size_problems(found, i, cell) + map_problems(found, i, cell)
         problems += [f"cell {i} {cell.signature}: {text}" for text in texts]
     return problems
 
@@ -153,18 +153,6 @@ def _witness_problems(found: RegionSet, i: int, cell: Cell) -> list[Problem]:
         height = sum(a * x for a, x in zip(row, (*point, 1), strict=True))
         if height <= 0 or height**2 < Fraction(margin) ** 2 * sum(a * a for a in row[:-1]):
             problems.append(f"witness {found.witnesses[i].tolist()} is not {margin} away from {row}")
-    return problems
-
-
-def _map_problems(found: RegionSet, i: int, cell: Cell) -> list[Problem]:
-    exact = [[_float(v) for v in row] for row in cell.map.linear], [_float(v) for v in cell.map.offset]
-    error = found._maps.error[i]
-    problems = []
-    for name, have, want in zip(("linear", "offset"), (found.linear[i], found.offset[i]), exact, strict=True):
-        with np.errstate(invalid="ignore"):  # inf - inf where the map leaves the range of floats
-            far = np.where(have == want, 0.0, np.abs(have - np.asarray(want)))
-        if isfinite(error) and not (far <= error + 2e-16 * np.abs(want)).all():
-            problems.append(f"{name} is {have.tolist()}, not {np.asarray(want).tolist()} within {error}")
     return problems
 
 
