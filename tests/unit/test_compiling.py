@@ -80,6 +80,7 @@ def sums(folder, before="", **environment):
     return run(folder / "cache", before + SUMS, **environment).stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edited", "old", "new", "value"),
     [("inner", "x + OFFSET", "x - OFFSET", 0), ("constants", "= 1", "= 7", 80)],
