@@ -678,7 +678,7 @@ def push_fold(net, state, work, k, layer, n_pend, e):
     control[C_FLOATS] = fo + FLOATS_PER_EDGE * k + 3 * e
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def clip_to_key(path, z_at, n, k0, k1, j, k, error, trust, owner, wall_base, work, heads, cf, ci):
     """The part of a polygon where key j beats every other key of its head, written to ``cf, ci``.
 
@@ -822,7 +822,7 @@ def push_head(net, state, layer, head, key, f, i, k, routes, yv, e, tied):
     return True
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def head_step(net, state, work, keys, layer, head, k, tied):
     """Cut the polygon of the work arrays into the cells of one head; returns a status.
 
