@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Result", "columns_of", "load", "plain", "strict"]
 
 _HTML_ROWS = 10
+_PICTURES = "hardmax.plotting"  # stands above this module: named and loaded when a picture is asked for
 
 # Where load finds the class of a kind that is not imported yet; a test holds the table to the classes.
 _HOME_OF_KIND = {
@@ -193,9 +194,7 @@ class Result:
         matplotlib Axes
             ``.figure.savefig("picture.svg")`` writes it to a file; no screen is needed.
         """
-        from hardmax import plotting
-
-        return plotting.draw(self, ax=ax, box=box)
+        return import_module(_PICTURES).draw(self, ax=ax, box=box)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the result to an npz file, whole or not at all; :func:`load` reads it back."""
