@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.rationals import rational
 from hardmax.geometry.feasibility import linear_programs as programs
-from hardmax.geometry.feasibility.rational_programs import convex_weights, separate_exactly
-from hardmax.geometry.feasibility.separation import separate
+from hardmax.geometry.feasibility.rational_programs import convex_weights, separate, separate_exactly
 
 
 def fraction(value) -> Fraction:

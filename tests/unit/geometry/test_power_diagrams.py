@@ -628,7 +628,7 @@ def test_certificates_are_refused_for_full_cells_and_strangers():
 
 
 def test_a_forged_certificate_is_not_verified():
-    from hardmax.geometry.diagrams.emptiness import EmptinessCertificate
+    from hardmax.geometry.diagrams.interiors import EmptinessCertificate
 
     scores = Scores.of_keys([[0, 0], [4, 0], [0, 4], [1, 1], [5, 5]])
     genuine = EmptinessCertificate(3, scores, (0, 1, 2))

@@ -24,11 +24,15 @@ from numpy.typing import NDArray
 from hardmax.errors import CertificateError, DimensionMismatchError, EmptyDomainError, InvalidInputError
 from hardmax.exact.rationals import dot, nearest_float
 from hardmax.geometry.cones import splitting_kernels as kernels
-from hardmax.geometry.cones.candidates import candidate_neighbours
-from hardmax.geometry.cones.cone_cells import Cells, Workspace
-from hardmax.geometry.cones.frames import Frame, Head, independent_columns, scaled_heads
-from hardmax.geometry.cones.rational_splitting import RationalCone, integer_row
-from hardmax.geometry.cones.witnesses import is_inside, surely_inside
+from hardmax.geometry.cones.heads import Frame, Head, candidate_neighbours, independent_columns, scaled_heads
+from hardmax.geometry.cones.rational_splitting import (
+    Cells,
+    RationalCone,
+    Workspace,
+    integer_row,
+    is_inside,
+    surely_inside,
+)
 from hardmax.geometry.domains import Domain, WholeSpace
 from hardmax.geometry.scores import Scores
 

@@ -11,6 +11,9 @@ Slopes and offsets are the primary data here, because rounding :math:`|k_j|^2` w
 cells are cones through the origin and never empty as sets; the question is whether they have *interior*, that
 is whether key j is a vertex of the hull of all keys. The caption of P1 figure 3 blames small weights for
 vanishing cells; that is not the criterion (see ``docs/power-diagrams.md``).
+
+Faces are listed in low dimension, read off the cells that the splitting kernel cuts: walls are where two
+cells meet in dimension d - 1, vertices where the walls end. A vertex that several cells share is listed once.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -31,16 +35,27 @@ from hardmax.errors import (
 )
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.geometry.cones.splitting import Refinement, refine
-from hardmax.geometry.diagrams.emptiness import EmptinessCertificate
-from hardmax.geometry.diagrams.faces import Facet, counter_clockwise, vertices_of, walls_of
-from hardmax.geometry.diagrams.interiors import Interiors, decide_interiors, find_support
+from hardmax.geometry.diagrams.interiors import (
+    EmptinessCertificate,
+    Interiors,
+    decide_interiors,
+    find_support,
+)
 from hardmax.geometry.diagrams.location import Locator
 from hardmax.geometry.diagrams.max_margins import MaxMargin, max_margins
 from hardmax.geometry.domains import Box
 from hardmax.geometry.scores import Scores
 from hardmax.results import Result
 
-__all__ = ["Facet", "PowerDiagram", "attention_diagram", "power_diagram"]
+__all__ = [
+    "Facet",
+    "PowerDiagram",
+    "attention_diagram",
+    "power_diagram",
+    "counter_clockwise",
+    "vertices_of",
+    "walls_of",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -466,3 +481,96 @@ def attention_diagram(
     array([ True,  True,  True])
     """
     return PowerDiagram(Scores.of_keys(keys, biases, query_map))
+
+
+@dataclass(frozen=True, eq=False)
+class Facet:
+    """The wall between two cells: the convex hull of ``points`` plus the cone of ``rays``.
+
+    Attributes
+    ----------
+    keys : (int, int)
+        The two keys that tie on it, the lower index first.
+    points : (m, d) float64
+    rays : (r, d) float64
+        Directions in which the wall is unbounded; a line appears as two opposite rays.
+    """
+
+    keys: tuple[int, int]
+    points: Floats
+    rays: Floats
+
+    def __post_init__(self) -> None:
+        self.points.setflags(write=False)
+        self.rays.setflags(write=False)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the wall is a polytope."""
+        return len(self.rays) == 0
+
+
+def walls_of(cells: Refinement) -> list[Facet]:
+    """The walls between the cells of one head, in the order of their pairs of keys."""
+    d = cells.d
+    winner = cells.choices[:, 0]
+    winners = set(winner.tolist())
+    lines = cells.lines()
+    walls: dict[tuple[int, int], Facet] = {}
+    for i in range(cells.n_cells):
+        generators = cells.generators(i)
+        for (_, other), on in cells.facets_with_generators(i):
+            j = int(winner[i])
+            if other in winners and j < other and (j, other) not in walls:
+                g = generators[on]
+                if cells.is_fan:
+                    points, rays = np.zeros((1, d)), g[:, 1:]
+                else:
+                    finite = g[:, 0] > 0
+                    points, rays = g[finite, 1:] / g[finite, :1], g[~finite, 1:]
+                walls[(j, other)] = Facet((j, other), points, np.concatenate([rays, lines, -lines]))
+    return [walls[pair] for pair in sorted(walls)]
+
+
+def counter_clockwise(corners: Floats) -> Floats:
+    """The corners of a convex polygon in counter-clockwise order."""
+    centred = corners - corners.mean(axis=0)
+    order = np.argsort(np.arctan2(centred[:, 1], centred[:, 0]), kind="stable")
+    return np.ascontiguousarray(corners[order])
+
+
+def vertices_of(cells: Refinement, scores: Scores) -> Floats:
+    """The vertices of all cells, each once.
+
+    A vertex is named by the keys that tie there. In general position every cell around it sees the same d + 1
+    keys; otherwise different cells see different ones, and the points are compared as rationals.
+    """
+    d = scores.d
+    if len(cells.lines()):
+        return np.empty((0, d))
+    if cells.is_fan:
+        return np.zeros((1, d))
+    found: dict[frozenset[int], Floats] = {}
+    for i in range(cells.n_cells):
+        generators = cells.generators(i)
+        tied: list[set[int]] = [{int(cells.choices[i, 0])} for _ in generators]
+        for (_, other), on in cells.facets_with_generators(i):
+            for g in on.tolist():
+                tied[g].add(other)
+        for g, keys in zip(generators, tied, strict=True):
+            if g[0] > 0.0:
+                found.setdefault(frozenset(keys), g[1:] / g[0])
+    points = list(found.values())
+    if cells.degenerate:
+        exact = {_exact_vertex(scores, sorted(keys)) for keys in found}
+        points = [np.array([float(v) for v in point]) for point in exact]
+    array = np.array(points).reshape(-1, d)
+    return np.ascontiguousarray(array[np.lexsort(array.T[::-1])])
+
+
+def _exact_vertex(scores: Scores, keys: list[int]) -> tuple[Fraction, ...]:
+    """The point where all these keys tie."""
+    first, *others = (scores.exact_row(j) for j in keys)
+    system = flint.fmpq_mat([[a - b for a, b in zip(first, row, strict=True)] for row in others])
+    reduced, _ = system.rref()
+    return tuple(Fraction(int(-reduced[i, scores.d].p), int(reduced[i, scores.d].q)) for i in range(scores.d))

@@ -5,7 +5,7 @@ dimensions cells are not cut but searched for. The compiled machine of :mod:`har
 goes through units and keys in order and asks of every side whether it is empty. It stops when its time slice
 is over, when an array is full, or when a question is undecided: a side whose margin is lost in the error of
 the rows, or that is a set without interior. Such questions are decided here in rationals, by the same
-question for exact rows (:mod:`hardmax.geometry.feasibility.separation`).
+question for exact rows (:mod:`hardmax.geometry.feasibility.rational_programs`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@ r"""Questions about one cone in integers: the last word of the search engine.
 
 A cone is a list of integer rows :math:`g_l`, meant as :math:`g_l \cdot y > 0`, with the row of :math:`x_0`
 among them where that matters. Everything is reduced to strict feasibility
-(:func:`~hardmax.geometry.feasibility.separation.separate`): a solution, or rows with a positive combination
-that vanishes. In the second case all of these rows are zero wherever none of them is negative, so
+(:func:`~hardmax.geometry.feasibility.rational_programs.separate`): a solution, or rows with a positive
+combination that vanishes. In the second case all of these rows are zero wherever none of them is negative, so
 what is left to look at is the subspace where they vanish.
 """
 
@@ -17,8 +17,7 @@ from typing import Any
 import flint
 import numpy as np
 
-from hardmax.geometry.feasibility.rational_programs import Separation
-from hardmax.geometry.feasibility.separation import separate
+from hardmax.geometry.feasibility.rational_programs import Separation, separate
 
 __all__ = ["IntegerRow", "facet_numbers", "inner_point", "is_bounded", "reduced", "share_facet", "times"]
 
