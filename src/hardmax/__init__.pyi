@@ -15,10 +15,10 @@ from hardmax.bounds import vertex_maximum as vertex_maximum
 from hardmax.flow.architectures import Architecture as Architecture
 from hardmax.flow.costs.advise import advise as advise
 from hardmax.flow.costs.estimate import estimate_cost as estimate_cost
-from hardmax.flow.head_scores import BilinearScore as BilinearScore
-from hardmax.flow.head_scores import KeyScore as KeyScore
 from hardmax.flow.information_sets import information_sets as information_sets
+from hardmax.flow.plans import BilinearScore as BilinearScore
 from hardmax.flow.plans import GlobalRead as GlobalRead
+from hardmax.flow.plans import KeyScore as KeyScore
 from hardmax.flow.plans import MaxPosition as MaxPosition
 from hardmax.flow.plans import Plan as Plan
 from hardmax.flow.plans import Positions as Positions

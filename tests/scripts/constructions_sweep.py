@@ -12,8 +12,7 @@ import argparse
 import sys
 from itertools import product
 
-from hardmax.flow.theorems.depth_separation import separation_transformer
-from hardmax.flow.theorems.separation_inputs import sup_error
+from hardmax.flow.theorems.depth_separation import separation_transformer, sup_error
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ import time
 
 import numpy as np
 
-from hardmax.temperature.covariance import leading_eigenvalue
+from hardmax.temperature.observed_scores import leading_eigenvalue
 
 KEYS = (2, 3, 4, 5, 6, 8, 13, 32, 64, 128, 256, 512)
 EPSILONS = (1e-9, 1e-4, 1e-2, 0.05, 0.1, 0.2, 1 / 3, 0.5, 0.7, 0.9, 0.99, 1.0)

@@ -11,11 +11,9 @@ Examples
 11
 """
 
-from hardmax.bounds.arrangements import zaslavsky
+from hardmax.bounds.arrangements import mlp_bounds, zaslavsky
 from hardmax.bounds.bound import Bound, Printed, RegionBounds
-from hardmax.bounds.budgets import HeadBudget, head_budget
-from hardmax.bounds.heads import growth_exponent, pair_arrangement, vertex_maximum
-from hardmax.bounds.perceptrons import mlp_bounds
+from hardmax.bounds.heads import HeadBudget, growth_exponent, head_budget, pair_arrangement, vertex_maximum
 from hardmax.bounds.transformers import region_bounds
 
 __all__ = [

@@ -1,10 +1,27 @@
-r"""Cells of hyperplane arrangements (P1 Definition III.2; the theorem is Zaslavsky's)."""
+r"""Cells of hyperplane arrangements and of ReLU networks (P1 Definition III.2 and Example III.3).
+
+The count for one arrangement is Zaslavsky's. For a ReLU network P1 multiplies the cells of the layers. That
+cannot be attained: where few units of a layer are on, the image is flat, and the next layer cuts a flat image
+into fewer pieces (Serra et al. 2018). For two layers of three units in the plane the product is 49, the count
+with ranks is 40, and the most that was ever found is 34.
+"""
 
 from __future__ import annotations
 
-from hardmax.bounds.large_integers import positive
+from collections.abc import Callable, Sequence
+from math import comb, prod
 
-__all__ = ["binomial_sums", "zaslavsky"]
+from hardmax.bounds.bound import Bound, Printed, PrintedForm, RegionBounds, Side
+from hardmax.bounds.large_integers import positive, whole_numbers
+from hardmax.errors import InvalidInputError
+
+__all__ = [
+    "BEST_FOUND",
+    "binomial_sums",
+    "mlp_bounds",
+    "rank_aware_step",
+    "zaslavsky",
+]
 
 
 def zaslavsky(n: int, d: int, *, central: bool = False) -> int:
@@ -50,3 +67,102 @@ def binomial_sums(n: int, top: int) -> list[int]:
         total += term
         sums.append(total)
     return sums
+
+
+BEST_FOUND: dict[tuple[int, ...], int] = {(2, 3, 3): 34}
+"""Cells of the best networks known: :func:`hardmax.networks.constructions.best_found.best_found_mlp` has the
+weights."""
+
+
+def mlp_bounds(widths: Sequence[int]) -> RegionBounds:
+    r"""Bounds on the number of cells of a ReLU network with the given widths, input first.
+
+    .. math::
+
+        \prod_l R(n_l, d), \qquad
+        \sum_{j_1, \dots, j_L} \prod_l \binom{n_l}{j_l}, \quad
+        0 \le j_l \le \min\{d, n_1 - j_1, \dots, n_{l-1} - j_{l-1}, n_l\} .
+
+    The first is what P1 Example III.3 calls the theoretical maximum. The second counts with ranks: a cell
+    with j units of a layer off has an image of dimension at most :math:`n_l - j`. There are at most
+    :math:`\binom{n_l}{j}` such cells and at most :math:`R(n_l, d)` in all, so the worst case fills up the
+    cells with the most units on first.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        The input dimension and the hidden widths; the linear output layer has no units and is left out.
+
+    Returns
+    -------
+    RegionBounds
+        ``product``, ``rank_aware`` and, where a network is stored, ``best_found``.
+
+    Examples
+    --------
+    >>> [(bound.name, bound.value) for bound in mlp_bounds([2, 3, 3])]
+    [('product', 49), ('rank_aware', 40), ('best_found', 34)]
+    """
+    widths = whole_numbers("widths", widths)
+    if len(widths) < 2:
+        raise InvalidInputError(
+            f"widths must hold the input dimension and at least one hidden width, but was {list(widths)}."
+        )
+    d, hidden = widths[0], widths[1:]
+    rank_aware = [1] * (d + 1)
+    for n in reversed(hidden):
+        rank_aware = rank_aware_step(n, rank_aware, lambda dimension: 1)
+    product, best = prod(zaslavsky(n, d) for n in hidden), BEST_FOUND.get(widths)
+    most = rank_aware[d]
+    printed = Printed(
+        "Example III.3",
+        "product of R(n, d), called the theoretical maximum",
+        PrintedForm.HOLDS if product == most else PrintedForm.FALSE,
+        "" if product == most else f"as a maximum: no network has more than {most}",
+        product,
+    )
+    hypotheses = "ReLU layers one after the other, biases free"
+    bounds = [
+        Bound("product", Side.UPPER, product, "prod_l R(n_l, d)", hypotheses, printed=(printed,)),
+        Bound(
+            "rank_aware",
+            Side.MAXIMUM if len(hidden) == 1 else Side.UPPER,
+            most,
+            "sum over j of prod_l C(n_l, j_l), j_l <= min(d, n_1 - j_1, ..., n_l)",
+            hypotheses,
+        ),
+    ]
+    if best is not None:
+        bounds.append(
+            Bound("best_found", Side.FOUND, best, "counted exactly", "the stored network, in the whole plane")
+        )
+    return RegionBounds({"widths": list(widths)}, tuple(bounds))
+
+
+def rank_aware_step(n: int, following: Sequence[int], routing: Callable[[int], int]) -> list[int]:
+    r"""One layer of the count with ranks, from the last layer to the first.
+
+    ``following[k]`` bounds what the layers after this one make of an image of dimension k, and ``routing(k)``
+    how many cells attention cuts out of it first. The result is the same for this layer:
+
+    .. math::
+
+        B_l(k) = V(k) \sum_{j=0}^{\min(k, n)} \binom{n}{j}\, B_{l+1}(\min(k, n - j)) .
+
+    Terms with :math:`n - j \ge k` share one factor; the others are a stretch of one list of partial sums.
+
+    >>> rank_aware_step(3, rank_aware_step(3, [1, 1, 1], lambda k: 1), lambda k: 1)
+    [1, 16, 40]
+    """
+    top = len(following) - 1
+    sums = binomial_sums(n, top)
+    shrunk = [0]  # partial sums of C(n, k) B(k): the terms whose image has dimension k = n - j
+    for k in range(min(n, top) + 1):
+        shrunk.append(shrunk[-1] + comb(n, k) * following[k])
+    counts = []
+    for k in range(top + 1):
+        total = sums[min(k, n - k)] * following[k] if k <= n else 0
+        if 2 * k > n:
+            total += shrunk[min(n + 1, k)] - shrunk[max(n - k, 0)]
+        counts.append(routing(k) * total)
+    return counts

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import comb, lgamma, log10, prod
 
-from hardmax.bounds.arrangements import zaslavsky
+from hardmax.bounds.arrangements import rank_aware_step, zaslavsky
 from hardmax.bounds.bound import Bound, Printed, PrintedForm, RegionBounds, Side
 from hardmax.bounds.heads import Heads, heads_of, pair_arrangement
 from hardmax.bounds.large_integers import log10_of, positive, readable
-from hardmax.bounds.perceptrons import rank_aware_step
 
 __all__ = ["region_bounds"]
 

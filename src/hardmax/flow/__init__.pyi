@@ -3,10 +3,10 @@ from hardmax.flow.costs.advise import Advice as Advice
 from hardmax.flow.costs.advise import advise as advise
 from hardmax.flow.costs.estimate import CostEstimate as CostEstimate
 from hardmax.flow.costs.estimate import estimate_cost as estimate_cost
-from hardmax.flow.head_scores import BilinearScore as BilinearScore
-from hardmax.flow.head_scores import KeyScore as KeyScore
-from hardmax.flow.information_flow import InformationFlow as InformationFlow
+from hardmax.flow.information_sets import InformationFlow as InformationFlow
+from hardmax.flow.plans import BilinearScore as BilinearScore
 from hardmax.flow.plans import GlobalRead as GlobalRead
+from hardmax.flow.plans import KeyScore as KeyScore
 from hardmax.flow.plans import MaxPosition as MaxPosition
 from hardmax.flow.plans import Plan as Plan
 from hardmax.flow.plans import Positions as Positions

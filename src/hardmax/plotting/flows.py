@@ -16,13 +16,13 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.flow.traces import Reading, Trace, set_text, token_name
+from hardmax.flow.information_sets import Reading, Trace, set_text, token_name
 from hardmax.plotting.style import FILLS, INK, LINES, given_or_new, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hardmax.flow.information_flow import InformationFlow
+    from hardmax.flow.information_sets import InformationFlow
 
 __all__ = ["COLOURS", "NAMES", "draw_flow"]
 

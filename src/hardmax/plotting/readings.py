@@ -9,17 +9,15 @@ from matplotlib.patches import Circle, FancyArrowPatch
 
 from hardmax.errors import InvalidInputError
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.head_scores import KeyScore
-from hardmax.flow.information_sets import information_sets
-from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, Rule
-from hardmax.flow.traces import Trace, token_name
+from hardmax.flow.information_sets import Trace, information_sets, token_name
+from hardmax.flow.plans import GlobalRead, KeyScore, MaxPosition, Plan, Positions, Rule
 from hardmax.plotting.flows import COLOURS
 from hardmax.plotting.style import INK, LINES, Picture, given_or_new, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hardmax.flow.information_flow import InformationFlow
+    from hardmax.flow.information_sets import InformationFlow
 
 __all__ = ["draw_reading", "draw_rules"]
 

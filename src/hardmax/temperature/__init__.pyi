@@ -8,4 +8,4 @@ from hardmax.temperature.margin_bounds import stability_bounds as stability_boun
 from hardmax.temperature.margin_bounds import standard_temperature as standard_temperature
 from hardmax.temperature.observed_scores import StabilityReport as StabilityReport
 from hardmax.temperature.observed_scores import check_stability as check_stability
-from hardmax.temperature.outputs import output_error_bound as output_error_bound
+from hardmax.temperature.observed_scores import output_error_bound as output_error_bound

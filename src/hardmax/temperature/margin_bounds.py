@@ -18,27 +18,274 @@ The gradient is Lipschitz with the Hessian's constant, and the error of the tang
 the squared distance. P1 prints :math:`m\varepsilon/\tau` for the Hessian, which is false for every
 :math:`N \ge 2` once :math:`\varepsilon` is small. Proofs, of the least upper bounds too, stand in
 ``docs/temperature.md``.
+
+Every number is the double nearest to the real one, whatever its size. A quantity is a function that computes
+an enclosing ball at the current working precision (Arb), and the precision is doubled until both ends of the
+ball round to the same double. That ends: for a rational :math:`\delta/\tau` other than 0 all quantities are
+transcendental (Lindemann and Weierstrass), so never halfway between two doubles; at 0 they are rational,
+except the value :math:`\tau\log N`, and kept as fractions.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
+import flint
+
+from hardmax.errors import CertificateError
 from hardmax.results import Result
 from hardmax.temperature.arguments import checked_margin, count, positive_temperature
-from hardmax.temperature.closed_forms import (
-    NAMES,
-    QUANTITIES,
-    closed_forms,
-    of_epsilon,
-    vacuous,
-    worst_rivals,
-)
-from hardmax.temperature.rounding import rounded_fraction
 
-__all__ = ["Magnitudes", "StabilityBounds", "stability_bounds", "standard_temperature"]
+__all__ = [
+    "FORMS",
+    "Magnitudes",
+    "NAMES",
+    "QUANTITIES",
+    "Real",
+    "StabilityBounds",
+    "ball",
+    "closed_forms",
+    "is_positive",
+    "of_epsilon",
+    "rational",
+    "rounded",
+    "rounded_fraction",
+    "stability_bounds",
+    "standard_temperature",
+    "vacuous",
+    "worst_rivals",
+]
+
+_FIRST_BITS = 96
+_LAST_BITS = 1 << 14
+
+
+@dataclass(frozen=True)
+class Real:
+    """A positive number: a fraction where it is rational, else balls around it and around its logarithm.
+
+    The logarithm has a ball of its own because the number may lie beyond every float, and beyond Arb too.
+
+    >>> third = rational(Fraction(1, 3))
+    >>> float(third), third.log10
+    (0.3333333333333333, -0.47712125471966244)
+    """
+
+    fraction: Fraction | None
+    enclosure: Callable[[], flint.arb]
+    log: Callable[[], flint.arb]
+
+    def __float__(self) -> float:
+        return rounded(self.enclosure) if self.fraction is None else rounded_fraction(self.fraction)
+
+    @property
+    def log10(self) -> float:
+        """The decimal logarithm, correctly rounded."""
+        if self.fraction == 1:
+            return 0.0
+        return rounded(lambda: self.log() / flint.arb.const_log10())
+
+
+def rational(value: Fraction) -> Real:
+    """A positive rational number."""
+    return Real(value, lambda: ball(value), lambda: ball(value).log())
+
+
+def rounded(quantity: Callable[[], flint.arb]) -> float:
+    """The double nearest to a quantity that is not itself halfway between two doubles.
+
+    >>> rounded(lambda: flint.arb(-16).exp())
+    1.1253517471925912e-07
+    >>> rounded(lambda: flint.arb(-(10**9)).exp())          # below the smallest double
+    0.0
+    """
+    bits = _FIRST_BITS
+    while bits <= _LAST_BITS:
+        with flint.ctx.workprec(bits):
+            enclosure = quantity()
+            if enclosure.is_finite():
+                low, high = _nearest(enclosure.lower()), _nearest(enclosure.upper())
+                if low == high:
+                    return low
+        bits *= 2
+    raise CertificateError(f"a number could not be rounded with {_LAST_BITS} bits; please report this.")
+
+
+def is_positive(quantity: Callable[[], flint.arb]) -> bool:
+    """Whether a quantity that is not zero is above zero, decided rigorously.
+
+    >>> is_positive(lambda: flint.arb(2).log() - ball(Fraction(7, 10)))
+    False
+    """
+    bits = _FIRST_BITS
+    while bits <= _LAST_BITS:
+        with flint.ctx.workprec(bits):
+            enclosure = quantity()
+            if enclosure > 0 or enclosure < 0:
+                return bool(enclosure > 0)
+        bits *= 2
+    raise CertificateError(f"a sign could not be decided with {_LAST_BITS} bits; please report this.")
+
+
+def ball(value: int | Fraction) -> flint.arb:
+    """The ball of a rational number at the current working precision."""
+    number = Fraction(value)
+    return flint.arb(flint.fmpq(number.numerator, number.denominator))
+
+
+def _nearest(point: flint.arb) -> float:
+    """The double nearest to the exact midpoint of a ball."""
+    mantissa, exponent = (int(part) for part in point.mid().man_exp())
+    size = mantissa.bit_length() + exponent  # 2**(size - 1) <= |point| < 2**size
+    if mantissa == 0 or size < -1075:  # below half of the smallest double
+        return 0.0
+    if size > 1024:
+        return math.inf if mantissa > 0 else -math.inf
+    return rounded_fraction(Fraction(mantissa) * Fraction(2) ** exponent)
+
+
+def rounded_fraction(value: Fraction) -> float:
+    """The double nearest to a rational number; infinity beyond the largest.
+
+    >>> rounded_fraction(Fraction(1, 3)), rounded_fraction(Fraction(10) ** 400)
+    (0.3333333333333333, inf)
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+QUANTITIES = ("value", "gradient", "hessian", "lipschitz", "affine_error")
+FORMS = ("", "_sharp", "_paper")
+NAMES = tuple(f"{quantity}{form}" for quantity in QUANTITIES for form in FORMS)
+
+
+def closed_forms(n: int, ratio: Fraction, tau: Fraction) -> dict[str, Real]:
+    """The fifteen bounds for at least two keys: five quantities, each as a true bound, sharp, and as printed.
+
+    >>> forms = closed_forms(2, Fraction(0), Fraction(1))
+    >>> forms["hessian_sharp"].fraction, forms["hessian_paper"].fraction
+    (Fraction(1, 2), Fraction(1, 1))
+    """
+    m, k = n - 1, worst_rivals(n - 1, ratio)
+    forms = {f"value{form}": _value(m, ratio, tau) for form in FORMS}
+    forms["gradient"] = _capped(ratio, 2 * m, Fraction(2), Fraction(1))
+    forms["gradient_sharp"] = of_epsilon(ratio, lambda e: 2 * m / (1 + m * e))
+    forms["gradient_paper"] = of_epsilon(ratio, lambda e: 2 * m + 0 * e)
+    for quantity, share in (("hessian", 1), ("lipschitz", 1), ("affine_error", 2)):
+        scale = 1 / (share * tau)
+        forms[quantity] = _capped(ratio, n, Fraction(1, 2), scale)
+        forms[f"{quantity}_sharp"] = of_epsilon(ratio, lambda e: (k + 1) / (1 + k * e) ** 2, scale)
+        forms[f"{quantity}_paper"] = of_epsilon(ratio, lambda e: m + 0 * e, scale)
+    return forms
+
+
+def of_epsilon(
+    ratio: Fraction, slope: Callable[[Any], Any], scale: Fraction = Fraction(1), *, order: int = 1
+) -> Real:
+    r"""The number :math:`c\,\varepsilon^{k} g(\varepsilon)`, k = 0 or 1 being the order and g not near zero.
+
+    >>> of_epsilon(Fraction(0), lambda e: 1 / (1 + e)).fraction
+    Fraction(1, 2)
+    """
+    if ratio == 0:
+        return rational(Fraction(slope(Fraction(1))) * scale)
+    return Real(
+        None,
+        lambda: ball(scale) * slope(_epsilon(ratio)) * (_epsilon(ratio) if order else 1),
+        lambda: ball(scale).log() + slope(_epsilon(ratio)).log() - order * ball(ratio),
+    )
+
+
+def _value(m: int, ratio: Fraction, tau: Fraction) -> Real:
+    r"""The number :math:`\tau\log(1 + m\varepsilon)`."""
+
+    def log() -> flint.arb:
+        x = m * _epsilon(ratio)
+        if x < ball(
+            Fraction(1, 2 ** (4 * flint.ctx.prec))
+        ):  # x - x^2/2 <= log(1 + x) <= x, and x may underflow
+            share = (1 - x.upper()).union(flint.arb(1))
+            return ball(tau).log() + ball(m).log() - ball(ratio) + share.log()
+        return ball(tau).log() + x.log1p().log()
+
+    return Real(None, lambda: ball(tau) * (m * _epsilon(ratio)).log1p(), log)
+
+
+def _capped(ratio: Fraction, slope: int, cap: Fraction, scale: Fraction) -> Real:
+    r"""The number :math:`c \min(a\varepsilon, b)`."""
+    if at_least(ratio, cap / slope):
+        return rational(cap * scale)
+    return of_epsilon(ratio, lambda e: slope + 0 * e, scale)
+
+
+def _epsilon(ratio: Fraction) -> flint.arb:
+    return (-ball(ratio)).exp()
+
+
+def at_least(ratio: Fraction, level: Fraction) -> bool:
+    r"""Whether :math:`\varepsilon \ge` a positive level; they are equal only when both are 1.
+
+    >>> at_least(Fraction(1), Fraction(1, 3)), at_least(Fraction(2), Fraction(1, 3))
+    (True, False)
+    """
+    if ratio == 0:
+        return level <= 1
+    return level < 1 and is_positive(lambda: -ball(ratio) - ball(level).log())
+
+
+def worst_rivals(m: int, ratio: Fraction) -> int:
+    r"""The k from 1 to m at which :math:`(k+1)\varepsilon/(1+k\varepsilon)^2` is largest.
+
+    The term of k + 1 beats that of k exactly if :math:`(k^2+3k+1)\varepsilon^2 + 2\varepsilon < 1`. So the
+    terms rise and then fall, and halving finds where.
+
+    >>> worst_rivals(511, Fraction(16)), worst_rivals(511, Fraction(1, 4)), worst_rivals(511, Fraction(2))
+    (511, 1, 5)
+    """
+    low, high = 1, m
+    while low < high:
+        middle = (low + high) // 2
+        if _rises(middle, ratio):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _rises(k: int, ratio: Fraction) -> bool:
+    if ratio == 0:
+        return False  # the terms are 1 / (k + 1)
+
+    def difference() -> flint.arb:
+        e = _epsilon(ratio)
+        return 1 - 2 * e - (k * k + 3 * k + 1) * e * e
+
+    return is_positive(difference)
+
+
+def vacuous(n: int, ratio: Fraction) -> tuple[str, ...]:
+    """Which of the true bounds say no more than holds without them (see :class:`StabilityBounds`).
+
+    >>> vacuous(512, Fraction(1, 4)), vacuous(512, Fraction(16))
+    (('value', 'gradient', 'hessian', 'lipschitz', 'affine_error'), ())
+    """
+
+    def excess() -> flint.arb:  # log(1 + m e) >= r means 1 + m e >= 1 / e
+        e = _epsilon(ratio)
+        return (n - 1) * e * e + e - 1
+
+    empty = ["value"] if ratio == 0 or is_positive(excess) else []
+    if at_least(ratio, Fraction(1, n - 1)):
+        empty.append("gradient")
+    if at_least(ratio, Fraction(1, 2 * n)):
+        empty += ["hessian", "lipschitz", "affine_error"]
+    return tuple(empty)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

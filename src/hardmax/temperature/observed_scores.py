@@ -1,9 +1,34 @@
-r"""Is this head really hard? Margins, probabilities and curvature of the scores a head has seen.
+r"""Is this head really hard? Margins, curvature and output errors of the scores a head has seen.
 
 For each query the margin says how far the largest score leads, the total variation distance
 :math:`1 - \max_j p_j` how far the softmax is from a one-hot vector, and the norm of the Hessian how far from
 affine the log-sum-exp is there. The bounds of P1 Theorem VI.1, corrected, are put beside them, and it is said
 where they are vacuous.
+
+**Curvature.** The Hessian of :math:`P_\tau(s) = \tau\log\sum_j e^{s_j/\tau}` is
+:math:`\tau^{-1} (\mathrm{diag}\,p - p p^T)`, a diagonal matrix minus one of rank one. Its largest eigenvalue
+:math:`\lambda` lies between the two largest probabilities and solves the secular equation
+:math:`\sum_j p_j / (p_j - \lambda) = 0`. Let :math:`\varepsilon = e^{-\delta/\tau}` be the second largest
+probability over the largest, :math:`r_j \le 1` those of the rivals over the second largest, and
+:math:`\lambda = \varepsilon(1 + \omega) / \sum_j e^{(s_j - \max s)/\tau}`. Then
+
+.. math:: F(\omega) = \Bigl(\sum_j \frac{r_j}{\omega + (1 - r_j)}\Bigr)^{-1}
+          - (1 - \varepsilon) + \varepsilon\,\omega = 0 .
+
+:math:`F` increases and is concave (one over a sum of convex reciprocals), so Newton's method never passes the
+root from the left and closes in on it from any start. The differences :math:`1 - \varepsilon` and
+:math:`1 - r_j` are computed without cancellation, and no exponential is needed that could underflow, so that
+a norm of :math:`10^{-400}` still has a logarithm.
+
+**Output** (P1 Corollary IV.4 in its true form). Where key i leads by at least :math:`\delta > 0`,
+
+.. math:: \lVert Z(q) - v_i \rVert \le \frac{m\varepsilon}{1 + m\varepsilon} \max_l \lVert v_l - v_i \rVert,
+          \qquad m = N - 1,
+
+with equality if all rivals are at the margin and share a value. The corollary's proof says "uniformly" on the
+interior of the cell. That is false: :math:`Z` at the query :math:`\tau q` and temperature :math:`\tau` is
+:math:`Z` at q and temperature 1, and :math:`\tau q` is in the cell whenever q is, so the supremum over the
+cell is the same number at every temperature.
 """
 
 from __future__ import annotations
@@ -15,15 +40,133 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.exact.rationals import as_exact
 from hardmax.results import Result
 from hardmax.temperature.arguments import check_rows, checked_tolerance, positive_temperature, score_table
 from hardmax.temperature.bands import margin_needed
-from hardmax.temperature.covariance import leading_eigenvalue
-from hardmax.temperature.outputs import farthest_values, output_errors, value_table
+from hardmax.temperature.margin_bounds import stability_bounds
 
-__all__ = ["StabilityReport", "check_stability"]
+__all__ = [
+    "Spectrum",
+    "StabilityReport",
+    "check_stability",
+    "farthest_values",
+    "leading_eigenvalue",
+    "output_error_bound",
+    "output_errors",
+    "value_table",
+]
 
 Floats = NDArray[np.float64]
+
+_TIE = 1e-280  # an eigenvalue is 1 + omega times something: below this, omega changes nothing
+_MAX_STEPS = 100  # about ten suffice; a row that has not settled by then is settled to the last bits
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """What the softmax of each row of scores is like, in numbers that keep their relative accuracy.
+
+    Attributes
+    ----------
+    margin : (n,) float64
+        The lead of the largest score over the next; infinite without a rival.
+    gap : (n,) float64
+        The margin divided by the temperature.
+    rivals : (n,) float64
+        The sum of the rivals' probabilities over the largest of them; 0 without a rival.
+    omega : (n,) float64
+        The root of the secular equation; 0 without a rival.
+    """
+
+    margin: Floats
+    gap: Floats
+    rivals: Floats
+    omega: Floats
+
+    @property
+    def log_odds(self) -> Floats:
+        """The natural logarithm of all rivals' probability over that of the winner."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.rivals) - self.gap)
+
+    @property
+    def odds(self) -> Floats:
+        """The probability of all rivals over that of the winner."""
+        with np.errstate(under="ignore"):
+            return np.asarray(np.exp(-self.gap) * self.rivals)
+
+    @property
+    def norm(self) -> Floats:
+        """The largest eigenvalue of the covariance."""
+        with np.errstate(under="ignore"):
+            return np.asarray(np.exp(-self.gap) * (1.0 + self.omega) / (1.0 + self.odds))
+
+    @property
+    def log_norm(self) -> Floats:
+        """Its natural logarithm."""
+        return np.asarray(np.log1p(self.omega) - self.gap - np.log1p(self.odds))
+
+
+def leading_eigenvalue(scores: Floats, temperature: float) -> Spectrum:
+    """Solve the secular equation for every row of scores; minus infinity leaves a key out.
+
+    Parameters
+    ----------
+    scores : (n, N) float64
+        At least one finite score in each row.
+    temperature : float
+
+    Examples
+    --------
+    Two equal scores: the covariance of a fair coin has norm 1/2.
+
+    >>> leading_eigenvalue(np.array([[0.0, 0.0], [0.0, -np.inf]]), 1.0).norm
+    array([0.5, 0. ])
+    """
+    n, keys = scores.shape
+    if keys == 1:
+        return Spectrum(np.full(n, np.inf), np.full(n, np.inf), np.zeros(n), np.zeros(n))
+    rows = np.arange(n)
+    winner = scores.argmax(axis=1)
+    best = scores[rows, winner]
+    others = scores.copy()
+    others[rows, winner] = -np.inf
+    second = others.max(axis=1)
+    alone = np.isneginf(second)
+    with np.errstate(over="ignore", under="ignore"):
+        margin = best - second  # infinite without a rival
+        gap = margin / temperature
+        others -= np.where(alone, 0.0, second)[:, None]  # a row alone stays at minus infinity
+        others /= temperature
+        below = -np.expm1(others)  # 1 - r
+        shares = np.exp(others, out=others)  # r
+    total = shares.sum(axis=1)
+    omega = _root(shares, below, np.exp(-gap), -np.expm1(-gap))
+    return Spectrum(margin, gap, total, np.where(alone, 0.0, omega))
+
+
+def _root(shares: Floats, below: Floats, epsilon: Floats, lead: Floats) -> Floats:
+    """Newton's method on all rows at once, from the left; ``lead`` is 1 - epsilon."""
+    leaders = np.count_nonzero(
+        below == 0.0, axis=1
+    )  # keys that tie with the second: omega is exact without others
+    omega = leaders * lead / (1.0 + leaders * epsilon)
+    open_rows = np.flatnonzero(omega > _TIE)  # else the two largest tie, or there is no rival
+    for _ in range(_MAX_STEPS):
+        if len(open_rows) == 0:
+            break
+        w = omega[open_rows]
+        reciprocals = 1.0 / (w[:, None] + below[open_rows])
+        weighted = shares[open_rows] * reciprocals
+        sums = weighted.sum(axis=1)
+        slope = np.einsum("ij,ij->i", weighted, reciprocals) / sums**2 + epsilon[open_rows]
+        step = (lead[open_rows] - epsilon[open_rows] * w - 1.0 / sums) / slope
+        omega[open_rows] = w + step
+        open_rows = open_rows[step > 4e-16 * w]
+    return np.asarray(omega)
+
 
 _NUMBERS = 2**19  # scores in one part: 4 MB, however large the input
 
@@ -237,3 +380,74 @@ def _part(
             scores, routing, vectors
         )
     return columns
+
+
+def output_error_bound(values: ArrayLike, margin: float, temperature: float) -> Floats:
+    r"""How far the output of a head can be from the value of the key that leads by a margin.
+
+    .. math:: \frac{m\varepsilon}{1 + m\varepsilon} \max_l \lVert v_l - v_i \rVert_2
+
+    Parameters
+    ----------
+    values : (N, e) array_like
+        :math:`v_j`, one row per key.
+    margin : float
+        :math:`\delta \ge 0`.
+    temperature : float
+        :math:`\tau > 0`.
+
+    Returns
+    -------
+    (N,) float64
+        The bound for each key i that may lead.
+
+    Examples
+    --------
+    Keys and values 1 and -1 on the line. A margin makes the error small, but on the whole cell (margin 0) it
+    stays 1, half of the distance of the values, at every temperature.
+
+    >>> output_error_bound([[1.0], [-1.0]], margin=2.0, temperature=0.1)
+    array([4.12230724e-09, 4.12230724e-09])
+    >>> [float(output_error_bound([[1.0], [-1.0]], 0.0, t)[0]) for t in (1.0, 0.1, 1e-3, 1e-6)]
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    table = value_table(values, None)
+    share = stability_bounds(len(table), margin, temperature).gradient_sharp / 2
+    return np.array([share * float(_distances(table, i).max()) for i in range(len(table))])
+
+
+def value_table(values: ArrayLike, n_tokens: int | None) -> Floats:
+    """One value per key, as floats."""
+    table = as_exact(values, "values", ndim=2).floats
+    if 0 in table.shape:
+        raise InvalidInputError(f"values must hold at least one value, but has shape {table.shape}.")
+    if n_tokens is not None and len(table) != n_tokens:
+        raise DimensionMismatchError(f"values must have one row per key ({n_tokens}), but has {len(table)}.")
+    return table
+
+
+def output_errors(scores: Floats, routing: NDArray[np.intp], values: Floats, temperature: float) -> Floats:
+    """The distance of the output from the winner's value at every row of scores.
+
+    The winner's own term is left out of the sum, so that small errors keep their digits.
+    """
+    rows = np.arange(len(scores))
+    with np.errstate(under="ignore", over="ignore"):
+        weights = np.exp((scores - scores[rows, routing][:, None]) / temperature)
+    total = weights.sum(axis=1)
+    weights[rows, routing] = 0.0
+    moved = weights @ values - weights.sum(axis=1)[:, None] * values[routing]
+    return np.asarray(np.linalg.norm(moved, axis=1) / total)
+
+
+def farthest_values(scores: Floats, routing: NDArray[np.intp], values: Floats) -> Floats:
+    """The largest distance of a value from the winner's, among the keys that are not masked."""
+    farthest = np.zeros(len(scores))
+    for winner in np.unique(routing):
+        rows = np.flatnonzero(routing == winner)
+        farthest[rows] = np.where(np.isneginf(scores[rows]), 0.0, _distances(values, int(winner))).max(axis=1)
+    return farthest
+
+
+def _distances(values: Floats, key: int) -> Floats:
+    return np.asarray(np.linalg.norm(values - values[key], axis=1))

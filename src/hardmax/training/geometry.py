@@ -22,10 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow import bitsets
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.information_flow import InformationFlow, Sizes
+from hardmax.flow.information_sets import InformationFlow, Sizes
 from hardmax.flow.plans import Plan
-from hardmax.flow.propagation import Propagation
-from hardmax.flow.slots import lay_out
+from hardmax.flow.propagation import Propagation, lay_out
 from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram
 from hardmax.networks.blocks import Affine, Attention
 from hardmax.networks.network import Network

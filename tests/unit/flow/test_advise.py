@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow.costs.advise import parameter_count
-from hardmax.flow.costs.comparisons import maximum_comparisons, model_comparisons
-from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.flow.costs.cost_law import cost_exponents, maximum_comparisons, model_comparisons
 from hardmax.flow.costs.estimate import set_sizes
 from hardmax.flow.costs.plan_search import Need, assign, global_plan, needs_of, plan_for
 

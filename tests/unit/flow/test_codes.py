@@ -19,17 +19,16 @@ from hardmax.errors import (
     MissingExtraError,
     NotFiniteError,
 )
-from hardmax.flow.theorems.antipodes import antipodal_pair
-from hardmax.flow.theorems.codes import analog_code, binary_code
+from hardmax.flow.theorems.codes import analog_code, binary_code, tanh_step
 from hardmax.flow.theorems.decoding_bounds import (
     alternation_program,
     alternation_width_bound,
+    antipodal_pair,
     decoder_width_bound,
     identity_block,
     identity_error,
 )
-from hardmax.flow.theorems.tanh_steps import tanh_step
-from hardmax.flow.theorems.two_layer import TwoLayer
+from hardmax.flow.theorems.softmax_transformers import TwoLayer
 
 
 @pytest.mark.parametrize(

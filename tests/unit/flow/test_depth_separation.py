@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.flow.theorems.depth_separation import (
-    affine_readout,
-    inner_product_block,
-    separation_beta,
-    separation_target,
-    separation_transformer,
-    softmax_gap,
-)
-from hardmax.flow.theorems.separation_inputs import separation_inputs, sup_error
-from hardmax.flow.theorems.single_layer_bound import (
+from hardmax.flow.theorems.colliding_pairs import (
     SingleLayer,
     cap_centres,
     separation_exponents,
     separation_pair,
 )
-from hardmax.flow.theorems.softmax_transformers import SoftmaxLayer, SoftmaxTransformer
-from hardmax.flow.theorems.two_layer import TwoLayer
+from hardmax.flow.theorems.depth_separation import (
+    affine_readout,
+    inner_product_block,
+    separation_beta,
+    separation_inputs,
+    separation_target,
+    separation_transformer,
+    softmax_gap,
+    sup_error,
+)
+from hardmax.flow.theorems.softmax_transformers import SoftmaxLayer, SoftmaxTransformer, TwoLayer
 
 
 def by_hand(net, tokens):

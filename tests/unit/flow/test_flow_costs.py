@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.flow.costs.comparisons import (
+from hardmax.flow.costs.cost_law import (
+    cost_exponents,
+    cost_of,
     maximum_comparisons,
     minimal_set_size,
     model_comparisons,
+    position_size,
     size_recursion,
 )
-from hardmax.flow.costs.cost_law import cost_exponents, cost_of, position_size
 
 
 def shape(heads, T, d=2, width=None):

@@ -13,7 +13,7 @@ from oracles.flow_loop import information_loop
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, IncompleteError, InvalidInputError, NotFiniteError
 from hardmax.flow import bitsets
-from hardmax.flow.costs.score_ranks import score_ranks
+from hardmax.flow.costs.cost_law import score_ranks
 
 APPENDIX_E = np.array([[0, -1], [0.7, 0.7], [0, 1], [-0.2, -0.9]])
 
@@ -144,7 +144,7 @@ def plans(draw):
         shape = hm.Architecture(T, 2, heads[:number] + (1,), [6 * h for h in heads[:number]] + [1])
         grown = hm.Plan([*layers, {}]) if number < L else hm.Plan(layers)
         if number < L:
-            from hardmax.flow.slots import lay_out
+            from hardmax.flow.propagation import lay_out
 
             layout = lay_out(grown, shape)
             token_slots, cls_slots = layout.token_slots[-1], layout.cls_slots[-2]
@@ -226,7 +226,7 @@ def test_many_blocks_give_what_one_input_at_a_time_gives(monkeypatch):
     X = rng.normal(size=(11, T, d))
     whole = hm.information_sets(shape, plan, X, keep="all")
     monkeypatch.setattr("hardmax.flow.information_sets._BLOCK_NUMBERS", 4 * T * T)
-    monkeypatch.setattr("hardmax.flow.information_flow._BLOCK_WORDS", 3 * T)
+    monkeypatch.setattr("hardmax.flow.information_sets._BLOCK_WORDS", 3 * T)
     blocks = hm.information_sets(shape, plan, X, keep="all")
     for layer in range(3):
         assert (whole.routings[layer] == blocks.routings[layer]).all()

@@ -12,8 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.flow.theorems.colliding_pairs import closest_choices
-from hardmax.flow.theorems.retrieval_bound import retrieval_exponents, retrieval_pair, retrieval_width_bound
+from hardmax.flow.theorems.colliding_pairs import (
+    closest_choices,
+    retrieval_exponents,
+    retrieval_pair,
+    retrieval_width_bound,
+)
 
 
 @pytest.mark.parametrize(

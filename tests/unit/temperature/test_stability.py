@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.temperature.covariance import leading_eigenvalue
+from hardmax.temperature.observed_scores import leading_eigenvalue
 
 QUANTITIES = ("value", "gradient", "hessian", "lipschitz", "affine_error")
 

@@ -10,8 +10,7 @@ import pytest
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.flow.theorems.depth_separation import separation_transformer
-from hardmax.flow.theorems.softmax_transformers import SoftmaxLayer, SoftmaxTransformer
-from hardmax.flow.theorems.two_layer import TwoLayer
+from hardmax.flow.theorems.softmax_transformers import SoftmaxLayer, SoftmaxTransformer, TwoLayer
 from hardmax.training.bundled import bundled_model
 from hardmax.training.data import outputs_of
 from hardmax.training.geometry import cells_in_plane, fixed_context, head_diagram, query_network, routed_flow

@@ -22,12 +22,9 @@ import numpy as np
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.costs.comparisons import minimal_set_size, model_comparisons
-from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.flow.costs.cost_law import cost_exponents, minimal_set_size, model_comparisons, score_ranks
 from hardmax.flow.costs.plan_search import Need, assign, global_plan, needs_of, plan_for, unproven_terms
-from hardmax.flow.costs.score_ranks import score_ranks
-from hardmax.flow.information_flow import InformationFlow
-from hardmax.flow.information_sets import information_sets
+from hardmax.flow.information_sets import InformationFlow, information_sets
 from hardmax.flow.plans import Plan
 from hardmax.results import Result
 from hardmax.targets.intervals import Interval

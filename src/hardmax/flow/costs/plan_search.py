@@ -29,8 +29,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.flow.head_scores import BilinearScore, KeyScore
-from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, Rule
+from hardmax.flow.plans import BilinearScore, GlobalRead, KeyScore, MaxPosition, Plan, Positions, Rule
 from hardmax.targets.functions import Bilinear
 from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term

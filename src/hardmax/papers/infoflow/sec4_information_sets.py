@@ -10,10 +10,8 @@ import numpy as np
 
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents
-from hardmax.flow.head_scores import BilinearScore, KeyScore
-from hardmax.flow.information_flow import InformationFlow
-from hardmax.flow.information_sets import information_sets
-from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, Rule
+from hardmax.flow.information_sets import InformationFlow, information_sets
+from hardmax.flow.plans import BilinearScore, GlobalRead, KeyScore, MaxPosition, Plan, Positions, Rule
 from hardmax.papers.certificates import Certificate, relations
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.costs.comparisons import model_comparisons
+from hardmax.flow.costs.cost_law import model_comparisons
 from hardmax.papers.certificates import Certificate, relations
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
 from hardmax.papers.infoflow.sec4_information_sets import APPENDIX_E, names_of, positions_set

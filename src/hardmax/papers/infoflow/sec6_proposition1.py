@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.costs.comparisons import maximum_comparisons
-from hardmax.flow.head_scores import BilinearScore, KeyScore
+from hardmax.flow.costs.cost_law import maximum_comparisons
 from hardmax.flow.information_sets import information_sets
-from hardmax.flow.plans import MaxPosition, Plan
+from hardmax.flow.plans import BilinearScore, KeyScore, MaxPosition, Plan
 from hardmax.papers.certificates import Certificate, relations
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
 from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared

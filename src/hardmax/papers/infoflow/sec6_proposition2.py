@@ -10,8 +10,7 @@ from math import comb
 from typing import Any
 
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.costs.comparisons import minimal_set_size, model_comparisons
-from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.flow.costs.cost_law import cost_exponents, minimal_set_size, model_comparisons
 from hardmax.papers.certificates import relations
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
 from hardmax.papers.infoflow.printed_tables import NMSE_TRIANGLE, TRIANGLE_MODELS

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.flow.theorems.colliding_pairs import (
+    SingleLayer,
+    cap_centres,
+    separation_exponents,
+    separation_pair,
+)
 from hardmax.flow.theorems.depth_separation import (
     affine_readout,
     inner_product_block,
     separation_transformer,
     softmax_gap,
-)
-from hardmax.flow.theorems.separation_inputs import sup_error
-from hardmax.flow.theorems.single_layer_bound import (
-    SingleLayer,
-    cap_centres,
-    separation_exponents,
-    separation_pair,
+    sup_error,
 )
 from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding, within

@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.flow.theorems.colliding_pairs import CollidingPair
-from hardmax.flow.theorems.retrieval_bound import retrieval_exponents, retrieval_pair, retrieval_width_bound
-from hardmax.flow.theorems.two_layer import TwoLayer
+from hardmax.flow.theorems.colliding_pairs import (
+    CollidingPair,
+    retrieval_exponents,
+    retrieval_pair,
+    retrieval_width_bound,
+)
+from hardmax.flow.theorems.softmax_transformers import TwoLayer
 from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, holding, within
 from hardmax.papers.infoflow.theorem1 import theorem_claim

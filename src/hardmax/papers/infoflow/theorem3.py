@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 from scipy.integrate import quad
 
-from hardmax.flow.theorems.antipodes import antipodal_pair
-from hardmax.flow.theorems.codes import analog_code, binary_code
+from hardmax.flow.theorems.codes import analog_code, binary_code, tanh_step
 from hardmax.flow.theorems.decoding_bounds import (
     alternation_program,
     alternation_width_bound,
+    antipodal_pair,
     decoder_width_bound,
     identity_block,
     identity_error,
 )
-from hardmax.flow.theorems.tanh_steps import tanh_step
-from hardmax.flow.theorems.two_layer import TwoLayer
+from hardmax.flow.theorems.softmax_transformers import TwoLayer
 from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding, within
 from hardmax.papers.infoflow.theorem1 import log_slope, theorem_claim

@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.flow.theorems.depth_separation import separation_transformer
-from hardmax.flow.theorems.retrieval_bound import retrieval_exponents
-from hardmax.flow.theorems.separation_inputs import separation_inputs
-from hardmax.flow.theorems.single_layer_bound import separation_exponents
+from hardmax.flow.theorems.colliding_pairs import retrieval_exponents, separation_exponents
+from hardmax.flow.theorems.depth_separation import separation_inputs, separation_transformer
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, compared, measured
 from hardmax.papers.training_reports import (
     deviation_notes,

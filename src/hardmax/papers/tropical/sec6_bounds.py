@@ -17,8 +17,12 @@ from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
 from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged
 from hardmax.temperature.bands import margin_needed
-from hardmax.temperature.closed_forms import QUANTITIES
-from hardmax.temperature.margin_bounds import StabilityBounds, stability_bounds, standard_temperature
+from hardmax.temperature.margin_bounds import (
+    QUANTITIES,
+    StabilityBounds,
+    stability_bounds,
+    standard_temperature,
+)
 from hardmax.temperature.observed_scores import check_stability
 
 __all__ = ["CLAIMS", "RECIPES", "SLACK", "temperature_claim"]
@@ -158,7 +162,7 @@ def _lse_hess_fixed(effort: Effort) -> Finding:
 
 def _lse_hess_sharp(effort: Effort) -> Finding:
     """The family of the proof's last step, k rivals at the margin and one between, and random rivals."""
-    from hardmax.temperature.covariance import leading_eigenvalue
+    from hardmax.temperature.observed_scores import leading_eigenvalue
 
     rng = np.random.default_rng(0)
     largest, least = 0.0, math.inf
