@@ -28,7 +28,7 @@ from hardmax.regions.engine import workers as running
 from hardmax.regions.engine.question import Question, engine_for
 from hardmax.regions.engine.tasks import Schedule
 from hardmax.regions.maps.adjacency import adjacent_cells
-from hardmax.regions.maps.fingerprints import Fingerprints, different, repeated
+from hardmax.regions.maps.merging import Fingerprints, different, repeated
 from hardmax.regions.plane.geometry import planar
 from hardmax.regions.plane.machine import PlaneMachine
 

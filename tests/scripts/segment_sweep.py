@@ -22,7 +22,7 @@ from oracles.random_networks import described
 from oracles.rational_space import enumerate_space
 from test_segment import finished, judge, machine_of, signatures_of
 
-from hardmax.regions.segment.double_double_rows import PairMaps
+from hardmax.regions.segment.undecided import PairMaps
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
         network, domain = on_a_line(number, scaled=options.scaled)
         machine = machine_of(network, domain)
         if options.pairs:
-            machine.decisions.pairs = PairMaps(machine.layers, machine.program)
+            machine.undecided.pairs = PairMaps(machine.layers, machine.program)
         try:
             finished(machine)
             cells += machine.n_cells

@@ -27,7 +27,7 @@ from hardmax.regions.engine.question import Question, engine_for
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.engine.tasks import HEAD, Schedule
 from hardmax.regions.engine.workers import check_jobs, run
-from hardmax.regions.maps.fingerprints import Fingerprints, certain_contacts, different, repeated
+from hardmax.regions.maps.merging import Fingerprints, certain_contacts, different, repeated
 from hardmax.regions.result import RegionSet
 
 __all__ = ["Progress", "count_cells", "count_regions", "enumerate_regions"]

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.regions.cells import Cells, Contacts
-from hardmax.regions.maps.boundary_rows import strictly_inside
-from hardmax.regions.maps.exact_signatures import exact_signature
+from hardmax.regions.maps.exact_maps import exact_signature, strictly_inside
 
 if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import CertificateError
 from hardmax.regions.cells import AT_INFINITY, Cells, Contacts
-from hardmax.regions.maps.boundary_rows import Name, Row, inner_row, interior_point, strictly_inside
-from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.maps.exact_maps import ExactMaps, Name, Row, inner_row, interior_point, strictly_inside
 
 __all__ = ["Geometry"]
 

@@ -26,8 +26,7 @@ from hardmax.networks.signatures import Signature, unpack_bits
 from hardmax.regions.cells import Cells, Contacts
 from hardmax.regions.counts import _how_sure
 from hardmax.regions.geometries import Geometry
-from hardmax.regions.maps.boundary_rows import scaled_rows
-from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.maps.exact_maps import ExactMaps, scaled_rows
 from hardmax.regions.plane.geometry import PlaneGeometry, planar
 from hardmax.regions.search.geometry import HalfspaceGeometry
 from hardmax.regions.segment.geometry import SegmentGeometry

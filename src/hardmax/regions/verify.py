@@ -15,7 +15,7 @@ import numpy as np
 
 from hardmax.errors import CertificateError
 from hardmax.regions.checks import Check
-from hardmax.regions.maps.exact_signatures import exact_signature
+from hardmax.regions.maps.exact_maps import exact_signature
 from hardmax.regions.plane.checks import PlaneCheck
 from hardmax.regions.space.checks import ListedCheck, SpaceCheck
 

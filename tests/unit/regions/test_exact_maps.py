@@ -12,8 +12,7 @@ from oracles.rational_regions import exact_forward
 import hardmax as hm
 from hardmax.networks.layers import ArgmaxLayer, ReluLayer, layers_of
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.maps.float_maps import pattern_maps, projected_maps
-from hardmax.regions.maps.steps import entry_bound, steps_of
+from hardmax.regions.maps.float_maps import entry_bound, pattern_maps, projected_maps, steps_of
 
 SQUARE = hm.Box.cube(2, -4, 4)
 

@@ -20,8 +20,7 @@ from hardmax.networks.layers import AffineLayer, MaxLayer, ReluLayer, layers_of
 from hardmax.networks.leaky import plain_blocks
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.sampling.signature_hashes import SignatureHasher
-from hardmax.regions.sampling.uniform_points import UniformPoints
+from hardmax.regions.sampling.signature_hashes import SignatureHasher, UniformPoints
 from hardmax.regions.space.machine import SpaceMachine
 
 SQUARE = hm.Box.cube(2, -1, 1)

@@ -14,8 +14,7 @@ import hardmax as hm
 from hardmax.networks.layers import layers_of
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import PatternMaps, pattern_maps, projected_maps
-from hardmax.regions.maps.merging import equal_pairs, glued
-from hardmax.regions.maps.residues import Residues
+from hardmax.regions.maps.merging import Residues, equal_pairs, glued
 
 SQUARE = hm.Box.cube(2, -4, 4)
 

@@ -15,8 +15,7 @@ import hardmax as hm
 from hardmax.cli import main
 from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError, NotFiniteError
 from hardmax.regions.sampling import signature_hashes
-from hardmax.regions.sampling.signature_hashes import SignatureHasher, SignatureTally
-from hardmax.regions.sampling.uniform_points import UniformPoints
+from hardmax.regions.sampling.signature_hashes import SignatureHasher, SignatureTally, UniformPoints
 
 SQUARE = hm.Box.cube(2, -4, 4)
 

@@ -14,10 +14,9 @@ from oracles.rational_space import enumerate_space
 import hardmax as hm
 from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import AT_INFINITY, Cells
-from hardmax.regions.segment.double_double_rows import PairMaps
-from hardmax.regions.segment.double_double_rows import root_of as pair_root
 from hardmax.regions.segment.geometry import SegmentGeometry
 from hardmax.regions.segment.machine import SegmentMachine
+from hardmax.regions.segment.undecided import PairMaps
 
 NETWORKS = 420
 
@@ -91,7 +90,7 @@ def test_double_double_and_rationals_agree():
     for number in range(1000, 1150):
         network, domain = on_a_line(number)
         machine = machine_of(network, domain)
-        machine.decisions.pairs = PairMaps(machine.layers, machine.program)
+        machine.undecided.pairs = PairMaps(machine.layers, machine.program)
         judge(network, domain, finished(machine))
         asked += machine.n_double_double
     assert asked > 10
@@ -205,7 +204,7 @@ def test_maxout_pooling_and_leaky_layers():
         expected = enumerate_rationally(wide, hm.Box([-3, 0], [3, 1]))
         machine = machine_of(network, hm.Box([-3], [3]))
         if number % 4 < 2:
-            machine.decisions.pairs = PairMaps(machine.layers, machine.program)
+            machine.undecided.pairs = PairMaps(machine.layers, machine.program)
         cells = finished(machine).cells()
         assert signatures_of(network, cells) == expected.signatures
         contacts = geometry_of(machine).contacts()
@@ -227,7 +226,7 @@ def test_two_folds_that_nearly_coincide_are_ordered(gap, first):
     for pairs in (False, True):
         machine = machine_of(network, hm.Box([0], [1]))
         if pairs:
-            machine.decisions.pairs = PairMaps(machine.layers, machine.program)
+            machine.undecided.pairs = PairMaps(machine.layers, machine.program)
         shape = geometry_of(finished(machine))
         assert shape.cells.n == (3 if gap else 2)
         along = shape.cells.bits[shape.along, 0].tolist()
@@ -280,7 +279,7 @@ def test_double_double_rows_are_those_of_rationals():
             row = found[0] if a == b else found[1].minus(found[0])
             group, keys = (a, (0, 0)) if a == b else (0, (a, b))
             slope, constant = machine.exact_maps.line(layer, group, *keys, cells.bits[i], cells.routings[i])
-            root = pair_root(row)
+            root = row.root()
             assert abs(root.middle - Fraction(-constant, slope)) <= root.radius < Fraction(1, 2**70)
 
 

@@ -18,8 +18,7 @@ from hardmax.errors import UnsupportedDimensionError
 from hardmax.networks.layers import layers_of
 from hardmax.plotting.solids import draw_slices
 from hardmax.regions.cells import decode_wall, encode_wall
-from hardmax.regions.maps.boundary_rows import strictly_inside
-from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.maps.exact_maps import ExactMaps, strictly_inside
 from hardmax.regions.result import RegionSet
 from hardmax.regions.space.geometry import SpaceGeometry, domain_volume
 from hardmax.regions.space.machine import SpaceMachine

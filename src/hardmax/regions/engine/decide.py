@@ -4,7 +4,7 @@ r"""Where a sign is decided: one ladder for every engine and dimension.
    the engine, from the bounds of :func:`~hardmax.regions.engine.layers.enter`. A value beyond its bound has a
    certain sign. A value within it is undecided, and the kernel stops and asks.
 2. *Double-double.* The same rows with thirty digits, and a proven bound again
-   (:mod:`hardmax.regions.plane.double_double` in the plane, :mod:`hardmax.regions.segment.double_double_rows`
+   (:mod:`hardmax.regions.plane.double_double` in the plane, :mod:`hardmax.regions.segment.undecided`
    on the line).
 3. *Rationals.* The rows as integers (:class:`~hardmax.regions.maps.exact_maps.ExactMaps`): the last word.
    What arrives here is almost always exactly zero.

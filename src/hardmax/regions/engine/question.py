@@ -21,7 +21,7 @@ from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.regions.cells import Cells, Table
-from hardmax.regions.maps.fingerprints import Fingerprints
+from hardmax.regions.maps.merging import Fingerprints
 from hardmax.regions.plane.geometry import planar
 from hardmax.regions.result import domain_from_state, domain_state
 from hardmax.regions.space.machine import LARGEST_DIMENSION

@@ -28,7 +28,7 @@ from hardmax.regions.engine.checkpoints import Checkpoint
 from hardmax.regions.engine.question import Question
 from hardmax.regions.engine.stack_machine import State
 from hardmax.regions.engine.tasks import Outcome, Schedule, Task, snapshot
-from hardmax.regions.maps.fingerprints import Fingerprints
+from hardmax.regions.maps.merging import Fingerprints
 
 __all__ = ["Worker", "run", "work"]
 

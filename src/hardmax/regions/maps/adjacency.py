@@ -25,7 +25,7 @@ from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Contacts, decode_wall, encode_wall
 from hardmax.regions.maps import adjacency_kernels as kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.maps.steps import frozen
+from hardmax.regions.maps.float_maps import frozen
 from hardmax.regions.plane.collinear import possibly_collinear
 
 __all__ = ["adjacent_cells"]

@@ -1,4 +1,4 @@
-r"""The affine map of a cell, exactly.
+r"""What is known exactly about a cell: its affine map, the rows that bound it, the signature at a point.
 
 On a cell every routing and every ReLU bit is fixed, so the hidden vector that enters layer :math:`l` is an
 affine function :math:`y_l = (R_l / q_l)\,(x, 1)` of the input, with an integer matrix :math:`R_l` and one
@@ -9,12 +9,22 @@ built from these rows is a proof.
 
 Hidden vectors depend on the signature up to their layer only. They are kept by that prefix, least recently
 used ones going first, because cells that are asked about one after the other share most of it.
+
+A facet is stored by name: a side of the domain, infinity, a unit, or a pair of keys of a head. Its row
+:math:`(a, b)` says :math:`a \cdot x + b \ge 0` on the cell, in homogeneous coordinates :math:`a \cdot x + b
+x_0 \ge 0`. The name and the cell's signature determine it: nothing about the geometry is needed.
+
+Signatures at rational points are read from the blocks of the network themselves, not from the internal form,
+so that verification relies on nothing here. *Just beyond* a point :math:`p` in direction :math:`v` means at
+:math:`p + \varepsilon v` for all small :math:`\varepsilon > 0`: every quantity is carried as a value and a
+slope, and compared by value first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
 
@@ -22,13 +32,34 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.exact.rationals import ExactArray, grain
+from hardmax.exact.rationals import ExactArray, dot, grain, rational
+from hardmax.geometry.cones.rational_splitting import RationalCone
+from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Domain
+from hardmax.networks.blocks import Affine, Attention, FeedForward, Maxout
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.network import Network
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 
-__all__ = ["ExactMaps", "common_denominator"]
+__all__ = [
+    "common_denominator",
+    "exact_ray",
+    "exact_signature",
+    "ExactMaps",
+    "hyperplane_basis",
+    "inner_row",
+    "interior_point",
+    "Name",
+    "Row",
+    "scaled_rows",
+    "signature_beyond",
+    "strictly_inside",
+]
 
 _REMEMBERED = 2048
+Vector = list[flint.fmpq]
+Row = tuple[int, ...]
+Name = tuple[int, int]  # owner and wall
 
 
 class ExactMaps:
@@ -386,3 +417,187 @@ def _reduced(rows: flint.fmpz_mat) -> flint.fmpz_mat:
     return (
         rows if divisor == 1 else flint.fmpz_mat(rows.nrows(), rows.ncols(), [v // divisor for v in entries])
     )
+
+
+def exact_signature(network: Network, point: list[Fraction]) -> tuple[list[int], list[bool], bool]:
+    """Routings and bits at a rational point, and whether a unit is zero or keys are level there.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network.mlp([([[1, 1], [1, -1]], [0, 0]), ([[1, 1]], [0])])
+    >>> exact_signature(net, [Fraction(1, 3), Fraction(1, 3)])
+    ([], [True, False], True)
+    """
+    return signature_beyond(network, point, [Fraction(0)] * len(point))
+
+
+def signature_beyond(
+    network: Network, point: list[Fraction], direction: list[Fraction]
+) -> tuple[list[int], list[bool], bool]:
+    """Routings and bits just beyond a rational point, and whether something stays level in that direction.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network.mlp([([[1, 1], [1, -1]], [0, 0]), ([[1, 1]], [0])])
+    >>> signature_beyond(net, [Fraction(1, 3), Fraction(1, 3)], [Fraction(0), Fraction(-1)])
+    ([], [True, True], False)
+    """
+    zero = flint.fmpq(0)
+    y, v = [rational(value) for value in point], [rational(value) for value in direction]
+    routings: list[int] = []
+    bits: list[bool] = []
+    level = False
+    for block in network.blocks:
+        if isinstance(block, Affine):
+            y, v = _product(block.w, y, block.b), _product(block.w, v, None)
+        elif isinstance(block, FeedForward):
+            if block.w_in is None:
+                z, u = [value + block.b_in.rational(i) for i, value in enumerate(y)], v
+            else:
+                z, u = _product(block.w_in, y, block.b_in), _product(block.w_in, v, None)
+            on = [(a, b) > (zero, zero) for a, b in zip(z, u, strict=True)]
+            bits += on
+            level |= any(a == 0 == b for a, b in zip(z, u, strict=True))
+            slopes = [flint.fmpq(1) if lit else block.slope.rational(i) for i, lit in enumerate(on)]
+            out = _product(block.w_out, [a * s for a, s in zip(z, slopes, strict=True)], block.b_out)
+            run = _product(block.w_out, [b * s for b, s in zip(u, slopes, strict=True)], None)
+            y = [a + b for a, b in zip(y, out, strict=True)] if block.skip else out
+            v = [a + b for a, b in zip(v, run, strict=True)] if block.skip else run
+        else:
+            winners = [_winners(block, h, y, v) for h in range(block.heads)]
+            routings += [tied[0] for _, tied in winners]
+            level |= any(len(tied) > 1 for _, tied in winners)
+            if isinstance(block, Maxout):
+                out, run = [best[0] for best, _ in winners], [best[1] for best, _ in winners]
+                if block.w_out is None:
+                    out = [value + block.b_out.rational(i) for i, value in enumerate(out)]
+                else:
+                    out, run = _product(block.w_out, out, block.b_out), _product(block.w_out, run, None)
+                y = [a + b for a, b in zip(y, out, strict=True)] if block.skip else out
+                v = [a + b for a, b in zip(v, run, strict=True)] if block.skip else run
+                continue
+            moved = [zero] * block.d_out
+            for h, (_, tied) in enumerate(winners):
+                for k in range(block.d_out):
+                    total = sum((block.outputs.rational((h, j, k)) for j in tied), zero)
+                    moved[k] += total / len(tied)
+            y = [a + b for a, b in zip(y, moved, strict=True)] if block.skip else moved
+            v = v if block.skip else [zero] * block.d_out
+    return routings, bits, level
+
+
+def _winners(
+    block: Attention | Maxout, h: int, y: Vector, v: Vector
+) -> tuple[tuple[flint.fmpq, flint.fmpq], list[int]]:
+    """The largest score of a head, as value and slope, and the keys that have it."""
+    scores = {}
+    for j in np.flatnonzero(block.mask[h]).tolist():
+        row = [block.scores.rational((h, j, k)) for k in range(block.d_in)]
+        scores[j] = (dot(row, y) + block.biases.rational((h, j)), dot(row, v))
+    best = max(scores.values())
+    return best, [j for j, score in scores.items() if score == best]
+
+
+def _product(matrix: ExactArray, y: Vector, offsets: ExactArray | None) -> Vector:
+    rows = [dot(matrix.rational_row(i), y) for i in range(matrix.shape[0])]
+    return rows if offsets is None else [a + offsets.rational(i) for i, a in enumerate(rows)]
+
+
+def inner_row(
+    exact: ExactMaps, name: Name, bits_row: NDArray[np.uint64], routings_row: NDArray[np.int32]
+) -> Row:
+    """The row of a facet of the cell with this signature, nonnegative on the cell.
+
+    Examples
+    --------
+    >>> from hardmax.geometry.domains import Box
+    >>> exact = ExactMaps((), Box.cube(3, -1, 2))
+    >>> none = np.zeros(1, dtype=np.uint64), np.zeros(0, dtype=np.int32)
+    >>> inner_row(exact, (DOMAIN_SIDE, 0), *none), inner_row(exact, (AT_INFINITY, 0), *none)
+    ((-1, 0, 0, 2), (0, 0, 0, 1))
+    """
+    owner, wall = name
+    if owner == AT_INFINITY:
+        return (0,) * exact.d + (1,)
+    if owner == DOMAIN_SIDE:
+        return exact.domain_line(wall)
+    layer, group, a, b = decode_wall(wall)
+    row = exact.line(layer, group, a, b, bits_row, routings_row)
+    block = exact.layers[layer]
+    if isinstance(block, ReluLayer):
+        unit = block.first_unit + group
+        positive = bool(int(bits_row[unit // 64]) >> (unit % 64) & 1)
+    elif isinstance(block, ArgmaxLayer):
+        winner = int(routings_row[block.first_head + group])
+        positive = int(block.key[b]) == winner
+        if not positive and int(block.key[a]) != winner:  # a key that is level with the winner on the cell
+            positive = b in exact.tied_keys(layer, group, bits_row, routings_row)
+    else:
+        positive = True
+    return row if positive else tuple(-v for v in row)
+
+
+def exact_ray(rows: list[Row], free: int = 0) -> list[int]:
+    """The line in which hyperplanes and the coordinate planes of ``free`` intersect, up to its sign.
+
+    >>> exact_ray([(1, 0, -2), (0, 2, -1)])
+    [4, 1, 2]
+    """
+    d = len(rows[0])
+    table = [list(row) for row in rows]
+    table += [[int(k == c) for k in range(d)] for c in range(d) if free >> c & 1]
+    kernel, _ = flint.fmpz_mat(table).nullspace()
+    ray = [int(kernel[c, 0]) for c in range(d)]
+    divisor = int(np.gcd.reduce(np.array(ray, dtype=object)))
+    divisor = -divisor if ray[-1] < 0 else divisor
+    return [v // divisor for v in ray]
+
+
+def scaled_rows(rows: Iterable[Row], d: int) -> list[list[Fraction]]:
+    r"""Rows :math:`(a, b)` with :math:`a \cdot x \le b` and max |a| = 1, each once, none constant."""
+    found: list[list[Fraction]] = []
+    for row in rows:
+        size = max((abs(v) for v in row[:d]), default=0)
+        if size:
+            scaled = [Fraction(-v, size) for v in row[:d]] + [Fraction(row[-1], size)]
+            if scaled not in found:
+                found.append(scaled)
+    return found
+
+
+def strictly_inside(rows: Iterable[Row], point: list[Fraction]) -> bool:
+    """Whether a point satisfies every inequality strictly.
+
+    >>> strictly_inside([(1, 0, 0), (-1, 1, 2)], [Fraction(1), Fraction(-1)])
+    False
+    """
+    return all(sum((a * x for a, x in zip(row, point, strict=False)), Fraction(row[-1])) > 0 for row in rows)
+
+
+def interior_point(rows: list[Row], d: int) -> list[Fraction] | None:
+    """A point strictly inside an intersection of half-spaces; ``None`` if it has no interior.
+
+    >>> interior_point([(1, 0, 0), (0, 1, 0), (-1, -1, 1)], 2)
+    [Fraction(1, 3), Fraction(1, 3)]
+    """
+    cone = RationalCone(d + 1)
+    for row in [(0,) * d + (1,), *rows]:
+        if cone.cut(list(row), (0, 0)) == EMPTIES:
+            return None
+    point = [Fraction(0)] * (d + 1)
+    for ray in cone.rays:  # vertices weigh the same, whatever the scale of their coordinates
+        weight = Fraction(1, ray[-1]) if ray[-1] else Fraction(1, max(abs(v) for v in ray))
+        point = [p + weight * v for p, v in zip(point, ray, strict=True)]
+    return [p / point[-1] for p in point[:d]]
+
+
+def hyperplane_basis(row: Row) -> list[list[int]]:
+    """Integer vectors that span the hyperplane where a row vanishes.
+
+    >>> [[sum(a * b for a, b in zip((1, 2, 3), v)) for v in hyperplane_basis((1, 2, 3))]]
+    [[0, 0]]
+    """
+    kernel, rank = flint.fmpz_mat([list(row)]).nullspace()
+    return [[int(kernel[i, j]) for i in range(len(row))] for j in range(rank)]

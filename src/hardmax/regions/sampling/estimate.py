@@ -24,8 +24,7 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.network import Network
 from hardmax.progress import Progress, shown
-from hardmax.regions.sampling.signature_hashes import SignatureHasher, SignatureTally
-from hardmax.regions.sampling.uniform_points import UniformPoints
+from hardmax.regions.sampling.signature_hashes import SignatureHasher, SignatureTally, UniformPoints
 from hardmax.results import Result
 
 __all__ = ["CellEstimate", "estimate_cells"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hardmax.errors import UnsupportedDimensionError
 from hardmax.regions.cells import Contacts
 from hardmax.regions.geometries import Geometry
-from hardmax.regions.maps.boundary_rows import Name
+from hardmax.regions.maps.exact_maps import Name
 from hardmax.regions.search.contacts import contacts_of
 from hardmax.regions.search.outline import Outline
 

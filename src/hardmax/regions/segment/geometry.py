@@ -2,10 +2,15 @@ r"""Cells on the line: intervals with named ends.
 
 The engine finds cells from left to right; the result is in lexicographic order of their signatures, as
 everywhere, and ``position`` remembers where on the line a cell is.
+
+What floats cannot tell is asked in rationals: a row is two integers :math:`(a, c)`, the affine function
+:math:`at + c` up to a positive factor; a place is a ``Fraction`` or one of the two infinities.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -19,12 +24,24 @@ from hardmax.networks.signatures import pack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Contacts, Ragged, decode_wall
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.segment.rational_intervals import NEGATIVE_END, POSITIVE_END, Place, interval_of, root_of
 
-__all__ = ["SegmentGeometry", "exact_place", "interval_cells", "kinds_between"]
+__all__ = [
+    "exact_place",
+    "interval_cells",
+    "interval_of",
+    "kinds_between",
+    "NEGATIVE_END",
+    "Place",
+    "POSITIVE_END",
+    "root_of",
+    "SegmentGeometry",
+    "sign_at",
+    "upper_envelope",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Place = Fraction | float  # a float only for the infinities
 
 
 def interval_cells(written: dict[str, NDArray[Any]]) -> Cells:
@@ -166,3 +183,79 @@ def _witnesses(low: Floats, high: Floats, low_error: Floats, high_error: Floats)
         right = np.where(np.isfinite(high), (high - witness) * (1.0 - 1e-15) - high_error, np.inf)
         margin = np.minimum(left, right)
     return witness, np.where(margin > 0.0, margin, 0.0)
+
+
+NEGATIVE_END, POSITIVE_END = -math.inf, math.inf
+
+
+def sign_at(row: Sequence[int], place: Place) -> int:
+    """The sign of a row at a place: -1, 0 or 1.
+
+    >>> sign_at((2, -1), Fraction(1, 2)), sign_at((-3, 5), POSITIVE_END)
+    (0, -1)
+    """
+    a, c = row[0], row[1]
+    if isinstance(place, Fraction):
+        value = a * place.numerator + c * place.denominator
+    elif a:
+        value = a if place > 0 else -a
+    else:
+        value = c
+    return (value > 0) - (value < 0)
+
+
+def root_of(row: Sequence[int]) -> Fraction:
+    """Where a row that is not constant vanishes."""
+    return Fraction(-row[1], row[0])
+
+
+def interval_of(halfspaces: Sequence[Sequence[int]]) -> tuple[Place, int, Place, int] | None:
+    """The interval of half-lines :math:`at + c \\ge 0`: its ends and the numbers of the rows that bound it
+    (-1 at infinity); ``None`` if it has no interior.
+
+    >>> interval_of([(1, 0), (-2, 3), (-1, 7)])
+    (Fraction(0, 1), 0, Fraction(3, 2), 1)
+    """
+    low: Place = NEGATIVE_END
+    high: Place = POSITIVE_END
+    low_side = high_side = -1
+    for i, row in enumerate(halfspaces):
+        if row[0] == 0:
+            if row[1] < 0:
+                return None
+            continue
+        place = root_of(row)
+        if row[0] > 0 and place > low:
+            low, low_side = place, i
+        elif row[0] < 0 and place < high:
+            high, high_side = place, i
+    return (low, low_side, high, high_side) if low < high else None
+
+
+def upper_envelope(
+    rows: dict[int, tuple[int, int]], low: Place, high: Place
+) -> list[tuple[list[int], Place]]:
+    """The winners among affine functions along an interval: ``(keys that win together, where they begin)``.
+
+    >>> upper_envelope({0: (-1, 0), 1: (0, -1), 2: (1, 0), 3: (1, 0)}, NEGATIVE_END, POSITIVE_END)
+    [([0], -inf), ([2, 3], Fraction(0, 1))]
+    """
+    together: dict[tuple[int, int], list[int]] = {}
+    for key, row in rows.items():
+        together.setdefault(row, []).append(key)
+    lines = list(together)
+    if isinstance(low, Fraction):
+        p, q = low.numerator, low.denominator
+        line = max(lines, key=lambda row: (row[0] * p + row[1] * q, row[0]))
+    else:
+        line = min(lines, key=lambda row: (row[0], -row[1]))
+    found: list[tuple[list[int], Place]] = [(together[line], low)]
+    while True:
+        steeper = [row for row in lines if row[0] > line[0]]
+        if not steeper:
+            return found
+        meets = [(Fraction(line[1] - row[1], row[0] - line[0]), -row[0], row) for row in steeper]
+        place, _, line = min(meets)
+        if place >= high:
+            return found
+        found.append((together[line], place))

@@ -11,7 +11,7 @@ into the frame of the next layer; the children of the last layer are cells. The 
 does not grow with the number of cells, and cells come out in the order of the line.
 
 Floats decide with the bounds of :mod:`hardmax.regions.segment.program`. Signs at ends, winners and the order
-of breaks that they leave open are decided in rationals (:mod:`hardmax.regions.segment.rational_intervals`);
+of breaks that they leave open are decided in rationals (:mod:`hardmax.regions.segment.geometry`);
 breaks that coincide are one.
 """
 
@@ -34,10 +34,9 @@ from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.segment import kernels
-from hardmax.regions.segment.decisions import Decisions, Events, Intervals, rows_of
-from hardmax.regions.segment.geometry import interval_cells
+from hardmax.regions.segment.geometry import Place, interval_cells, interval_of
 from hardmax.regions.segment.program import Errors, SegmentProgram
-from hardmax.regions.segment.rational_intervals import Place, interval_of
+from hardmax.regions.segment.undecided import Events, Intervals, Undecided, rows_of
 
 __all__ = ["SegmentMachine"]
 
@@ -151,13 +150,13 @@ class SegmentMachine:
         low, low_side, high, high_side = interval
         self.ends = low, high
         self.origin = _origin(low, high)
-        self.decisions = Decisions(self.layers, self.program, self.exact_maps, self.trust, self.origin)
+        self.undecided = Undecided(self.layers, self.program, self.exact_maps, self.trust, self.origin)
         self.unbounded = not (isinstance(low, Fraction) and isinstance(high, Fraction))
         self.unit, self.domain_length = (1.0, 0.0) if self.unbounded else _size(high - low)  # type: ignore[arg-type]
         self.sliver = sliver * self.unit
         ends = np.zeros((4, 1))
-        ends[0], ends[1] = self.decisions.float_place(low)
-        ends[2], ends[3] = self.decisions.float_place(high)
+        ends[0], ends[1] = self.undecided.float_place(low)
+        ends[2], ends[3] = self.undecided.float_place(high)
         names = np.array(
             [
                 *((DOMAIN_SIDE, low_side) if low_side >= 0 else (AT_INFINITY, 0)),
@@ -215,12 +214,12 @@ class SegmentMachine:
     @property
     def n_double_double(self) -> int:
         """How often floats could not tell and double-double arithmetic decided."""
-        return self.decisions.ladder.n_double_double
+        return self.undecided.ladder.n_double_double
 
     @property
     def n_rational(self) -> int:
         """How often rationals decided."""
-        return self.decisions.ladder.n_rational
+        return self.undecided.ladder.n_rational
 
     def advance(self, steps: int) -> None:
         """Work off about ``steps`` intervals, counted once per layer."""
@@ -311,7 +310,7 @@ class SegmentMachine:
         chosen = slice(frame.cursor, frame.cursor + take)
         low, low_error, high, high_error = frame.ends[:, chosen]
         lengths = high - low
-        doubt = 4.0 if self.decisions.pairs is not None else 1e7  # rationals are expensive in a big network
+        doubt = 4.0 if self.undecided.pairs is not None else 1e7  # rationals are expensive in a big network
         thin = np.flatnonzero(~(lengths > doubt * (low_error + high_error)))
         carry: Any = (frame.carry_bits, frame.carry_y, frame.carry_winner)
         written = None
@@ -319,7 +318,7 @@ class SegmentMachine:
             intervals, _, carry = self._children(frame, take, False)
             if self.trust != kernels.FLOAT:
                 for k in thin.tolist():
-                    ends = self.decisions.ends(intervals, k)
+                    ends = self.undecided.ends(intervals, k)
                     if isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction):
                         lengths[k] = nearest_float(ends[1] - ends[0])
             if self.store:
@@ -374,8 +373,8 @@ class SegmentMachine:
             )  # fmt: skip
 
         events, (parents, units) = _collected(signs, intervals.n, block.units)
-        events = events.joined(self.decisions.units(layer, intervals, parents, units, on, events))
-        events, first = self.decisions.ordered(layer, intervals, events, [])
+        events = events.joined(self.undecided.units(layer, intervals, parents, units, on, events))
+        events, first = self.undecided.ordered(layer, intervals, events, [])
         frame = self._cut(layer, intervals, events, first, [])
         frame.on = on
         if layer != self.program.last:
@@ -407,9 +406,9 @@ class SegmentMachine:
         ties: list[list[int]] = []
         more = []
         for k, head in zip(parents.tolist(), heads.tolist(), strict=True):
-            more += self.decisions.head(layer, intervals, k, head, z, (slope, constant), winner, ties, events)
+            more += self.undecided.head(layer, intervals, k, head, z, (slope, constant), winner, ties, events)
         events = events.joined(more)
-        events, first = self.decisions.ordered(layer, intervals, events, ties)
+        events, first = self.undecided.ordered(layer, intervals, events, ties)
         frame = self._cut(layer, intervals, events, first, ties)
         frame.winner = winner
         frame.carry_winner = np.zeros(block.heads, dtype=np.int64)
@@ -518,8 +517,8 @@ class SegmentMachine:
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Take up a state."""
-        (self.serial, self.n_cells, self.n_slivers, self.n_unbounded, self.decisions.ladder.n_rational,
-         self.decisions.ladder.n_double_double, n_frames) = state["counts"].tolist()  # fmt: skip
+        (self.serial, self.n_cells, self.n_slivers, self.n_unbounded, self.undecided.ladder.n_rational,
+         self.undecided.ladder.n_double_double, n_frames) = state["counts"].tolist()  # fmt: skip
         self.layer_cells = np.array(state["layer_cells"])
         self.total = float(state["size"][0])
         self.frames = []

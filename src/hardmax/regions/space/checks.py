@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from hardmax.regions.cells import AT_INFINITY
 from hardmax.regions.checks import CROSSINGS, EXACTLY, Check
-from hardmax.regions.maps.boundary_rows import interior_point
-from hardmax.regions.maps.exact_signatures import signature_beyond
+from hardmax.regions.maps.exact_maps import interior_point, signature_beyond
 from hardmax.regions.space.facet_rows import float_rows
 from hardmax.regions.space.geometry import SpaceGeometry
 

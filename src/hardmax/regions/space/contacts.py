@@ -33,8 +33,8 @@ from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import GROUP_BITS, KEY_BITS, Contacts
 from hardmax.regions.maps.adjacency_kernels import by_group
-from hardmax.regions.maps.boundary_rows import Row, hyperplane_basis
-from hardmax.regions.maps.steps import frozen
+from hardmax.regions.maps.exact_maps import Row, hyperplane_basis
+from hardmax.regions.maps.float_maps import frozen
 from hardmax.regions.space import facet_kernels as kernels
 from hardmax.regions.space.facet_rows import drawn_row, float_rows, named
 from hardmax.regions.space.sizes import Scratch, exact_area

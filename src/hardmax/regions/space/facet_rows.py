@@ -16,10 +16,8 @@ from hardmax.exact.rationals import ExactArray
 from hardmax.networks.layers import AffineLayer, Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, GROUP_BITS, KEY_BITS, Cells, decode_wall
 from hardmax.regions.maps.adjacency_kernels import name_groups
-from hardmax.regions.maps.boundary_rows import Row
-from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.maps.float_maps import pattern_maps
-from hardmax.regions.maps.steps import frozen
+from hardmax.regions.maps.exact_maps import ExactMaps, Row
+from hardmax.regions.maps.float_maps import frozen, pattern_maps
 
 __all__ = ["drawn_row", "float_rows", "named"]
 

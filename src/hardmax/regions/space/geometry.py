@@ -20,8 +20,7 @@ from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Box
 from hardmax.regions.cells import AT_INFINITY, Contacts, Ragged
 from hardmax.regions.geometries import Geometry
-from hardmax.regions.maps.boundary_rows import Name, Row, exact_ray
-from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.maps.exact_maps import ExactMaps, Name, Row, exact_ray
 from hardmax.regions.space.sizes import Facets, Sizes, exact_volume, facets_of, rounded_frame, sizes_of
 
 __all__ = ["SpaceGeometry"]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hardmax.exact.rationals import nearest_float
 from hardmax.regions.cells import Cells
-from hardmax.regions.maps.steps import frozen
+from hardmax.regions.maps.float_maps import frozen
 from hardmax.regions.space import facet_kernels as kernels
 
 __all__ = [
