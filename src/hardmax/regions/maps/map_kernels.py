@@ -2,9 +2,9 @@ r"""Affine maps from signatures, compiled: in floats with error bounds, modulo a
 
 A network is a list of steps (:mod:`hardmax.regions.maps.float_maps`): products with a matrix, sums over the
 units that are on, biases, outputs or scores of winning keys. Cells come in lexicographic order of their
-signatures, so neighbours in the list share what the first steps give. Both kernels keep the map after every step of the
-current cell, and for sums over units the sum after every block of units; they start again where the signature
-differs.
+signatures, so neighbours in the list share what the first steps give. Both kernels keep the map after every
+step of the current cell, and for sums over units the sum after every block of units; they start again where
+the signature differs.
 
 A map of :math:`d` inputs is kept as :math:`d + 1` vectors: the coefficients of each input, and last the
 constants. Sums run over units and keys in ascending order, whatever the blocking; so a map depends on its
