@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading
+from hardmax.models.reading.sources import CapturedLayer, QueryMap, TextReading
 
 
 def causal(n: int) -> np.ndarray:

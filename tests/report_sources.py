@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading
+from hardmax.models.reading.sources import CapturedLayer, QueryMap, TextReading
 
 HOSTILE = (
     '</script><b>"&',

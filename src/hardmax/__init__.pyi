@@ -29,7 +29,7 @@ from hardmax.geometry.domains import Polytope as Polytope
 from hardmax.geometry.domains import WholeSpace as WholeSpace
 from hardmax.geometry.minkowski import minkowski_vertices as minkowski_vertices
 from hardmax.models.atlas.head_atlas import head_atlas as head_atlas
-from hardmax.models.influence.measure import measure_influence as measure_influence
+from hardmax.models.influence.interventions import measure_influence as measure_influence
 from hardmax.models.report.report import report as report
 from hardmax.networks.blocks import Affine as Affine
 from hardmax.networks.blocks import Attention as Attention

@@ -10,7 +10,7 @@ import pytest
 from report_sources import HOSTILE, ArraySource
 
 import hardmax as hm
-from hardmax.models.report.table import COLUMNS
+from hardmax.models.report.page import COLUMNS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="a browser is driven by playwright")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -14,8 +14,7 @@ from hardmax.cli.models import layers_and_heads, model_and_text, number_list, te
 from hardmax.cli.outputs import number, print_json, print_table
 
 if TYPE_CHECKING:
-    from hardmax.models.atlas.head_atlas import HeadAtlas
-    from hardmax.models.atlas.head_records import HeadRecord
+    from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
 
 __all__ = ["atlas"]
 

@@ -6,7 +6,7 @@ from hardmax.models.atlas.head_atlas import HeadAtlas as HeadAtlas
 from hardmax.models.atlas.head_atlas import head_atlas as head_atlas
 from hardmax.models.bundled import bundled_source as bundled_source
 from hardmax.models.influence.influence_report import InfluenceReport as InfluenceReport
-from hardmax.models.influence.measure import measure_influence as measure_influence
+from hardmax.models.influence.interventions import measure_influence as measure_influence
 from hardmax.models.influence.routing_flow import TokenFlow as TokenFlow
 from hardmax.models.influence.routing_flow import token_flow as token_flow
 from hardmax.models.report.report import ModelReport as ModelReport

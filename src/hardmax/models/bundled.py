@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.models.influence.interventions import GradientInfluence, Passed
-from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading, Visit
+from hardmax.models.reading.sources import CapturedLayer, QueryMap, TextReading, Visit
 from hardmax.training.bundled import bundled_model
 from hardmax.training.data import outputs_of
 from hardmax.training.layout import TransformerShape

@@ -16,7 +16,7 @@ import hardmax as hm
 from hardmax.cli import main
 from hardmax.cli.models import number_list
 from hardmax.errors import InvalidInputError
-from hardmax.models.atlas.head_records import HeadRecord
+from hardmax.models.atlas.head_atlas import HeadRecord
 
 
 def two_layers(**options) -> Layers:

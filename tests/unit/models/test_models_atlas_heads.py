@@ -16,7 +16,7 @@ import hardmax as hm
 from hardmax.errors import InvalidInputError, NotFiniteError
 from hardmax.models.atlas.head_measures import key_usage, measure_queries, reading_position
 from hardmax.models.atlas.reachable_keys import keys_that_can_win, largest_probability, read_keys
-from hardmax.models.reading.captured_layer import CapturedLayer
+from hardmax.models.reading.sources import CapturedLayer
 
 seeds = st.integers(0, 10_000)
 

@@ -16,7 +16,7 @@ import hardmax as hm
 from hardmax.errors import CertificateError, InvalidInputError
 from hardmax.models.atlas import layer_cells
 from hardmax.models.atlas.layer_cells import layer_slice, plane_through, principal_plane, slice_network
-from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap
+from hardmax.models.reading.sources import CapturedLayer, QueryMap
 
 
 @st.composite

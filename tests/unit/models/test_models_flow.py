@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.models.atlas.assumptions import AssumptionRecorder, assumption_report
-from hardmax.models.atlas.frozen_norms import differing_shares, disk_points
-from hardmax.models.atlas.norms import Norm
+from hardmax.models.atlas.frozen_norms import Norm, differing_shares, disk_points
 from hardmax.models.bundled import bundled_source
-from hardmax.models.influence.influence_report import TextInfluence, report_of
-from hardmax.models.influence.recall import recall_columns
-from hardmax.models.influence.rollout import RolloutRecorder
-from hardmax.models.influence.routing_flow import FlowRecorder, RoutingRule
-from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap, TextReading
+from hardmax.models.influence.influence_report import TextInfluence, recall_columns, report_of
+from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, RoutingRule
+from hardmax.models.reading.sources import CapturedLayer, QueryMap, TextReading
 from hardmax.models.spread import _medians, spread
 from hardmax.training.geometry import routed_flow
 from hardmax.training.states import run_states

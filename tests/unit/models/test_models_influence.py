@@ -18,10 +18,10 @@ from tiny_models import TEXT, tiny_folder, tiny_model, tiny_tokenizer  # noqa: E
 import hardmax as hm  # noqa: E402
 from hardmax.cli import main  # noqa: E402
 from hardmax.errors import InvalidInputError  # noqa: E402
-from hardmax.models.atlas.norms import NormInputs  # noqa: E402
+from hardmax.models.atlas.frozen_norms import NormInputs  # noqa: E402
 from hardmax.models.influence.interventions import Interventions  # noqa: E402
-from hardmax.models.reading.captured_layer import TextReading  # noqa: E402
 from hardmax.models.reading.loading import open_model  # noqa: E402
+from hardmax.models.reading.sources import TextReading  # noqa: E402
 
 SHORT = "the cat sat on a red mat"
 FAMILIES = ("bert", "gpt2", "llama", "qwen3")

@@ -22,9 +22,8 @@ from tiny_models import SETTINGS, TEXT, tiny_folder, tiny_model, tiny_tokenizer 
 from hardmax.errors import FidelityError, UnsupportedModelError  # noqa: E402
 from hardmax.models.influence.interventions import Interventions  # noqa: E402
 from hardmax.models.reading import capture, families, loading  # noqa: E402
-from hardmax.models.reading.families import FAMILIES  # noqa: E402
+from hardmax.models.reading.families import FAMILIES, rotated  # noqa: E402
 from hardmax.models.reading.loading import open_model  # noqa: E402
-from hardmax.models.reading.query_maps import rotated  # noqa: E402
 
 LIMIT = 1e-5
 

@@ -26,11 +26,10 @@ from hardmax.cli import main
 from hardmax.models import bundled
 from hardmax.models.bundled import bundled_source
 from hardmax.models.report import report as report_module
+from hardmax.models.report.flow_figures import place_labels, slice_figure
 from hardmax.models.report.head_figures import head_figures
-from hardmax.models.report.page import json_for_script
-from hardmax.models.report.slice_figures import place_labels, slice_figure
+from hardmax.models.report.page import COLUMNS, heads_csv, json_for_script
 from hardmax.models.report.svg import escape, figure_style, linear_scale, log_scale
-from hardmax.models.report.table import COLUMNS, heads_csv
 from hardmax.storage import written_whole
 from hardmax.training.geometry import routed_flow
 from hardmax.training.states import run_states

@@ -29,9 +29,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
-from hardmax.models.reading.captured_layer import CapturedLayer
-from hardmax.models.reading.recorders import read
-from hardmax.models.reading.sources import as_source, named_texts
+from hardmax.models.reading.sources import CapturedLayer, as_source, named_texts, read
 from hardmax.models.spread import Spread, spread
 from hardmax.results import Result
 from hardmax.temperature.observed_scores import check_stability

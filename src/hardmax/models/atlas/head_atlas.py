@@ -1,6 +1,6 @@
 r"""The head atlas: what P1 says about every head of a real model on one text, measured.
 
-One row per head (:class:`~hardmax.models.atlas.head_records.HeadRecord`): margins in units of temperature,
+One row per head (:class:`HeadRecord`): margins in units of temperature,
 distance to hardmax and what margins guarantee for it, keys that can win and keys that do, sinks, distances to
 walls; one exact picture per layer (:class:`~hardmax.models.atlas.layer_cells.LayerSlice`). Layers pass one at
 a time and nothing of them is kept but these numbers, so memory does not grow with depth.
@@ -15,30 +15,151 @@ from __future__ import annotations
 import csv
 import io
 import json
+import operator
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.models.atlas.atlas_recorder import AtlasRecorder, Progress
-from hardmax.models.atlas.head_records import HeadRecord, PositionRecord
-from hardmax.models.atlas.layer_cells import LayerSlice
-from hardmax.models.reading.captured_layer import TextReading
-from hardmax.models.reading.recorders import read
-from hardmax.models.reading.sources import as_source
+from hardmax.errors import InvalidInputError
+from hardmax.models.atlas.head_measures import QueryMeasures, measure_queries, reading_position
+from hardmax.models.atlas.layer_cells import LayerSlice, Plane, layer_slice, plane_through, principal_plane
+from hardmax.models.atlas.reachable_keys import KeysThatCanWin, keys_that_can_win, read_keys
+from hardmax.models.reading.sources import CapturedLayer, Source, TextReading, as_source, read
 from hardmax.networks.arguments import many
 from hardmax.progress import shown
 from hardmax.results import Result, strict
 from hardmax.storage import written_whole
 
-__all__ = ["HeadAtlas", "atlas_of", "head_atlas"]
+if TYPE_CHECKING:
+    from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
+
+from hardmax.models.atlas.head_measures import key_usage, readable
+
+__all__ = [
+    "AtlasRecorder",
+    "HeadAtlas",
+    "HeadRecord",
+    "PositionRecord",
+    "Progress",
+    "atlas_of",
+    "head_atlas",
+    "head_record",
+    "position_record",
+]
 
 Floats = NDArray[np.float64]
+
+
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class HeadRecord:
+    """One head on one text. Statistics are over the queries that have a choice; NaN where none has.
+
+    Attributes
+    ----------
+    layer, head : int
+        Counted from 0.
+    n_queries, n_keys : int
+        Queries with a choice, and keys of the sequence.
+    margin_median, margin_low, margin_high : float
+        Median, lower and upper decile of the winner's lead, in units of temperature.
+    top_probability, tv_to_hardmax, output_distance : float
+        Medians: probability of the winner, total variation distance to hardmax, and the distance of the
+        outputs of softmax and hardmax over the norm of the former.
+    share_hard_1, share_hard_10 : float
+        The share of queries whose margin guarantees a distance to hardmax of at most 1 % or 10 %.
+    share_measured_1, share_measured_10 : float
+        The share whose measured distance is at most that.
+    share_vacuous : float
+        The share for which the bound says nothing: it allows more than one half.
+    keys_can_win, keys_can_win_of : int
+        Keys whose cell has interior among the keys that the query at ``position`` may read.
+    certified : bool
+        Whether that was decided with proof for every key: it always is, by :mod:`hardmax.geometry`.
+    position : int
+        The query whose keys those are; -1 where all queries have the same.
+    query_norm, query_norm_median : float
+        The largest and the median norm of the queries.
+    largest_reach_margin, largest_reach_margin_bound : float
+        The largest margin that any key can get at the largest query norm: attained, and never exceeded.
+    median_reach_margin : float
+        The attained one at the median norm; NaN with biases.
+    largest_reach_probability, largest_reach_probability_bound : float
+        The largest probability that any key can get at the largest query norm: attained, and never exceeded.
+    keys_do_win : int
+        Different keys that win some query.
+    usage_entropy, usage_entropy_relative : float
+        Entropy of the wins in bits, and over the largest possible.
+    sink : int
+        The greatest sink, -1 without one.
+    sink_share, sink_mass : float
+        The share of its readers that it wins, and its mean probability for them.
+    n_sinks : int
+    wall_distance_median, wall_distance_relative : float
+        Median distance of a query to the boundary of its cell, and over the norm of the query.
+    wall_distance_rounding : float
+        How far rounding may have moved any of these distances, proven.
+    """
+
+    layer: int
+    head: int
+    n_queries: int
+    n_keys: int
+    margin_median: float
+    margin_low: float
+    margin_high: float
+    top_probability: float
+    tv_to_hardmax: float
+    output_distance: float
+    share_hard_1: float
+    share_hard_10: float
+    share_measured_1: float
+    share_measured_10: float
+    share_vacuous: float
+    keys_can_win: int
+    keys_can_win_of: int
+    certified: bool
+    position: int
+    query_norm: float
+    query_norm_median: float
+    largest_reach_margin: float
+    largest_reach_margin_bound: float
+    median_reach_margin: float
+    largest_reach_probability: float
+    largest_reach_probability_bound: float
+    keys_do_win: int
+    usage_entropy: float
+    usage_entropy_relative: float
+    sink: int
+    sink_share: float
+    sink_mass: float
+    n_sinks: int
+    wall_distance_median: float
+    wall_distance_relative: float
+    wall_distance_rounding: float
+
+
+@dataclass(frozen=True)
+class PositionRecord:
+    """Keys that can win at one of the positions that were asked for; fields as in :class:`HeadRecord`."""
+
+    layer: int
+    head: int
+    position: int
+    keys_can_win: int
+    keys_can_win_of: int
+    largest_reach_margin: float
+    largest_reach_margin_bound: float
+    largest_reach_probability: float
+    largest_reach_probability_bound: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,7 +354,7 @@ def head_atlas(
     ----------
     model : path, hub id, torch module or Source
         A local folder, a name on the hub (only with ``hub=True``), a module with its ``tokenizer``, or
-        anything that shows its layers (:class:`hardmax.models.reading.captured_layer.Source`).
+        anything that shows its layers (:class:`hardmax.models.reading.sources.Source`).
     text : str, optional
         What the model reads; a Source may have a text of its own.
     tokenizer : optional
@@ -267,7 +388,7 @@ def head_atlas(
     >>> rng = np.random.default_rng(0)
     >>> x, W = rng.standard_normal((6, 4)), rng.standard_normal((2, 3, 4))
     >>> keys = rng.standard_normal((2, 6, 3))
-    >>> from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap
+    >>> from hardmax.models.reading.sources import CapturedLayer, QueryMap
     >>> layer = CapturedLayer(
     ...     0, x, np.einsum("hij,tj->hti", W, x), keys, keys, np.ones((6, 6), dtype=bool), 3**-0.5,
     ...     query_map=lambda t: QueryMap(W, np.zeros((2, 3))))
@@ -319,3 +440,226 @@ def atlas_of(recorder: AtlasRecorder, reading: TextReading) -> HeadAtlas:
         seconds=time.perf_counter() - recorder.started,
         cpu_seconds=time.process_time() - recorder.started_cpu,
     )
+
+
+class AtlasRecorder:
+    """Measures every layer that passes: the rows of the atlas, and a slice where one is asked for.
+
+    Parameters
+    ----------
+    source : Source
+    layers, heads, positions, plane, time_limit, sink_factor, progress
+        As in :func:`hardmax.head_atlas`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        layers: Iterable[int] | None = None,
+        heads: Iterable[int] | None = None,
+        positions: Iterable[int] | None = None,
+        plane: str | Sequence[int] | None = "principal",
+        time_limit: float | None = 60.0,
+        sink_factor: float = 4.0,
+        progress: Progress | None = None,
+    ) -> None:
+        self.started, self.started_cpu = time.perf_counter(), time.process_time()
+        self.model, self.family = source.name, source.family
+        self.layers = _chosen(layers, source.n_layers, "layers")
+        self.heads = None if heads is None else _chosen(heads, max(source.heads), "heads")
+        if self.heads is not None:
+            self.layers = tuple(n for n in self.layers if any(h < source.heads[n] for h in self.heads))
+        self.positions = None if positions is None else _integers(positions, "positions")
+        self.plane = _checked_plane(plane)
+        self.time_limit, self.sink_factor, self.progress = time_limit, sink_factor, progress
+        self.records: list[HeadRecord] = []
+        self.position_records: list[PositionRecord] = []
+        self.slices: list[LayerSlice] = []
+        self.notes: list[str] = []
+        self.measures: list[QueryMeasures] = []
+        self.can_win: list[NDArray[np.bool_]] = []
+        self.n_done = 0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was asked for, in plain values."""
+        return {
+            "layers": list(self.layers),
+            "heads": None if self.heads is None else list(self.heads),
+            "positions": None if self.positions is None else list(self.positions),
+            "plane": list(self.plane) if isinstance(self.plane, tuple) else self.plane,
+            "time_limit": self.time_limit,
+            "sink_factor": self.sink_factor,
+        }
+
+    def __call__(self, layer: CapturedLayer) -> None:
+        """Measure one layer."""
+        chosen = [h for h in range(layer.heads) if self.heads is None or h in self.heads]
+        places = [reading_position(layer, t) for t in (self.positions or (None,))]
+        diagrams: dict[tuple[int, int], PowerDiagram] = {}
+        for h in chosen:
+            found = measure_queries(layer, h)
+            reached = [self._reached(layer, h, t, found, diagrams) for t in places]
+            self.measures.append(found)
+            self.can_win.append(reached[-1].can_win)
+            self.records.append(head_record(layer, h, found, reached[-1], self.sink_factor))
+            self.position_records += [
+                position_record(layer.index, h, t, one) for t, one in zip(places, reached, strict=True)
+            ]
+        if self.plane is not None and chosen:
+            self._slice(layer, chosen, places)
+        self.n_done += 1
+        if self.progress is not None:
+            self.progress(self.n_done, len(self.layers))
+
+    def _reached(
+        self,
+        layer: CapturedLayer,
+        head: int,
+        position: int,
+        found: QueryMeasures,
+        diagrams: dict[tuple[int, int], PowerDiagram],
+    ) -> KeysThatCanWin:
+        read = read_keys(layer, head, position)
+        scale, name = float(layer.scale), (layer.group(head), position)
+        if layer.bias is not None:
+            return keys_that_can_win(read, scale, found.norm[found.choice])
+        if name not in diagrams:
+            diagrams[name] = read.diagram()
+        return keys_that_can_win(read, scale, found.norm[found.choice], diagrams[name])
+
+    def _slice(self, layer: CapturedLayer, heads: list[int], places: list[int]) -> None:
+        """One slice per position, or one for all of them where they do not differ."""
+        if layer.query_map is None:
+            self.notes.append(
+                f"layer {layer.index} has no slice: the model does not say how its queries depend on inputs."
+            )
+            return
+        inputs = np.asarray(layer.inputs, dtype=np.float64)
+        if inputs.shape[1] < 2:
+            self.notes.append(f"layer {layer.index} has no slice: its inputs have one dimension.")
+            return
+        try:
+            spanned: Plane = (
+                plane_through(inputs, self.plane)
+                if isinstance(self.plane, tuple)
+                else principal_plane(inputs)
+            )
+        except InvalidInputError as error:
+            raise InvalidInputError(f"layer {layer.index}: {error}") from error
+        for t in places:
+            piece = layer_slice(layer, spanned, position=t, heads=heads, time_limit=self.time_limit)
+            self.slices.append(piece)
+            if piece.any_position:
+                return
+
+
+# Arguments
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _integers(values: Iterable[int], name: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(operator.index(value) for value in values)
+    except TypeError:  # 0.5 is no layer
+        numbers = ()
+    if not numbers:
+        raise InvalidInputError(f"{name} must be a list of numbers counted from 0, but was {values!r}.")
+    return numbers
+
+
+def _chosen(values: Iterable[int] | None, n: int, name: str) -> tuple[int, ...]:
+    if values is None:
+        return tuple(range(n))
+    numbers = tuple(sorted(set(_integers(values, name))))
+    wrong = [number for number in numbers if not 0 <= number < n]
+    if wrong:
+        others = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise InvalidInputError(f"{name} must be between 0 and {n - 1}, but held {wrong[0]}{others}.")
+    return numbers
+
+
+def _checked_plane(plane: str | Sequence[int] | None) -> str | tuple[int, ...] | None:
+    if plane is None or plane == "principal":
+        return plane
+    if isinstance(plane, str):
+        raise InvalidInputError(f'plane must be "principal", three tokens or None, but was {plane!r}.')
+    return _integers(plane, "plane")
+
+
+def head_record(
+    layer: CapturedLayer, head: int, found: QueryMeasures, reached: KeysThatCanWin, sink_factor: float
+) -> HeadRecord:
+    """The row of one head, from what its queries do and what its keys can do."""
+    usage = key_usage(found, readable(layer, head)[0], factor=sink_factor)
+    some = found.choice
+    bound, measured = found.total_variation_bound[some], found.total_variation[some]
+    norm = found.norm[some]
+    walls = found.wall_distance[some]
+    relative = np.divide(walls, norm, out=np.zeros(len(walls)), where=norm > 0.0)
+    return HeadRecord(
+        layer=layer.index,
+        head=head,
+        n_queries=int(some.sum()),
+        n_keys=layer.n_keys,
+        margin_median=_median(found.margin[some]),
+        margin_low=_quantile(found.margin[some], 0.1),
+        margin_high=_quantile(found.margin[some], 0.9),
+        top_probability=_median(found.top_probability[some]),
+        tv_to_hardmax=_median(measured),
+        output_distance=_median(found.output_distance[some]),
+        share_hard_1=_share(bound <= 0.01),
+        share_hard_10=_share(bound <= 0.1),
+        share_measured_1=_share(measured <= 0.01),
+        share_measured_10=_share(measured <= 0.1),
+        share_vacuous=_share(bound >= 0.5),
+        keys_can_win=reached.n_can_win,
+        keys_can_win_of=reached.n_present,
+        certified=True,
+        position=-1 if reached.position is None else reached.position,
+        query_norm=reached.query_norm,
+        query_norm_median=reached.median_norm,
+        largest_reach_margin=reached.margin,
+        largest_reach_margin_bound=reached.margin_bound,
+        median_reach_margin=reached.margin_at_median,
+        largest_reach_probability=reached.probability,
+        largest_reach_probability_bound=reached.probability_bound,
+        keys_do_win=int((usage.wins > 0).sum()),
+        usage_entropy=usage.entropy if some.any() else float("nan"),
+        usage_entropy_relative=usage.relative_entropy if some.any() else float("nan"),
+        sink=usage.sinks[0] if usage.sinks else -1,
+        sink_share=usage.sink_share,
+        sink_mass=usage.sink_mass,
+        n_sinks=len(usage.sinks),
+        wall_distance_median=_median(walls),
+        wall_distance_relative=_median(relative),
+        wall_distance_rounding=float(found.wall_rounding[some].max(initial=0.0)),
+    )
+
+
+def position_record(layer: int, head: int, position: int, found: KeysThatCanWin) -> PositionRecord:
+    """The row of one head and position."""
+    return PositionRecord(
+        layer,
+        head,
+        position,
+        found.n_can_win,
+        found.n_present,
+        found.margin,
+        found.margin_bound,
+        found.probability,
+        found.probability_bound,
+    )
+
+
+def _median(values: Floats) -> float:
+    return float(np.median(values)) if values.size else float("nan")
+
+
+def _quantile(values: Floats, q: float) -> float:
+    return float(np.quantile(values, q)) if values.size else float("nan")
+
+
+def _share(flags: NDArray[np.bool_]) -> float:
+    return float(flags.mean()) if flags.size else float("nan")

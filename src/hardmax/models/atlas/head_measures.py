@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, NotFiniteError
-from hardmax.models.reading.captured_layer import CapturedLayer
+from hardmax.models.reading.sources import CapturedLayer
 
 __all__ = ["QueryMeasures", "Usage", "key_usage", "measure_queries", "readable", "reading_position"]
 

@@ -29,7 +29,7 @@ from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.models.atlas.head_measures import readable, reading_position
-from hardmax.models.reading.captured_layer import CapturedLayer, QueryMap
+from hardmax.models.reading.sources import CapturedLayer, QueryMap
 from hardmax.networks.blocks import Attention
 from hardmax.networks.network import Network
 from hardmax.regions.api import count_cells, enumerate_regions

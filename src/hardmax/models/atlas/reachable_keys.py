@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram
 from hardmax.models.atlas.head_measures import readable, reading_position
-from hardmax.models.reading.captured_layer import CapturedLayer
+from hardmax.models.reading.sources import CapturedLayer
 
 __all__ = ["KeysThatCanWin", "ReadKeys", "keys_that_can_win", "largest_probability", "read_keys"]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from hardmax.errors import FileFormatError, InvalidInputError, NotFiniteError, UnsupportedModelError
 from hardmax.models.reading.families import FAMILIES, family_of
-from hardmax.models.reading.required import required
+from hardmax.models.reading.sources import required
 
 __all__ = [
     "check_finite",

@@ -1,14 +1,288 @@
-"""The models and texts that every verb takes: models in several forms, texts with or without names."""
+r"""What can be read, and how: a source shows its layers, as plain arrays, to recorders.
+
+Head h of a layer gives the query of token t the probabilities
+
+.. math:: p_{ht} = \operatorname{softmax}_s\bigl(\sigma\, q_{ht} \cdot k_{g(h)s} + B_{hts}\bigr)
+          \quad\text{over the keys } s \text{ that } t \text{ may read},
+
+and the token receives :math:`W_O^h \sum_s p_{hts} v_{g(h)s}` from it; g(h) is the group of heads that share
+keys and values. In the words of P1 this is a head at temperature :math:`1/\sigma` on raw scores. Queries and
+keys are those that really meet: after normalisation and rotation, where a model has them.
+
+A text goes through a model once (:func:`read`), and every recorder sees the layers that it needs as they
+pass; nothing of a layer is kept but what a recorder writes down. The head atlas, information sets, rollout,
+the assumptions of P1 and the effect of frozen norms are recorders; a recorder of one's own is any callable
+with an attribute ``layers``.
+
+Nothing here knows torch: whatever gives these arrays can be measured, a model of any library or none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
 
-from hardmax.errors import InvalidInputError
-from hardmax.models.reading.captured_layer import Source
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["as_source", "named_texts"]
+from hardmax.errors import InvalidInputError, MissingExtraError
+
+__all__ = [
+    "CapturedLayer",
+    "QueryMap",
+    "Recorder",
+    "Source",
+    "TextReading",
+    "Visit",
+    "as_source",
+    "named_texts",
+    "read",
+    "required",
+    "softmax",
+]
+
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class QueryMap:
+    """Queries as affine functions of the input: head h asks with ``matrix[h] @ x + offset[h]``.
+
+    Attributes
+    ----------
+    matrix : array (H, d_head, d_model)
+    offset : array (H, d_head)
+    position : int or None
+        The position for which the map holds, where it depends on it (rotary encodings, frozen norms).
+    frozen : tuple of str
+        What was held fixed to make it affine ("query norm", for instance); empty where nothing was.
+    """
+
+    matrix: Floats
+    offset: Floats
+    position: int | None = None
+    frozen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class CapturedLayer:
+    """Attention of one layer on one sequence.
+
+    Attributes
+    ----------
+    index : int
+        The layer, counted from 0.
+    inputs : array (Q, d_model)
+        What the query projection receives (after the norm, where one stands before it).
+    queries : array (H, Q, d_head)
+    keys : array (G, N, d_head)
+        One row per key and group; head h reads group ``h // (H // G)``.
+    values : array (G, N, d_value)
+    present : array of bool (Q, N)
+        Which keys each query may read: causal, sliding and padding masks.
+    scale : float
+        What raw scores are multiplied by; the temperature on raw scores is its inverse.
+    bias : array (H, Q, N) or None
+        What is added to scaled scores where keys are present.
+    output_weights : array (H, d_model, d_value) or None
+        W_O, head by head.
+    query_map : callable or None
+        ``query_map(t)``: how queries at position t depend on the input, or None where that is not known.
+    """
+
+    index: int
+    inputs: Floats
+    queries: Floats
+    keys: Floats
+    values: Floats
+    present: NDArray[np.bool_]
+    scale: float
+    bias: Floats | None = None
+    output_weights: Floats | None = None
+    query_map: Callable[[int], QueryMap] | None = None
+
+    @property
+    def heads(self) -> int:
+        """The number of heads."""
+        return len(self.queries)
+
+    @property
+    def n_queries(self) -> int:
+        """The number of queries."""
+        return int(self.queries.shape[1])
+
+    @property
+    def n_keys(self) -> int:
+        """The number of keys."""
+        return int(self.keys.shape[1])
+
+    def group(self, head: int) -> int:
+        """Which keys and values a head reads."""
+        return head // (self.heads // len(self.keys))
+
+    def scores(self, head: int, rows: slice = slice(None)) -> NDArray[np.float64]:
+        """Scaled scores (Q, N) of one head in double precision, -inf where a key may not be read.
+
+        ``rows`` picks queries, for texts whose whole matrix would be large.
+        """
+        q = np.asarray(self.queries[head, rows], dtype=np.float64)
+        k = np.asarray(self.keys[self.group(head)], dtype=np.float64)
+        scores = (q @ k.T) * float(self.scale)
+        if self.bias is not None:
+            scores += self.bias[head if len(self.bias) > 1 else 0, rows]
+        np.copyto(scores, -np.inf, where=~self.present[rows])
+        return scores
+
+    def probabilities(self, head: int, rows: slice = slice(None)) -> NDArray[np.float64]:
+        """Softmax of the scores (Q, N); a query that may read nothing gets zeros."""
+        return softmax(self.scores(head, rows))
+
+
+def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Softmax of each row; a row that is -inf throughout becomes zeros.
+
+    Examples
+    --------
+    >>> softmax(np.array([[0.0, -np.inf], [-np.inf, -np.inf]]))
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    top = scores.max(axis=1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+    total = weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(weights, total, out=weights, where=total > 0))
+
+
+Visit = Callable[[CapturedLayer], None]
+"""What is done with each layer as it passes; the layer is gone afterwards."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextReading:
+    """One sequence that went through a model.
+
+    Attributes
+    ----------
+    tokens : tuple of str
+        How queries are named in tables and pictures.
+    key_tokens : tuple of str
+        How keys are named: the same, but for models whose last token asks and is never read.
+    score_difference, probability_difference : float
+        The largest difference between what was rebuilt from the captured arrays and what the model computes
+        itself, relative to the largest score for scores.
+    native_difference : float or None
+        The same for probabilities in the precision of the weights, where that is not float32.
+    forward_seconds : float
+        CPU time of one forward pass in float32, to compare with.
+    query_difference : float or None
+        The largest difference between queries that follow from ``query_map`` and those that were captured,
+        relative to the largest query; None where maps are not known.
+    output_difference : float or None
+        The same for what W_O receives: probabilities times values against the model's own.
+    precision : str
+        The type of the model's weights; everything above but ``native_difference`` is computed with them in
+        float32.
+    """
+
+    tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    score_difference: float
+    probability_difference: float
+    native_difference: float | None
+    forward_seconds: float
+    query_difference: float | None = None
+    output_difference: float | None = None
+    precision: str = "float32"
+
+
+class Source(Protocol):
+    """Anything that can be read: a Hugging Face model, or the bundled one."""
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        ...
+
+    @property
+    def family(self) -> str:
+        """Which kind of model it is."""
+        ...
+
+    @property
+    def n_layers(self) -> int:
+        """The number of layers."""
+        ...
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The number of heads of each layer."""
+        ...
+
+    def read(self, text: str | None, visit: Visit, *, layers: tuple[int, ...] | None = None) -> TextReading:
+        """Send a text through the model and show each wanted layer to ``visit``, in order."""
+        ...
+
+
+class Recorder(Protocol):
+    """What is written down about layers as they pass, first to last."""
+
+    @property
+    def layers(self) -> tuple[int, ...] | None:
+        """The layers that it is shown, counted from 0; None for all."""
+        ...
+
+    def __call__(self, layer: CapturedLayer) -> None:
+        """Record one layer."""
+        ...
+
+
+def read(
+    model: Any,
+    text: str | None,
+    recorders: Sequence[Recorder],
+    *,
+    tokenizer: Any = None,
+    hub: bool = False,
+) -> TextReading:
+    """Send a text through a model once and show each layer to the recorders that need it, in their order.
+
+    Parameters
+    ----------
+    model : Source, path, hub id or torch module
+    text : str or None
+        None where the source has a sequence of its own.
+    recorders : sequence of Recorder
+    tokenizer, hub
+        As in :func:`hardmax.head_atlas`.
+
+    Returns
+    -------
+    TextReading
+        Names of the tokens, and how far what was shown is from what the model computes itself.
+
+    Examples
+    --------
+    >>> from hardmax.models.bundled import bundled_source
+    >>> from hardmax.models.influence.routing_flow import RolloutRecorder
+    >>> from hardmax.models.influence.routing_flow import FlowRecorder
+    >>> rollout, flow = RolloutRecorder(), FlowRecorder(["argmax"])
+    >>> reading = read(bundled_source(), None, [rollout, flow])
+    >>> rollout.rollout(len(reading.key_tokens)).shape, flow.flows(reading)[0].sets.shape
+    ((2, 16, 15), (3, 16, 15))
+    """
+    needed = [recorder.layers for recorder in recorders]
+
+    def show(layer: CapturedLayer) -> None:
+        for recorder, layers in zip(recorders, needed, strict=True):
+            if layers is None or layer.index in layers:
+                recorder(layer)
+
+    together = sorted({index for layers in needed for index in layers or ()})
+    source = as_source(model, tokenizer=tokenizer, hub=hub)
+    return source.read(text, show, layers=None if None in needed else tuple(together))
 
 
 def as_source(model: Any, *, tokenizer: Any = None, hub: bool = False) -> Source:
@@ -37,3 +311,20 @@ def named_texts(texts: str | Sequence[str] | Mapping[str, str | None] | None) ->
     if not named:
         raise InvalidInputError("texts must hold at least one text, but was empty.")
     return named
+
+
+def required(name: str) -> Any:
+    """The module ``name``, or the advice to install the extra ``models``.
+
+    Examples
+    --------
+    >>> required("json").dumps([])
+    '[]'
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"reading a Hugging Face model needs {name.split('.')[0]}, which is not installed; "
+            "try: pip install 'hardmax[models]'."
+        ) from error

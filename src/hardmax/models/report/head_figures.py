@@ -26,8 +26,7 @@ from hardmax.models.report.svg import (
 from hardmax.temperature.bands import margin_needed
 
 if TYPE_CHECKING:
-    from hardmax.models.atlas.head_atlas import HeadAtlas
-    from hardmax.models.atlas.head_records import HeadRecord
+    from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
 
 __all__ = ["guarantees", "hardness_map", "head_figures", "keys_that_win", "margins", "sinks"]
 

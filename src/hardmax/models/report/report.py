@@ -22,20 +22,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from hardmax.errors import InvalidInputError
-from hardmax.models.atlas.atlas_recorder import AtlasRecorder
-from hardmax.models.atlas.head_atlas import HeadAtlas, atlas_of
+from hardmax.models.atlas.head_atlas import AtlasRecorder, HeadAtlas, atlas_of
 from hardmax.models.bundled import bundled_source
 from hardmax.models.influence.influence_report import InfluenceReport, report_of
-from hardmax.models.influence.interventions import can_disturb, disturb
-from hardmax.models.influence.measure import CANDIDATES, text_influence
-from hardmax.models.influence.rollout import RolloutRecorder
-from hardmax.models.influence.routing_flow import FlowRecorder, TokenFlow
-from hardmax.models.reading.captured_layer import CapturedLayer
-from hardmax.models.reading.recorders import read
-from hardmax.models.reading.sources import as_source
-from hardmax.models.report.page import figures_of, page
+from hardmax.models.influence.interventions import CANDIDATES, can_disturb, disturb, text_influence
+from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
+from hardmax.models.reading.sources import CapturedLayer, as_source, read
+from hardmax.models.report.page import figures_of, heads_csv, page
 from hardmax.models.report.svg import Figure
-from hardmax.models.report.table import heads_csv
 from hardmax.results import Result, plain, strict
 from hardmax.storage import written_whole
 
