@@ -70,7 +70,7 @@ def binomial_sums(n: int, top: int) -> list[int]:
 
 
 BEST_FOUND: dict[tuple[int, ...], int] = {(2, 3, 3): 34}
-"""Cells of the best networks known: :func:`hardmax.networks.constructions.best_found.best_found_mlp` has the
+"""Cells of the best networks known: :func:`hardmax.networks.constructions_mlp` has the
 weights."""
 
 

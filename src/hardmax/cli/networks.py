@@ -120,7 +120,7 @@ def _transformer(text: str, options: dict[str, str]) -> Callable[[], Network]:
 
 
 def _sawtooth(text: str, options: dict[str, str]) -> Callable[[], Network]:
-    from hardmax.networks.constructions.sawtooth import sawtooth_network
+    from hardmax.networks.constructions import sawtooth_network
 
     numbers = {name: _whole(text, options, name, None) for name in ("d", "n_tokens", "teeth", "depth")}
     variant: Any = _one_of(text, options, "variant", _VARIANTS) if "variant" in options else "plain"

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from hardmax.exact.products import integer_matrix, integer_stack
 from hardmax.exact.rationals import ExactArray, rational
+from hardmax.networks.attention import DistinctKeys
 from hardmax.networks.blocks import Affine, Attention, Block, FeedForward, Maxout
-from hardmax.networks.keys import DistinctKeys
 
 __all__ = ["affine_map", "exact_value"]
 

@@ -1,267 +1,47 @@
-r"""The blocks of a network: attention with fixed keys, a ReLU layer, an affine map (P1 Definition III.1).
+r"""The blocks of a network: attention, ReLU layers, maxout, affine maps (P1 Definition III.1).
 
-The fourth kind, :class:`~hardmax.networks.maxout.Maxout`, has a module of its own.
+All numbers are :class:`~hardmax.exact.rationals.ExactArray`: floats drive the forward pass, and the exact
+numbers behind them, where they differ, decide about regions. :class:`Attention` has a module of its own,
+:mod:`hardmax.networks.attention`.
 
-Only the query varies. The keys and values of a head are held fixed (P1's conditioned input space), so the
-score of key :math:`j` of head :math:`h` is an affine function :math:`a_{hj} \cdot x + b_{hj}` of the input,
-and what the head adds when :math:`j` wins is a constant vector :math:`v_{hj}`. All numbers are
-:class:`~hardmax.exact.rationals.ExactArray`: floats drive the forward pass, and the exact numbers behind
-them, where they differ, decide about regions.
+A group of a :class:`Maxout` is a head whose output is the winning *score* instead of a value that belongs to
+the winner. So its routing, the index of the winning piece, is part of the signature like that of a head; but
+where it changes the two pieces have the same value, and the map bends without a jump.
+
+In a file a block is a dictionary of plain values. Exact numbers survive: an array whose floats are exact is
+saved as floats, any other as fractions, and the product of weights as its factors, each of them once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray, as_exact
-from hardmax.networks.arguments import biases_of, heads_of, many, mask_of, sizes, vector_of
-from hardmax.networks.block import BaseBlock, Traced, no_routings, no_units
-from hardmax.networks.contexts import factored_attention
-from hardmax.networks.keys import DistinctKeys, distinct_keys
-from hardmax.networks.maxout import Maxout
+from hardmax.networks.attention import Attention, DistinctKeys, distinct_keys
+from hardmax.networks.block import (
+    BaseBlock,
+    Traced,
+    biases_of,
+    heads_of,
+    many,
+    mask_of,
+    no_routings,
+    no_units,
+    sizes,
+    vector_of,
+)
 
-__all__ = ["Affine", "Attention", "Block", "FeedForward", "Maxout"]
+__all__ = ["Affine", "Attention", "Block", "FeedForward", "Maxout", "block_of", "state_of"]
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, init=False, eq=False, repr=False)
-class Attention(BaseBlock):
-    r"""Attention at fixed keys and values.
-
-    .. math:: x \mapsto [x +] \sum_{h=1}^{H} v_{h, j_h(x)}, \qquad
-              j_h(x) = \arg\max_j \; a_{hj} \cdot x + b_{hj} .
-
-    Parameters
-    ----------
-    scores : (H, N, d) array_like
-        The slopes :math:`a_{hj}`. A list of H matrices with different numbers of rows is padded, and the
-        padding is masked.
-    biases : (H, N) array_like or None
-        The constants :math:`b_{hj}`; ``None`` for zeros.
-    outputs : (H, N, e) array_like
-        The vectors :math:`v_{hj}`: values after the output projection.
-    mask : (H, N) array_like of bool, optional
-        ``True`` where a key is present. Every head needs one.
-    skip : bool, default True
-        Whether the input is added (then :math:`e = d`).
-
-    Attributes
-    ----------
-    scores, biases, outputs : ExactArray
-    mask : (H, N) bool, read-only
-    skip : bool
-    d_in, d_out, heads, n_tokens : int
-
-    Notes
-    -----
-    Keys of a head that tie for the largest score share: the head adds the mean of their outputs, which is
-    the limit of softmax at temperature zero.
-
-    Examples
-    --------
-    Two keys on a line; the map jumps by 2 at 0, where both win.
-
-    >>> head = Attention([[[-1], [1]]], None, [[[-1], [1]]])
-    >>> head([[-0.5], [0.0], [0.5]])[:, 0]
-    array([-1.5,  0. ,  1.5])
-    >>> head
-    Attention(1 head, 2 keys, 1 -> 1, skip)
-    """
-
-    scores: ExactArray
-    biases: ExactArray
-    outputs: ExactArray
-    mask: NDArray[np.bool_]
-    skip: bool
-    width: ClassVar[int] = 0
-    name: ClassVar[str] = "attention"
-
-    def __init__(
-        self,
-        scores: ArrayLike | Sequence[ArrayLike],
-        biases: ArrayLike | Sequence[ArrayLike] | None,
-        outputs: ArrayLike | Sequence[ArrayLike],
-        *,
-        mask: ArrayLike | Sequence[ArrayLike] | None = None,
-        skip: bool = True,
-    ) -> None:
-        a, lengths = heads_of(scores, "scores", ndim=3)
-        heads, n_tokens, d = a.shape
-        if heads == 0 or n_tokens == 0 or d == 0:
-            raise InvalidInputError(
-                f"scores must hold at least one head with one key in one dimension, but has shape {a.shape}."
-            )
-        if biases is None:
-            b, bias_lengths = ExactArray(np.zeros((heads, n_tokens))), lengths
-        else:
-            b, bias_lengths = biases_of(biases)
-        v, output_lengths = heads_of(outputs, "outputs", ndim=3)
-        for name, other, found in (("biases", b, bias_lengths), ("outputs", v, output_lengths)):
-            if other.shape[:2] != a.shape[:2] or found != lengths:
-                raise DimensionMismatchError(
-                    f"{name} must hold one entry per head and key, {sizes(lengths)}, but has shape "
-                    f"{other.shape}{'' if len(set(found)) == 1 else f' with {sizes(found)}'}."
-                )
-        if v.shape[2] == 0:
-            raise InvalidInputError(f"outputs must have at least one coordinate, but has shape {v.shape}.")
-        if skip and v.shape[2] != d:
-            raise DimensionMismatchError(
-                f"a skip connection needs outputs of the dimension of the input ({d}), but they have "
-                f"{v.shape[2]}; say skip=False or change the outputs."
-            )
-        present = mask_of(mask, lengths, n_tokens)
-        object.__setattr__(self, "scores", a)
-        object.__setattr__(self, "biases", b)
-        object.__setattr__(self, "outputs", v)
-        object.__setattr__(self, "mask", present)
-        object.__setattr__(self, "skip", bool(skip))
-
-    @property
-    def d_in(self) -> int:
-        """The dimension of the input."""
-        return self.scores.shape[2]
-
-    @property
-    def d_out(self) -> int:
-        """The dimension of the output."""
-        return self.outputs.shape[2]
-
-    @property
-    def heads(self) -> int:
-        """The number of heads H."""
-        return self.scores.shape[0]
-
-    @property
-    def n_tokens(self) -> int:
-        """The number of keys N of the largest head, masked ones included."""
-        return self.scores.shape[1]
-
-    @property
-    def largest(self) -> int:
-        """The most numbers that the forward pass holds per point."""
-        return max(super().largest, self.keys.counts.size)
-
-    @cached_property
-    def keys(self) -> DistinctKeys:
-        """The keys as the forward pass uses them: equal ones merged, masked ones gone."""
-        return distinct_keys(self.scores, self.biases, self.outputs, self.mask)
-
-    @classmethod
-    def from_weights(
-        cls,
-        context: ArrayLike,
-        W_Q: Sequence[ArrayLike] | ArrayLike,
-        W_K: Sequence[ArrayLike] | ArrayLike,
-        W_V: Sequence[ArrayLike] | ArrayLike,
-        W_O: Sequence[ArrayLike] | ArrayLike,
-        *,
-        b_Q: Sequence[ArrayLike] | ArrayLike | None = None,
-        b_K: Sequence[ArrayLike] | ArrayLike | None = None,
-        b_V: Sequence[ArrayLike] | ArrayLike | None = None,
-        b_O: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        score_bias: ArrayLike | None = None,
-        scale: Any = 1,
-        skip: bool = True,
-    ) -> Attention:
-        r"""A real attention layer whose context is held fixed.
-
-        For the tokens :math:`c_j` of the context, keys :math:`k_{hj} = W_K^h c_j + b_K^h` and values
-        :math:`W_V^h c_j + b_V^h`,
-
-        .. math:: x \mapsto [x +]\; b_O + \sum_h W_O^h \, (W_V^h c_{j_h} + b_V^h), \qquad
-                  j_h = \arg\max_j \; \sigma_h\, k_{hj} \cdot (W_Q^h x + b_Q^h) + \beta_{hj} .
-
-        Parameters
-        ----------
-        context : (N, d_model) array_like
-            The tokens that are attended to. When the token that is followed is among them, its key and value
-            stay those of this row: a key that moved with the query would make its score quadratic.
-        W_Q, W_K, W_V, W_O : sequences of one matrix per head
-            Of shapes (r, d), (r, d_model), (s, d_model), (e, s); ranks r and s may differ between heads.
-        b_Q, b_K, b_V : sequences of one vector per head, optional
-        b_O : (e,) array_like, optional
-            Added once.
-        mask : (N,) or (H, N) array_like of bool, optional
-            ``True`` where a token may be attended to.
-        score_bias : (N,) or (H, N) array_like, optional
-            :math:`\beta`, added to the scores after scaling: relative positions, for example.
-        scale : number or one per head, default 1
-            :math:`\sigma_h > 0`. The default leaves the raw scores; softmax of raw scores over
-            :math:`\sqrt{d_{head}}` is then temperature :math:`\sqrt{d_{head}}`.
-        skip : bool, default True
-
-        Returns
-        -------
-        Attention
-            Nothing is rounded: products of weights are kept as their factors and multiplied out exactly when
-            regions are asked for, so rank-deficient scores stay rank-deficient.
-
-        Examples
-        --------
-        Both heads read one coordinate; the second knows the sign only.
-
-        >>> context = [[1.0, 0.5], [-1.0, 2.0]]
-        >>> layer = Attention.from_weights(
-        ...     context, W_Q=[[[1, 0]], [[0, 1]]], W_K=[[[1, 0]], [[1, 0]]],
-        ...     W_V=[[[0, 1]], [[0, 1]]], W_O=[[[1], [0]], [[0], [1]]])
-        >>> layer([3.0, -1.0])
-        array([3.5, 1. ])
-        """
-        factored = factored_attention(
-            context,
-            (W_Q, W_K, W_V, W_O),
-            (b_Q, b_K, b_V),
-            b_O,
-            score_bias,
-            scale,
-        )
-        present = (
-            None if mask is None else mask_of(mask, [factored.n_tokens] * factored.heads, factored.n_tokens)
-        )
-        scores: Any = factored.scores
-        biases: Any = factored.biases
-        outputs: Any = factored.outputs
-        return cls(scores, biases, outputs, mask=present, skip=skip)
-
-    def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
-        """The output at the rows of a float64 matrix."""
-        if temperature == 0.0:
-            return self.trace(points)[0]
-        return self._sum(points, self.keys.soft(points, temperature))
-
-    def trace(self, points: Floats) -> Traced:
-        """The output at temperature zero and the winning keys (n, H), the lowest index among ties."""
-        added, routings = self.keys.hard(points)
-        return self._sum(points, added), routings, no_units(points)
-
-    def with_keys(self, n_tokens: int) -> Self:
-        """The same block with the first keys of each head only; the others are masked."""
-        first = np.arange(self.n_tokens) < n_tokens
-        scores: Any = self.scores
-        biases: Any = self.biases
-        outputs: Any = self.outputs
-        return type(self)(scores, biases, outputs, mask=self.mask & first, skip=self.skip)
-
-    def _sum(self, points: Floats, added: list[Floats]) -> Floats:
-        y = points.copy() if self.skip else np.zeros((len(points), self.d_out))
-        with np.errstate(over="ignore", invalid="ignore"):
-            for part in added:
-                y += part
-        return y
-
-    def __repr__(self) -> str:
-        size = f"{many(self.heads, 'head')}, {many(self.n_tokens, 'key')}, {self.d_in} -> {self.d_out}"
-        masked = int((~self.mask).sum())
-        return f"Attention({size}{', skip' if self.skip else ''}{f', {masked} masked' if masked else ''})"
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -478,4 +258,270 @@ class Affine(BaseBlock):
         return f"Affine({self.d_in} -> {self.d_out})"
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Maxout(BaseBlock):
+    r"""The largest of several affine pieces, group by group.
+
+    .. math:: x \mapsto [x +]\; W_{out}\, m(x) + b_{out}, \qquad
+              m_g(x) = \max_j \; a_{gj} \cdot x + b_{gj} .
+
+    Parameters
+    ----------
+    scores : (G, k, d) array_like
+        The slopes :math:`a_{gj}` of the pieces. A list of G matrices with different numbers of rows is
+        padded, and the padding is masked.
+    biases : (G, k) array_like or None
+        The constants :math:`b_{gj}`; ``None`` for zeros.
+    w_out : (e, G) array_like or None
+        ``None`` stands for the identity: the maxima themselves go on.
+    b_out : (e,) array_like or None
+        ``None`` for zeros.
+    mask : (G, k) array_like of bool, optional
+        ``True`` where a piece is present. Every group needs one.
+    skip : bool, default False
+        Whether the input is added (then :math:`e = d`).
+
+    Attributes
+    ----------
+    scores, biases, b_out : ExactArray
+    w_out : ExactArray or None
+    mask : (G, k) bool, read-only
+    skip : bool
+    d_in, d_out, heads, pieces : int
+        ``heads`` is G: in signatures a group counts as a head.
+
+    Examples
+    --------
+    The absolute value and the larger of two coordinates.
+
+    >>> block = Maxout([[[1, 0], [-1, 0]], [[1, 0], [0, 1]]])
+    >>> block([-3.0, 2.0])
+    array([3., 2.])
+    >>> block
+    Maxout(2 groups, 2 pieces, 2 -> 2)
+
+    Max-pooling over pairs of neighbours.
+
+    >>> Maxout.pool(4, [[0, 1], [2, 3]])([1.0, 5.0, 4.0, 2.0])
+    array([5., 4.])
+    """
+
+    scores: ExactArray
+    biases: ExactArray
+    w_out: ExactArray | None
+    b_out: ExactArray
+    mask: NDArray[np.bool_]
+    skip: bool
+    width: ClassVar[int] = 0
+    name: ClassVar[str] = "maxout"
+
+    def __init__(
+        self,
+        scores: ArrayLike | Sequence[ArrayLike],
+        biases: ArrayLike | Sequence[ArrayLike] | None = None,
+        w_out: ArrayLike | None = None,
+        b_out: ArrayLike | None = None,
+        *,
+        mask: ArrayLike | Sequence[ArrayLike] | None = None,
+        skip: bool = False,
+    ) -> None:
+        a, lengths = heads_of(scores, "scores", ndim=3)
+        groups, pieces, d = a.shape
+        if groups == 0 or pieces == 0 or d == 0:
+            raise InvalidInputError(
+                "scores must hold at least one group with one piece in one dimension, but has shape "
+                f"{a.shape}."
+            )
+        if biases is None:
+            b, bias_lengths = ExactArray(np.zeros((groups, pieces))), lengths
+        else:
+            b, bias_lengths = biases_of(biases)
+        if b.shape != a.shape[:2] or bias_lengths != lengths:
+            wanted = sizes(lengths).replace("head", "group").replace("key", "piece")
+            raise DimensionMismatchError(
+                f"biases must hold one number per group and piece, {wanted}, but has shape {b.shape}."
+            )
+        second = None if w_out is None else as_exact(w_out, "w_out", ndim=2)
+        if second is not None and (second.shape[1] != groups or second.shape[0] == 0):
+            raise DimensionMismatchError(
+                f"w_out must have one column per group ({groups}) and at least one row, but has shape "
+                f"{second.shape}."
+            )
+        e = groups if second is None else second.shape[0]
+        if skip and e != d:
+            raise DimensionMismatchError(
+                f"a skip connection needs as many outputs as inputs, but has {e} and {d}; say skip=False or "
+                "change w_out."
+            )
+        object.__setattr__(self, "scores", a)
+        object.__setattr__(self, "biases", b)
+        object.__setattr__(self, "w_out", second)
+        object.__setattr__(self, "b_out", vector_of(b_out, "b_out", e, "output"))
+        object.__setattr__(self, "mask", mask_of(mask, lengths, pieces))
+        object.__setattr__(self, "skip", bool(skip))
+
+    @classmethod
+    def pool(cls, d: int, windows: Sequence[Sequence[int]]) -> Maxout:
+        r"""Max-pooling: :math:`x \mapsto (\max_{i \in w_1} x_i, \max_{i \in w_2} x_i, \dots)`.
+
+        Parameters
+        ----------
+        d : int
+            The dimension of the input.
+        windows : sequence of sequences of int
+            The coordinates of each window. Windows may overlap and differ in size; piece j of a group is the
+            j-th coordinate of its window.
+
+        Examples
+        --------
+        >>> Maxout.pool(3, [[0, 1], [1, 2], [2]])([3.0, 1.0, 2.0])
+        array([3., 2., 2.])
+        """
+        rows = []
+        for g, window in enumerate(windows):
+            index = np.asarray(window)
+            if index.ndim != 1 or index.size == 0 or index.dtype.kind not in "iu":
+                raise InvalidInputError(
+                    f"windows must hold lists of at least one coordinate, but window {g} is {window!r}."
+                )
+            if index.min() < 0 or index.max() >= d:
+                raise InvalidInputError(
+                    f"windows must name coordinates from 0 to {d - 1}, but window {g} is {index.tolist()}."
+                )
+            rows.append(np.eye(d)[index])
+        return cls(rows)
+
+    @property
+    def d_in(self) -> int:
+        """The dimension of the input."""
+        return self.scores.shape[2]
+
+    @property
+    def d_out(self) -> int:
+        """The dimension of the output."""
+        return self.b_out.shape[0]
+
+    @property
+    def heads(self) -> int:
+        """The number of groups G: each has a routing."""
+        return self.scores.shape[0]
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces of the largest group, masked ones included."""
+        return self.scores.shape[1]
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of pieces of the largest group, under the name that it has in every block."""
+        return self.pieces
+
+    @property
+    def largest(self) -> int:
+        """The most numbers that the forward pass holds per point."""
+        return max(super().largest, self.keys.counts.size)
+
+    @cached_property
+    def keys(self) -> DistinctKeys:
+        """The pieces as the forward pass uses them: equal ones merged, masked ones gone."""
+        nothing = ExactArray(np.zeros((*self.biases.shape, 0)))
+        return distinct_keys(self.scores, self.biases, nothing, self.mask)
+
+    def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
+        """The output at the rows of a float64 matrix."""
+        return self.trace(points)[0]
+
+    def trace(self, points: Floats) -> Traced:
+        """The output and the winning pieces (n, G), the lowest index among ties."""
+        keys = self.keys
+        _, winners, best = keys.scores(points)
+        with np.errstate(over="ignore", invalid="ignore"):
+            y = best[:, :, 0] if self.w_out is None else best[:, :, 0] @ self.w_out.floats.T
+            y = y + self.b_out.floats
+            if self.skip:
+                y += points
+        return y, keys.first[np.arange(len(keys.first)), winners[:, :, 0]], no_units(points)
+
+    def __repr__(self) -> str:
+        size = f"{many(self.heads, 'group')}, {many(self.pieces, 'piece')}, {self.d_in} -> {self.d_out}"
+        masked = int((~self.mask).sum())
+        return f"Maxout({size}{', skip' if self.skip else ''}{f', {masked} masked' if masked else ''})"
+
+
 Block = Attention | FeedForward | Maxout | Affine
+
+_ARRAYS: dict[str, dict[str, int]] = {  # the arrays of each block and their numbers of axes
+    "Attention": {"scores": 3, "biases": 2, "outputs": 3},
+    "FeedForward": {"w_in": 2, "b_in": 1, "w_out": 2, "b_out": 1},
+    "Maxout": {"scores": 3, "biases": 2, "w_out": 2, "b_out": 1},
+    "Affine": {"w": 2, "b": 1},
+}
+
+
+def state_of(block: Block) -> dict[str, Any]:
+    """What must survive a file.
+
+    >>> state_of(Affine([[2.0]]))
+    {'block': 'Affine', 'w': array([[2.]]), 'b': array([0.])}
+    """
+    kind = type(block).__name__
+    state: dict[str, Any] = {"block": kind}
+    factors: dict[int, tuple[int, ExactArray]] = {}
+    for name in _ARRAYS[kind]:
+        array: ExactArray | None = getattr(block, name)
+        if isinstance(array, ExactProduct):
+            chains = [
+                [factors.setdefault(id(factor), (len(factors), factor))[0] for factor in chain]
+                for chain in array.chains
+            ]
+            state[name] = {"chains": chains, "scales": list(array.scales), "column": array.column}
+        else:
+            state[name] = _values(array)
+    if factors:
+        state["factors"] = [_values(factor) for _, factor in factors.values()]
+    if isinstance(block, (Attention, Maxout)):
+        state["mask"] = block.mask
+    if isinstance(block, FeedForward) and block.leaky:
+        state["slope"] = _values(block.slope)
+    if not isinstance(block, Affine):
+        state["skip"] = block.skip
+    return state
+
+
+def block_of(state: Mapping[str, Any]) -> Block:
+    """The block of a state; whatever does not fit together raises ``ValueError``, ``KeyError`` or the like.
+
+    >>> block_of(state_of(Affine([[2.0]], [1.0])))([3.0])
+    array([7.])
+    """
+    kind = state["block"]
+    factors = [as_exact(values, "factor", ndim=2) for values in state.get("factors", [])]
+    arrays: dict[str, Any] = {}
+    for name, ndim in _ARRAYS[kind].items():
+        values = state[name]
+        if isinstance(values, Mapping):
+            chains = [[factors[i] for i in chain] for chain in values["chains"]]
+            arrays[name] = ExactProduct(chains, values["scales"], column=values["column"])
+        else:
+            arrays[name] = None if values is None else as_exact(values, name, ndim=ndim)
+    if kind == "Affine":
+        return Affine(**arrays)
+    if kind == "FeedForward":
+        slope = as_exact(state["slope"], "slope", ndim=1) if "slope" in state else 0
+        return FeedForward(**arrays, skip=_flag(state["skip"]), slope=slope)  # type: ignore[arg-type]
+    mask = np.asarray(state["mask"])
+    if kind == "Maxout":
+        return Maxout(**arrays, mask=mask, skip=_flag(state["skip"]))
+    return Attention(**arrays, mask=mask, skip=_flag(state["skip"]))
+
+
+def _values(array: ExactArray | None) -> Any:
+    if array is None:
+        return None
+    return array.floats if array.fractions is None else array.fractions
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"skip must be True or False, not {value!r}")
+    return value

@@ -4,8 +4,15 @@ A max-group is a set of affine scores of which the largest wins. In a :class:`Ar
 winner adds a constant vector, so the map may jump where the routing changes. In a :class:`ReluLayer` (ReLU)
 the two scores of unit :math:`i` are its pre-activation and zero, and the winning *value* times a column is
 added, so the map only bends. In a :class:`MaxLayer` (maxout, max-pooling) the winning scores themselves go
-on. Engines see these layers and nothing else of a network: a leaky ReLU layer is a plain one between two
-affine maps (:mod:`hardmax.networks.leaky`).
+on. Engines see these layers and nothing else of a network.
+
+A leaky ReLU layer is a plain one between two affine maps, exactly. With :math:`\alpha \ne 0`,
+
+.. math:: \max(0, z) + \alpha \min(0, z)
+          = \alpha \left( z + \tfrac{1 - \alpha}{\alpha} \max(0, z) \right),
+
+a plain layer with a skip connection, scaled. The plain layer sees the same pre-activations, so bits and folds
+are the same. Numbers that are no floats are kept as fractions.
 
 Two clean-ups are done here, once and exactly: masked keys disappear, and keys of one head with the same
 score become one key with the mean of their outputs (they win together wherever they win; the zero-temperature
@@ -28,23 +35,22 @@ In :class:`~hardmax.regions.engine.program.Program` its row says ``KIND = WALL``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
-from hardmax.networks.blocks import Affine, Attention, FeedForward, Maxout
-from hardmax.networks.leaky import plain_blocks
+from hardmax.networks.blocks import Affine, Attention, Block, FeedForward, Maxout
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
 
-__all__ = ["AffineLayer", "ReluLayer", "Layer", "MaxLayer", "ArgmaxLayer", "layers_of"]
+__all__ = ["AffineLayer", "ReluLayer", "Layer", "MaxLayer", "ArgmaxLayer", "layers_of", "plain_blocks"]
 
 
 class _AnyLayer:
@@ -353,3 +359,76 @@ def _with_means(outputs: ExactArray, rows: NDArray[np.int64], means: dict[int, l
         members = fractions_of(outputs.take(np.array(group)))
         values[place] = members.sum(axis=0) * Fraction(1, len(group))
     return as_exact(values, "outputs", ndim=2)
+
+
+def plain_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The same map without leaky units: every leaky layer becomes at most three plain blocks.
+
+    Examples
+    --------
+    >>> leaky = FeedForward([[2.0]], [1.0], [[3.0]], slope=0.25)
+    >>> plain = plain_blocks([leaky])
+    >>> plain
+    (Affine(1 -> 1), FeedForward(1 unit, 1 -> 1, skip), Affine(1 -> 1))
+    >>> from hardmax.networks.network import Network
+    >>> points = [[-2.0], [0.0], [2.0]]
+    >>> Network(plain)(points)[:, 0], leaky(points)[:, 0]
+    (array([-2.25,  3.  , 15.  ]), array([-2.25,  3.  , 15.  ]))
+    """
+    return tuple(plain for block in blocks for plain in _plain(block))
+
+
+def _plain(block: Block) -> Iterator[Block]:
+    if not isinstance(block, FeedForward) or not block.leaky:
+        yield block
+        return
+    slopes = fractions_of(block.slope).tolist()
+    n, d, e = block.width, block.d_in, block.d_out
+    kept = d if block.skip else 0
+    # the hidden vector: the input if it is added, the pre-activations, a place for each unit of slope zero
+    zero = np.array([slope == 0 for slope in slopes])
+    size = kept + n + int(zero.sum())
+    places = kept + np.arange(n)
+    ends = np.where(zero, kept + n - 1 + np.cumsum(zero), places)
+    kept_part = (np.diag_indices(kept), ExactArray(np.ones(kept)))
+    simple = size == n
+    if not (simple and block.w_in is None and block.b_in.all_zero()):
+        w_in = ExactArray(np.eye(d)) if block.w_in is None else block.w_in
+        w = _assembled((size, d), kept_part, (np.ix_(places, np.arange(d)), w_in))
+        yield Affine(w, _assembled((size,), ((places,), block.b_in)))
+    factors = [Fraction(1) if slope == 0 else (1 - slope) / slope for slope in slopes]
+    steeper = as_exact(np.array(factors, dtype=object), "(1 - slope) / slope", ndim=1)
+    selected = _assembled((n, size), ((np.arange(n), places), ExactArray(np.ones(n))))
+    added = _assembled((size, n), ((ends, np.arange(n)), steeper))
+    yield FeedForward(None if simple else selected, None, added, None, skip=True)
+    w_out = _scaled(block.w_out, [Fraction(1) if slope == 0 else slope for slope in slopes])
+    b_out: Any = block.b_out
+    yield Affine(_assembled((e, size), kept_part, (np.ix_(np.arange(e), ends), w_out)), b_out)
+
+
+def _assembled(shape: tuple[int, ...], *parts: tuple[Any, ExactArray]) -> Any:
+    """An exact array that is zero but for its parts, each an index and what stands there."""
+    floats = np.zeros(shape)
+    for index, part in parts:
+        floats[index] = part.floats
+    if not any(part.rounded for _, part in parts):
+        return ExactArray(floats)
+    fractions = np.full(shape, Fraction(0), dtype=object)
+    for index, part in parts:
+        fractions[index] = fractions_of(part)
+    return ExactArray(floats, fractions)
+
+
+def _scaled(matrix: ExactArray, factors: list[Fraction]) -> ExactArray:
+    """Columns times factors."""
+    if not matrix.rounded and all(_is_power_of_two(abs(factor)) for factor in factors):
+        floats = np.array([float(factor) for factor in factors])
+        products = matrix.floats * floats
+        if (products / floats == matrix.floats).all():  # nothing was lost at the ends of the range
+            return ExactArray(products)
+    return as_exact(fractions_of(matrix) * np.array(factors, dtype=object), "w_out times slope", ndim=2)
+
+
+def _is_power_of_two(value: Fraction) -> bool:
+    p, q = value.numerator, value.denominator
+    return p & (p - 1) == 0 and q & (q - 1) == 0 and max(p, q) < 2**500

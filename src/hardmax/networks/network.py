@@ -18,11 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.rationals import ExactArray, as_exact
-from hardmax.networks import affine_maps
-from hardmax.networks.arguments import checked_temperature, many, points_of
-from hardmax.networks.block_states import block_of, state_of
-from hardmax.networks.blocks import Affine, Block, FeedForward
-from hardmax.networks.constructions import random_networks
+from hardmax.networks import affine_maps, random_networks
+from hardmax.networks.block import checked_temperature, many, points_of
+from hardmax.networks.blocks import Affine, Block, FeedForward, block_of, state_of
 from hardmax.networks.signatures import Signature, pack_bits
 from hardmax.networks.torch_modules import blocks_of_module
 from hardmax.results import Result

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.networks.arguments import many
+from hardmax.networks.block import many
 
 __all__ = ["Signature", "pack_bits", "unpack_bits"]
 

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardmax.errors import InvalidInputError
-from hardmax.networks.block_states import state_of
-from hardmax.networks.blocks import Block
+from hardmax.networks.blocks import Block, state_of
 from hardmax.papers import replay
 from hardmax.storage import written_whole
 

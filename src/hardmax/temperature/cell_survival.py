@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.networks.arguments import points_of
+from hardmax.networks.block import points_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature
 from hardmax.results import Result

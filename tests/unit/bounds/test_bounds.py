@@ -16,8 +16,7 @@ import hardmax as hm
 from hardmax.bounds import Bound, growth_exponent, pair_arrangement
 from hardmax.bounds.bound import PrintedForm, Side
 from hardmax.errors import InvalidInputError
-from hardmax.networks.constructions.best_found import best_found_mlp
-from hardmax.networks.constructions.sawtooth import tooth_units
+from hardmax.networks.constructions import best_found_mlp, tooth_units
 
 SIZES = st.integers(1, 7)
 

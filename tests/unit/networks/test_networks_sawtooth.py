@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hardmax import errors
-from hardmax.networks.constructions.sawtooth import genuine_sawtooth, sawtooth_network
+from hardmax.networks.constructions import genuine_sawtooth, sawtooth_network
 
 HALF = Fraction(1, 2)
 

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import InvalidInputError
 from hardmax.flow.theorems.softmax_transformers import Floats, TwoLayer, positive_number
-from hardmax.networks.constructions.random_networks import check_size
+from hardmax.networks.random_networks import check_size
 
 __all__ = [
     "Code",

@@ -42,7 +42,7 @@ from scipy.spatial import cKDTree
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.flow.theorems.depth_separation import separation_target
 from hardmax.flow.theorems.softmax_transformers import Floats, frozen_array, positive_number
-from hardmax.networks.constructions.random_networks import check_size
+from hardmax.networks.random_networks import check_size
 from hardmax.results import Result
 
 __all__ = [

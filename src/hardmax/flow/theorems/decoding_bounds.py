@@ -28,7 +28,7 @@ from scipy.optimize import least_squares, linprog
 
 from hardmax.errors import DimensionMismatchError, IncompleteError, InvalidInputError, NotFiniteError
 from hardmax.flow.theorems.softmax_transformers import Floats, TwoLayer, positive_number
-from hardmax.networks.constructions.random_networks import check_size
+from hardmax.networks.random_networks import check_size
 
 __all__ = [
     "AlternationProgram",

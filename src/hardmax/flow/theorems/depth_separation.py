@@ -41,7 +41,7 @@ from hardmax.flow.theorems.softmax_transformers import (
     positive_number,
     stacked,
 )
-from hardmax.networks.constructions.random_networks import check_size
+from hardmax.networks.random_networks import check_size
 
 __all__ = [
     "DepthSeparation",

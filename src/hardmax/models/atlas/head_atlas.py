@@ -31,7 +31,7 @@ from hardmax.models.atlas.head_measures import QueryMeasures, measure_queries, r
 from hardmax.models.atlas.layer_cells import LayerSlice, Plane, layer_slice, plane_through, principal_plane
 from hardmax.models.atlas.reachable_keys import KeysThatCanWin, keys_that_can_win, read_keys
 from hardmax.models.reading.sources import CapturedLayer, Source, TextReading, as_source, read
-from hardmax.networks.arguments import many
+from hardmax.networks.block import many
 from hardmax.progress import shown
 from hardmax.results import Result, strict
 from hardmax.storage import written_whole

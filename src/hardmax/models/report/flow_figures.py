@@ -26,7 +26,7 @@ from hardmax.models.report.svg import (
     text,
     y_axis,
 )
-from hardmax.networks.arguments import many
+from hardmax.networks.block import many
 
 if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas

@@ -18,7 +18,7 @@ import numpy as np
 from hardmax.bounds import mlp_bounds, zaslavsky
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.networks.blocks import FeedForward
-from hardmax.networks.constructions.best_found import best_found_layers, best_found_mlp
+from hardmax.networks.constructions import best_found_layers, best_found_mlp
 from hardmax.networks.network import Network
 from hardmax.papers.certificates import Certificate
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
@@ -79,7 +79,7 @@ def _zaslavsky_e_bound_fixed(effort: Effort) -> Finding:
 _WIDTHS = (2, 3, 3)
 
 
-# As many cells as the best network known (hardmax.networks.constructions.best_found), all of them large
+# As many cells as the best network known (hardmax.networks.constructions), all of them large
 # enough to be seen.
 _LARGE_CELLS: tuple[Any, ...] = (
     ([[2, 0], [-2, -6], [6, 9]], [-4, 12, -14]),

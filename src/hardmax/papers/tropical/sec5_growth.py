@@ -9,7 +9,7 @@ import numpy as np
 from hardmax.bounds import vertex_maximum, zaslavsky
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.networks.blocks import FeedForward
-from hardmax.networks.constructions.sawtooth import sawtooth_network
+from hardmax.networks.constructions import sawtooth_network
 from hardmax.networks.network import Network
 from hardmax.papers.certificates import Certificate, network_record
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding

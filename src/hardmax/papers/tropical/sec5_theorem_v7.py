@@ -16,7 +16,7 @@ import numpy as np
 from hardmax.bounds import region_bounds, vertex_maximum, zaslavsky
 from hardmax.geometry.domains import Box
 from hardmax.networks.blocks import Attention, FeedForward
-from hardmax.networks.constructions.sawtooth import Variant, genuine_sawtooth, sawtooth_network
+from hardmax.networks.constructions import Variant, genuine_sawtooth, sawtooth_network
 from hardmax.networks.network import Network
 from hardmax.papers.certificates import Certificate, network_record
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding

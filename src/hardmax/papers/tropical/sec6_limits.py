@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
 from hardmax.geometry.domains import Box
 from hardmax.networks.blocks import Attention
-from hardmax.networks.constructions.sawtooth import sawtooth_network
+from hardmax.networks.constructions import sawtooth_network
 from hardmax.networks.network import Network
 from hardmax.papers.certificates import Certificate, network_record
 from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding, within

@@ -100,7 +100,7 @@ class SegmentMachine:
     Examples
     --------
     >>> from hardmax.geometry.domains import Box
-    >>> from hardmax.networks.constructions.sawtooth import sawtooth_network
+    >>> from hardmax.networks.constructions import sawtooth_network
     >>> from hardmax.networks.layers import layers_of
     >>> net = sawtooth_network(1, n_tokens=3, teeth=2, depth=2)
     >>> machine = SegmentMachine(

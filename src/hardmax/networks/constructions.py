@@ -1,20 +1,22 @@
-r"""The sawtooth network: as many regions as P1 Theorem V.7 promises, and more (P1 Appendix F).
+r"""Networks that are built, not trained: the sawtooth of P1 Theorem V.7, and the best small ones known.
 
-A layer folds the unit cube onto itself. Attention with the parabolic keys :math:`x_h p_j - p_j^2 / 2`,
-:math:`p_j = (j - 1/2)/N`, sends coordinate :math:`h` to the nearest :math:`p_j` and subtracts it (Lemma F.1),
-so that N intervals are laid onto one; a ReLU layer then folds that interval 2w times (Lemma F.2). Every layer
-multiplies the number of regions by :math:`(2wN)^d`, and L layers have exactly :math:`(2wN)^{dL}` of them on
-:math:`[0, 1]^d`, all with different affine maps.
+A layer of the sawtooth network (P1 Appendix F) folds the unit cube onto itself. Attention with the parabolic
+keys :math:`x_h p_j - p_j^2 / 2`, :math:`p_j = (j - 1/2)/N`, sends coordinate :math:`h` to the nearest
+:math:`p_j` and subtracts it (Lemma F.1), so that N intervals are laid onto one; a ReLU layer then folds that
+interval 2w times (Lemma F.2). Every layer multiplies the number of regions by :math:`(2wN)^d`, and L layers
+have exactly :math:`(2wN)^{dL}` of them on :math:`[0, 1]^d`, all with different affine maps.
 
 The paper has to be corrected in three places. Its count drops a factor :math:`2^{dL}`: a sawtooth with w
 teeth has 2w pieces. Its scores need a bias, which its own definition of attention does not have: without one,
 a coordinate has to be spent on the constant 1 (``variant="bias_free"``). And its keys are chosen freely in
 every layer; a transformer whose context tokens pass through the same layers achieves the same with three more
-coordinates (``variant="genuine"``, :mod:`hardmax.networks.constructions.genuine`).
+coordinates (``variant="genuine"``, :class:`SharedLayer`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -23,11 +25,10 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.networks.blocks import Affine, Attention, Block, FeedForward
-from hardmax.networks.constructions.genuine import SharedLayer
-from hardmax.networks.constructions.random_networks import check_size
 from hardmax.networks.network import Network
+from hardmax.networks.random_networks import check_size
 
-__all__ = ["sawtooth_network"]
+__all__ = ["sawtooth_network", "SharedLayer", "best_found_layers", "best_found_mlp"]
 
 Variant = Literal["plain", "ffn_skip", "bias_free", "genuine"]
 Matrix = NDArray[np.object_]
@@ -205,3 +206,89 @@ def genuine_sawtooth(d: int, n_tokens: int, teeth: int) -> tuple[SharedLayer, Ma
     tokens[-1, at_c] = tokens[-1, at_one] = Fraction(1)
     weights: tuple[Any, ...] = (w_q, w_k, w_v, w_o, w_in, w_out)
     return SharedLayer(*weights), tokens
+
+
+@dataclass(frozen=True, eq=False)
+class SharedLayer:
+    """FFN(x + MHSA(x)) without biases, for every token of a sequence.
+
+    Attributes
+    ----------
+    w_q, w_k, w_v : (H, r, d_model) arrays of Fraction
+    w_o : (H, d_model, r) array of Fraction
+    w_in, w_out : (n, d_model) and (d_model, n) arrays of Fraction
+    """
+
+    w_q: Matrix
+    w_k: Matrix
+    w_v: Matrix
+    w_o: Matrix
+    w_in: Matrix
+    w_out: Matrix
+
+    def __call__(self, tokens: Matrix) -> Matrix:
+        """The layer at temperature zero, applied to all tokens at once, without rounding.
+
+        >>> one = np.array([[[Fraction(1)]]], dtype=object)
+        >>> layer = SharedLayer(one, one, one, one, one[0], one[0])
+        >>> layer(np.array([[Fraction(1)], [Fraction(-2)]], dtype=object))[:, 0]
+        array([Fraction(2, 1), Fraction(0, 1)], dtype=object)
+        """
+        after = tokens.copy()
+        for w_q, w_k, w_v, w_o in zip(self.w_q, self.w_k, self.w_v, self.w_o, strict=True):
+            queries, keys, values = tokens @ w_q.T, tokens @ w_k.T, tokens @ w_v.T
+            for t, scores in enumerate(queries @ keys.T):
+                best = max(scores)
+                tied = [j for j, score in enumerate(scores) if score == best]
+                after[t] = after[t] + w_o @ (values[tied].sum(axis=0) / len(tied))
+        seen = after @ self.w_in.T
+        rectified = np.array([max(Fraction(0), z) for z in seen.flat], dtype=object).reshape(seen.shape)
+        return np.asarray(rectified @ self.w_out.T)
+
+    def attention(self, tokens: Matrix) -> Attention:
+        """The attention block that one token meets when the sequence is ``tokens``."""
+        return Attention.from_weights(tokens, self.w_q, self.w_k, self.w_v, self.w_o)
+
+    def feed_forward(self) -> FeedForward:
+        """The ReLU layer."""
+        return FeedForward(self.w_in, None, self.w_out, None)
+
+
+Layers = tuple[tuple[list[list[int]], list[int]], ...]
+
+# The lines x = 0, y = 0 and x + y = 1, and three bent lines that cross them and one another as often as a
+# search over twenty million networks could make them.
+_WEIGHTS: dict[tuple[int, ...], Layers] = {
+    (2, 3, 3): (
+        ([[1, 0], [0, 1], [1, 1]], [0, 0, -1]),
+        ([[4, 3, -5], [3, 4, -7], [3, 6, -11]], [-3, -3, -4]),
+    ),
+}
+
+
+def best_found_layers(widths: Sequence[int]) -> Layers:
+    """Weights and biases of its layers.
+
+    >>> best_found_layers([2, 3, 3])[1]
+    ([[4, 3, -5], [3, 4, -7], [3, 6, -11]], [-3, -3, -4])
+    """
+    layers = _WEIGHTS.get(tuple(int(width) for width in widths))
+    if layers is None:
+        known = "; ".join(str(list(sizes)) for sizes in _WEIGHTS)
+        raise InvalidInputError(f"widths must be one of {known}, but was {list(widths)}.")
+    return layers
+
+
+def best_found_mlp(widths: Sequence[int] = (2, 3, 3)) -> Network:
+    """The ReLU network of these widths (input first) with the most cells known, in small integers.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> int(hm.count_cells(best_found_mlp([2, 3, 3]), hm.WholeSpace(2)))
+    34
+    """
+    layers = best_found_layers(widths)
+    width = len(layers[-1][1])
+    identity = [[int(i == j) for j in range(width)] for i in range(width)]
+    return Network.mlp([*layers, (identity, [0] * width)])

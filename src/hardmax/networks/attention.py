@@ -1,0 +1,575 @@
+r"""Attention with fixed keys and values, and how a real layer becomes one (P1 section III-C).
+
+Only the query varies. The keys and values of a head are held fixed (P1's conditioned input space), so the
+score of key :math:`j` of head :math:`h` is an affine function :math:`a_{hj} \cdot x + b_{hj}` of the input,
+and what the head adds when :math:`j` wins is a constant vector :math:`v_{hj}`.
+
+In the forward pass (:class:`DistinctKeys`) keys of a head with equal floats are merged into one that stands
+for all of them: matrix products may round equal columns differently, and whether keys tie must not depend on
+that. Heads with fewer keys than others are padded with keys of bias minus infinity, so that one matrix
+product serves all heads.
+
+With a context :math:`C` (one token per row) the scores of a head are, for :math:`A = [C \mid 1 \mid
+\beta / \sigma]`,
+
+.. math:: \sigma\, A
+          \begin{bmatrix} W_K^\top & 0 \\ b_K^\top & 0 \\ 0 & 1 \end{bmatrix}
+          \begin{bmatrix} W_Q & b_Q \\ 0 & 1 \end{bmatrix}
+          \begin{bmatrix} x \\ 1 \end{bmatrix} ,
+
+and its outputs are a product of the same shape. Multiplying floats would round; so
+:func:`factored_attention` keeps the factors, and only zeros and ones are added to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.products import ExactProduct
+from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.networks.block import (
+    BaseBlock,
+    Traced,
+    biases_of,
+    heads_of,
+    many,
+    mask_of,
+    no_units,
+    sizes,
+)
+
+__all__ = [
+    "Attention",
+    "DistinctKeys",
+    "distinct_keys",
+    "working_floats",
+    "FactoredAttention",
+    "factored_attention",
+]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Attention(BaseBlock):
+    r"""Attention at fixed keys and values.
+
+    .. math:: x \mapsto [x +] \sum_{h=1}^{H} v_{h, j_h(x)}, \qquad
+              j_h(x) = \arg\max_j \; a_{hj} \cdot x + b_{hj} .
+
+    Parameters
+    ----------
+    scores : (H, N, d) array_like
+        The slopes :math:`a_{hj}`. A list of H matrices with different numbers of rows is padded, and the
+        padding is masked.
+    biases : (H, N) array_like or None
+        The constants :math:`b_{hj}`; ``None`` for zeros.
+    outputs : (H, N, e) array_like
+        The vectors :math:`v_{hj}`: values after the output projection.
+    mask : (H, N) array_like of bool, optional
+        ``True`` where a key is present. Every head needs one.
+    skip : bool, default True
+        Whether the input is added (then :math:`e = d`).
+
+    Attributes
+    ----------
+    scores, biases, outputs : ExactArray
+    mask : (H, N) bool, read-only
+    skip : bool
+    d_in, d_out, heads, n_tokens : int
+
+    Notes
+    -----
+    Keys of a head that tie for the largest score share: the head adds the mean of their outputs, which is
+    the limit of softmax at temperature zero.
+
+    Examples
+    --------
+    Two keys on a line; the map jumps by 2 at 0, where both win.
+
+    >>> head = Attention([[[-1], [1]]], None, [[[-1], [1]]])
+    >>> head([[-0.5], [0.0], [0.5]])[:, 0]
+    array([-1.5,  0. ,  1.5])
+    >>> head
+    Attention(1 head, 2 keys, 1 -> 1, skip)
+    """
+
+    scores: ExactArray
+    biases: ExactArray
+    outputs: ExactArray
+    mask: NDArray[np.bool_]
+    skip: bool
+    width: ClassVar[int] = 0
+    name: ClassVar[str] = "attention"
+
+    def __init__(
+        self,
+        scores: ArrayLike | Sequence[ArrayLike],
+        biases: ArrayLike | Sequence[ArrayLike] | None,
+        outputs: ArrayLike | Sequence[ArrayLike],
+        *,
+        mask: ArrayLike | Sequence[ArrayLike] | None = None,
+        skip: bool = True,
+    ) -> None:
+        a, lengths = heads_of(scores, "scores", ndim=3)
+        heads, n_tokens, d = a.shape
+        if heads == 0 or n_tokens == 0 or d == 0:
+            raise InvalidInputError(
+                f"scores must hold at least one head with one key in one dimension, but has shape {a.shape}."
+            )
+        if biases is None:
+            b, bias_lengths = ExactArray(np.zeros((heads, n_tokens))), lengths
+        else:
+            b, bias_lengths = biases_of(biases)
+        v, output_lengths = heads_of(outputs, "outputs", ndim=3)
+        for name, other, found in (("biases", b, bias_lengths), ("outputs", v, output_lengths)):
+            if other.shape[:2] != a.shape[:2] or found != lengths:
+                raise DimensionMismatchError(
+                    f"{name} must hold one entry per head and key, {sizes(lengths)}, but has shape "
+                    f"{other.shape}{'' if len(set(found)) == 1 else f' with {sizes(found)}'}."
+                )
+        if v.shape[2] == 0:
+            raise InvalidInputError(f"outputs must have at least one coordinate, but has shape {v.shape}.")
+        if skip and v.shape[2] != d:
+            raise DimensionMismatchError(
+                f"a skip connection needs outputs of the dimension of the input ({d}), but they have "
+                f"{v.shape[2]}; say skip=False or change the outputs."
+            )
+        present = mask_of(mask, lengths, n_tokens)
+        object.__setattr__(self, "scores", a)
+        object.__setattr__(self, "biases", b)
+        object.__setattr__(self, "outputs", v)
+        object.__setattr__(self, "mask", present)
+        object.__setattr__(self, "skip", bool(skip))
+
+    @property
+    def d_in(self) -> int:
+        """The dimension of the input."""
+        return self.scores.shape[2]
+
+    @property
+    def d_out(self) -> int:
+        """The dimension of the output."""
+        return self.outputs.shape[2]
+
+    @property
+    def heads(self) -> int:
+        """The number of heads H."""
+        return self.scores.shape[0]
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of keys N of the largest head, masked ones included."""
+        return self.scores.shape[1]
+
+    @property
+    def largest(self) -> int:
+        """The most numbers that the forward pass holds per point."""
+        return max(super().largest, self.keys.counts.size)
+
+    @cached_property
+    def keys(self) -> DistinctKeys:
+        """The keys as the forward pass uses them: equal ones merged, masked ones gone."""
+        return distinct_keys(self.scores, self.biases, self.outputs, self.mask)
+
+    @classmethod
+    def from_weights(
+        cls,
+        context: ArrayLike,
+        W_Q: Sequence[ArrayLike] | ArrayLike,
+        W_K: Sequence[ArrayLike] | ArrayLike,
+        W_V: Sequence[ArrayLike] | ArrayLike,
+        W_O: Sequence[ArrayLike] | ArrayLike,
+        *,
+        b_Q: Sequence[ArrayLike] | ArrayLike | None = None,
+        b_K: Sequence[ArrayLike] | ArrayLike | None = None,
+        b_V: Sequence[ArrayLike] | ArrayLike | None = None,
+        b_O: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        score_bias: ArrayLike | None = None,
+        scale: Any = 1,
+        skip: bool = True,
+    ) -> Attention:
+        r"""A real attention layer whose context is held fixed.
+
+        For the tokens :math:`c_j` of the context, keys :math:`k_{hj} = W_K^h c_j + b_K^h` and values
+        :math:`W_V^h c_j + b_V^h`,
+
+        .. math:: x \mapsto [x +]\; b_O + \sum_h W_O^h \, (W_V^h c_{j_h} + b_V^h), \qquad
+                  j_h = \arg\max_j \; \sigma_h\, k_{hj} \cdot (W_Q^h x + b_Q^h) + \beta_{hj} .
+
+        Parameters
+        ----------
+        context : (N, d_model) array_like
+            The tokens that are attended to. When the token that is followed is among them, its key and value
+            stay those of this row: a key that moved with the query would make its score quadratic.
+        W_Q, W_K, W_V, W_O : sequences of one matrix per head
+            Of shapes (r, d), (r, d_model), (s, d_model), (e, s); ranks r and s may differ between heads.
+        b_Q, b_K, b_V : sequences of one vector per head, optional
+        b_O : (e,) array_like, optional
+            Added once.
+        mask : (N,) or (H, N) array_like of bool, optional
+            ``True`` where a token may be attended to.
+        score_bias : (N,) or (H, N) array_like, optional
+            :math:`\beta`, added to the scores after scaling: relative positions, for example.
+        scale : number or one per head, default 1
+            :math:`\sigma_h > 0`. The default leaves the raw scores; softmax of raw scores over
+            :math:`\sqrt{d_{head}}` is then temperature :math:`\sqrt{d_{head}}`.
+        skip : bool, default True
+
+        Returns
+        -------
+        Attention
+            Nothing is rounded: products of weights are kept as their factors and multiplied out exactly when
+            regions are asked for, so rank-deficient scores stay rank-deficient.
+
+        Examples
+        --------
+        Both heads read one coordinate; the second knows the sign only.
+
+        >>> context = [[1.0, 0.5], [-1.0, 2.0]]
+        >>> layer = Attention.from_weights(
+        ...     context, W_Q=[[[1, 0]], [[0, 1]]], W_K=[[[1, 0]], [[1, 0]]],
+        ...     W_V=[[[0, 1]], [[0, 1]]], W_O=[[[1], [0]], [[0], [1]]])
+        >>> layer([3.0, -1.0])
+        array([3.5, 1. ])
+        """
+        factored = factored_attention(
+            context,
+            (W_Q, W_K, W_V, W_O),
+            (b_Q, b_K, b_V),
+            b_O,
+            score_bias,
+            scale,
+        )
+        present = (
+            None if mask is None else mask_of(mask, [factored.n_tokens] * factored.heads, factored.n_tokens)
+        )
+        scores: Any = factored.scores
+        biases: Any = factored.biases
+        outputs: Any = factored.outputs
+        return cls(scores, biases, outputs, mask=present, skip=skip)
+
+    def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
+        """The output at the rows of a float64 matrix."""
+        if temperature == 0.0:
+            return self.trace(points)[0]
+        return self._sum(points, self.keys.soft(points, temperature))
+
+    def trace(self, points: Floats) -> Traced:
+        """The output at temperature zero and the winning keys (n, H), the lowest index among ties."""
+        added, routings = self.keys.hard(points)
+        return self._sum(points, added), routings, no_units(points)
+
+    def with_keys(self, n_tokens: int) -> Self:
+        """The same block with the first keys of each head only; the others are masked."""
+        first = np.arange(self.n_tokens) < n_tokens
+        scores: Any = self.scores
+        biases: Any = self.biases
+        outputs: Any = self.outputs
+        return type(self)(scores, biases, outputs, mask=self.mask & first, skip=self.skip)
+
+    def _sum(self, points: Floats, added: list[Floats]) -> Floats:
+        y = points.copy() if self.skip else np.zeros((len(points), self.d_out))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for part in added:
+                y += part
+        return y
+
+    def __repr__(self) -> str:
+        size = f"{many(self.heads, 'head')}, {many(self.n_tokens, 'key')}, {self.d_in} -> {self.d_out}"
+        masked = int((~self.mask).sum())
+        return f"Attention({size}{', skip' if self.skip else ''}{f', {masked} masked' if masked else ''})"
+
+
+def working_floats(array: ExactArray) -> Floats:
+    """Floats that are at hand: those of a product are not multiplied out exactly for a forward pass."""
+    return array.approximation if isinstance(array, ExactProduct) else array.floats
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctKeys:
+    """H heads of at most K distinct keys.
+
+    Attributes
+    ----------
+    slopes : (d, H * K) float64
+    offsets : (H, K) float64
+        Minus infinity for padding.
+    first : (H, K) int32
+        The lowest index of a key that it stands for.
+    counts : (H, K) float64
+        The number of keys that it stands for, zero for padding.
+    outputs : (H, K, e) float64
+        The mean of their outputs.
+    """
+
+    slopes: Floats
+    offsets: Floats
+    first: NDArray[np.int32]
+    counts: Floats
+    outputs: Floats
+
+    def scores(self, points: Floats) -> tuple[Floats, NDArray[np.intp], Floats]:
+        """The scores (n, H, K), the first winning key of each head (n, H, 1), and its score."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            s = (points @ self.slopes).reshape(-1, *self.offsets.shape)
+            s += self.offsets
+        winners = s.argmax(axis=2, keepdims=True)  # of a NaN, if there is one
+        best = np.take_along_axis(s, winners, axis=2)
+        if not np.isfinite(best).all():
+            raise NotFiniteError(
+                "scores must stay within float64, but overflow at some x; rescale the input or the weights."
+            )
+        return s, winners, best
+
+    def hard(self, points: Floats) -> tuple[list[Floats], NDArray[np.int32]]:
+        """What each head adds at temperature zero, and the routings (n, H)."""
+        s, winners, best = self.scores(points)
+        tied = s == best
+        several = np.count_nonzero(tied, axis=2) > 1
+        added = []
+        for h, outputs in enumerate(self.outputs):
+            part = outputs[winners[:, h, 0]]
+            shared = np.flatnonzero(several[:, h])
+            if len(shared):
+                weights = tied[shared, h] * self.counts[h]
+                part[shared] = weights @ outputs / weights.sum(axis=1, keepdims=True)
+            added.append(part)
+        return added, self.first[np.arange(len(self.first)), winners[:, :, 0]]
+
+    def soft(self, points: Floats, temperature: float) -> list[Floats]:
+        """What each head adds at a positive temperature."""
+        s, _, best = self.scores(points)
+        s -= best
+        with np.errstate(over="ignore", under="ignore"):  # far below the best: exp(-inf) is zero
+            s /= temperature
+            weights = np.exp(s, out=s)
+        weights *= self.counts
+        weights /= weights.sum(axis=2, keepdims=True)  # the best has weight exp(0), so this is at least one
+        return [weights[:, h] @ outputs for h, outputs in enumerate(self.outputs)]
+
+
+def distinct_keys(
+    scores: ExactArray, biases: ExactArray, outputs: ExactArray, mask: NDArray[np.bool_]
+) -> DistinctKeys:
+    """Merge keys with equal floats, drop those that the mask leaves out, and pad.
+
+    >>> from hardmax.exact.rationals import as_exact
+    >>> a, v = as_exact([[[1], [1], [2]]], "a", ndim=3), as_exact([[[0], [1], [5]]], "v", ndim=3)
+    >>> keys = distinct_keys(a, as_exact([[0, 0, 0]], "b", ndim=2), v, np.ones((1, 3), dtype=bool))
+    >>> keys.first, keys.counts, keys.outputs[0, :, 0]
+    (array([[0, 2]], dtype=int32), array([[2., 1.]]), array([0.5, 5. ]))
+    """
+    a, b, v = working_floats(scores), working_floats(biases), working_floats(outputs)
+    heads, _, d = a.shape
+    groups = []
+    for h in range(heads):
+        present = np.flatnonzero(mask[h])
+        rows = np.concatenate([a[h, present], b[h, present, None]], axis=1)
+        _, lowest, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(
+            lowest
+        )  # keys ascend by their lowest index, so that the first maximum is the lowest
+        groups.append((present, present[lowest[order]], np.argsort(order)[group.ravel()]))
+    shape = (heads, max(len(lowest) for _, lowest, _ in groups))
+    slopes, offsets = np.zeros((*shape, d)), np.full(shape, -np.inf)
+    first, counts = np.zeros(shape, dtype=np.int32), np.zeros(shape)
+    means = np.zeros((*shape, v.shape[2]))
+    for h, (present, lowest, group) in enumerate(groups):
+        k = len(lowest)
+        slopes[h, :k], offsets[h, :k], first[h, :k] = a[h, lowest], b[h, lowest], lowest
+        counts[h, :k] = np.bincount(group, minlength=k)
+        np.add.at(means[h], group, v[h, present])
+        means[h, :k] /= counts[h, :k, None]
+    return DistinctKeys(np.ascontiguousarray(slopes.reshape(-1, d).T), offsets, first, counts, means)
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredAttention:
+    """Scores, biases and outputs of a layer, multiplied out only when somebody needs them exactly."""
+
+    scores: ExactProduct
+    biases: ExactArray
+    outputs: ExactProduct
+
+    @property
+    def heads(self) -> int:
+        """The number of heads."""
+        return self.scores.shape[0]
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens in the context."""
+        return self.scores.shape[1]
+
+
+def factored_attention(
+    context: Any,
+    matrices: tuple[Any, Any, Any, Any],
+    vectors: tuple[Any, Any, Any],
+    b_O: Any,
+    score_bias: Any,
+    scale: Any,
+) -> FactoredAttention:
+    """The factors of :meth:`hardmax.networks.blocks.Attention.from_weights`, checked and put together."""
+    c = as_exact(context, "context", ndim=2)
+    if 0 in c.shape:
+        raise InvalidInputError(
+            f"context must hold at least one token of one dimension, but has shape {c.shape}."
+        )
+    n_tokens, d_model = c.shape
+    w_q, w_k, w_v, w_o = (
+        _per_head(m, name, 2) for m, name in zip(matrices, ("W_Q", "W_K", "W_V", "W_O"), strict=True)
+    )
+    heads = len(w_q)
+    for name, some in (("W_K", w_k), ("W_V", w_v), ("W_O", w_o)):
+        if len(some) != heads:
+            raise DimensionMismatchError(
+                f"{name} must hold one matrix per head ({heads}), but holds {len(some)}."
+            )
+    d, e = w_q[0].shape[1], w_o[0].shape[0]
+    for h in range(heads):
+        _check(w_q[h], f"W_Q[{h}]", (w_q[h].shape[0], d), "d as in head 0")
+        _check(w_k[h], f"W_K[{h}]", (w_q[h].shape[0], d_model), "rank of W_Q, d_model of the context")
+        _check(w_v[h], f"W_V[{h}]", (w_v[h].shape[0], d_model), "d_model of the context")
+        _check(w_o[h], f"W_O[{h}]", (e, w_v[h].shape[0]), "e as in head 0, rank of W_V")
+    b_q, b_k, b_v = (
+        _vectors(v, name, [m.shape[0] for m in some])
+        for v, name, some in zip(vectors, ("b_Q", "b_K", "b_V"), (w_q, w_k, w_v), strict=True)
+    )
+    scales = _scales(scale, heads)
+    shifts = _score_biases(score_bias, heads, n_tokens)
+    offset = None if b_O is None else _vectors([b_O], "b_O", [e])[0]
+
+    ones = ExactArray(np.ones((n_tokens, 1)))
+    tokens = _beside(c, ones)
+    scores, biases, outputs = [], [], []
+    biased = any(b is not None for b in b_q) or shifts is not None
+    for h in range(heads):
+        keys = _above(_turned(w_k[h]), _row(b_k[h], w_k[h].shape[0]))
+        scores.append((tokens, keys, w_q[h]))
+        if biased:
+            column = _turned(_row(b_q[h], w_q[h].shape[0]))
+            if shifts is None:
+                biases.append((tokens, keys, column))
+            else:
+                shift = as_exact(fractions_of(shifts)[h] / scales[h], "score_bias over scale", ndim=1)
+                shifted = _beside(tokens, _turned(_row(shift, n_tokens)))
+                biases.append((shifted, _with_corner(keys), _above(column, ExactArray(np.ones((1, 1))))))
+        values = _above(_turned(w_v[h]), _row(b_v[h], w_v[h].shape[0]))
+        readout = _turned(w_o[h])
+        if h == 0 and offset is not None:  # every winner of head 0 brings b_O along, so it is added once
+            values = _beside(values, ExactArray(np.eye(d_model + 1)[:, -1:]))
+            readout = _above(readout, _row(offset, e))
+        outputs.append((tokens, values, readout))
+    return FactoredAttention(
+        ExactProduct(scores, scales),
+        ExactProduct(biases, scales, column=True) if biased else ExactArray(np.zeros((heads, n_tokens))),
+        ExactProduct(outputs),
+    )
+
+
+def _per_head(values: Any, name: str, ndim: int) -> list[ExactArray]:
+    try:
+        parts = list(values)
+    except TypeError:
+        parts = []
+    if not parts:
+        raise InvalidInputError(f"{name} must hold one array per head, but was {values!r}.")
+    return [as_exact(part, f"{name}[{h}]", ndim=ndim) for h, part in enumerate(parts)]
+
+
+def _check(matrix: ExactArray, name: str, shape: tuple[int, int], why: str) -> None:
+    if matrix.shape != shape or 0 in shape:
+        raise DimensionMismatchError(f"{name} must have shape {shape} ({why}), but has shape {matrix.shape}.")
+
+
+def _vectors(values: Any, name: str, lengths: list[int]) -> Sequence[ExactArray | None]:
+    if values is None:
+        return [None] * len(lengths)
+    vectors = _per_head(values, name, 1)
+    found = [vector.shape[0] for vector in vectors]
+    if found != lengths:
+        raise DimensionMismatchError(
+            f"{name} must hold vectors of the lengths {lengths}, but holds vectors of the lengths {found}."
+        )
+    return vectors
+
+
+def _scales(scale: Any, heads: int) -> list[Fraction]:
+    try:
+        single = np.ndim(scale) == 0
+    except ValueError:
+        single = False
+    values = as_exact([scale] * heads if single else scale, "scale", ndim=1)
+    if values.shape[0] != heads:
+        raise DimensionMismatchError(
+            f"scale must be one number or one per head ({heads}), but holds {values.shape[0]}."
+        )
+    scales = list(fractions_of(values))
+    if min(scales) <= 0:
+        raise InvalidInputError(f"scale must be above 0, but holds {float(min(scales)):g}.")
+    return scales
+
+
+def _score_biases(values: Any, heads: int, n_tokens: int) -> ExactArray | None:
+    if values is None:
+        return None
+    array = np.asarray(values)
+    if array.ndim == 1:
+        array = np.broadcast_to(array, (heads, *array.shape))
+    shifts = as_exact(array, "score_bias", ndim=2)
+    if shifts.shape != (heads, n_tokens):
+        raise DimensionMismatchError(
+            f"score_bias must hold one number per token ({n_tokens}), or one per head and token "
+            f"({heads}, {n_tokens}), but has shape {np.asarray(values).shape}."
+        )
+    return shifts
+
+
+# Matrices put together; nothing is computed
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _joined(a: ExactArray, b: ExactArray, axis: int) -> ExactArray:
+    floats = np.concatenate([a.floats, b.floats], axis=axis)
+    if a.fractions is None and b.fractions is None:
+        return ExactArray(floats)
+    return ExactArray(floats, np.concatenate([fractions_of(a), fractions_of(b)], axis=axis))
+
+
+def _beside(a: ExactArray, b: ExactArray) -> ExactArray:
+    return _joined(a, b, 1)
+
+
+def _above(a: ExactArray, b: ExactArray) -> ExactArray:
+    return _joined(a, b, 0)
+
+
+def _turned(a: ExactArray) -> ExactArray:
+    return ExactArray(
+        np.ascontiguousarray(a.floats.T), None if a.fractions is None else np.ascontiguousarray(a.fractions.T)
+    )
+
+
+def _row(vector: ExactArray | None, length: int) -> ExactArray:
+    if vector is None:
+        return ExactArray(np.zeros((1, length)))
+    return ExactArray(vector.floats[None], None if vector.fractions is None else vector.fractions[None])
+
+
+def _with_corner(a: ExactArray) -> ExactArray:
+    """The matrix with one more row and column, which hold a one where they meet."""
+    rows, columns = a.shape
+    wider = _beside(a, ExactArray(np.zeros((rows, 1))))
+    return _above(wider, ExactArray(np.eye(columns + 1)[-1:]))
