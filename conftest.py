@@ -4,6 +4,6 @@ from importlib.util import find_spec
 
 collect_ignore = []
 if not find_spec("torch"):
-    collect_ignore += ["src/hardmax/training/torch_loop.py", "src/hardmax/training/transformer.py"]
+    collect_ignore += ["src/hardmax/training/transformer.py"]
 if not (find_spec("torch") and find_spec("transformers")):
     collect_ignore += ["tests/scripts/reading_memory.py"]

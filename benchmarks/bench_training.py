@@ -19,7 +19,7 @@ LEAST = {15: 6.0, 64: 4.0}
 
 
 def measured(n_tokens: int, activation: str) -> Comparison:
-    from hardmax.training.torch_loop import TorchSteps
+    from hardmax.training.transformer import TorchSteps
 
     shape = TransformerShape(
         n_tokens, 4, widths=(12, 12), heads=(2, 2), hidden=(32, 32), beta=1.0, activation=activation

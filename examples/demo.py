@@ -29,9 +29,9 @@ import hardmax as hm
 from hardmax.plotting.diagrams import compare_diagrams
 from hardmax.plotting.polytopes import compare_sums
 from hardmax.plotting.regions import compare_depths, draw_regions
-from hardmax.training.bundled import bundled_model
 from hardmax.training.data import outputs_of
-from hardmax.training.geometry import query_network, routed_flow
+from hardmax.training.learned_routing import query_network, routed_flow
+from hardmax.training.trained_models import bundled_model
 
 OUT = Path(__file__).resolve().parent.parent / "out" / "demo"
 

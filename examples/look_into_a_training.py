@@ -19,11 +19,10 @@ import numpy as np
 
 import hardmax as hm
 from hardmax.training.data import examples, outputs_of
-from hardmax.training.geometry import routed_flow
-from hardmax.training.hardness import measured_hardness
 from hardmax.training.jobs import Job
+from hardmax.training.learned_routing import measured_hardness, routed_flow
 from hardmax.training.loop import TrainingResult, train
-from hardmax.training.probes import recovery
+from hardmax.training.states import recovery
 
 
 def sequences(result: TrainingResult, n: int, seed: int) -> np.ndarray:

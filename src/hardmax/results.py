@@ -75,7 +75,7 @@ _HOME_OF_KIND = {
     "RegionBounds": "hardmax.bounds.bound",
     "RegionCount": "hardmax.regions.counts",
     "RegionSet": "hardmax.regions.result",
-    "Recovery": "hardmax.training.probes",
+    "Recovery": "hardmax.training.states",
     "ModelReport": "hardmax.models.report.report",
     "Reproduction": "hardmax.papers.recipes",
     "ScoreRanks": "hardmax.flow.costs.cost_law",
@@ -84,7 +84,7 @@ _HOME_OF_KIND = {
     "StabilityReport": "hardmax.temperature.observed_scores",
     "TokenFlow": "hardmax.models.influence.routing_flow",
     "TrainingResult": "hardmax.training.loop",
-    "TrainingGeometry": "hardmax.training.hardness",
+    "TrainingGeometry": "hardmax.training.learned_routing",
     "TransitionBand": "hardmax.temperature.bands",
 }
 

@@ -26,13 +26,12 @@ import hardmax as hm
 from hardmax import storage
 from hardmax.cli import main
 from hardmax.errors import FileFormatError, IncompleteError, InvalidInputError, MissingExtraError
-from hardmax.training.studies import RunStore, Study, StudyJob, read_study, run_study, tables, write_study
+from hardmax.training.studies import RunStore, Study, StudyJob, overview, read_study, run_study, write_study
 from hardmax.training.studies import driver as driver_module
-from hardmax.training.studies import runs as runs_module
+from hardmax.training.studies import runners as runs_module
 from hardmax.training.studies import store as store_module
-from hardmax.training.studies.run_files import RunRecord, checked_content, run_file
-from hardmax.training.studies.runs import perform
-from hardmax.training.studies.store import SCHEMA, DriverState
+from hardmax.training.studies.runners import perform
+from hardmax.training.studies.store import SCHEMA, DriverState, RunRecord, checked_content, run_file
 from hardmax.training.studies.study import canonical
 
 
@@ -325,7 +324,7 @@ def test_every_number_of_workers_gives_the_same_results(tmp_path):
         assert run_study(tmp_path / "threads", study_of(jobs(7, do="print"))).complete
     found = []
     for name in ("one", "three", "threads"):
-        rows = tables.job_rows(RunStore(tmp_path / name))
+        rows = overview.job_rows(RunStore(tmp_path / name))
         timeless = [{k: v for k, v in row.items() if "seconds" not in k} for row in rows]
         found.append((contents(tmp_path / name), timeless))
     assert found[0] == found[1] == found[2]
@@ -596,7 +595,7 @@ def test_parquet(finished, tmp_path):
     path = tmp_path / "t.parquet"
     assert CliRunner().invoke(main, ["training", "export", str(finished), "--out", str(path)]).exit_code == 0
     table = pandas.read_parquet(path)
-    expected = tables.job_rows(RunStore(finished))
+    expected = overview.job_rows(RunStore(finished))
     assert table["key"].tolist() == [row["key"] for row in expected]
     assert table["result.n_tokens"][:2].tolist() == [5, 6]
 
@@ -610,7 +609,7 @@ def test_parquet_with_columns_of_several_kinds():
         {"final": "inf", "target": 3},
         {"final": None, "target": None},
     ]
-    table = pandas.read_parquet(io.BytesIO(tables.export_rows(rows, "parquet")))
+    table = pandas.read_parquet(io.BytesIO(overview.export_rows(rows, "parquet")))
     assert table["final"][:2].tolist() == [0.5, math.inf]
     assert table["final"].isna().tolist() == [False, False, True]
     assert table["target"][:2].tolist() == ['"max(t) x[t]"', "3"]
@@ -619,7 +618,7 @@ def test_parquet_with_columns_of_several_kinds():
 def test_parquet_without_pyarrow_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"hardmax\[parquet\]"):
-        tables.export_rows([{"a": 1}], "parquet")
+        overview.export_rows([{"a": 1}], "parquet")
 
 
 def test_the_store_needs_neither_torch_nor_dask():

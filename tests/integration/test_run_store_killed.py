@@ -23,9 +23,9 @@ import hardmax as hm
 from hardmax.cli import main
 from hardmax.training.studies import RunStore, Study, run_study, write_study
 from hardmax.training.studies import driver as driver_module
-from hardmax.training.studies.pools import pool_for
-from hardmax.training.studies.run_files import checked_content
-from hardmax.training.studies.runs import Run
+from hardmax.training.studies.driver import pool_for
+from hardmax.training.studies.runners import Run
+from hardmax.training.studies.store import checked_content
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="no SIGKILL there")
 

@@ -132,7 +132,7 @@ def status(study: str, check: bool, as_json: bool) -> None:
       hardmax training status out/heads --check --json
     """
     from hardmax.training.studies import RunStore
-    from hardmax.training.studies.progress import progress_of
+    from hardmax.training.studies.overview import progress_of
 
     store = RunStore(_folder(study))
     report = _report(store, progress_of(store))
@@ -167,7 +167,7 @@ def export(study: str, out: Path | None, as_json: bool, history: bool) -> None:
       hardmax training export out/heads --history --out curves.parquet
     """
     from hardmax.training.studies import RunStore
-    from hardmax.training.studies.tables import FORMATS, export_rows, history_rows, job_rows, write_table
+    from hardmax.training.studies.overview import FORMATS, export_rows, history_rows, job_rows, write_table
 
     if out is not None and out.suffix.lower().removeprefix(".") not in FORMATS:
         raise InvalidInputError(
@@ -305,7 +305,7 @@ def _report(store: RunStore, progress: StudyProgress) -> dict[str, Any]:
 
 
 def _print(report: dict[str, Any]) -> None:
-    from hardmax.training.studies.progress import duration
+    from hardmax.training.studies.overview import duration
 
     rows = [[state, str(report[state])] for state in ("finished", "running", "waiting", "failed")]
     rows.append(["CPU time", duration(report["cpu_seconds"])])

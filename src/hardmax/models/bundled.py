@@ -1,10 +1,10 @@
 r"""The bundled model as a source that can be read: no torch, no download.
 
 It is the transformer of P2 section 3 with 15 tokens in :math:`\mathbb{R}^4` and a classification token CLS,
-two layers of two heads (:mod:`hardmax.training.bundled`). Its tokens are vectors and not words, so it has no
-text: it reads a sequence that is drawn from the domain of its target. Positions count from 0, CLS is position
-15 as in P2. CLS asks and is never read, so there are 16 queries and 15 keys; in the last layer CLS alone
-asks, and the queries of the other tokens may read nothing there.
+two layers of two heads (:mod:`hardmax.training.trained_models`). Its tokens are vectors and not words, so it
+has no text: it reads a sequence that is drawn from the domain of its target. Positions count from 0, CLS is
+position 15 as in P2. CLS asks and is never read, so there are 16 queries and 15 keys; in the last layer CLS
+alone asks, and the queries of the other tokens may read nothing there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.models.influence.interventions import GradientInfluence, Passed
 from hardmax.models.reading.sources import CapturedLayer, QueryMap, TextReading, Visit
-from hardmax.training.bundled import bundled_model
 from hardmax.training.data import outputs_of
 from hardmax.training.layout import TransformerShape
 from hardmax.training.states import HeadWeights, LayerStates, head_weights, run_states
-from hardmax.training.tensor_files import TrainedModel
+from hardmax.training.trained_models import TrainedModel, bundled_model
 
 __all__ = ["BundledSource", "SequenceInterventions", "bundled_source"]
 

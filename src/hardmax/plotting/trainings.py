@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hardmax.training.hardness import TrainingGeometry
-    from hardmax.training.probes import Recovery
+    from hardmax.training.learned_routing import TrainingGeometry
+    from hardmax.training.states import Recovery
 
 __all__ = [
     "Measured",

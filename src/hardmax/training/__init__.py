@@ -20,21 +20,21 @@ from hardmax.training.data import examples, nmse, outputs_of
 from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
 from hardmax.training.layout import Parameter, TransformerShape
 from hardmax.training.loop import TrainingResult, predict, run_job, train
-from hardmax.training.tensor_files import TrainedModel, load_model
+from hardmax.training.trained_models import TrainedModel, load_model
 
 __all__ = [
-    "train",
-    "Job",
-    "TransformerShape",
-    "TrainingSettings",
-    "TrainingResult",
-    "TrainedModel",
-    "load_model",
-    "predict",
-    "examples",
-    "outputs_of",
-    "nmse",
-    "run_job",
-    "Parameter",
     "NUMERICS",
+    "Job",
+    "Parameter",
+    "TrainedModel",
+    "TrainingResult",
+    "TrainingSettings",
+    "TransformerShape",
+    "examples",
+    "load_model",
+    "nmse",
+    "outputs_of",
+    "predict",
+    "run_job",
+    "train",
 ]

@@ -324,7 +324,7 @@ def _fused(shape: TransformerShape, vector: Floats, settings: TrainingSettings) 
 
 
 def _torch(shape: TransformerShape, vector: Floats, settings: TrainingSettings) -> Steps:
-    from hardmax.training.torch_loop import TorchSteps
+    from hardmax.training.transformer import TorchSteps
 
     return TorchSteps(
         shape, vector, batch=settings.batch, weight_decay=settings.weight_decay, clip=settings.clip

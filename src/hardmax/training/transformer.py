@@ -1,4 +1,5 @@
-r"""The transformer of P2 section 3 as a readable torch module (needs the extra ``training``).
+r"""The transformer of P2 section 3 as a readable torch module, and its plain training loop (needs the extra
+``training``).
 
 .. math::
 
@@ -8,6 +9,7 @@ r"""The transformer of P2 section 3 as a readable torch module (needs the extra 
 the same for CLS, which attends but is never a key, and :math:`y = \hat F(c_L')`. Head i is rows :math:`i n_l`
 to :math:`(i+1) n_l` of the query, key and value matrices. Names and shapes of the parameters are those of
 :class:`~hardmax.training.layout.TransformerShape`, so a module and a vector are two views of one model.
+:class:`TorchSteps` is the reference for the fused step.
 """
 
 from __future__ import annotations
@@ -26,10 +28,13 @@ try:
 except ImportError as error:
     raise MissingExtraError(
         "hardmax.training.transformer needs torch, which is not installed; try: "
-        "pip install 'hardmax[training]'."
+        "pip install 'hardmax[training]', or train with path='fused'."
     ) from error
 
-__all__ = ["AttentionLayer", "Transformer"]
+__all__ = ["AttentionLayer", "TorchSteps", "Transformer"]
+
+
+Floats = NDArray[np.float32]
 
 
 class AttentionLayer(nn.Module):
@@ -144,3 +149,51 @@ class Transformer(nn.Module):
         with torch.no_grad():
             for name, parameter in self.named_parameters():
                 parameter.copy_(torch.from_numpy(np.ascontiguousarray(arrays[name])))
+
+
+class TorchSteps:
+    """AdamW steps of a :class:`~hardmax.training.transformer.Transformer` on the mean squared error."""
+
+    def __init__(
+        self,
+        shape: TransformerShape,
+        vector: Floats,
+        *,
+        batch: int = 128,
+        weight_decay: float = 1e-2,
+        clip: float = 1.0,
+    ) -> None:
+        self.model = Transformer(shape, vector)
+        self._batch, self._clip = batch, clip
+        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=1.0, weight_decay=weight_decay)
+
+    @property
+    def parameters(self) -> Floats:
+        """A copy of the vector."""
+        return self.model.vector()
+
+    def run(self, X: Floats, Y: Floats, order: NDArray[np.int64], rates: NDArray[np.float64]) -> float:
+        """One step for each rate, on consecutive batches of ``order``; the mean loss."""
+        losses = []
+        for number, rate in enumerate(rates):
+            rows = order[number * self._batch : (number + 1) * self._batch]
+            for group in self._optimizer.param_groups:
+                group["lr"] = float(rate)
+            self._optimizer.zero_grad()
+            loss = ((self.model(torch.from_numpy(X[rows])) - torch.from_numpy(Y[rows])) ** 2).mean()
+            loss.backward()
+            if self._clip > 0:
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._clip)
+            self._optimizer.step()
+            losses.append(float(loss.detach()))
+        return float(np.mean(losses))
+
+    def predict(self, X: Floats) -> Floats:
+        """(B, T, d) -> (B, outputs)."""
+        with torch.no_grad():
+            parts = [self.model(torch.from_numpy(np.array(part))).numpy() for part in _parts(X)]
+        return np.concatenate(parts)
+
+
+def _parts(X: Floats) -> list[Floats]:
+    return [X[start : start + 1024] for start in range(0, len(X), 1024)]

@@ -19,7 +19,7 @@ from hardmax.models.influence.influence_report import TextInfluence, recall_colu
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, RoutingRule
 from hardmax.models.reading.sources import CapturedLayer, QueryMap, TextReading
 from hardmax.models.spread import _medians, spread
-from hardmax.training.geometry import routed_flow
+from hardmax.training.learned_routing import routed_flow
 from hardmax.training.states import run_states
 
 some = settings(max_examples=40)

@@ -31,7 +31,7 @@ from hardmax.models.report.head_figures import head_figures
 from hardmax.models.report.page import COLUMNS, heads_csv, json_for_script
 from hardmax.models.report.svg import escape, figure_style, linear_scale, log_scale
 from hardmax.storage import written_whole
-from hardmax.training.geometry import routed_flow
+from hardmax.training.learned_routing import routed_flow
 from hardmax.training.states import run_states
 
 FIGURES = ["margins", "hardness", "guarantees", "keys", "sinks", "slice-0", "slice-1", "growth", "recall"]

@@ -11,13 +11,26 @@ import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.flow.theorems.depth_separation import separation_transformer
 from hardmax.flow.theorems.softmax_transformers import SoftmaxLayer, SoftmaxTransformer, TwoLayer
-from hardmax.training.bundled import bundled_model
 from hardmax.training.data import outputs_of
-from hardmax.training.geometry import cells_in_plane, fixed_context, head_diagram, query_network, routed_flow
-from hardmax.training.hardness import follow_training, measured_hardness
 from hardmax.training.layout import TransformerShape
-from hardmax.training.probes import recovery, recovery_errors, token_of_rank
-from hardmax.training.states import head_weights, run_states, states_in_blocks
+from hardmax.training.learned_routing import (
+    cells_in_plane,
+    fixed_context,
+    follow_training,
+    head_diagram,
+    measured_hardness,
+    query_network,
+    routed_flow,
+)
+from hardmax.training.states import (
+    head_weights,
+    recovery,
+    recovery_errors,
+    run_states,
+    states_in_blocks,
+    token_of_rank,
+)
+from hardmax.training.trained_models import bundled_model
 
 SHAPE = TransformerShape(5, 3, (6, 8), (2, 4), (7, 9), beta=0.8)
 

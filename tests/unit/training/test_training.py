@@ -22,7 +22,7 @@ from hardmax.training.fused_kernels import LANES, load, outer_tile, product_tile
 from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
 from hardmax.training.layout import TransformerShape
 from hardmax.training.loop import TrainingResult, predict, run_job, train
-from hardmax.training.tensor_files import TrainedModel, load_model
+from hardmax.training.trained_models import TrainedModel, load_model
 
 PAIRS = {"name": "pairwise", "D": 2, "d": 4, "seed": 0}
 C4 = TransformerShape(15, 4, widths=(12, 12), heads=(2, 2), hidden=(32, 32), beta=1.0)
@@ -633,7 +633,7 @@ def test_files_that_are_not_models(spoil, message, tmp_path):
 
 
 def test_a_file_with_foreign_tensors_is_refused(tmp_path):
-    from hardmax.training.tensor_files import _packed
+    from hardmax.training.trained_models import _packed
 
     path = tmp_path / "model.safetensors"
     shape = SMALL.shape

@@ -20,8 +20,7 @@ from hardmax.training.loop import train
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from hardmax.training.torch_loop import TorchSteps  # noqa: E402
-from hardmax.training.transformer import Transformer  # noqa: E402
+from hardmax.training.transformer import TorchSteps, Transformer  # noqa: E402
 
 
 def by_torch(shape, vector, X, Y):

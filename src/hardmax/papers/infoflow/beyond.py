@@ -192,8 +192,7 @@ def _prediction_table(
 
 def _sets_table(settings: Settings, groups: dict[str, Group]) -> dict[str, list[Any]]:
     """How often the sets of the best seed contain the active set, and how hard its heads are."""
-    from hardmax.training.geometry import routed_flow
-    from hardmax.training.hardness import measured_hardness
+    from hardmax.training.learned_routing import measured_hardness, routed_flow
 
     names = ("model", "nmse", "share_learned", "mean_set", "share_hard_tokens", "share_hard_cls", "chance")
     table: dict[str, list[Any]] = {name: [] for name in names}
@@ -263,7 +262,7 @@ def _threshold_rows(
 
 def _run_dynamics(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import draw_training_geometry
-    from hardmax.training.hardness import follow_training
+    from hardmax.training.learned_routing import follow_training
 
     D, d, T = settings["maxima"], settings["d"], settings["tokens"]
     heads = (D, D)

@@ -1,7 +1,7 @@
 """P2 Appendix C.1 and C.2: can the largest and the second-largest token still be read? Tables 1 to 10.
 
 A linear map is fitted from the states behind the first attention to the token that each head found
-(:mod:`hardmax.training.probes`), before and after training. The appendix names the generalized D-retrieval
+(:mod:`hardmax.training.states`), before and after training. The appendix names the generalized D-retrieval
 target, whose maxima are over single tokens, but its widths are those of target (6) with D = 6; which was
 used is not decided, so both are trained.
 
@@ -202,7 +202,7 @@ def _groups(settings: Settings, D: int, heads: tuple[int, int]) -> dict[str, Gro
 
 
 def _probe(result: Any, X_fit: Any, X_test: Any, rank: int, fit: Any) -> Any:
-    from hardmax.training.probes import recovery
+    from hardmax.training.states import recovery
 
     start = result.checkpoint_parameters[0]
     return recovery(result.shape, start, result.best_parameters, X_fit, X_test, rank=rank, fit=fit)

@@ -8,7 +8,7 @@ file per finished run that holds its own checksum.
 from __future__ import annotations
 
 from hardmax.training.studies.driver import run_study
-from hardmax.training.studies.progress import StudyProgress
+from hardmax.training.studies.overview import StudyProgress
 from hardmax.training.studies.store import RunStore, is_store
 from hardmax.training.studies.study import Study, StudyJob, read_study, write_study
 

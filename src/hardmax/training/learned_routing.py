@@ -1,0 +1,460 @@
+r"""The routing that a model has learned: who its heads read, how hard, and how attention cuts space.
+
+Three views of the transformer of P2 section 3, for any vector of parameters, trained or not:
+
+* its own routing (the arg-max of every head at every token) as information sets, so that one can ask how
+  often CLS can know all that the target depends on (:func:`routed_flow`);
+* a layer whose context is held fixed, as the :class:`~hardmax.networks.blocks.Attention` of P1: power
+  diagrams of its heads and exact cells on a slice (:func:`fixed_context`, :func:`head_diagram`,
+  :func:`cells_in_plane`);
+* how hard each head is (:func:`measured_hardness`). Margins are given in units of the temperature: beta times
+  the lead of the winning score. A query is hard when its softmax is within a tolerance of hardmax in total
+  variation (:func:`hardmax.check_stability`). Information sets follow the arg-max only; a head that spreads
+  its weight carries more than that, or less, and the share of hard queries says how far to believe them.
+
+:func:`follow_training` measures all of this at every checkpoint of a training, which P1 names as an open
+question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.flow import bitsets
+from hardmax.flow.architectures import Architecture
+from hardmax.flow.information_sets import InformationFlow, Sizes
+from hardmax.flow.plans import Plan
+from hardmax.flow.propagation import Propagation, lay_out
+from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram
+from hardmax.networks.blocks import Affine, Attention
+from hardmax.networks.network import Network
+from hardmax.results import Result
+from hardmax.targets.target import Target
+from hardmax.temperature.observed_scores import check_stability
+from hardmax.training.layout import TransformerShape
+from hardmax.training.states import head_weights, parameter_arrays, run_states, states_in_blocks
+
+__all__ = [
+    "Hardness",
+    "TrainingGeometry",
+    "cells_in_plane",
+    "fixed_context",
+    "follow_training",
+    "head_diagram",
+    "measured_hardness",
+    "query_network",
+    "routed_flow",
+]
+
+Floats = NDArray[np.float64]
+
+
+# Routing
+# ----------------------------------------------------------------------------------------------------------
+
+
+def routed_flow(shape: TransformerShape, parameters: ArrayLike, X: ArrayLike) -> InformationFlow:
+    """The information sets that the model's own arg-max routing makes on given inputs.
+
+    Every head obeys rule 1 of P2 with the scores that the model really computes, nothing is pruned.
+
+    Parameters
+    ----------
+    shape : TransformerShape
+    parameters : array
+    X : array (B, T, d)
+
+    Returns
+    -------
+    InformationFlow
+        With everything kept: ``learns(target)`` says how often CLS holds the active set.
+    """
+    inputs = np.asarray(X, dtype=np.float64)
+    architecture = Architecture(shape.n_tokens, shape.d_token, tuple(shape.heads), tuple(shape.widths))
+    plan = _own_scores(shape)
+    layout = lay_out(plan, architecture)
+    T, L = shape.n_tokens, shape.depth
+    small = np.int8 if T <= 128 else np.int16 if T <= 2**15 else np.int32
+    routings: list[list[NDArray[Any]]] = [[] for _ in range(L)]
+    token_sizes, cls_sizes, cls_words = [], [], []
+    for _, layers in states_in_blocks(shape, parameters, inputs):
+        n = len(layers[0].cls)
+        spread = Propagation(layout, n)
+        sets, own = spread.first_sets(), np.zeros((n, bitsets.n_words(T)), dtype=np.uint64)
+        sizes, of_cls, words = np.empty((n, L - 1, T), dtype=np.min_scalar_type(T)), [], []
+        for number, layer in enumerate(layers, start=1):
+            asked = layer.cls_scores.argmax(axis=-1)  # (n, h)
+            spread.cls_winners.append(asked)
+            winners = asked[:, None]
+            if layer.scores is not None:
+                of_tokens = layer.scores.argmax(axis=-1).swapaxes(1, 2)  # (n, T, h)
+                spread.token_winners.append(of_tokens)
+                winners = np.concatenate([of_tokens, winners], axis=1)
+            own = spread.cls_sets(number, sets, own)
+            words.append(own)
+            of_cls.append(bitsets.count(own))
+            if number < L:
+                sets = spread.token_sets(number, sets)
+                sizes[:, number - 1] = bitsets.count(sets)
+            routings[number - 1].append(winners.astype(small))
+        token_sizes.append(sizes)
+        cls_sizes.append(np.stack(of_cls, axis=1))
+        cls_words.append(np.stack(words, axis=1))
+    return InformationFlow(
+        architecture=architecture,
+        plan=plan,
+        X=inputs,
+        routings=tuple(np.concatenate(parts) for parts in routings),
+        sizes=Sizes(np.concatenate(token_sizes), np.concatenate(cls_sizes)),
+        cls_words=np.concatenate(cls_words),
+        keep="all",
+    )
+
+
+def _own_scores(shape: TransformerShape) -> Plan:
+    """Rule 1 for every head, with the names of its scores only: a trained score reads whole states, not the
+    slots that a plan knows."""
+    rest = {
+        "rule": "max",
+        "prune": None,
+        "residual": True,
+        "rank": None,
+        "query_slots": None,
+        "key_slots": None,
+    }
+    layers = []
+    for number, h in enumerate(shape.heads, start=1):
+        rules = [{**rest, "score": f"head {i} of layer {number}"} for i in range(1, h + 1)]
+        asking = ("cls",) if number == shape.depth else ("tokens", "cls")
+        layers.append([{"who": who, "rules": rules} for who in asking])
+    return Plan.from_dict({"ties": "lowest", "layers": layers})
+
+
+# A layer whose context is held fixed
+# ----------------------------------------------------------------------------------------------------------
+
+
+def fixed_context(
+    shape: TransformerShape, parameters: ArrayLike, sequence: ArrayLike, *, layer: int = 0
+) -> Attention:
+    """One attention layer with the states of a sequence as its context: the object of P1.
+
+    Parameters
+    ----------
+    shape : TransformerShape
+    parameters : array
+    sequence : array (T, d)
+        Its states before the layer become keys and values.
+    layer : int
+        Counted from 0.
+
+    Returns
+    -------
+    Attention
+        On states of width E, residual included. Scores are raw, so the model runs it at temperature 1/beta.
+    """
+    states = _states(shape, parameters, sequence, layer)
+    heads = head_weights(shape, parameters, layer)
+    return Attention.from_weights(states, list(heads.W_Q), list(heads.W_K), list(heads.W_V), list(heads.W_O))
+
+
+def query_network(shape: TransformerShape, parameters: ArrayLike, sequence: ArrayLike) -> Network:
+    """The first layer as a map of one token: encoder, then attention to a sequence that stays as it is.
+
+    Its cells are where all heads keep their winners while the token moves; ``restrict`` cuts a slice. A token
+    of a model with positions would need one, so such models are refused.
+    """
+    if shape.positions is not None:
+        raise InvalidInputError(
+            f"shape must have no positions to let a token move freely, but has {shape.positions} ones."
+        )
+    arrays = parameter_arrays(shape, parameters)
+    encoder = Affine(arrays["encoder.weight"], arrays["encoder.bias"])
+    return Network((encoder, fixed_context(shape, parameters, sequence)))
+
+
+def head_diagram(
+    shape: TransformerShape, parameters: ArrayLike, sequence: ArrayLike, head: int, *, layer: int = 0
+) -> PowerDiagram:
+    """The power diagram of one head with the context held fixed: in the space of tokens for the first layer,
+    in that of states otherwise.
+    """
+    if not 0 <= layer < shape.depth or not 0 <= head < shape.heads[layer]:
+        raise InvalidInputError(
+            f"layer and head must be among those of heads {tuple(shape.heads)}, counted from 0, but were "
+            f"{layer} and {head}."
+        )
+    heads = head_weights(shape, parameters, layer)
+    keys = _states(shape, parameters, sequence, layer) @ heads.W_K[head].T
+    if layer or shape.positions is not None:
+        return attention_diagram(keys, query_map=(heads.W_Q[head], None))
+    arrays = parameter_arrays(shape, parameters)
+    asks = heads.W_Q[head] @ arrays["encoder.weight"], heads.W_Q[head] @ arrays["encoder.bias"]
+    return attention_diagram(keys, query_map=asks)
+
+
+def _states(shape: TransformerShape, parameters: ArrayLike, sequence: ArrayLike, layer: int) -> Floats:
+    tokens = np.asarray(sequence, dtype=np.float64)
+    if tokens.ndim != 2:
+        raise DimensionMismatchError(
+            f"sequence must have the shape (T, d) = ({shape.n_tokens}, {shape.d_token}), but had "
+            f"{tokens.shape}."
+        )
+    if not 0 <= layer < shape.depth:
+        raise InvalidInputError(f"layer must be between 0 and {shape.depth - 1}, but was {layer}.")
+    return np.asarray(run_states(shape, parameters, tokens[None])[0][layer].tokens[0])
+
+
+def cells_in_plane(
+    shape: TransformerShape, parameters: ArrayLike, sequence: ArrayLike, plane: ArrayLike, radius: float
+) -> int:
+    """Exact cells of the first layer in a square of a plane through the origin of token space.
+
+    ``plane`` holds two directions (2, d); cells are routings of all heads of the layer.
+    """
+    from hardmax.geometry.domains import Box
+    from hardmax.regions.api import count_cells
+
+    directions = np.asarray(plane, dtype=np.float64)
+    network = query_network(shape, parameters, sequence)
+    sliced = network.restrict(np.zeros(shape.d_token), directions)
+    return int(count_cells(sliced, Box.cube(len(directions), -radius, radius)).n_cells)
+
+
+@dataclass(frozen=True)
+class Hardness:
+    """How hard one head is on given inputs.
+
+    Attributes
+    ----------
+    layer, head : int
+        Counted from 1.
+    who : {"tokens", "CLS"}
+        Whose queries.
+    share_hard : float
+        The share of queries whose softmax is within the tolerance of hardmax in total variation.
+    margin : float
+        The median lead of the winner, in units of the temperature: the median of beta times the raw margin.
+    margin_low : float
+        The same for the lower decile.
+    margin_needed : float
+        The lead, in the same units, from which on every query is hard.
+    """
+
+    layer: int
+    head: int
+    who: str
+    share_hard: float
+    margin: float
+    margin_low: float
+    margin_needed: float
+
+
+def measured_hardness(
+    shape: TransformerShape, parameters: ArrayLike, X: ArrayLike, *, tolerance: float = 0.01
+) -> tuple[Hardness, ...]:
+    """Margins in units of temperature and shares of hard queries, head by head.
+
+    Parameters
+    ----------
+    shape : TransformerShape
+    parameters : array
+    X : array (B, T, d)
+    tolerance : float
+        A query is hard when its total variation distance to hardmax is at most this.
+    """
+    blocks = [layers for _, layers in states_in_blocks(shape, parameters, X)]
+    rows = []
+    for number, h in enumerate(shape.heads):
+        temperature = 1.0 / shape.betas[number]
+        for i in range(h):
+            asked: dict[str, list[Floats]] = {"tokens": [], "CLS": []}
+            for layers in blocks:
+                layer = layers[number]
+                asked["CLS"].append(layer.cls_scores[:, i])
+                if layer.scores is not None:
+                    asked["tokens"].append(layer.scores[:, i].reshape(-1, shape.n_tokens))
+            for who, scores in asked.items():
+                if scores:
+                    report = check_stability(np.concatenate(scores), temperature, tolerance=tolerance)
+                    margin = report.margin / temperature
+                    rows.append(
+                        Hardness(
+                            number + 1,
+                            i + 1,
+                            who,
+                            report.share_hard,
+                            float(np.median(margin)),
+                            float(np.quantile(margin, 0.1)),
+                            report.margin_needed / temperature,
+                        )
+                    )
+    return tuple(rows)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingGeometry(Result):
+    """How routing, margins and cells change during a training.
+
+    Attributes
+    ----------
+    samples : array of int (C,)
+        Samples seen at each checkpoint.
+    share_hard, margin : array (C, rows)
+        Share of hard queries and median margin in units of temperature, for the heads named in ``heads``.
+    heads : tuple of str
+        ``"layer 1, head 2, tokens"``, for instance.
+    cells : array (C, sequences)
+        Cells of the first layer in the slice: routings of all its heads as one token moves in a plane.
+    reachable : array (C, h)
+        Keys with a cell in the diagram of each head of the first layer, mean over the sequences.
+    learns : array (C,)
+        The share of inputs on which the model's information sets contain the active set.
+    nmse : array (C,)
+        Mean squared error over variance on the inputs.
+    tolerance : float
+    """
+
+    kind: ClassVar[str] = "TrainingGeometry"
+
+    samples: NDArray[np.int64]
+    share_hard: Floats
+    margin: Floats
+    heads: tuple[str, ...]
+    cells: NDArray[np.int64]
+    reachable: Floats
+    learns: Floats
+    nmse: Floats
+    tolerance: float
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "samples": self.samples,
+            "share_hard": self.share_hard,
+            "margin": self.margin,
+            "heads": list(self.heads),
+            "cells": self.cells,
+            "reachable": self.reachable,
+            "learns": self.learns,
+            "nmse": self.nmse,
+            "tolerance": self.tolerance,
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        return cls(**{**state, "heads": tuple(state["heads"])})
+
+    def _summary(self) -> str:
+        return (
+            f"{len(self.samples)} checkpoints, NMSE {self.nmse[0]:.2g} to {self.nmse[-1]:.2g}, sets hold the "
+            f"active set on {self.learns[0]:.0%} to {self.learns[-1]:.0%} of inputs"
+        )
+
+    def _table(self) -> dict[str, Any]:
+        return self.columns()
+
+    def columns(self) -> dict[str, Any]:
+        """One row per checkpoint, for tables."""
+        table: dict[str, Any] = {
+            "samples": self.samples,
+            "nmse": self.nmse,
+            "learns": self.learns,
+            "cells": self.cells.mean(axis=1),
+        }
+        for i in range(self.reachable.shape[1]):
+            table[f"keys with a cell, head {i + 1}"] = self.reachable[:, i]
+        for i, name in enumerate(self.heads):
+            table[f"hard: {name}"] = self.share_hard[:, i]
+            table[f"margin: {name}"] = self.margin[:, i]
+        return table
+
+
+def follow_training(
+    shape: TransformerShape,
+    checkpoints: Iterable[tuple[int, ArrayLike]],
+    target: Target,
+    X: ArrayLike,
+    *,
+    scale: tuple[float, float] = (0.0, 1.0),
+    n_sequences: int = 4,
+    radius: float = 2.0,
+    rng: int = 0,
+    tolerance: float = 0.01,
+) -> TrainingGeometry:
+    """Routing, margins and cells along the checkpoints of a training.
+
+    Parameters
+    ----------
+    shape : TransformerShape
+        Without positions.
+    checkpoints : iterable of (samples, parameters)
+    target : Target
+        What was trained for.
+    X : array (B, T, d)
+        Inputs on which everything but the cells is measured.
+    scale : (mean, deviation)
+        The model predicts (F - mean) / deviation.
+    n_sequences : int
+        Sequences, the first of X, whose cells are counted.
+    radius : float
+        Cells are counted in the square of this half side around the origin of a plane of tokens: all of it
+        for tokens of dimension 2, a random plane through the origin above.
+    rng : int
+        For that plane.
+    tolerance : float
+        Of hard queries.
+    """
+    inputs = np.asarray(X, dtype=np.float64)
+    wanted = (target(inputs) - scale[0]) / scale[1]
+    plane = _plane(shape.d_token, rng)
+    rows: dict[str, list[Any]] = {
+        name: [] for name in ("samples", "share_hard", "margin", "cells", "reachable", "learns", "nmse")
+    }
+    names: tuple[str, ...] = ()
+    for samples, vector in checkpoints:
+        hardness = measured_hardness(shape, vector, inputs, tolerance=tolerance)
+        names = tuple(f"layer {row.layer}, head {row.head}, {row.who}" for row in hardness)
+        rows["samples"].append(int(samples))
+        rows["share_hard"].append([row.share_hard for row in hardness])
+        rows["margin"].append([row.margin for row in hardness])
+        rows["cells"].append([cells_in_plane(shape, vector, x, plane, radius) for x in inputs[:n_sequences]])
+        rows["reachable"].append(_reachable(shape, vector, inputs[:n_sequences]))
+        rows["learns"].append(routed_flow(shape, vector, inputs).learns(target).share)
+        found = run_states(shape, vector, inputs)[1][:, 0]
+        rows["nmse"].append(float(((found - wanted) ** 2).mean() / wanted.var()))
+    if not rows["samples"]:
+        raise InvalidInputError("checkpoints must hold at least one, but was empty.")
+    return TrainingGeometry(
+        samples=np.array(rows["samples"], dtype=np.int64),
+        share_hard=np.array(rows["share_hard"]),
+        margin=np.array(rows["margin"]),
+        heads=names,
+        cells=np.array(rows["cells"], dtype=np.int64),
+        reachable=np.array(rows["reachable"]),
+        learns=np.array(rows["learns"]),
+        nmse=np.array(rows["nmse"]),
+        tolerance=tolerance,
+    )
+
+
+def _plane(d: int, rng: int) -> Floats:
+    if d <= 2:
+        return np.eye(d)
+    directions = np.linalg.qr(np.random.default_rng(rng).standard_normal((d, 2)))[0].T
+    return np.asarray(directions)
+
+
+def _reachable(
+    shape: TransformerShape, parameters: ArrayLike, sequences: Sequence[Any] | Floats
+) -> list[float]:
+    counts = [
+        [int(head_diagram(shape, parameters, x, i).nonempty.sum()) for i in range(shape.heads[0])]
+        for x in sequences
+    ]
+    return [float(value) for value in np.mean(counts, axis=0)]
