@@ -48,7 +48,7 @@ from hardmax.targets.target import Target as Target
 from hardmax.temperature.margin_bounds import stability_bounds as stability_bounds
 from hardmax.temperature.observed_scores import check_stability as check_stability
 from hardmax.tropical.polynomials import TropicalPolynomial as TropicalPolynomial
-from hardmax.tropical.refinements import common_refinement as common_refinement
+from hardmax.tropical.polynomials import common_refinement as common_refinement
 from hardmax.versions import show_versions as show_versions
 
 __version__: str

@@ -100,23 +100,21 @@ def _add_commands() -> None:
         atlas,
         bounds,
         claims,
-        compiling,
         diagrams,
         estimate,
         flow,
         influence,
-        minkowski,
+        installation,
         regions,
         report,
         reproduce,
         stability,
         training,
-        versions,
     )
 
     for command in (
         diagrams.diagram,
-        minkowski.minkowski,
+        diagrams.minkowski,
         regions.regions,
         estimate.estimate,
         bounds.bounds,
@@ -128,8 +126,8 @@ def _add_commands() -> None:
         report.report,
         reproduce.reproduce,
         claims.claims,
-        compiling.compile_kernels,
-        versions.versions,
+        installation.compile_kernels,
+        installation.versions,
     ):
         main.add_command(command)
 

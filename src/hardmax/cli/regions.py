@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.domains import NUMBER, Number, read_polygon, read_slice
-from hardmax.cli.networks import read_network
+from hardmax.cli.networks import NUMBER, Number, read_network, read_polygon, read_slice
 from hardmax.cli.outputs import (
     check_targets,
     number,
@@ -22,11 +21,7 @@ from hardmax.cli.outputs import (
     print_table,
     save_and_draw,
 )
-from hardmax.errors import (
-    CertificateError,
-    InvalidInputError,
-    MissingExtraError,
-)
+from hardmax.errors import CertificateError, InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
     from hardmax.geometry.domains import Domain

@@ -1,4 +1,4 @@
-"""Pictures, one module per kind; the only room that knows matplotlib (the extra ``plot``).
+"""Pictures, one module per kind; the only package that imports matplotlib (the extra ``plot``).
 
 Everything is drawn through figure objects, never through pyplot, so that no screen, no backend choice and no
 hidden state is involved: a function returns the axes it drew on, and ``axes.figure.savefig`` writes a file.
@@ -6,7 +6,8 @@ hidden state is involved: a function returns the axes it drew on, and ``axes.fig
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from hardmax.errors import InvalidInputError, MissingExtraError
 
@@ -24,6 +25,29 @@ if TYPE_CHECKING:
     from hardmax.results import Result
 
 __all__ = ["draw"]
+
+# Where the picture of each kind of result is drawn. What has no part to choose is drawn whole, without a box.
+_IN_A_BOX = {
+    "PowerDiagram": "diagrams.draw_diagram",
+    "CommonRefinement": "diagrams.draw_refinement",
+    "Hypersurface": "diagrams.draw_hypersurface",
+    "RegionSet": "regions.draw_regions",
+}
+_WHOLE = {
+    "MinkowskiVertices": ("polytopes.draw_sum", "a Minkowski sum"),
+    "SegmentTrace": ("profiles.draw_trace", "a segment"),
+    "InformationFlow": ("flows.draw_flow", "a flow"),
+    "HeadBudget": ("growth.draw_budget", "a budget"),
+    "StabilityReport": ("temperatures.draw_report", "a report"),
+    "CostEstimate": ("advice.draw_estimate", "an estimate"),
+    "Advice": ("advice.draw_advice", "advice"),
+    "HeadAtlas": ("atlases.draw_atlas", "an atlas"),
+    "LayerSlice": ("atlases.draw_slice", "a slice"),
+}
+_FIGURES = {
+    "Recovery": "trainings.draw_probe",
+    "TrainingGeometry": "trainings.draw_training_geometry",
+}
 
 
 def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> Axes:
@@ -51,68 +75,22 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
     >>> len(axes.patches)
     3
     """
-    from hardmax.plotting import (
-        advice,
-        atlases,
-        counts,
-        diagrams,
-        flows,
-        polytopes,
-        regions,
-        temperatures,
-        traces,
-        trainings,
-        tropical,
-    )
+    kind = result.kind
+    if kind in _IN_A_BOX:
+        return _drawing(_IN_A_BOX[kind])(result, ax=ax, box=box)
+    if kind in _FIGURES:
+        if ax is not None or box is not None:
+            raise InvalidInputError("this picture makes its own axes, so ax and box must be left out.")
+        return _drawing(_FIGURES[kind])(result).axes[0]
+    if kind not in _WHOLE:
+        raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")
+    place, words = _WHOLE[kind]
+    if box is not None:
+        raise InvalidInputError(f"box belongs to pictures of the plane; {words} is drawn whole.")
+    return _drawing(place)(result, ax=ax)
 
-    match result.kind:
-        case "PowerDiagram":
-            return diagrams.draw_diagram(result, ax=ax, box=box)  # type: ignore[arg-type]
-        case "CommonRefinement":
-            return tropical.draw_refinement(result, ax=ax, box=box)  # type: ignore[arg-type]
-        case "Hypersurface":
-            return tropical.draw_hypersurface(result, ax=ax, box=box)  # type: ignore[arg-type]
-        case "MinkowskiVertices":
-            if box is not None:
-                raise InvalidInputError(
-                    "box belongs to pictures of the plane; a Minkowski sum is drawn whole."
-                )
-            return polytopes.draw_sum(result, ax=ax)  # type: ignore[arg-type]
-        case "RegionSet":
-            return regions.draw_regions(result, ax=ax, box=box)  # type: ignore[arg-type]
-        case "SegmentTrace":
-            if box is not None:
-                raise InvalidInputError("box belongs to pictures of the plane; a segment is drawn whole.")
-            return traces.draw_trace(result, ax=ax)  # type: ignore[arg-type]
-        case "InformationFlow":
-            if box is not None:
-                raise InvalidInputError("box belongs to pictures of the plane; a flow is drawn whole.")
-            return flows.draw_flow(result, ax=ax)  # type: ignore[arg-type]
-        case "HeadBudget":
-            if box is not None:
-                raise InvalidInputError("box belongs to pictures of the plane; a budget is drawn whole.")
-            return counts.draw_budget(result, ax=ax)  # type: ignore[arg-type]
-        case "StabilityReport":
-            if box is not None:
-                raise InvalidInputError("box belongs to pictures of the plane; a report is drawn whole.")
-            return temperatures.draw_report(result, ax=ax)  # type: ignore[arg-type]
-        case "CostEstimate" | "Advice":
-            if box is not None:
-                raise InvalidInputError("box belongs to pictures of the plane; this picture has bars.")
-            if result.kind == "Advice":
-                return advice.draw_advice(result, ax=ax)  # type: ignore[arg-type]
-            return advice.draw_estimate(result, ax=ax)  # type: ignore[arg-type]
-        case "Recovery" | "TrainingGeometry":
-            if ax is not None or box is not None:
-                raise InvalidInputError("this picture makes its own axes, so ax and box must be left out.")
-            if result.kind == "Recovery":
-                return trainings.draw_recovery([trainings.Probed.of(result)]).axes[0]  # type: ignore[arg-type]
-            return trainings.draw_training_geometry(result).axes[0]  # type: ignore[arg-type]
-        case "HeadAtlas" | "LayerSlice":
-            if box is not None:
-                raise InvalidInputError("box belongs to pictures of diagrams; this one is drawn whole.")
-            if result.kind == "LayerSlice":
-                return atlases.draw_slice(result, ax=ax)  # type: ignore[arg-type]
-            return atlases.draw_atlas(result, ax=ax)  # type: ignore[arg-type]
-        case kind:
-            raise InvalidInputError(f"there is no picture of a {kind}; try to_frame() for a table.")
+
+def _drawing(place: str) -> Any:
+    """The function ``module.name``, imported when its picture is asked for."""
+    module, name = place.split(".")
+    return getattr(import_module(f"hardmax.plotting.{module}"), name)

@@ -1,7 +1,8 @@
-"""Networks on the line: the graph of the network over its cells.
+"""Networks on the line, and along a segment: their outputs, one curve each, interrupted where they jump.
 
-Cells are bands coloured by their affine map, with walls (black) and folds (white) between them; the graph
-runs over them, one curve per output. At a wall it may jump; at a fold it only changes its slope.
+On the line, cells are bands coloured by their affine map, with walls (black) and folds (white) between them;
+at a wall the graph may jump, at a fold it only changes its slope. Along a segment, the breakpoints stand
+behind the curves, walls dark and folds light, the thinner the more there are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from matplotlib.patheffects import Normal, Stroke
 from numpy.typing import NDArray
 
 from hardmax.plotting.captions import axis_names, counted, explain
-from hardmax.plotting.region_colours import map_colours
+from hardmax.plotting.region_shapes import map_colours
 from hardmax.plotting.style import INK, LINES, given_or_new, styled
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
     from hardmax.geometry.domains import Box
     from hardmax.regions.result import RegionSet
+    from hardmax.regions.segment.trace import SegmentTrace
 
-__all__ = ["draw_profile"]
+
+__all__ = ["draw_profile", "draw_trace"]
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +35,8 @@ _MANY = 2_000  # cells beyond which a picture is pixels
 _ROOM = 0.15  # share of a cell that the line beside it may take
 _WALL, _FOLD = 1.3, 0.9  # points, where there is room
 _CURVES = len(LINES)  # outputs that are drawn
+_FOLD_COLOUR = "#9AA7B1"
+_SPACE = 0.25  # share of the space between two breakpoints that their lines may take
 
 
 def draw_profile(
@@ -160,3 +165,47 @@ def _draw_curves(ax: Axes, ends: Floats, values: Floats) -> list[Line2D]:
         ax.plot(places, heights, color=LINES[i], linewidth=width, path_effects=casing)
         curves.append(Line2D([], [], color=LINES[i], linewidth=1.8, label=label))
     return curves
+
+
+def draw_trace(result: SegmentTrace, *, ax: Axes | None) -> Axes:
+    """Draw the outputs of a network along a segment.
+
+    Parameters
+    ----------
+    result : SegmentTrace
+        The pieces of the network.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure otherwise.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.networks.sawtooth_network(1, n_tokens=3, teeth=2, depth=1)
+    >>> axes = draw_trace(hm.trace_segment(net, [0], [1]), ax=None)
+    >>> axes.get_title(), len(axes.lines)
+    ('12 pieces', 1)
+    """
+    places = np.concatenate([[0.0], result.breakpoints, [result.reach]])
+    ends = np.column_stack([places[:-1], places[1:]])[: result.n_pieces]
+    values = np.swapaxes(result.values, 1, 2)[:, :_CURVES]  # (pieces, outputs, 2)
+    with styled():
+        ax = given_or_new(ax, 6.4, 4.2)
+        low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
+        margin = 0.06 * (high - low) if high > low else 1.0
+        points = 72.0 * ax.get_window_extent().width / ax.figure.get_dpi()
+        width = float(np.clip(_SPACE * points / max(result.n_pieces, 1), 0.05, 1.0))
+        for kind, colour in ((0, _FOLD_COLOUR), (1, INK)):
+            shown = result.breakpoints[result.kinds == kind]
+            lines = [[(t, low - margin), (t, high + margin)] for t in shown.tolist()]
+            ax.add_collection(LineCollection(lines, colors=colour, linewidths=width), autolim=False)
+        curves = _draw_curves(ax, ends, values)
+        ax.set(xlim=(0.0, 1.0), ylim=(low - margin, high + margin))
+        ax.set(xlabel="$t$, from start (0) to end (1)", ylabel="$f$")
+        ax.set_title("1 piece" if result.n_pieces == 1 else f"{result.n_pieces} pieces")
+        if len(curves) > 1:
+            ax.legend(handles=curves, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    return ax

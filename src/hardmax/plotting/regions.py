@@ -17,8 +17,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.profiles import draw_profile
-from hardmax.plotting.region_colours import map_colours, region_colours
-from hardmax.plotting.region_shapes import Shapes, box_shown
+from hardmax.plotting.region_shapes import Shapes, box_shown, map_colours, region_colours
 from hardmax.plotting.solids import draw_solid
 from hardmax.plotting.style import INK, Picture, new_figure, styled
 from hardmax.regions.api import enumerate_regions

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError, InvalidInputError
 from hardmax.geometry.domains import Box, Polytope
 from hardmax.plotting.captions import axis_names, counted, explain
-from hardmax.plotting.region_colours import map_colours, region_colours
-from hardmax.plotting.region_shapes import Shapes, box_shown
+from hardmax.plotting.region_shapes import Shapes, box_shown, map_colours, region_colours
 from hardmax.plotting.style import INK, new_figure, styled
 from hardmax.regions.api import enumerate_regions
 

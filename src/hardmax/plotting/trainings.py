@@ -27,6 +27,7 @@ __all__ = [
     "MeasuredPanel",
     "Probed",
     "draw_measured",
+    "draw_probe",
     "draw_recovery",
     "draw_training_geometry",
     "draw_weights",
@@ -186,11 +187,6 @@ class Probed:
     initialised: Sequence[float]
     trained: Sequence[float]
 
-    @classmethod
-    def of(cls, found: Recovery) -> Probed:
-        """What a probe found."""
-        return cls(f"token of rank {found.rank}", found.initialised.tolist(), found.trained.tolist())
-
 
 def draw_recovery(probed: Sequence[Probed], *, y_label: str = "recovery error (56)") -> Figure:
     """Draw recovery errors, head by head, one panel per model.
@@ -228,6 +224,12 @@ def draw_recovery(probed: Sequence[Probed], *, y_label: str = "recovery error (5
             for side in ("top", "right"):
                 ax.spines[side].set_visible(False)
     return figure
+
+
+def draw_probe(found: Recovery) -> Figure:
+    """Draw what a probe of one model found."""
+    title = f"token of rank {found.rank}"
+    return draw_recovery([Probed(title, found.initialised.tolist(), found.trained.tolist())])
 
 
 def draw_weights(weights: Any, *, expected: float, title: str) -> Figure:

@@ -1,11 +1,11 @@
+from hardmax.tropical.hypersurfaces import Hypersurface as Hypersurface
 from hardmax.tropical.layers import log_lifted_head as log_lifted_head
 from hardmax.tropical.layers import relu_layer as relu_layer
+from hardmax.tropical.polynomials import CommonRefinement as CommonRefinement
 from hardmax.tropical.polynomials import TropicalPolynomial as TropicalPolynomial
-from hardmax.tropical.rational_maps import TropicalProduct as TropicalProduct
-from hardmax.tropical.rational_maps import TropicalRationalMap as TropicalRationalMap
-from hardmax.tropical.refinements import CommonRefinement as CommonRefinement
-from hardmax.tropical.refinements import Hypersurface as Hypersurface
-from hardmax.tropical.refinements import common_refinement as common_refinement
+from hardmax.tropical.polynomials import TropicalProduct as TropicalProduct
+from hardmax.tropical.polynomials import TropicalRationalMap as TropicalRationalMap
+from hardmax.tropical.polynomials import common_refinement as common_refinement
 from hardmax.tropical.semirings import oplus as oplus
 from hardmax.tropical.semirings import otimes as otimes
 from hardmax.tropical.semirings import tropical_matmul as tropical_matmul

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
-from hardmax.tropical.polynomials import TropicalPolynomial
-from hardmax.tropical.rational_maps import TropicalProduct, TropicalRationalMap
+from hardmax.tropical.polynomials import TropicalPolynomial, TropicalProduct, TropicalRationalMap
 
 __all__ = ["log_lifted_head", "relu_layer"]
 

@@ -1,29 +1,36 @@
-r"""Tropical polynomials: maxima of affine functions, with real exponents (P1 Definitions III.5 and III.7).
+r"""Tropical polynomials, their products and quotients, and their cells (P1 Definitions III.5 to III.8).
 
 .. math:: p(x) = \bigoplus_j c_j \otimes x^{\otimes \alpha_j} = \max_j \,(c_j + \alpha_j \cdot x) .
 
 P1 asks for integer exponents; its own use, :math:`\alpha_j = k_j` a key, needs real ones, so they are real
 here. A tropical polynomial is a list of scores: term :math:`j` is the score of a key :math:`\alpha_j` with
-bias :math:`c_j`, and the cell of the term is where it wins.
+bias :math:`c_j`, and the cell of the term is where it wins. The Newton polytope does not determine the cells:
+see :mod:`hardmax.tropical.hypersurfaces`.
 
 The tropical sum of two polynomials is the maximum of the functions (the union of the terms), the tropical
-product is their sum (all pairs of terms, exponents and coefficients added), the tropical quotient is their
-difference and no polynomial (:mod:`hardmax.tropical.rational_maps`). Sums are formed exactly, so that the
-product has the walls of ``p`` and of ``q`` and no others.
+product is their sum (all pairs of terms, exponents and coefficients added). Sums are formed exactly, so that
+the product has the walls of ``p`` and of ``q`` and no others. Products may also be kept apart
+(:class:`TropicalProduct`): :math:`n` factors of two terms have :math:`2^n` terms together, but as a function
+they are one sum, and their cells are the common refinement of the factors, which needs no term written out.
 
-What P1 says of the Newton polytope has to be corrected. It is the convex hull of the exponents alone, and
-therefore does not determine the cells: :math:`\max(0, 5+x, 2x)` has three and :math:`\max(0, -5+x, 2x)` has
-two. The cells belong to the upper vertices of the lifted points :math:`(\alpha_j, c_j)`
-(:meth:`TropicalPolynomial.essential_terms`). Every vertex of the Newton polytope is among them; for equal
-coefficients there are no others.
+The tropical quotient :math:`p_c(x) \oslash q(x) = p_c(x) - q(x)` is no polynomial, but a rational map, with
+one denominator for all outputs, which P1 calls *structured*. Rational maps are exactly the continuous
+piecewise affine maps, convex or not.
+
+The common refinement of several polynomials has one cell for every tuple of terms that win together on an
+open set. P1 speaks of fans and cones throughout. That is right only when the coefficients of each polynomial
+are equal (an attention head without biases); in general the cells form a polyhedral complex, bounded cells
+included, and :attr:`CommonRefinement.is_fan` says which case it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,18 +38,35 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.arithmetic import exact_multiple, exact_outer_sum, exact_stack, fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
-from hardmax.geometry.domains import Domain
+from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
 from hardmax.geometry.scores import Scores
-from hardmax.tropical.newton_polytopes import NewtonPolytope, upper_vertices
-from hardmax.tropical.score_values import exact_point, maximisers, points_of, soft_maxima
+from hardmax.results import Result
+from hardmax.tropical.hypersurfaces import (
+    Hypersurface,
+    NewtonPolytope,
+    exact_point,
+    hypersurface,
+    maximisers,
+    points_of,
+    polyhedron,
+    refined,
+    soft_maxima,
+    upper_vertices,
+)
 
 if TYPE_CHECKING:
-    from hardmax.tropical.rational_maps import TropicalRationalMap
-    from hardmax.tropical.refinements import CommonRefinement, Hypersurface
+    from hardmax.geometry.cones.splitting import Refinement
 
-__all__ = ["TropicalPolynomial"]
+__all__ = [
+    "CommonRefinement",
+    "TropicalPolynomial",
+    "TropicalProduct",
+    "TropicalRationalMap",
+    "common_refinement",
+]
 
 MAX_TERMS = 2**20
+MAX_EXPANDED = 2**16
 _SHORT = 8  # terms up to which a polynomial prints as a formula
 
 
@@ -144,6 +168,11 @@ class TropicalPolynomial:
         """The polynomial itself: what a product of polynomials has several of."""
         return (self,)
 
+    @property
+    def powers(self) -> ExactArray:
+        """The power of its one factor."""
+        return ExactArray(np.ones(1))
+
     # Values
     # --------------------------------------------------------------------------------------------------------
 
@@ -188,6 +217,14 @@ class TropicalPolynomial:
         """
         return maximisers(self.scores, exact_point(x, self.d))[0]
 
+    def term(self, j: int) -> list[Fraction]:
+        r"""The row :math:`[\alpha_j, c_j]` of one term, exactly.
+
+        >>> TropicalPolynomial([[0], [1]], [0, 5]).term(1)
+        [Fraction(1, 1), Fraction(5, 1)]
+        """
+        return [Fraction(int(value.p), int(value.q)) for value in self.scores.exact_row(j)]
+
     # Algebra
     # --------------------------------------------------------------------------------------------------------
 
@@ -224,8 +261,6 @@ class TropicalPolynomial:
 
     def __truediv__(self, other: TropicalPolynomial) -> TropicalRationalMap:
         """Tropical quotient: the difference of both functions, a rational map with one output."""
-        from hardmax.tropical.rational_maps import TropicalRationalMap
-
         return TropicalRationalMap([self], other)
 
     def __eq__(self, other: object) -> bool:
@@ -280,9 +315,8 @@ class TropicalPolynomial:
         return upper_vertices(self.scores)
 
     @cached_property
-    def _function(self) -> frozenset[tuple[tuple[int, int], ...]]:
-        rows = (self.scores.exact_row(int(j)) for j in self._essential)
-        return frozenset(tuple((int(value.p), int(value.q)) for value in row) for row in rows)
+    def _function(self) -> frozenset[tuple[Fraction, ...]]:
+        return frozenset(tuple(self.term(int(j))) for j in self._essential)
 
     def simplified(self) -> TropicalPolynomial:
         """The same function with its essential terms only.
@@ -316,8 +350,6 @@ class TropicalPolynomial:
         >>> cells.n_cells, sorted(cells.terms[:, 0].tolist())
         (3, [0, 1, 2])
         """
-        from hardmax.tropical.refinements import common_refinement
-
         return common_refinement(self, domain=box)
 
     def hypersurface(self, box: Domain | None = None) -> Hypersurface:
@@ -333,9 +365,424 @@ class TropicalPolynomial:
         >>> sorted((walls.terms[i].tolist(), float(walls.vertices(i)[0, 0])) for i in range(walls.n_walls))
         [([0, 1], -5.0), ([1, 2], 5.0)]
         """
-        from hardmax.tropical.refinements import hypersurface
+        return hypersurface([self.scores], box)
 
-        return hypersurface([self], box)
+
+@dataclass(frozen=True, init=False, eq=False)
+class TropicalProduct:
+    r"""A product :math:`\bigotimes_u f_u^{\otimes c_u}` of powers of polynomials, not multiplied out.
+
+    As a function it is :math:`\sum_u c_u f_u(x)`. The powers are real and at least 0, because a negative
+    multiple of a convex function is not convex; factors with power 0 are dropped.
+
+    Parameters
+    ----------
+    factors : sequence of TropicalPolynomial
+        At least one, all in the same number of variables.
+    powers : array_like, optional
+        :math:`c_u`; all 1 when left out. ``Fraction`` entries are kept exactly.
+
+    Examples
+    --------
+    Twenty factors: a million terms, twenty-one cells.
+
+    >>> product = TropicalProduct([TropicalPolynomial([[0], [1]], [0, -u]) for u in range(20)])
+    >>> product([30.0])
+    410.0
+    >>> product.simplified().n_terms
+    21
+    """
+
+    factors: tuple[TropicalPolynomial, ...]
+    powers: ExactArray
+
+    def __init__(self, factors: Sequence[TropicalPolynomial], powers: ArrayLike | None = None) -> None:
+        polynomials = tuple(factors)
+        d = _common_dimension(polynomials, "factors")
+        exact = (
+            ExactArray(np.ones(len(polynomials))) if powers is None else as_exact(powers, "powers", ndim=1)
+        )
+        if exact.shape[0] != len(polynomials):
+            raise DimensionMismatchError(
+                f"powers must hold one number per factor ({len(polynomials)}), but holds {exact.shape[0]}."
+            )
+        values = fractions_of(exact)
+        if any(value < 0 for value in values):
+            raise InvalidInputError(
+                f"powers must be at least 0, but one is {float(min(values)):g}; divide instead."
+            )
+        keep = np.flatnonzero(np.array([value > 0 for value in values]))
+        if len(keep):
+            polynomials, exact = tuple(polynomials[u] for u in keep), exact.take(keep)
+        else:  # the empty product is the tropical one, the constant 0
+            polynomials, exact = (TropicalPolynomial(np.zeros((1, d))),), ExactArray(np.ones(1))
+        object.__setattr__(self, "factors", polynomials)
+        object.__setattr__(self, "powers", exact)
+
+    @property
+    def d(self) -> int:
+        """The number of variables."""
+        return self.factors[0].d
+
+    @property
+    def n_terms(self) -> int:
+        """The number of terms after multiplying out, those that never win included."""
+        return prod(factor.n_terms for factor in self.factors)
+
+    def __call__(self, x: ArrayLike, temperature: float = 0.0) -> Any:
+        r"""Values :math:`\sum_u c_u f_u(x)`, each :math:`f_u` at the given temperature."""
+        points, single = points_of(x, self.d)
+        table = soft_maxima([factor.scores for factor in self.factors], points, temperature)
+        values = table @ self.powers.floats
+        return float(values[0]) if single else values
+
+    def exact_value(self, x: ArrayLike) -> Fraction:
+        """The value at one point without rounding."""
+        pairs = zip(fractions_of(self.powers), self.factors, strict=True)
+        return sum((power * factor.exact_value(x) for power, factor in pairs), Fraction(0))
+
+    def expanded(self) -> TropicalPolynomial:
+        """The product multiplied out: every combination of terms, as ``p * q`` has them.
+
+        Raises
+        ------
+        InvalidInputError
+            Above 65 536 terms (sixteen units of a ReLU layer); ``simplified()`` has no such limit.
+
+        Examples
+        --------
+        >>> p, q = TropicalPolynomial([[0], [1]]), TropicalPolynomial([[0], [-1]])
+        >>> TropicalProduct([p, q], [2, 1]).expanded()
+        TropicalPolynomial(max(0, -x, 2 x, x))
+        """
+        if self.n_terms > MAX_EXPANDED:
+            raise InvalidInputError(
+                f"a product is multiplied out up to {MAX_EXPANDED} terms, but this one has {self.n_terms}; "
+                "use simplified(), or evaluate the product as it is."
+            )
+        total = TropicalPolynomial(np.zeros((1, self.d)))
+        for factor, power in zip(self.factors, fractions_of(self.powers), strict=True):
+            total = total * (factor if power == 1 else factor**power)
+        return total
+
+    def simplified(self) -> TropicalPolynomial:
+        """The same function with its essential terms only: one per cell, found without multiplying out.
+
+        Examples
+        --------
+        >>> p, q = TropicalPolynomial([[0], [1]]), TropicalPolynomial([[0], [1]], [0, -1])
+        >>> TropicalProduct([p, q]).simplified()
+        TropicalPolynomial(max(0, x, -1 + 2 x))
+        """
+        cells = common_refinement(self)
+        rows = [self._affine(choice) for choice in cells.terms.tolist()]
+        distinct = np.array(list(dict.fromkeys(map(tuple, rows))), dtype=object)
+        return TropicalPolynomial(distinct[:, :-1], distinct[:, -1])
+
+    def _affine(self, choice: Sequence[int]) -> list[Fraction]:
+        """The row :math:`[a, b]` of the affine function on the cell with the given terms."""
+        row = [Fraction(0)] * (self.d + 1)
+        for factor, power, j in zip(self.factors, fractions_of(self.powers), choice, strict=True):
+            row = [r + power * v for r, v in zip(row, factor.term(j), strict=True)]
+        return row
+
+    def __repr__(self) -> str:
+        return f"TropicalProduct({len(self.factors)} factors, {self.d} variables)"
+
+
+Factored = TropicalPolynomial | TropicalProduct
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class TropicalRationalMap:
+    r"""The map :math:`F(x) = (p_1(x) - q(x), \dots, p_m(x) - q(x))` with a shared denominator.
+
+    Parameters
+    ----------
+    numerators : sequence of TropicalPolynomial or TropicalProduct
+        :math:`p_1, \dots, p_m`.
+    denominator : TropicalPolynomial or TropicalProduct
+        :math:`q`.
+
+    Notes
+    -----
+    Every continuous piecewise linear function is such a quotient. It is affine on each cell of
+    :meth:`common_refinement`, but neighbouring cells may carry the same affine function: the number of cells
+    is an upper bound on the number of linear regions, not the number itself as P1 Remark III.12 has it.
+
+    Examples
+    --------
+    >>> absolute = TropicalPolynomial([[1], [-1]])
+    >>> hat = TropicalPolynomial([[0]], [1]) / absolute          # 1 - |x|: not convex, hence no polynomial
+    >>> hat([[-1.0], [0.0], [1.0]])[:, 0]
+    array([0., 1., 0.])
+    """
+
+    numerators: tuple[Factored, ...]
+    denominator: Factored
+
+    def __init__(self, numerators: Sequence[Factored], denominator: Factored) -> None:
+        tops = tuple(numerators)
+        _common_dimension((*tops, denominator), "numerators and denominator")
+        if not tops:
+            raise InvalidInputError("numerators must hold at least one tropical polynomial, but is empty.")
+        object.__setattr__(self, "numerators", tops)
+        object.__setattr__(self, "denominator", denominator)
+
+    @property
+    def d(self) -> int:
+        """The number of variables."""
+        return self.denominator.d
+
+    @property
+    def n_outputs(self) -> int:
+        """The number of outputs."""
+        return len(self.numerators)
+
+    @cached_property
+    def factors(self) -> tuple[TropicalPolynomial, ...]:
+        """The distinct polynomials that the numerators and the denominator are made of."""
+        everyone = (f for part in (*self.numerators, self.denominator) for f in part.factors)
+        return tuple({id(f): f for f in everyone}.values())
+
+    @cached_property
+    def _weights(self) -> NDArray[np.object_]:
+        """(n_outputs, n_factors): the power of each factor in each output, denominator subtracted."""
+        column = {id(factor): u for u, factor in enumerate(self.factors)}
+
+        def row(part: Factored) -> NDArray[np.object_]:
+            powers: NDArray[np.object_] = np.full(len(column), Fraction(0), dtype=object)
+            for factor, power in zip(part.factors, fractions_of(part.powers), strict=True):
+                powers[column[id(factor)]] += power
+            return powers
+
+        denominator = row(self.denominator)
+        return np.array([row(numerator) - denominator for numerator in self.numerators], dtype=object)
+
+    @cached_property
+    def _float_weights(self) -> NDArray[np.float64]:
+        return self._weights.astype(np.float64)
+
+    def __call__(self, x: ArrayLike, temperature: float = 0.0) -> NDArray[np.float64]:
+        """Values, of shape (n, n_outputs) for points of shape (n, d), and (n_outputs,) for one point.
+
+        At a positive temperature every factor is evaluated there; for a log-lifted head this is tau log z.
+        """
+        points, single = points_of(x, self.d)
+        values = soft_maxima([factor.scores for factor in self.factors], points, temperature)
+        out: NDArray[np.float64] = values @ self._float_weights.T
+        return out[0] if single else out
+
+    def exact_value(self, x: ArrayLike) -> tuple[Fraction, ...]:
+        """The outputs at one point without rounding.
+
+        >>> (TropicalPolynomial([[1]]) / TropicalPolynomial([[0], [3]])).exact_value([Fraction(1, 3)])
+        (Fraction(-2, 3),)
+        """
+        values = [factor.exact_value(x) for factor in self.factors]
+        return tuple(
+            sum((w * v for w, v in zip(row, values, strict=True)), Fraction(0)) for row in self._weights
+        )
+
+    def affine_at(self, x: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        r"""The affine map :math:`x \mapsto A x + b` near a point, as ``(A, b)``.
+
+        The entries are exact sums, rounded once. Where terms tie, the lowest index counts; ask at a witness
+        for the map of a cell.
+
+        >>> (TropicalPolynomial([[0]]) / TropicalPolynomial([[1], [-1]], [0, 2])).affine_at([5.0])
+        (array([[-1.]]), array([0.]))
+        """
+        rows = [factor.term(int(factor.active_terms(x)[0])) for factor in self.factors]
+        exact = np.array(rows, dtype=object)
+        total = (self._weights @ exact).astype(np.float64)
+        return total[:, :-1], total[:, -1]
+
+    def common_refinement(self, domain: Domain | None = None) -> CommonRefinement:
+        """The cells on which all numerators and the denominator are affine (P1 Remark III.12).
+
+        Its polynomials are the factors that have at least two terms.
+
+        >>> hat = TropicalPolynomial([[0]], [1]) / TropicalPolynomial([[1], [-1]])
+        >>> hat.common_refinement().n_cells
+        2
+        """
+        return common_refinement(*self._cutting(), domain=domain)
+
+    def hypersurface(self, box: Domain | None = None) -> Hypersurface:
+        r"""The walls of all numerators and of the denominator: P1's :math:`\bigcup_c H(p_c) \cup H(q)`.
+
+        The map folds nowhere else; on some of these walls it may not fold at all.
+
+        >>> hat = TropicalPolynomial([[0]], [1]) / TropicalPolynomial([[1], [-1]])
+        >>> hat.hypersurface().vertices(0)
+        array([[0.]])
+        """
+        return hypersurface([factor.scores for factor in self._cutting()], box)
+
+    def _cutting(self) -> tuple[TropicalPolynomial, ...]:
+        return tuple(factor for factor in self.factors if factor.n_terms > 1) or self.factors[:1]
+
+    def __repr__(self) -> str:
+        return (
+            f"TropicalRationalMap({self.n_outputs} outputs, {len(self.factors)} factors, {self.d} variables)"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CommonRefinement(Result):
+    r"""The full-dimensional cells on which a tuple of terms, one per polynomial, wins.
+
+    Made by :func:`common_refinement`, by ``polynomial.cells(box)`` and by
+    ``rational_map.common_refinement(box)``.
+
+    Attributes
+    ----------
+    polynomials : tuple of TropicalPolynomial
+    domain : Box, Polytope or WholeSpace
+    terms : (n_cells, n_polynomials) int64
+        The winning terms, the lowest index among identical terms. Rows are distinct and in lexicographic
+        order.
+    witnesses : (n_cells, d) float64
+        An interior point of each cell.
+    is_fan : bool
+        Whether every cell is a cone with apex 0.
+
+    Examples
+    --------
+    >>> p = TropicalPolynomial([[0], [1]])
+    >>> q = TropicalPolynomial([[0], [1]], [0, -1])
+    >>> cells = common_refinement(p, q)
+    >>> cells.terms.tolist()
+    [[0, 0], [1, 0], [1, 1]]
+    >>> cells.is_fan, p.cells().is_fan
+    (False, True)
+    """
+
+    kind: ClassVar[str] = "CommonRefinement"
+    polynomials: tuple[TropicalPolynomial, ...]
+    domain: Domain
+    refinement: Refinement
+
+    @property
+    def terms(self) -> NDArray[np.int64]:
+        """The tuple of winning terms of each cell."""
+        return self.refinement.choices
+
+    @property
+    def witnesses(self) -> NDArray[np.float64]:
+        """An interior point of each cell."""
+        return self.refinement.witnesses
+
+    @property
+    def exact_witnesses(self) -> dict[int, tuple[Fraction, ...]]:
+        """Rational interior points of the cells that are too thin for a float witness; usually none."""
+        return self.refinement.exact_witnesses
+
+    @property
+    def n_cells(self) -> int:
+        """The number of cells."""
+        return self.refinement.n_cells
+
+    @property
+    def d(self) -> int:
+        """The dimension of the space."""
+        return self.refinement.d
+
+    def generators(self, i: int) -> NDArray[np.float64]:
+        r"""Cell ``i`` as rows :math:`[x_0, x]`: vertices :math:`x / x_0`, and rays where :math:`x_0 = 0`.
+
+        The cell is the convex hull of its vertices plus the rays plus :attr:`lines`.
+
+        Examples
+        --------
+        >>> TropicalPolynomial([[0], [1]], [0, -3]).cells().generators(0)
+        array([[ 1.,  3.],
+               [ 0., -1.]])
+        """
+        return polyhedron(self.refinement, self.refinement.generators(i))
+
+    @cached_property
+    def lines(self) -> NDArray[np.float64]:
+        """A basis of the directions in which every cell is a line, one per row; usually none."""
+        return self.refinement.lines()
+
+    def facets(self, i: int) -> list[tuple[int, int]]:
+        """Across each facet of cell ``i``: ``(polynomial, term)``, or ``(-1, row of the domain)``."""
+        return self.refinement.facets(i)
+
+    @cached_property
+    def is_fan(self) -> bool:
+        """Whether every cell is a cone with apex 0: the terms that win have equal coefficients."""
+        if not self.domain.b.all_zero():
+            return False
+        for k, polynomial in enumerate(self.polynomials):
+            if len({polynomial.term(int(j))[-1] for j in np.unique(self.terms[:, k])}) > 1:
+                return False
+        return True
+
+    def _summary(self) -> str:
+        shape = "cones" if self.is_fan else "cells"
+        return f"{self.n_cells} {shape} of {len(self.polynomials)} polynomials in {self.d}-d"
+
+    def _table(self) -> Mapping[str, Any]:
+        return {"term": self.terms, "witness": self.witnesses}
+
+    def _state(self) -> dict[str, Any]:
+        # the cells follow from the polynomials and the domain; a file holds no copy that could disagree
+        return {
+            "exponents": [_stored(p.scores.source["keys"]) for p in self.polynomials],
+            "coefficients": [_stored(p.scores.source["biases"]) for p in self.polynomials],
+            "domain": _stored_domain(self.domain),
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        pairs = zip(state["exponents"], state["coefficients"], strict=True)
+        polynomials = tuple(TropicalPolynomial(alpha, c) for alpha, c in pairs)
+        domain = _loaded_domain(state["domain"])
+        return cls(polynomials, domain, refined([p.scores for p in polynomials], domain))
+
+
+def common_refinement(*polynomials: Factored, domain: Domain | None = None) -> CommonRefinement:
+    r"""The full-dimensional pieces of :math:`\Sigma(p) \wedge \Sigma(q) \wedge \dots` (P1 Definition III.8).
+
+    A piece is the intersection of one cell of each polynomial that has interior. It is a cone only when the
+    coefficients of each polynomial are equal: see :attr:`CommonRefinement.is_fan`.
+
+    Parameters
+    ----------
+    *polynomials : TropicalPolynomial or TropicalProduct
+        At least one, all in the same number of variables. A product counts as its factors.
+    domain : Box, Polytope or WholeSpace, optional
+        Where cells are looked for; the whole space by default.
+
+    Returns
+    -------
+    CommonRefinement
+
+    Notes
+    -----
+    The number of cells equals the number of essential terms of the tropical product, which needs no product:
+    the work follows the cells that exist. Meant for up to about five variables.
+
+    Examples
+    --------
+    Two heads with three keys each: nine pairs of terms, six of them with interior.
+
+    >>> first = TropicalPolynomial([[1, 0], [-1, 1], [-1, -1]])
+    >>> second = TropicalPolynomial([[-1, 0], [1, 1], [1, -1]])
+    >>> cells = common_refinement(first, second)
+    >>> cells
+    <CommonRefinement: 6 cones of 2 polynomials in 2-d>
+    >>> len((first * second).essential_terms())
+    6
+    """
+    factors = tuple(factor for polynomial in polynomials for factor in polynomial.factors)
+    if not factors:
+        raise InvalidInputError("polynomials must hold at least one tropical polynomial, but there is none.")
+    refinement = refined([p.scores for p in factors], domain)
+    return CommonRefinement(factors, refinement.domain, refinement)
 
 
 def _coefficients(values: ArrayLike | None, n_terms: int) -> tuple[ExactArray, NDArray[np.bool_]]:
@@ -358,3 +805,37 @@ def _coefficients(values: ArrayLike | None, n_terms: int) -> tuple[ExactArray, N
             "coefficients must leave at least one term, but all are -inf; the constant -inf has no cells."
         )
     return as_exact(array[present], "coefficients", ndim=1), present
+
+
+def _common_dimension(parts: Sequence[Factored], name: str) -> int:
+    if not parts:
+        raise InvalidInputError(f"{name} must hold at least one tropical polynomial, but is empty.")
+    for part in parts:
+        if not isinstance(part, (TropicalPolynomial, TropicalProduct)):
+            raise InvalidInputError(
+                f"{name} must be tropical polynomials, but one is a {type(part).__name__}."
+            )
+        if part.d != parts[0].d:
+            raise DimensionMismatchError(
+                f"{name} must have as many variables as each other, but have {parts[0].d} and {part.d}."
+            )
+    return parts[0].d
+
+
+def _stored(array: Any) -> Any:
+    return array.floats if array.fractions is None else array.fractions.tolist()
+
+
+def _stored_domain(domain: Domain) -> dict[str, Any]:
+    match domain:
+        case Box():
+            return {"low": _stored(domain.low), "high": _stored(domain.high)}
+        case Polytope():
+            return {"A": _stored(domain.a), "b": _stored(domain.b)}
+    return {"d": domain.d}
+
+
+def _loaded_domain(state: dict[str, Any]) -> Domain:
+    if "low" in state:
+        return Box(state["low"], state["high"])
+    return WholeSpace(state["d"]) if "d" in state else Polytope(state["A"], state["b"])

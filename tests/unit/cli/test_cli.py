@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 import hardmax as hm
 from hardmax.cli import main
-from hardmax.cli.compiling import KERNELS
 from hardmax.cli.inputs import read_arrays, read_heads, read_vectors
+from hardmax.cli.installation import KERNELS
 from hardmax.geometry.minkowski import Verification
 from hardmax.models.report.report import ModelReport
 

@@ -18,8 +18,7 @@ from click.testing import CliRunner
 
 import hardmax as hm
 from hardmax.cli import main
-from hardmax.cli.domains import read_polygon
-from hardmax.cli.networks import DESCRIPTIONS, read_network
+from hardmax.cli.networks import DESCRIPTIONS, read_network, read_polygon
 from hardmax.regions.verify import Verification
 
 ROOT = Path(__file__).resolve().parents[3]

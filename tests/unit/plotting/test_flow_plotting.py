@@ -10,8 +10,7 @@ from test_information_sets import appendix_e
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.plotting.comparison_trees import draw_tree, draw_trees
-from hardmax.plotting.flows import COLOURS, draw_flow
-from hardmax.plotting.readings import draw_reading, draw_rules
+from hardmax.plotting.flows import COLOURS, draw_flow, draw_reading, draw_rules
 from hardmax.plotting.style import new_figure
 from hardmax.targets.comparison_trees import ComparisonTree
 

@@ -15,8 +15,7 @@ pytest.importorskip("matplotlib", reason="pictures need the extra 'plot'")
 from matplotlib.collections import LineCollection, PolyCollection
 
 from hardmax.plotting.captions import axis_names
-from hardmax.plotting.region_colours import map_colours, region_colours
-from hardmax.plotting.region_shapes import Shapes, box_shown
+from hardmax.plotting.region_shapes import Shapes, box_shown, map_colours, region_colours
 from hardmax.plotting.regions import compare_depths, draw_regions
 from hardmax.plotting.style import INK, new_figure
 

@@ -22,10 +22,15 @@ from hardmax.exact.rationals import rational
 from hardmax.geometry.domains import Box, Polytope, WholeSpace
 from hardmax.geometry.minkowski import minkowski_vertices
 from hardmax.results import load
+from hardmax.tropical.hypersurfaces import Hypersurface, hypersurface
 from hardmax.tropical.layers import log_lifted_head, relu_layer
-from hardmax.tropical.polynomials import TropicalPolynomial
-from hardmax.tropical.rational_maps import TropicalProduct, TropicalRationalMap
-from hardmax.tropical.refinements import CommonRefinement, Hypersurface, common_refinement, hypersurface
+from hardmax.tropical.polynomials import (
+    CommonRefinement,
+    TropicalPolynomial,
+    TropicalProduct,
+    TropicalRationalMap,
+    common_refinement,
+)
 
 laws = settings(deadline=None, max_examples=40)
 
@@ -121,7 +126,7 @@ def test_many_points_are_evaluated_in_blocks(monkeypatch):
     p = TropicalPolynomial(rng.standard_normal((7, 3)), rng.standard_normal(7))
     x = rng.standard_normal((1001, 3))
     expected = (x @ p.exponents.T + p.coefficients).max(axis=1)
-    monkeypatch.setattr("hardmax.tropical.score_values._BLOCK", 64)
+    monkeypatch.setattr("hardmax.tropical.hypersurfaces._BLOCK", 64)
     np.testing.assert_allclose(p(x), expected, rtol=1e-14)
     assert p(x[:0]).shape == (0,)
 

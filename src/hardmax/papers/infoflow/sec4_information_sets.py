@@ -173,7 +173,7 @@ def positions_set(positions: Iterable[int]) -> str:
 
 
 def _run_figure_3(settings: Settings) -> Outcome:
-    from hardmax.plotting.readings import draw_rules
+    from hardmax.plotting.flows import draw_rules
 
     T, token, winner = settings["tokens"], settings["reader"], settings["winner"]
     positions = tuple(settings["positions"])

@@ -24,8 +24,7 @@ from hardmax.papers.notation import NOTATION, resolve
 from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, measured
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.tropical.layers import log_lifted_head, relu_layer
-from hardmax.tropical.polynomials import TropicalPolynomial
-from hardmax.tropical.refinements import common_refinement
+from hardmax.tropical.polynomials import TropicalPolynomial, common_refinement
 from hardmax.tropical.semirings import oplus, otimes, tropical_sum
 
 __all__ = ["CLAIMS", "RECIPES"]

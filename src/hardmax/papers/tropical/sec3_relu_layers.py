@@ -91,7 +91,7 @@ _OUTPUT = (np.eye(3), np.zeros(3))
 
 
 def _run_figure_2(settings: Settings) -> Outcome:
-    from hardmax.plotting.folding import draw_folding
+    from hardmax.plotting.blocks import draw_folding
 
     network = _drawn(settings)
     cells = enumerate_regions(network, WholeSpace(2), n_jobs=1)

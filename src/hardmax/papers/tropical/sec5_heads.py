@@ -344,7 +344,7 @@ def _vertex_table(result: MinkowskiVertices) -> dict[str, Any]:
 
 
 def _run_example_v3(settings: Settings) -> Outcome:
-    from hardmax.plotting.counts import draw_budget
+    from hardmax.plotting.growth import draw_budget
 
     n, d, heads = settings["n_tokens"], settings["d_model"], settings["heads"]
     if d % heads:

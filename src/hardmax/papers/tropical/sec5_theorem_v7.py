@@ -335,7 +335,7 @@ _LARGEST_PANEL = 6000  # cells; larger panels show a corner
 
 
 def _run_figure_1(settings: Settings) -> Outcome:
-    from hardmax.plotting.counts import draw_explosion
+    from hardmax.plotting.growth import draw_explosion
 
     n, teeth, depths = settings["n_tokens"], settings["teeth"], range(1, settings["depth"] + 1)
     square = Box.cube(_D, 0, 1)

@@ -1,4 +1,4 @@
-"""``hardmax compile``: compile every kernel now, so that the first real call does not wait for it."""
+"""``hardmax compile`` compiles every kernel now; ``hardmax versions`` says what is installed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from hardmax.cli.outputs import print_json, print_table
 from hardmax.errors import InvalidInputError
+from hardmax.versions import installed_versions
 
-__all__ = ["KERNELS", "compile_kernels"]
+__all__ = ["KERNELS", "compile_kernels", "versions"]
 
 
 def _splitting() -> None:
@@ -163,3 +164,20 @@ def _compiled(number: int, *, silent: bool = False) -> dict[str, float]:
         run()
         seconds[name] = perf_counter() - start
     return seconds
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def versions(as_json: bool) -> None:
+    """Print the versions of hardmax and of what it stands on.
+
+    \b
+    Example:
+      hardmax versions --json
+    """
+    found = installed_versions()
+    if as_json:
+        print_json(found)
+    else:
+        lines = [[name, version or "not installed"] for name, version in found.items()]
+        print_table("Installed versions", ["package", "version"], lines.__getitem__, len(lines))
