@@ -53,7 +53,7 @@ _PICTURES = "hardmax.plotting"  # stands above this module: named and loaded whe
 _HOME_OF_KIND = {
     "Advice": "hardmax.flow.costs.advise",
     "CostEstimate": "hardmax.flow.costs.estimate",
-    "CellCount": "hardmax.regions.counts",
+    "CellCount": "hardmax.regions.result",
     "CellEstimate": "hardmax.regions.sampling.estimate",
     "CellSurvival": "hardmax.temperature.cell_survival",
     "CollidingPair": "hardmax.flow.theorems.colliding_pairs",
@@ -73,7 +73,7 @@ _HOME_OF_KIND = {
     "AssumptionReport": "hardmax.models.atlas.assumptions",
     "MaxMargin": "hardmax.geometry.diagrams.max_margins",
     "RegionBounds": "hardmax.bounds.bound",
-    "RegionCount": "hardmax.regions.counts",
+    "RegionCount": "hardmax.regions.result",
     "RegionSet": "hardmax.regions.result",
     "Recovery": "hardmax.training.states",
     "ModelReport": "hardmax.models.report.report",

@@ -23,7 +23,7 @@ import hardmax as hm
 from hardmax.errors import FileFormatError, InvalidInputError, UnsupportedDimensionError
 from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import Cells, JoinedTables, Ragged
-from hardmax.regions.engine import checkpoints, tasks
+from hardmax.regions.engine import tasks
 from hardmax.regions.engine import workers as running
 from hardmax.regions.engine.question import Question, engine_for
 from hardmax.regions.engine.tasks import Schedule
@@ -228,7 +228,7 @@ def test_an_error_in_a_thread_is_raised_here(monkeypatch):
 @pytest.mark.parametrize("domain", [SQUARE, hm.WholeSpace(2)], ids=["square", "plane"])
 def test_stopped_at_every_turn_with_other_workers(many_tasks, monkeypatch, tmp_path, domain):
     """Parts of a few cells, another number of workers each time: the result is the straight one."""
-    monkeypatch.setattr(checkpoints, "_PART", 2_000)
+    monkeypatch.setattr(tasks, "_PART", 2_000)
     network, path = DEEP, tmp_path / "run.npz"
     straight = hm.enumerate_regions(network, domain)
     steps = list(range(1, straight.n_cells, max(1, straight.n_cells // 12)))
@@ -246,7 +246,7 @@ def test_stopped_at_every_turn_with_other_workers(many_tasks, monkeypatch, tmp_p
 
 
 def test_a_part_that_is_gone_or_foreign_is_refused(many_tasks, monkeypatch, tmp_path):
-    monkeypatch.setattr(checkpoints, "_PART", 2_000)
+    monkeypatch.setattr(tasks, "_PART", 2_000)
     path, other = tmp_path / "run.npz", tmp_path / "other.npz"
     for name, network in ((path, DEEP), (other, DEEP.truncate(4))):
         hm.enumerate_regions(network, SQUARE, max_cells=60, checkpoint=name)
@@ -280,17 +280,17 @@ def cells_of_lines(n: int) -> int:
 KILLED = """
 import os, signal, sys
 import hardmax as hm
-from hardmax.regions.engine import checkpoints
+from hardmax.regions.engine import tasks
 jobs, what = int(sys.argv[1]), getattr(hm, sys.argv[2])
-save = checkpoints.Checkpoint.save
+save = tasks.Checkpoint.save
 
 def save_and_die(self, schedule):
     save(self, schedule)
     os.kill(os.getpid(), signal.SIGKILL)
 
 if jobs == 2:
-    checkpoints._EVERY = 0.0
-    checkpoints.Checkpoint.save = save_and_die
+    tasks._EVERY = 0.0
+    tasks.Checkpoint.save = save_and_die
 found = what(hm.Network.random_mlp([2, 1000, 1], 0), hm.Box.cube(2, -4, 4), n_jobs=jobs, checkpoint="run.npz")
 print(found.n_cells, found.complete, flush=True)
 """
@@ -515,7 +515,7 @@ def test_counting_prints():
 
 def test_counting_regions_is_stopped_and_resumed(many_tasks, monkeypatch, tmp_path):
     """Interrupts in both passes, and a checkpoint of parts."""
-    monkeypatch.setattr(checkpoints, "_PART", 100)
+    monkeypatch.setattr(tasks, "_PART", 100)
     body = hm.Network.random_mlp([2, 12, 12, 1], 0).blocks
     network = hm.Network([*body, hm.FeedForward([[-1]], [0], [[1]], [0])])  # where it is off, maps are equal
     straight = hm.enumerate_regions(network, SQUARE)

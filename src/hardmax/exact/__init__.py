@@ -1,1 +1,1 @@
-"""Numbers without rounding: rationals, products, double-double (signs: ``regions/engine/decide.py``)."""
+"""Numbers without rounding: rationals, products, double-double (signs: ``regions.engine.stack_machine``)."""

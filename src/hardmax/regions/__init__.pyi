@@ -1,8 +1,8 @@
 from hardmax.regions.api import count_cells as count_cells
 from hardmax.regions.api import count_regions as count_regions
 from hardmax.regions.api import enumerate_regions as enumerate_regions
-from hardmax.regions.counts import CellCount as CellCount
-from hardmax.regions.counts import RegionCount as RegionCount
+from hardmax.regions.result import CellCount as CellCount
+from hardmax.regions.result import RegionCount as RegionCount
 from hardmax.regions.result import RegionSet as RegionSet
 from hardmax.regions.sampling.estimate import CellEstimate as CellEstimate
 from hardmax.regions.sampling.estimate import estimate_cells as estimate_cells

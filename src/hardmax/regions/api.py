@@ -3,7 +3,7 @@ r"""Exact enumeration: every cell of a network, their number, and the number of 
 The engine for the dimension (:mod:`hardmax.regions.engine.question`) finds the cells. Its work is a list of
 tasks (:mod:`hardmax.regions.engine.tasks`), processed in threads or on a cluster
 (:mod:`hardmax.regions.engine.workers`) and kept in a checkpoint meanwhile
-(:mod:`hardmax.regions.engine.checkpoints`).
+(:mod:`hardmax.regions.engine.tasks`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from hardmax.networks.network import Network
 from hardmax.progress import Progress as Progress
 from hardmax.progress import shown
 from hardmax.regions.cells import Cells, Table
-from hardmax.regions.counts import CellCount, RegionCount
-from hardmax.regions.engine.checkpoints import Checkpoint
 from hardmax.regions.engine.question import Question, engine_for
 from hardmax.regions.engine.stack_machine import Tally
-from hardmax.regions.engine.tasks import HEAD, Schedule
+from hardmax.regions.engine.tasks import HEAD, Checkpoint, Schedule
 from hardmax.regions.engine.workers import check_jobs, run
 from hardmax.regions.maps.merging import Fingerprints, certain_contacts, different, repeated
-from hardmax.regions.result import RegionSet
+from hardmax.regions.result import CellCount, RegionCount, RegionSet
 
 __all__ = ["Progress", "count_cells", "count_regions", "enumerate_regions"]
 

@@ -4,32 +4,44 @@ Nothing of the engine is used to judge its result: the network's own forward pas
 has and what its value is, and geometry says where the point lies. Where the forward pass, which is rounded,
 contradicts the list, the point is put through the network once more in rationals; only a contradiction that
 stands there is a failure. :class:`Verification` reports what was checked and how often.
+
+:class:`Check` asks what can be asked in every dimension. Its subclasses know the shape of the cells. In the
+plane, steps lead across the common part of two edges. In space, a step leads across the middle of a facet,
+away from the cell's witness; the point beyond must have the signature of a listed neighbour, and where floats
+say otherwise, the signature just beyond the exact middle decides.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.errors import CertificateError
-from hardmax.regions.checks import Check
-from hardmax.regions.maps.exact_maps import exact_signature
-from hardmax.regions.plane.checks import PlaneCheck
-from hardmax.regions.space.checks import ListedCheck, SpaceCheck
+from hardmax.regions.cells import AT_INFINITY, Cells, Contacts
+from hardmax.regions.maps.exact_maps import exact_signature, interior_point, signature_beyond, strictly_inside
+from hardmax.regions.plane.geometry import PlaneGeometry, corners_of
+from hardmax.regions.space.contacts import float_rows
+from hardmax.regions.space.geometry import SpaceGeometry
 
 if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
 
-__all__ = ["Verification", "exact_signature", "verify"]
+__all__ = ["Check", "ListedCheck", "PlaneCheck", "SpaceCheck", "Verification", "exact_signature", "verify"]
 
-_CHECKS: dict[str, type[Check]] = {
-    "intervals": ListedCheck,
-    "polygons": PlaneCheck,
-    "polyhedra": SpaceCheck,
-    "halfspaces": ListedCheck,
-}
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+TOLERANCE = 1e-9  # beyond it a float is not trusted and rationals are asked
+EXACTLY = 2000  # contradictions per check that are settled in rationals
+CROSSINGS = 1_000_000
+_PLANE_STEP = 1e-3  # how far across a border the neighbour is looked for, on the way to its witness
+_SPACE_STEP = 1e-6  # how far across a facet, relative to its distance from the witness
+_UNIT = 2.0**-53
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,565 @@ class Verification:
     def __repr__(self) -> str:
         checks = (f"{name} {what} ({self.counts[name]})" for name, what in self.checks.items())
         return "<Verification: " + "; ".join(checks) + ">"
+
+
+class Check:
+    """One verification under way."""
+
+    sizes_are = "volumes"
+
+    def __init__(self, regions: RegionSet, rng: np.random.Generator) -> None:
+        self.regions, self.rng, self.geometry = regions, rng, regions._geometry
+        self.contacts: Contacts = regions._contacts
+        self.network, self.d = regions.network, regions.d
+        self.cells: Cells = regions.cells
+        self.checks: dict[str, str] = {}
+        self.counts: dict[str, int] = {}
+        self.settled = 0
+
+    def report(self, name: str, count: int, failure: str = "", *, skipped: str = "") -> None:
+        """Write down the outcome of a check."""
+        self.counts[name] = count
+        self.checks[name] = (
+            f"failed: {failure}" if failure else f"skipped: {skipped}" if skipped else "passed"
+        )
+
+    # cells
+
+    def distinct(self) -> None:
+        """No signature twice."""
+        several = len(self.regions._numbers) < self.cells.n
+        self.report("distinct", self.cells.n, "a signature is listed twice" if several else "")
+
+    def witnesses(self) -> None:
+        """Witnesses have the signature of their cell."""
+        seen = self.network.signature(self.regions.witnesses)
+        wrong = (seen.routings != self.cells.routings).any(axis=1) | (seen.bits != self.cells.bits).any(
+            axis=1
+        )
+        self.agreeing = ~wrong
+        failure = ""
+        for i in np.flatnonzero(wrong)[:EXACTLY].tolist():
+            point = self.interior_point(i)
+            if point is None or self.located(point)[0] != i:
+                failure = f"the witness of cell {i} has another signature"
+                break
+            self.settled += 1
+        self.report("witnesses", self.cells.n, failure)
+
+    def maps(self) -> None:
+        """Maps agree with the forward pass at the witnesses."""
+        x = self.regions.witnesses
+        values = self.network(x)
+        linear, offset = self.regions.linear, self.regions.offset
+        first = np.full(self.regions.n_regions, self.cells.n, dtype=np.int64)
+        region = self.regions.region_of_cell
+        np.minimum.at(first, region, np.arange(self.cells.n))
+        failure = ""
+        for which in (np.arange(self.cells.n), first[region]):
+            size = np.einsum("nek,nk->ne", np.abs(linear[which]), np.abs(x)) + np.abs(offset[which]) + 1.0
+            off = np.abs(np.einsum("nek,nk->ne", linear[which], x) + offset[which] - values)
+            doubtful = (~(off <= TOLERANCE * size)).any(axis=1) | ~self.agreeing
+            for i in np.flatnonzero(doubtful)[:EXACTLY].tolist():
+                if not self.exact_map_agrees(i, int(which[i])):
+                    failure = failure or f"the map of cell {int(which[i])} gives another value in cell {i}"
+                self.settled += 1
+        self.report("maps", self.cells.n, failure)
+
+    def exact_map_agrees(self, i: int, j: int) -> bool:
+        """Whether the map of cell j is right at the rational witness of cell i, and its floats near it."""
+        point = self.interior_point(i)
+        if point is None:
+            return False
+        rows, denominator = self.regions._exact_maps.output(self.cells.bits[j], self.cells.routings[j])
+        lifted = [*self.lifted(point), Fraction(1)]
+        exact = [
+            sum((int(a) * x for a, x in zip(row, lifted, strict=True)), Fraction(0)) / denominator
+            for row in rows.tolist()
+        ]
+        floats = np.array([[float(Fraction(int(v), denominator)) for v in row] for row in rows.tolist()])
+        size = np.abs(floats).max(initial=0.0) + 1.0
+        close = np.abs(floats[:, : self.d] - self.regions.linear[j]).max(initial=0.0) <= TOLERANCE * size
+        close &= np.abs(floats[:, -1] - self.regions.offset[j]).max(initial=0.0) <= TOLERANCE * size
+        return bool(close) and tuple(exact) == tuple(self.network.exact_value(np.array(point, dtype=object)))
+
+    def sizes(self) -> None:
+        """Volumes add up."""
+        volumes = self.regions.volumes
+        size = None if volumes is None else self.regions._geometry.domain_size()
+        if volumes is None:
+            self.report(self.sizes_are, 0, skipped="volumes are not computed in so many dimensions")
+        elif size is None:
+            self.report(self.sizes_are, 0, skipped="the domain is unbounded")
+        elif not self.regions.complete:
+            self.report(self.sizes_are, 0, skipped="the search was stopped")
+        else:
+            total = math.fsum(volumes.tolist())
+            apart = abs(total - size) > 1e-8 * size
+            self.report(self.sizes_are, self.cells.n, f"{total!r} instead of {size!r}" if apart else "")
+
+    # points
+
+    def points(self, n_points: int) -> None:
+        """Random points have a listed signature and lie in that cell."""
+        if not self.regions.complete:
+            self.report("points", 0, skipped="the search was stopped")
+            return
+        x = self.random_points(n_points)
+        found = self.regions.locate(x) if len(x) else np.zeros(0, dtype=np.int64)
+        outside = np.zeros(len(x), dtype=np.bool_)
+        listed = found >= 0
+        outside[listed] = ~self.inside(x[listed], found[listed])
+        failure = ""
+        for p in np.flatnonzero(~listed | outside)[:EXACTLY].tolist():
+            point = [Fraction(float(v)) for v in x[p]]
+            cell, level = self.located(point)
+            if cell < 0 and not level:
+                failure = f"the signature of the point {x[p].tolist()} is not listed"
+                break
+            if cell >= 0 and not level and not self.exactly_inside(point, cell):
+                failure = f"the point {x[p].tolist()} has the signature of cell {cell}, but lies outside it"
+                break
+            self.settled += 1
+        self.report("points", len(x), failure)
+
+    def located(self, point: list[Fraction]) -> tuple[int, bool]:
+        """The cell with the signature of a rational point, or -1; whether something is level there."""
+        routings, bits, level = exact_signature(self.network, point)
+        return self.listed(routings, bits), level
+
+    def listed(self, routings: list[int], bits: list[bool]) -> int:
+        """The cell with a signature, or -1."""
+        words = [0] * self.cells.bits.shape[1]
+        for unit, on in enumerate(bits):
+            words[unit // 64] |= int(on) << (unit % 64)
+        row = np.array(routings, dtype=np.int32).tobytes() + np.array(words, dtype=np.uint64).tobytes()
+        return self.regions._numbers.get(row, -1)
+
+    def inside(self, x: Floats, cell: Integers) -> NDArray[np.bool_]:
+        """Which points certainly lie in their cell, in floats; the others are asked about in rationals."""
+        return np.zeros(len(x), dtype=np.bool_)
+
+    def lifted(self, point: list[Fraction]) -> list[Fraction]:
+        """A point in the coordinates of the rows of cells."""
+        return point
+
+    def exactly_inside(self, point: list[Fraction], cell: int) -> bool:
+        """Whether a rational point lies in a closed cell."""
+        x = self.lifted(point)
+        rows = self.regions._geometry.rows(cell)
+        return all(sum((a * v for a, v in zip(row, x, strict=False)), Fraction(row[-1])) >= 0 for row in rows)
+
+    def strictly_inside(self, point: list[Fraction], cell: int) -> bool:
+        """Whether a rational point lies in the interior of a cell."""
+        return strictly_inside(self.regions._geometry.rows(cell), self.lifted(point))
+
+    def corners(self) -> Floats:
+        """Points between which the cells lie: their vertices."""
+        return self.regions.vertices
+
+    def random_points(self, n_points: int) -> Floats:
+        """Points of the domain: uniform where it is bounded, of all sizes where it is not."""
+        corners, d, rng = self.corners(), self.d, self.rng
+        everywhere = not self.regions.bounded.all()
+        if everywhere or not len(corners):
+            size = 1.0 + float(np.abs(corners).max(initial=1.0))
+        else:
+            low, high = corners.min(axis=0), corners.max(axis=0)
+        kept: list[Floats] = []
+        missing = n_points
+        for _ in range(64):  # a sharp wedge may hold few of the points that are tried
+            if everywhere or not len(corners):
+                radius = size * 10.0 ** rng.uniform(-2.0, 2.0, (2 * n_points, 1))
+                x = radius * rng.standard_normal((2 * n_points, d))
+            else:
+                x = rng.uniform(low, high, (2 * n_points, d))
+            kept.append(x[self.regions.domain.contains(x)][:missing])
+            missing -= len(kept[-1])
+            if missing <= 0:
+                break
+        return np.concatenate(kept)
+
+    # what subclasses know
+
+    def interior_point(self, cell: int) -> list[Fraction] | None:
+        """A rational point inside a cell, if there is one."""
+        raise NotImplementedError
+
+    def closed(self) -> None:
+        """No piece of boundary is without a cell beyond it."""
+        raise NotImplementedError
+
+    def crossings(self) -> None:
+        """A step across a border leads to the neighbour."""
+        raise NotImplementedError
+
+    def borders(self) -> None:
+        """Surfaces add up."""
+        raise NotImplementedError
+
+
+class PlaneCheck(Check):
+    """A verification of cells in the plane, or of strips that stand for cells on the line."""
+
+    sizes_are = "areas"
+
+    geometry: PlaneGeometry
+
+    def __init__(self, regions: RegionSet, rng: np.random.Generator) -> None:
+        super().__init__(regions, rng)
+        start = self.cells.facets.offsets
+        self.cell_of = self.cells.facets.cell_of
+        self.after = np.arange(1, len(self.cells.vx) + 1)
+        self.after[start[1:] - 1] = start[:-1]
+        self.far = np.zeros(len(self.cells.vx), dtype=np.bool_)
+        if self.cells.unbounded:
+            self.far = (self.cells.dx != 0.0) | (self.cells.dy != 0.0)
+
+        vx, vy = self.cells.vx, self.cells.vy
+        self.lengths = np.hypot(vx[self.after] - vx, vy[self.after] - vy)
+
+    def lifted(self, point: list[Fraction]) -> list[Fraction]:
+        """On the line: the middle of the strip."""
+        return [*point, Fraction(1, 2)][:2]
+
+    def corners(self) -> Floats:
+        """The vertices, as far as they are finite."""
+        return np.column_stack([self.cells.vx, self.cells.vy])[:, : self.d]
+
+    def inside(self, x: Floats, cell: Integers) -> NDArray[np.bool_]:
+        """Which points certainly lie in the polygon of their cell, in floats."""
+        cells = self.cells
+        counts = cells.facets.counts[cell]
+        rows = np.repeat(np.arange(len(x)), counts)
+        edges = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        edges += np.repeat(cells.facets.offsets[cell], counts)
+        u = self.directions(edges)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            u /= np.hypot(u[:, 0], u[:, 1])[:, None]
+            px = x[rows, 0] - cells.vx[edges]
+            py = (x[rows, 1] if self.d == 2 else 0.5) - cells.vy[edges]
+            # both ends of the edge are uncertain: its direction the more, the shorter it is
+            wide = cells.vr[edges] + cells.vr[self.after[edges]]
+            length = np.where(self.far[edges] | self.far[self.after[edges]], 1.0, self.lengths[edges])
+            slack = 4.0 * (wide + (wide / length + 1e-15) * (np.abs(px) + np.abs(py)))
+            good = (u[:, 0] * py - u[:, 1] * px > slack) | (cells.owner[edges] == AT_INFINITY)
+        inside = np.ones(len(x), dtype=np.bool_)
+        np.logical_and.at(inside, rows, good)
+        return inside
+
+    def interior_point(self, cell: int) -> list[Fraction] | None:
+        """A rational point inside a cell's polygon: its witness or the mean of its corners, if one is."""
+        witness = [Fraction(float(v)) for v in self.regions.witnesses[cell]]
+        if self.strictly_inside(witness, cell):
+            return witness
+        corners = corners_of(self.geometry.symbolic_rows(cell))
+        if any(corner[2] == 0 for corner in corners):
+            return None
+        for exponent in range(1 if all(corner[3] == 0 == corner[4] for corner in corners) else 1100):
+            zero, k = Fraction(0), len(corners)
+            x = sum((Fraction(c[0] + (c[3] << exponent), c[2]) for c in corners), zero) / k
+            y = sum((Fraction(c[1] + (c[4] << exponent), c[2]) for c in corners), zero) / k
+            if self.strictly_inside([x, y], cell):
+                return [x, y][: self.d]
+        return None
+
+    def closed(self) -> None:
+        """No piece of an edge is without a cell beyond it."""
+        edges = int(np.count_nonzero(self.cells.owner >= 0))
+        if not self.regions.complete:
+            self.report("closed", 0, skipped="the search was stopped")
+            return
+        open_ = self.contacts.uncovered
+        failure = (
+            f"edge {int(open_[0])} of cell {int(self.cell_of[open_[0]])} borders on nothing"
+            if len(open_)
+            else ""
+        )
+        self.report("closed", edges, failure)
+
+    def crossings(self) -> None:
+        """A step across a border leads to the neighbour."""
+        pairs, edges = self.contacts.pairs, self.contacts.edges
+        chosen = np.arange(len(pairs))
+        if len(pairs) > CROSSINGS:
+            chosen = np.sort(self.rng.choice(len(pairs), CROSSINGS, replace=False))
+        middle = self.middles(edges[chosen])
+        target = pairs[chosen, 1]
+        x = (middle + _PLANE_STEP * (self.cells.witnesses[target] - middle))[:, : self.d]
+        usable = np.isfinite(x).all(axis=1)
+        found = np.full(len(x), -1, dtype=np.int64)
+        if usable.any():
+            found[usable] = self.regions.locate(x[usable])
+        failure = ""
+        for k in np.flatnonzero(usable & (found != target))[:EXACTLY].tolist():
+            point = [Fraction(float(v)) for v in x[k]]
+            cell = int(target[k])
+            # a border thinner than the float errors may be missed; then the point is not in the cell at all
+            if self.located(point)[0] != cell and self.strictly_inside(point, cell):
+                i, j = pairs[chosen[k]].tolist()
+                failure = f"a step from cell {i} does not lead into its neighbour {j}"
+                break
+            self.settled += 1
+        self.report("crossings", int(usable.sum()), failure)
+
+    def middles(self, edges: Integers) -> Floats:
+        """The middle of the common part of two edges; one unit from its end where it is unbounded."""
+        first, second = edges[:, 0], edges[:, 1]
+        base = np.column_stack([self.cells.vx[first], self.cells.vy[first]])
+        u = self.directions(first)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            u /= np.hypot(u[:, 0], u[:, 1])[:, None]
+        low, high = np.full(len(edges), -np.inf), np.full(len(edges), np.inf)
+        for edge in (first, second):
+            start, end = self.places(edge, base, u), self.places(self.after[edge], base, u)
+            low, high = np.maximum(low, np.minimum(start, end)), np.minimum(high, np.maximum(start, end))
+        with np.errstate(invalid="ignore"):
+            t = np.where(np.isinf(low), high - 1.0, np.where(np.isinf(high), low + 1.0, (low + high) / 2))
+        return np.asarray(base + np.where(np.isinf(t), 0.0, t)[:, None] * u)
+
+    def directions(self, edges: Integers) -> Floats:
+        """The direction of edges, from start to end."""
+        cells, after = self.cells, self.after[edges]
+        u = np.column_stack([cells.vx[after] - cells.vx[edges], cells.vy[after] - cells.vy[edges]])
+        if cells.unbounded:
+            v = np.column_stack([cells.dx[after] - cells.dx[edges], cells.dy[after] - cells.dy[edges]])
+            u = np.where((self.far[edges] | self.far[after])[:, None], v, u)
+        return u
+
+    def places(self, vertices: Integers, base: Floats, u: Floats) -> Floats:
+        """Where vertices lie on lines given by a point and a unit vector."""
+        cells = self.cells
+        t = (cells.vx[vertices] - base[:, 0]) * u[:, 0] + (cells.vy[vertices] - base[:, 1]) * u[:, 1]
+        if cells.unbounded:
+            s = cells.dx[vertices] * u[:, 0] + cells.dy[vertices] * u[:, 1]
+            t = np.where(self.far[vertices], np.where(s > 0.0, np.inf, -np.inf), t)
+        return t
+
+    def borders(self) -> None:
+        """Perimeters add up."""
+        if not self.regions.complete or self.far.any():
+            why = "the domain is unbounded" if self.far.any() else "the search was stopped"
+            self.report("borders", 0, skipped=why)
+            return
+        inner = self.cells.owner >= 0
+        uncertain = 4.0 * float(self.cells.vr[inner].sum())
+        around = math.fsum(self.lengths[inner].tolist())
+        if not uncertain <= 1e-3 * around:
+            self.report("borders", 0, skipped="the vertices are not known well enough in floats")
+            return
+        shared = 2.0 * math.fsum(self.contacts.lengths.tolist())
+        apart = abs(around - shared) > 1e-9 * around + uncertain
+        failure = f"{around!r} around the cells, but {shared!r} shared" if apart else ""
+        self.report("borders", len(self.contacts.pairs), failure)
+
+
+class _BeyondThePlane(Check):
+    """What cells in space and listed cells have in common."""
+
+    def interior_point(self, cell: int) -> list[Fraction] | None:
+        """The witness if it is inside, else a point found in rationals."""
+        witness = self.regions.witnesses[cell]
+        if np.isfinite(witness).all():
+            point = [Fraction(float(v)) for v in witness]
+            if self.strictly_inside(point, cell):
+                return point
+        return interior_point(self.regions._geometry.rows(cell), self.d)
+
+    def beyond(self, point: list[Fraction], cell: int) -> int:
+        """The listed cell just beyond a rational point of a cell's boundary, seen from inside; or -1."""
+        inside = self.interior_point(cell)
+        if inside is None:
+            return -1
+        direction = [a - b for a, b in zip(point, inside, strict=True)]
+        return self.listed(*signature_beyond(self.network, point, direction)[:2])
+
+
+class SpaceCheck(_BeyondThePlane):
+    """A verification of cells in three to six dimensions."""
+
+    geometry: SpaceGeometry
+
+    def __init__(self, regions: RegionSet, rng: np.random.Generator) -> None:
+        super().__init__(regions, rng)
+        self.cell_of = self.cells.facets.cell_of
+        face = self.geometry.facets.face
+        self.inner = np.flatnonzero((face == np.arange(len(face))) & (self.cells.owner >= 0))
+
+    def inside(self, x: Floats, cell: Integers) -> NDArray[np.bool_]:
+        """Which points certainly satisfy every row of their cell."""
+        cells, face = self.cells, self.geometry.facets.face
+        counts = cells.facets.counts[cell]
+        rows = np.repeat(np.arange(len(x)), counts)
+        facets = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        facets += np.repeat(cells.facets.offsets[cell], counts)
+        true = (face[facets] == facets) & (cells.owner[facets] != AT_INFINITY)
+        rows, facets = rows[true], facets[true]
+        if not len(facets):
+            return np.ones(len(x), dtype=np.bool_)
+        row_of, table, errors = float_rows(cells, self.geometry.exact, self.cell_of, np.unique(facets))
+        lifted = np.concatenate([x, np.ones((len(x), 1))], axis=1)[rows]
+        normal, error = table[row_of[facets]], errors[row_of[facets]]
+        value = (normal * lifted).sum(axis=1)
+        size = np.abs(normal * lifted).sum(axis=1)
+        slack = (self.d + 3) * _UNIT * size + 1.01 * error * np.abs(lifted).sum(axis=1)
+        # which side the cell is on: that of its witness, if it is clear
+        witness = np.concatenate([cells.witnesses, np.ones((cells.n, 1))], axis=1)[cell[rows]]
+        there = (normal * witness).sum(axis=1)
+        inside = np.ones(len(x), dtype=np.bool_)
+        np.logical_and.at(inside, rows, (np.abs(value) > slack) & ((value > 0) == (there > 0)))
+        return inside
+
+    def corners(self) -> Floats:
+        """The vertices."""
+        return self.geometry.vertices
+
+    # borders
+
+    def closed(self) -> None:
+        """No facet is without a cell beyond it."""
+        if not self.regions.complete:
+            self.report("closed", 0, skipped="the search was stopped")
+            return
+        open_ = self.contacts.uncovered
+        failure = (
+            f"facet {int(open_[0])} of cell {int(self.cell_of[open_[0]])} borders on nothing"
+            if len(open_)
+            else ""
+        )
+        self.report("closed", len(self.inner), failure)
+
+    def crossings(self) -> None:
+        """A step across the middle of a facet leads to a listed neighbour."""
+        if not self.regions.complete:
+            self.report("crossings", 0, skipped="the search was stopped")
+            return
+        chosen = self.inner[self.cells.free[self.cell_of[self.inner]] == 0]
+        if len(chosen) > CROSSINGS:
+            chosen = np.sort(self.rng.choice(chosen, CROSSINGS, replace=False))
+        cell = self.cell_of[chosen]
+        middle = self.middles(chosen)
+        x = middle + _SPACE_STEP * (middle - self.cells.witnesses[cell])
+        usable = np.isfinite(x).all(axis=1)
+        found = np.full(len(x), -1, dtype=np.int64)
+        if usable.any():
+            found[usable] = self.regions.locate(x[usable])
+        listed = self.adjacent(cell, found)
+        failure = ""
+        for k in np.flatnonzero(usable & ~listed)[:EXACTLY].tolist():
+            i = int(cell[k])
+            beyond = self.beyond(self.exact_middle(int(chosen[k])), i)
+            if not self.adjacent(np.array([i]), np.array([beyond]))[0]:
+                failure = f"facet {int(chosen[k])} of cell {i} does not lead to a listed neighbour"
+                break
+            self.settled += 1
+        self.report("crossings", int(usable.sum()), failure)
+
+    def adjacent(self, i: Integers, j: Integers) -> NDArray[np.bool_]:
+        """Which of the pairs are listed as adjacent."""
+        n = np.int64(self.cells.n)
+        known = self.contacts.pairs[:, 0] * n + self.contacts.pairs[:, 1]  # sorted
+        asked = np.minimum(i, j) * n + np.maximum(i, j)
+        at = np.minimum(np.searchsorted(known, asked), max(len(known) - 1, 0))
+        return np.asarray((j >= 0) & (known[at] == asked)) if len(known) else np.zeros(len(i), dtype=np.bool_)
+
+    def middles(self, facets: Integers) -> Floats:
+        """A point inside each facet: the mean of its vertices, moved along its directions."""
+        cells, far = self.cells, self.geometry.facets.far
+        middle, weight = np.zeros((len(facets), self.d)), np.zeros(len(facets))
+        cell = self.cell_of[facets]
+        s = facets - cells.facets.offsets[cell]
+        counts = cells.vertices.counts[cell]
+        for k in range(int(counts.max(initial=0))):
+            here = np.flatnonzero(counts > k)
+            r = cells.vertices.offsets[cell[here]] + k
+            on = (cells.masks.content[r, s[here] // 64] >> (s[here] % 64).astype(np.uint64)) & np.uint64(
+                1
+            ) != 0
+            here, r = here[on], r[on]
+            near = far[r] == 0
+            with np.errstate(divide="ignore", invalid="ignore"):
+                middle[here[near]] += cells.rays[r[near], :-1] / cells.rays[r[near], -1:]
+            middle[here[~near]] += cells.rays[r[~near], :-1]
+            weight[here[near]] += 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(middle / weight[:, None])
+
+    def exact_middle(self, f: int) -> list[Fraction]:
+        """A rational point in the relative interior of a facet."""
+        i, cells = int(self.cell_of[f]), self.cells
+        s, first = f - int(cells.facets.offsets[i]), int(cells.vertices.offsets[i])
+        point = [Fraction(0)] * (self.d + 1)
+        for k, ray in enumerate(self.geometry.exact_rays(i)):
+            if int(cells.masks.content[first + k, s // 64]) >> (s % 64) & 1:
+                weight = Fraction(1, ray[-1]) if ray[-1] else Fraction(1, max(abs(v) for v in ray))
+                point = [p + weight * v for p, v in zip(point, ray, strict=True)]
+        return [p / point[-1] for p in point[:-1]]
+
+    def borders(self) -> None:
+        """Surfaces add up."""
+        if not self.regions.complete or not self.regions.bounded.all():
+            why = "the search was stopped" if self.regions.bounded.all() else "the domain is unbounded"
+            self.report("borders", 0, skipped=why)
+            return
+        around = math.fsum(self.geometry.measured.areas[self.inner].tolist())
+        shared = 2.0 * math.fsum(self.regions.adjacency_length.tolist())
+        apart = abs(around - shared) > 1e-6 * around
+        failure = f"{around!r} around the cells, but {shared!r} shared" if apart else ""
+        self.report("borders", len(self.contacts.pairs), failure)
+
+
+class ListedCheck(_BeyondThePlane):
+    """A verification of cells on the line, or of cells in high dimensions, which have no list of vertices."""
+
+    def corners(self) -> Floats:
+        """Ends on the line; elsewhere the witnesses, and the corners of a box."""
+        if self.d == 1:
+            return self.geometry.vertices
+        domain: Any = self.regions.domain
+        sides = [domain.low.floats, domain.high.floats] if hasattr(domain, "low") else []
+        return np.concatenate([self.regions.witnesses, *(side[None] for side in sides)])
+
+    def closed(self) -> None:
+        """Every end is shared or a side of the domain; in high dimensions facets are not listed by pieces."""
+        if self.d > 1:
+            self.report("closed", 0, skipped="facets are not measured in so many dimensions")
+        elif not self.regions.complete:
+            self.report("closed", 0, skipped="the search was stopped")
+        else:
+            pieces = len(self.contacts.pairs)
+            apart = pieces != self.cells.n - 1
+            failure = f"{self.cells.n} intervals, but {pieces} places where they meet" if apart else ""
+            self.report("closed", pieces, failure)
+
+    def crossings(self) -> None:
+        """Between the witnesses of neighbours on the line lies nothing else; elsewhere skipped."""
+        if self.d > 1:
+            self.report("crossings", 0, skipped="facets have no list of vertices in so many dimensions")
+            return
+        failure, pairs = "", self.contacts.pairs[:EXACTLY].tolist()
+        for i, j in pairs:
+            ends = [{_root(row) for row in self.geometry.rows(cell)} for cell in (i, j)]
+            common = ends[0] & ends[1]
+            if not any(self.beyond([end], i) == j for end in common):
+                failure = failure or f"a step from cell {i} does not lead into its neighbour {j}"
+        self.report("crossings", len(pairs), failure)
+
+    def borders(self) -> None:
+        """There is nothing to measure."""
+        self.report("borders", 0, skipped="borders have no size here")
+
+
+def _root(row: tuple[int, ...]) -> Fraction:
+    return Fraction(-row[-1], row[0])
+
+
+_CHECKS: dict[str, type[Check]] = {
+    "intervals": ListedCheck,
+    "polygons": PlaneCheck,
+    "polyhedra": SpaceCheck,
+    "halfspaces": ListedCheck,
+}
 
 
 def verify(regions: RegionSet, *, n_points: int = 10_000, rng: int | np.random.Generator = 0) -> Verification:

@@ -15,7 +15,7 @@ from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import Cells, Ragged, decode_wall, encode_wall
 from hardmax.regions.maps.adjacency import adjacent_cells
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.plane.collinear import possibly_collinear
+from hardmax.regions.plane.geometry import possibly_collinear
 
 SQUARE = hm.Box.cube(2, -4, 4)
 

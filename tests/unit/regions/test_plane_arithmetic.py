@@ -12,13 +12,12 @@ import hardmax as hm
 from hardmax.exact.double_double_kernels import products
 from hardmax.exact.rationals import as_exact
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, layers_of
-from hardmax.regions.engine import layers
-from hardmax.regions.engine.norms import spectral_bound
+from hardmax.regions.engine import layer_kernels
+from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.plane import kernels
 from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
-from hardmax.regions.plane.geometry import planar
+from hardmax.regions.plane.geometry import corners_of, domain_polygon, envelope, planar, sign_at
 from hardmax.regions.plane.machine import PlaneMachine
-from hardmax.regions.plane.rational_polygons import corners_of, domain_polygon, envelope, sign_at
 from hardmax.regions.search.machine import SearchMachine
 from hardmax.regions.space.machine import SpaceMachine
 
@@ -71,15 +70,15 @@ def test_rows_and_vertices_stay_within_their_error_bounds():
         layer, _, k, _, at, float_at = machine._top()
         table = machine.program.table
         for i in range(layer + 1):
-            z, n = int(table[i, layers.Z_AT]), int(table[i, layers.ROWS])
+            z, n = int(table[i, layer_kernels.Z_AT]), int(table[i, layer_kernels.ROWS])
             if isinstance(machine.layers[i], AffineLayer):
                 continue
             error = machine.errors[i]
             for r, row in enumerate(exact_rows(machine, i)):
                 a, b, c = (Fraction(machine.path[z + s * n + r]) for s in range(3))
-                assert abs(a - row[0]) <= Fraction(error[layers.RA])
-                assert abs(b - row[1]) <= Fraction(error[layers.RA])
-                assert abs(c - row[2]) <= Fraction(error[layers.RC])
+                assert abs(a - row[0]) <= Fraction(error[layer_kernels.RA])
+                assert abs(b - row[1]) <= Fraction(error[layer_kernels.RA])
+                assert abs(c - row[2]) <= Fraction(error[layer_kernels.RC])
                 compared += 1
         bits, routings = machine._prefix(layer)
         corners = corners_of(machine._exact_lines(machine.si[at : at + 2 * k], bits, routings))
@@ -113,15 +112,17 @@ def test_rows_and_their_values_stay_within_the_bounds_in_any_dimension(kind):
                     break
                 top = int(machine.control[machine.kernels.C_INTS]) - machine.kernels.HEADER
                 for i in range(int(machine.si[top + 1]) + 1):
-                    z, n = (int(machine.program.table[i, c]) for c in (layers.Z_AT, layers.ROWS))
+                    z, n = (
+                        int(machine.program.table[i, c]) for c in (layer_kernels.Z_AT, layer_kernels.ROWS)
+                    )
                     floats, error = machine.path[z : z + (d + 1) * n].reshape(d + 1, n), machine.errors[i]
                     for r, row in enumerate(exact_rows(machine, i)):
                         off = [abs(Fraction(v) - exact) for v, exact in zip(floats[:, r], row, strict=True)]
-                        assert max(off[:-1]) <= Fraction(error[layers.RA])
-                        assert off[-1] <= Fraction(error[layers.RC])
+                        assert max(off[:-1]) <= Fraction(error[layer_kernels.RA])
+                        assert off[-1] <= Fraction(error[layer_kernels.RC])
                         point = rng.uniform(-4, 4, d)
                         exact = sum((Fraction(v) * a for v, a in zip(point, row[:-1], strict=True)), row[-1])
-                        bound = error[layers.T_A] * np.abs(point).sum() + error[layers.T_C]
+                        bound = error[layer_kernels.T_A] * np.abs(point).sum() + error[layer_kernels.T_C]
                         assert abs(Fraction(float(floats[:-1, r] @ point + floats[-1, r])) - exact) <= bound
                         compared += 1
     assert compared > 200

@@ -18,9 +18,14 @@ import hardmax as hm
 from hardmax.errors import EmptyDomainError, UnsupportedDimensionError
 from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import Cells, JoinedTables
-from hardmax.regions.search.geometry import HalfspaceGeometry
+from hardmax.regions.search.geometry import (
+    HalfspaceGeometry,
+    facet_numbers,
+    inner_point,
+    is_bounded,
+    share_facet,
+)
 from hardmax.regions.search.machine import SearchMachine
-from hardmax.regions.search.rational_programs import facet_numbers, inner_point, is_bounded, share_facet
 
 
 def machine_of(network, domain, arithmetic="certified", store=True):

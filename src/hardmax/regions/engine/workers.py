@@ -24,10 +24,9 @@ from joblib.parallel import get_active_backend
 
 from hardmax.errors import HardmaxError, InvalidInputError
 from hardmax.progress import Progress
-from hardmax.regions.engine.checkpoints import Checkpoint
 from hardmax.regions.engine.question import Question
 from hardmax.regions.engine.stack_machine import State
-from hardmax.regions.engine.tasks import Outcome, Schedule, Task, snapshot
+from hardmax.regions.engine.tasks import Checkpoint, Outcome, Schedule, Task, snapshot
 from hardmax.regions.maps.merging import Fingerprints
 
 __all__ = ["Worker", "run", "work"]

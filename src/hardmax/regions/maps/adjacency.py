@@ -26,7 +26,7 @@ from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Contacts, dec
 from hardmax.regions.maps import adjacency_kernels as kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import frozen
-from hardmax.regions.plane.collinear import possibly_collinear
+from hardmax.regions.plane.geometry import possibly_collinear
 
 __all__ = ["adjacent_cells"]
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from hardmax.errors import NotFiniteError
 from hardmax.exact.rationals import ExactArray, as_exact, nearest_float
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
-from hardmax.regions.engine.norms import spectral_bound
+from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.maps import map_kernels as kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.map_kernels import float_maps

@@ -17,7 +17,7 @@ from hardmax.exact.double_double_kernels import UNIT, products, signs
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
-from hardmax.regions.engine.norms import score_norms
+from hardmax.regions.engine.program import score_norms
 
 __all__ = [
     "DoubleDoubleMaps",

@@ -1,13 +1,18 @@
-r"""Cells in the plane: polygons, areas, lines, points inside.
+r"""Cells in the plane: polygons in floats and in exact integers, areas, lines, points inside.
 
 The counterpart of :mod:`hardmax.regions.space.geometry`, with the same names. A network on the line is a
-network on a strip of height 1 (:func:`planar`): its cells are rectangles, of
-which the lower side counts.
+network on a strip of height 1 (:func:`planar`): its cells are rectangles, of which the lower side counts.
+
+An exact line is four integers :math:`(a, b, c, m)`, the affine function :math:`ax + by + c + mM` with
+:math:`M` beyond every number; only the four sides of the plane's symbolic box have :math:`m \ne 0`. A corner
+is the cross product of two lines, :math:`(X + M D_x,\, Y + M D_y,\, W)` with :math:`W > 0`. Signs are
+compared in the power of :math:`M` first. Nothing about them is rounded.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -18,16 +23,31 @@ from numpy.typing import NDArray
 from hardmax.exact.rationals import ExactArray, nearest_float
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.layers import AffineLayer, Layer
-from hardmax.regions.cells import AT_INFINITY, Contacts
+from hardmax.regions.cells import AT_INFINITY, Cells, Contacts
 from hardmax.regions.geometries import Geometry
-from hardmax.regions.plane.rational_polygons import corners_of, domain_polygon
 
-__all__ = ["PlaneGeometry", "planar"]
+__all__ = [
+    "FAR_SIDES",
+    "Corner",
+    "Line",
+    "PlaneGeometry",
+    "corners_of",
+    "domain_polygon",
+    "envelope",
+    "planar",
+    "possibly_collinear",
+    "sign_at",
+]
 
 Floats = NDArray[np.float64]
 
 _DOUBT = 1e-6  # relative error of an area above which it is computed in rationals
-_AT_INFINITY = [(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)]  # sides of the square [-M, M]^2
+Line = tuple[int, int, int, int]
+Corner = tuple[int, int, int, int, int]  # X, Y, W, Dx, Dy
+Polygon = tuple[list[Line], list[Corner], list[int]]  # with a label for every side
+FAR_SIDES: list[Line] = [(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)]  # of the square [-M, M]^2
+_FINENESS = 1e-6  # of angles, and of distances relative to the extent of the edges
+_ALWAYS = 256  # so few edges are not worth filtering
 
 
 def planar(layers: tuple[Layer, ...], domain: Domain) -> tuple[tuple[Layer, ...], Domain]:
@@ -130,14 +150,14 @@ class PlaneGeometry(Geometry):
             size = float(np.abs(np.concatenate([low, high])).max()) + float(np.abs(points).max()) + 1.0
             scale = np.abs(far[far != 0.0])
             points = points + far * (1e3 * size / (scale.min() if len(scale) else 1.0))
-        return points if box is None else _clipped(points, box)
+        return points if box is None else _cut_to_box(points, box)
 
     # exact
 
     def symbolic_rows(self, i: int) -> list[Any]:
         """Rows (a, b, c, m) of all edges: positive inside with constant c + M m, M beyond every number."""
         return [
-            _AT_INFINITY[name[1]] if name[0] == AT_INFINITY else (*self.row(i, name), 0)
+            FAR_SIDES[name[1]] if name[0] == AT_INFINITY else (*self.row(i, name), 0)
             for name in self.cells.names(i)
         ]
 
@@ -170,7 +190,7 @@ class PlaneGeometry(Geometry):
         return float(sum((x * v - y * u for (x, y), (u, v) in turned), Fraction(0)) / 2)
 
 
-def _clipped(points: Floats, box: Box) -> Floats:
+def _cut_to_box(points: Floats, box: Box) -> Floats:
     """A convex polygon cut to a box."""
     for axis in range(2):
         for sign, bound in ((1.0, float(box.high.floats[axis])), (-1.0, -float(box.low.floats[axis]))):
@@ -187,3 +207,182 @@ def _clipped(points: Floats, box: Box) -> Floats:
                     kept.append(points[v] + t * (points[u] - points[v]))
             points = np.array(kept).reshape(-1, 2)
     return points
+
+
+def meet(p: Line, q: Line) -> Corner:
+    """Where two lines that are not parallel cross."""
+    a1, b1, c1, m1 = p
+    a2, b2, c2, m2 = q
+    w = a1 * b2 - a2 * b1
+    corner = (b1 * c2 - b2 * c1, c1 * a2 - c2 * a1, w, b1 * m2 - b2 * m1, m1 * a2 - m2 * a1)
+    return corner if w > 0 else (-corner[0], -corner[1], -w, -corner[3], -corner[4])
+
+
+def corners_of(lines: Sequence[Line]) -> list[Corner]:
+    """The corners of a polygon: corner v is where lines v - 1 and v meet."""
+    return [meet(lines[v - 1], lines[v]) for v in range(len(lines))]
+
+
+def sign_at(line: Sequence[int], corner: Corner) -> int:
+    """The sign of an ordinary line at a corner: -1, 0 or 1.
+
+    >>> sign_at((1, 1, -3, 0), meet((1, 0, -1, 0), (0, 1, -2, 0)))     # x + y - 3 at (1, 2)
+    0
+    """
+    a, b, c = line[0], line[1], line[2]
+    x, y, w, dx, dy = corner
+    value = a * dx + b * dy if dx or dy else 0
+    if value == 0:
+        value = a * x + b * y + c * w
+    return (value > 0) - (value < 0)
+
+
+def clip(
+    lines: list[Line], corners: list[Corner], labels: list[int], cut: Line, label: int
+) -> Polygon | None:
+    """The part of a polygon where ``cut >= 0``; ``None`` if it has no interior."""
+    signs = [sign_at(cut, corner) for corner in corners]
+    if -1 not in signs:
+        return lines, corners, labels
+    if 1 not in signs:
+        return None
+    k = len(lines)
+    start = next(v for v in range(k) if signs[v] == 1 and signs[v - 1] != 1)
+    run = [start]
+    while signs[(run[-1] + 1) % k] == 1:
+        run.append((run[-1] + 1) % k)
+    before, after = (start - 1) % k, (run[-1] + 1) % k
+    entry = corners[before] if signs[before] == 0 else meet(lines[before], cut)
+    leave = corners[after] if signs[after] == 0 else meet(lines[run[-1]], cut)
+    return (
+        [lines[before], *(lines[v] for v in run), cut],
+        [entry, *(corners[v] for v in run), leave],
+        [labels[before], *(labels[v] for v in run), label],
+    )
+
+
+def domain_polygon(halfspaces: Sequence[Sequence[int]]) -> tuple[list[Line], list[int]] | None:
+    """The polygon of half-spaces :math:`ax + by + c \\ge 0` and the number of each side, -1 to -4 at
+    infinity.
+
+    ``None`` if it has no interior. Sides that touch it in a point only are left out.
+    """
+    lines, labels = list(FAR_SIDES), [-1, -2, -3, -4]
+    corners = corners_of(lines)
+    for i, (a, b, c) in enumerate(halfspaces):
+        if a == 0 and b == 0:
+            if c < 0:
+                return None
+            continue
+        clipped = clip(lines, corners, labels, (a, b, c, 0), i)
+        if clipped is None:
+            return None
+        lines, corners, labels = clipped
+    return lines, labels
+
+
+def envelope(
+    lines: list[Line], corners: list[Corner], rows: Sequence[Sequence[int]]
+) -> list[tuple[int, list[int], list[int]]]:
+    """The cells of the upper envelope of affine functions on a polygon, in order of their keys.
+
+    Each is ``(key, tied, edges)``: the lowest key that wins there, all keys with that very score, and the
+    edges counterclockwise, v >= 0 for side v of the polygon and -1 - i for the wall to key i.
+    """
+    tied: dict[tuple[int, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+        tied.setdefault(tuple(row), []).append(i)
+    keys = [group[0] for group in tied.values()]
+    sides = list(range(len(lines)))
+    waiting = _leaders(corners, rows, keys)
+    seen = set(waiting)
+    found = []
+    while waiting:
+        j = waiting.pop()
+        a, b, c = rows[j][:3]
+        walls: dict[int, Line] = {
+            i: (a - rows[i][0], b - rows[i][1], c - rows[i][2], 0) for i in keys if i != j
+        }
+        part = _clipped((lines, corners, sides), walls)
+        if part is None:
+            continue
+        found.append((j, tied[tuple(rows[j])], part[2]))
+        for i, wall in walls.items():
+            # level at two corners: another key whose wall is the same line, perhaps the one beyond it
+            if i not in seen and sum(sign_at(wall, corner) == 0 for corner in part[1]) >= 2:
+                seen.add(i)
+                waiting.append(i)
+    return sorted(found)
+
+
+def _clipped(polygon: Polygon, walls: dict[int, Line]) -> Polygon | None:
+    """The part of a polygon on the positive side of every wall."""
+    for i, wall in walls.items():
+        part = clip(*polygon, wall, -1 - i)
+        if part is None:
+            return None
+        polygon = part
+    return polygon
+
+
+def _leaders(corners: list[Corner], rows: Sequence[Sequence[int]], keys: list[int]) -> list[int]:
+    """Every key that nothing beats at some corner; one of them has a cell."""
+    leaders = []
+    for corner in corners:
+        best = [keys[0]]
+        for i in keys[1:]:
+            sign = sign_at([u - v for u, v in zip(rows[i], rows[best[0]], strict=True)], corner)
+            if sign > 0:
+                best = [i]
+            elif sign == 0:
+                best.append(i)
+        leaders += best
+    return list(dict.fromkeys(leaders))
+
+
+def possibly_collinear(
+    cells: Cells, cell_of: NDArray[np.int64], group: NDArray[np.int64], edges: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which of the edges cannot be told from the line of an edge with another name, in floats.
+
+    Errs on the side of yes: edges that are too short, too uncertain or unbounded are always kept.
+    """
+    keep = np.ones(len(edges), dtype=np.bool_)
+    if len(edges) <= _ALWAYS:
+        return keep
+    last = edges + 1 == cells.facets.offsets[cell_of[edges] + 1]
+    after = np.where(last, cells.facets.offsets[cell_of[edges]], edges + 1)
+    x, y, x_, y_ = cells.vx[edges], cells.vy[edges], cells.vx[after], cells.vy[after]
+    r = cells.vr[edges] + cells.vr[after]
+    if cells.unbounded:
+        d = [np.abs(v[at]) for v in (cells.dx, cells.dy) for at in (edges, after)]
+        r = np.where(sum(d) > 0.0, np.inf, r)
+    length = np.hypot(x_ - x, y_ - y)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = np.maximum(np.hypot(x, y), np.hypot(x_, y_))
+        angle_error = 4.0 * r / length
+        known = (angle_error < _FINENESS / 4) & np.isfinite(reach)
+        extent = float(reach[known].max(initial=1.0))
+        known &= angle_error * reach + 4.0 * r < _FINENESS * extent / 4
+        nx, ny = -(y_ - y) / length, (x_ - x) / length
+    flip = (ny < 0) | ((ny == 0) & (nx < 0))
+    nx, ny = np.where(flip, -nx, nx), np.where(flip, -ny, ny)
+    angle, offset = np.arctan2(ny, nx), (nx * x + ny * y) / extent
+    near_zero = known & (angle < 4 * _FINENESS)  # seen from the other side, the angle is beyond pi
+    places = np.concatenate([np.flatnonzero(known), np.flatnonzero(near_zero)])
+    angle = np.concatenate([angle[known], angle[near_zero] + np.pi])
+    offset = np.concatenate([offset[known], -offset[near_zero]])
+    names = group[edges][places]
+    shared = np.zeros(len(edges), dtype=np.bool_)
+    for shift_a in (0.0, 0.5):  # two points closer than half a cell share one in some of the shifted grids
+        for shift_o in (0.0, 0.5):
+            column = np.floor(angle / (4 * _FINENESS) + shift_a).astype(np.int64)
+            row = np.floor(offset / (4 * _FINENESS) + shift_o).astype(np.int64)
+            _, square = np.unique(np.stack([column, row], axis=1), axis=0, return_inverse=True)
+            square = square.ravel()
+            low = np.full(int(square.max(initial=0)) + 1, np.iinfo(np.int64).max)
+            high = np.full(len(low), -1)
+            np.minimum.at(low, square, names)
+            np.maximum.at(high, square, names)
+            shared[places[low[square] != high[square]]] = True
+    return shared | ~known

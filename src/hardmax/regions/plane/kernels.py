@@ -9,20 +9,19 @@ can stop after any number of steps and go on later.
 Every predicate is the sign of an affine function at a vertex. A vertex is the cross product of two lines,
 :math:`(X, Y, W) = \ell \times \ell'` with :math:`W > 0`, never a combination of other vertices, so its error
 depends on two lines only. Lines are rows of the composed map of their layer; their errors are bounded per
-layer cell by norms (see :func:`~hardmax.regions.engine.layers.enter`). If :math:`|\delta a| \le \delta_a`
-and :math:`|\delta c| \le \delta_c` for all rows, and :math:`E_{XY}, E_W` bound the errors of a vertex, then
+layer cell by norms (see :func:`~hardmax.regions.engine.layer_kernels.enter`). If :math:`|\delta a| \le
+\delta_a` and :math:`|\delta c| \le \delta_c` for all rows, and :math:`E_{XY}, E_W` bound the errors of a
+vertex, then
 
 .. math::
 
-    |\mathrm{fl}(aX + bY + cW) - \text{exact}| \le (\delta_a + 5u\,\bar a)(|X| + |Y|) + (\delta_c + 5u\,\bar
-    c) W
-        + \bar a E_{XY} + \bar c E_W
+    |\mathrm{fl}(aX + bY + cW) - \text{exact}| \le (\delta_a + 5u\,\bar a)(|X| + |Y|)
+        + (\delta_c + 5u\,\bar c) W + \bar a E_{XY} + \bar c E_W
 
 with bounds :math:`\bar a, \bar c` on the coefficients of the layer: one number per vertex. A sign below it is
 *undecided*: the node goes back onto the stack and the caller decides it in rationals. A vertex of an
 unbounded polygon is :math:`(X, Y, W) + M (D_x, D_y, 0)` with :math:`M \to \infty`; its sign is the sign of
-the
-:math:`M`-part, then of the rest.
+the :math:`M`-part, then of the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
-from hardmax.regions.engine.layers import (
+from hardmax.regions.engine.layer_kernels import (
     A_MAX,
     C_MAX,
     CERTIFIED,

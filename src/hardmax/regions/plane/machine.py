@@ -21,7 +21,7 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
-from hardmax.regions.engine.layers import (
+from hardmax.regions.engine.layer_kernels import (
     A_MAX,
     C_MAX,
     RA,
@@ -41,7 +41,8 @@ from hardmax.regions.plane.double_double import (
     side_row,
     signs_at_corners,
 )
-from hardmax.regions.plane.rational_polygons import (
+from hardmax.regions.plane.geometry import (
+    FAR_SIDES,
     Corner,
     Line,
     corners_of,
@@ -56,7 +57,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _F = kernels.FLOATS_PER_EDGE
-_SYMBOLIC_SIDES: list[Line] = [(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)]
 
 
 class PlaneMachine(StackMachine):
@@ -175,7 +175,7 @@ class PlaneMachine(StackMachine):
         for v, label in enumerate(labels):
             edge = p[_F * v : _F * (v + 1)]
             if label < 0:
-                edge[kernels.LA : kernels.LC + 1] = _SYMBOLIC_SIDES[-1 - label][:3]
+                edge[kernels.LA : kernels.LC + 1] = FAR_SIDES[-1 - label][:3]
                 edge[kernels.LDC] = kernels.SYMBOLIC
                 q[2 * v], q[2 * v + 1] = AT_INFINITY, -1 - label
             else:
@@ -252,7 +252,7 @@ class PlaneMachine(StackMachine):
         lines: list[Line] = []
         for owner, wall in labels.reshape(-1, 2).tolist():
             if owner == AT_INFINITY:
-                lines.append(_SYMBOLIC_SIDES[wall])
+                lines.append(FAR_SIDES[wall])
                 continue
             if owner == DOMAIN_SIDE:
                 row = self.exact_maps.domain_line(wall)

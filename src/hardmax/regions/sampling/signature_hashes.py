@@ -22,7 +22,7 @@ from hardmax.networks.attention import working_floats
 from hardmax.networks.blocks import Affine, Attention, Maxout
 from hardmax.networks.layers import plain_blocks
 from hardmax.networks.network import Network
-from hardmax.regions.plane.rational_polygons import corners_of, domain_polygon
+from hardmax.regions.plane.geometry import corners_of, domain_polygon
 from hardmax.regions.sampling import kernels
 
 __all__ = ["SignatureHasher", "SignatureTally", "UniformPoints"]

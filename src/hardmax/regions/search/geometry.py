@@ -1,27 +1,74 @@
-r"""Cells that linear programs found, in any dimension: signatures, witnesses, and candidates for facets.
+r"""Cells that linear programs found, in any dimension: facets, which cells are bounded, which touch.
 
 The candidates of a cell are the hyperplanes that cut it out of the domain on the way to it, among them all
-its facets. Which of them are facets, whether the cell is bounded and which cells touch is found out when it
-is first asked for (:mod:`hardmax.regions.search.outline`, :mod:`hardmax.regions.search.contacts`).
+its facets. What is known about them is found out when it is first asked for, by compiled linear programs with
+proven error bounds, and in integers where those leave a question open.
+
+*Facets.* A hyperplane :math:`l` of a cell :math:`\{y : g_k \cdot y > 0\}` holds a facet when the cell's rows
+with :math:`g_l` turned round still have a solution. A cell is unbounded when all its slopes are
+nonnegative in some direction.
+
+*Contacts.* Across the fold of a unit the map is continuous, so the later hyperplanes of both sides meet the
+fold in the same places: the cell beyond a facet is the one whose signature differs in that unit only, if no
+keys are tied in either of them. Across a wall the map jumps, and signatures beyond may differ in many places;
+there, and wherever a fold has no such partner, pairs of facets in one hyperplane are tested for a common part
+of dimension :math:`d - 1`. Two cells that touch have the same signature up to some layer and part in it, so
+the hyperplane between them was drawn in that layer, in one and the same layer cell; only facets drawn there
+are paired.
+
+*Integers.* A cone is a list of integer rows, meant as :math:`g_l \cdot y > 0`, with the row of :math:`x_0`
+among them where that matters. Everything is reduced to strict feasibility
+(:func:`~hardmax.geometry.feasibility.rational_programs.separate`): a solution, or rows with a positive
+combination that vanishes. In the second case all of these rows are zero wherever none of them is negative, so
+what is left to look at is the subspace where they vanish.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+from fractions import Fraction
 from functools import cached_property
+from math import gcd
+from typing import Any, NamedTuple
 
+import flint
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import UnsupportedDimensionError
-from hardmax.regions.cells import Contacts
+from hardmax.geometry.domains import Box
+from hardmax.geometry.feasibility.rational_programs import Separation, separate
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
+from hardmax.regions.cells import DOMAIN_SIDE, Cells, Contacts, decode_wall
+from hardmax.regions.engine import layer_kernels
+from hardmax.regions.engine.program import Program
 from hardmax.regions.geometries import Geometry
-from hardmax.regions.maps.exact_maps import Name
-from hardmax.regions.search.contacts import contacts_of
-from hardmax.regions.search.outline import Outline
+from hardmax.regions.maps.exact_maps import ExactMaps, Name
+from hardmax.regions.search import kernels
 
-__all__ = ["HalfspaceGeometry"]
+__all__ = [
+    "Facets",
+    "HalfspaceGeometry",
+    "IntegerRow",
+    "Outline",
+    "contacts_of",
+    "decoded",
+    "domain_is_bounded",
+    "facet_numbers",
+    "inner_point",
+    "is_bounded",
+    "plain",
+    "reduced",
+    "share_facet",
+    "times",
+    "unit_sides",
+]
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+_REMEMBERED = 4096  # cells whose rows are kept as integers
+IntegerRow = tuple[int, ...]
 
 
 class HalfspaceGeometry(Geometry):
@@ -66,3 +113,406 @@ class HalfspaceGeometry(Geometry):
     def contacts(self) -> Contacts:
         """Pairs of adjacent cells; sizes are not known (NaN), ``edges`` number the facets of all cells."""
         return contacts_of(self.cells, self.exact.layers, self.outline)
+
+
+class Facets(NamedTuple):
+    """The facets of all cells: those of cell i are ``start[i]:start[i + 1]``."""
+
+    start: Integers
+    owner: Integers
+    wall: Integers
+    bounded: NDArray[np.bool_]
+
+
+class Outline:
+    """Rows of all candidates, in floats with their errors and, on demand, as integers."""
+
+    def __init__(self, cells: Cells, exact: ExactMaps) -> None:
+        self.cells, self.exact = cells, exact
+        self.n = cells.d + 1
+        self.infinity: IntegerRow = (*[0] * cells.d, 1)
+        self.cell_of = cells.facets.cell_of
+        self.codes = np.where(cells.owner == DOMAIN_SIDE, kernels.SIDE - cells.wall, cells.wall)
+        self.sign = self._signs()
+        self._remembered: dict[int, list[IntegerRow]] = {}
+        size = int(cells.facets.counts.max(initial=0)) + 2
+        self.work = _workspace(2 * size + 2, self.n)
+        self.rows = np.zeros((len(self.codes), self.n))
+        self.errors = np.zeros(len(self.codes))
+        self.verdict = np.zeros(len(self.codes), dtype=np.uint8)
+        self.unbounded = np.zeros(cells.n, dtype=np.uint8)
+        self._trace()
+        self._decide()
+
+    def _signs(self) -> Integers:
+        """On which side of every candidate its cell lies: 1 where a unit is on or the higher key wins."""
+        cells = self.cells
+        sign = np.ones(len(self.codes), dtype=np.int64)
+        drawn = np.flatnonzero(self.codes >= 0)
+        layer_of, group, _, b = (np.asarray(v) for v in decoded(self.codes[drawn]))
+        for number, layer in enumerate(self.exact.layers):
+            at = layer_of == number
+            rows, units = drawn[at], group[at]
+            owner = self.cell_of[rows]
+            if isinstance(layer, ReluLayer):
+                u = layer.first_unit + units
+                on = (cells.bits[owner, u >> 6] >> (u & 63).astype(np.uint64)) & np.uint64(1)
+                sign[rows] = np.where(on == 1, 1, -1)
+            elif isinstance(layer, ArgmaxLayer):
+                routed = cells.routings[owner, layer.first_head + units]
+                sign[rows] = np.where(routed == layer.key[b[at]], 1, -1)
+        return sign
+
+    def _trace(self) -> None:
+        cells, n, t = self.cells, self.n, self.work
+        program = Program.of(self.exact.layers, columns=n)
+        table = program.table
+        rows = table[: program.last + 1, layer_kernels.ROWS]
+        row_at = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+        path = np.zeros(program.path_size)
+        for k in range(n - 1):
+            path[k * (n - 1) + k] = 1.0
+        sides, side_errors = unit_sides(self.exact)
+        bits, routings = plain(cells.bits, program.words), plain(cells.routings, program.heads)
+        kernels.outline(
+            program.net, program.last, n, path,
+            np.zeros((program.last + 2, layer_kernels.ERRORS)), np.zeros((int(row_at[-1]) + 1, n)),
+            np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
+            plain(cells.tied), plain(cells.facets.offsets), plain(self.codes), self.sign,
+            plain(cells.witnesses), sides, side_errors, self.rows, self.errors, self.verdict, self.unbounded,
+            domain_is_bounded(self.exact), t["base"], t["base_error"], t["base_code"], t["base_sign"],
+            np.zeros(program.widest + 1, dtype=np.int64), np.zeros(program.widest + 1, dtype=np.int64),
+            np.zeros(n * (program.widest + 1)), t["w"], t["z"],
+            t["lifted"], t["lifted_error"], t["basis"], t["inverse"], t["multipliers"], t["y"], t["values"],
+            t["c"],
+        )  # fmt: skip
+
+    def _decide(self) -> None:
+        """What floats left open, in rationals."""
+        start = self.cells.facets.offsets
+        for i in np.unique(self.cell_of[self.verdict == 2]).tolist():
+            at = slice(int(start[i]), int(start[i + 1]))
+            open_ones = np.flatnonzero(self.verdict[at] == 2).tolist()
+            facets = facet_numbers([*self.rows_of(i), self.infinity], open_ones)
+            self.verdict[at][open_ones] = [int(f in facets) for f in open_ones]
+        for i in np.flatnonzero(self.unbounded == 2).tolist():
+            self.unbounded[i] = not is_bounded(self.rows_of(i), self.cells.d)
+
+    def rows_of(self, i: int) -> list[IntegerRow]:
+        """The rows of the candidates of cell i as integers, positive inside."""
+        if i not in self._remembered:
+            start = self.cells.facets.offsets
+            while len(self._remembered) >= _REMEMBERED:
+                self._remembered.pop(next(iter(self._remembered)))
+            self._remembered[i] = [self.row(c) for c in range(int(start[i]), int(start[i + 1]))]
+        return self._remembered[i]
+
+    def row(self, c: int) -> IntegerRow:
+        """The row of candidate c as integers."""
+        code, i = int(self.codes[c]), int(self.cell_of[c])
+        if code <= kernels.SIDE:
+            return self.exact.domain_line(kernels.SIDE - code)
+        layer, group, a, b = decode_wall(code)
+        bits = np.append(self.cells.bits[i], np.uint64(0))
+        row = self.exact.line(layer, group, a, b, bits, self.cells.routings[i])
+        return row if self.sign[c] > 0 else tuple(-v for v in row)
+
+    @cached_property
+    def facets(self) -> Facets:
+        """The names of all facets."""
+        cells = self.cells
+        true = np.flatnonzero(self.verdict == 1)
+        start = np.concatenate([[0], np.cumsum(np.bincount(self.cell_of[true], minlength=cells.n))])
+        code = self.codes[true]
+        side = code <= kernels.SIDE
+        owner = np.where(side, DOMAIN_SIDE, self.layer_cells(decoded(code)[0], self.cell_of[true]))
+        wall = np.where(side, kernels.SIDE - code, code)
+        return Facets(start.astype(np.int64), owner, wall, self.unbounded == 0)
+
+    def layer_cells(self, layer: Integers, cell: Integers) -> Integers:
+        """The number of the layer cell a hyperplane was drawn in: the first cell whose signature agrees up to
+        there."""
+        owner = np.zeros(len(cell), dtype=np.int64)
+        fresh = np.zeros(self.cells.n, dtype=np.bool_)
+        fresh[:1] = True
+        for number, block in enumerate(self.exact.layers):
+            first = np.maximum.accumulate(np.where(fresh, np.arange(self.cells.n), 0))
+            at = layer == number
+            owner[at] = first[cell[at]]
+            fresh[1:] |= _parts(self.cells, block)
+        return owner
+
+
+def unit_sides(exact: ExactMaps) -> tuple[Floats, Floats]:
+    """The sides of the domain as rows of length 1, nonnegative inside, with bounds on their errors."""
+    a, b = exact.domain.halfspaces()
+    rows = np.column_stack([-a, b])
+    rounded = exact.domain.a.rounded or exact.domain.b.rounded
+    with np.errstate(all="ignore"):
+        length = np.sqrt((rows * rows).sum(axis=1))
+        tame = (length > 1.0 / layer_kernels.TAME) & (length < layer_kernels.TAME)
+        unit = np.where(tame[:, None], rows / length[:, None], 0.0)
+    return unit, np.where(tame, (2.0 + 2.0 * rounded) * layer_kernels.UNIT, np.inf)
+
+
+def domain_is_bounded(exact: ExactMaps) -> bool:
+    """Whether the domain is bounded: a box is, whatever its dimension, and only a polytope takes programs."""
+    domain = exact.domain
+    if isinstance(domain, Box):
+        return True
+    return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d)
+
+
+def _workspace(size: int, n: int) -> dict[str, NDArray[Any]]:
+    """Arrays for programs with so many rows of length n."""
+    return {
+        "base": np.zeros((size, n)),
+        "base_error": np.zeros(size),
+        "base_code": np.zeros(size, dtype=np.int64),
+        "base_sign": np.zeros(size, dtype=np.int64),
+        "lifted": np.zeros((size, n + 1)),
+        "lifted_error": np.zeros(size),
+        "basis": np.zeros(n + 1, dtype=np.int64),
+        "inverse": np.zeros((n + 1, n + 1)),
+        "multipliers": np.zeros(n + 1),
+        "values": np.zeros(size + n + 2),
+        **{name: np.zeros(n + 1) for name in ("w", "y", "z", "c")},
+    }
+
+
+def plain(array: NDArray[Any], columns: int | None = None) -> NDArray[Any]:
+    """A contiguous copy that kernels take without compiling again for read-only arrays; never without
+    columns."""
+    if columns == 0:
+        return np.zeros((len(array), 1), dtype=array.dtype)
+    return np.array(array, order="C")
+
+
+def decoded(codes: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    """Layer, group and keys of many codes (nonsense for sides of the domain)."""
+    return codes >> 54, (codes >> 38) & 0xFFFF, (codes >> 19) & 0x7FFFF, codes & 0x7FFFF
+
+
+def _parts(cells: Cells, layer: Layer) -> NDArray[np.bool_]:
+    """Whether each cell but the first differs from the one before it in a layer."""
+    if isinstance(layer, ReluLayer):
+        units = np.arange(layer.first_unit, layer.first_unit + layer.units)
+        changed = cells.bits[1:] ^ cells.bits[:-1]
+        return np.asarray(
+            ((changed[:, units >> 6] >> (units & 63).astype(np.uint64)) & np.uint64(1)).any(axis=1)
+        )
+    if isinstance(layer, ArgmaxLayer):
+        heads = slice(layer.first_head, layer.first_head + layer.heads)
+        return np.asarray((cells.routings[1:, heads] != cells.routings[:-1, heads]).any(axis=1))
+    return np.zeros(max(cells.n - 1, 0), dtype=np.bool_)
+
+
+def contacts_of(cells: Cells, layers: tuple[Layer, ...], outline: Outline) -> Contacts:
+    """All pairs of cells that meet in dimension d - 1.
+
+    Lengths are not known (NaN); ``edges`` number the facets of all cells.
+    """
+    return _Contact(cells, layers, outline).found()
+
+
+class _Contact:
+    """The pairs of cells that touch, found facet by facet."""
+
+    def __init__(self, cells: Cells, layers: tuple[Layer, ...], outline: Outline) -> None:
+        self.cells, self.layers, self.outline = cells, layers, outline
+        self.pairs: dict[tuple[int, int], tuple[int, int, int]] = {}
+
+    def found(self) -> Contacts:
+        outline = self.outline
+        true = np.flatnonzero((outline.verdict == 1) & (outline.codes >= 0))
+        number = np.cumsum(outline.verdict == 1) - 1  # of each facet among the facets of all cells
+        left = self._by_signature(true)
+        beyond = self._by_programs(left)
+        pairs = np.array(sorted(self.pairs), dtype=np.int64).reshape(-1, 2)
+        found = [self.pairs[i, j] for i, j in pairs.tolist()]
+        return Contacts(
+            pairs=pairs,
+            kinds=np.array([kind for kind, _, _ in found], dtype=np.uint8),
+            lengths=np.full(len(pairs), np.nan),
+            edges=number[np.array([edges for _, *edges in found], dtype=np.int64).reshape(-1, 2)],
+            uncovered=number[np.array(beyond, dtype=np.int64)],
+        )
+
+    def _add(self, f: int, g: int, kind: int) -> None:
+        i, j = int(self.outline.cell_of[f]), int(self.outline.cell_of[g])
+        if i > j:
+            i, j, f, g = j, i, g, f
+        self.pairs[i, j] = kind, f, g
+
+    def _by_signature(self, true: Integers) -> list[int]:
+        """Match facets on folds with those of the cell beyond; returns those that are left."""
+        cells = self.cells
+        facet_of = {(int(self.outline.cell_of[f]), int(self.outline.codes[f])): int(f) for f in true.tolist()}
+        index = {
+            (cells.bits[i].tobytes(), cells.routings[i].tobytes()): i
+            for i in range(cells.n)
+            if not cells.tied[i]
+        }
+        left = []
+        for f in true.tolist():
+            i, code = int(self.outline.cell_of[f]), int(self.outline.codes[f])
+            layer, unit, _, _ = decode_wall(code)
+            block = self.layers[layer]
+            partner = None
+            if block.units and not cells.tied[i]:
+                bits = cells.bits[i].copy()
+                u = block.unit_slice.start + unit
+                bits[u >> 6] ^= np.uint64(1) << np.uint64(u & 63)
+                j = index.get((bits.tobytes(), cells.routings[i].tobytes()))
+                partner = None if j is None else facet_of.get((j, code))
+            if partner is None:
+                left.append(f)
+            else:
+                self._add(f, partner, 0)
+        return left
+
+    def _by_programs(self, left: list[int]) -> list[int]:
+        """Test pairs of facets in one hyperplane; returns the facets that have nothing beyond."""
+        groups: dict[tuple[int, IntegerRow], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        cell = self.outline.cell_of[left]
+        layer = decoded(self.outline.codes[left])[0]
+        owners = self.outline.layer_cells(layer, cell)
+        for f, owner, number in zip(left, owners.tolist(), layer.tolist(), strict=True):
+            row = reduced(self.outline.row(f))
+            turned = tuple(-v for v in row)
+            groups[owner * len(self.layers) + number, max(row, turned)][int(row > turned)].append(f)
+        tests = [(f, g) for below, above in groups.values() for f in below for g in above]
+        covered = set()
+        for (f, g), meet in zip(tests, self._touch(tests), strict=True):
+            if meet:
+                number = decode_wall(int(self.outline.codes[f]))[0]
+                self._add(f, g, int(self._jumps(self.layers[number])))
+                covered |= {f, g}
+        return [f for f in left if f not in covered]
+
+    @staticmethod
+    def _jumps(layer: Layer) -> bool:
+        """Whether a hyperplane of this layer is a wall."""
+        return layer.jumps
+
+    def _touch(self, tests: list[tuple[int, int]]) -> list[bool]:
+        if not tests:
+            return []
+        o, t = self.outline, self.outline.work
+        facets = np.array(tests, dtype=np.int64)
+        table = np.ascontiguousarray(np.column_stack([o.cell_of[facets], facets]))
+        verdict = np.zeros(len(tests), dtype=np.uint8)
+        kernels.touching(
+            table, plain(self.cells.facets.offsets), plain(self.outline.codes), o.sign, o.rows, o.errors,
+            o.n, verdict, t["base"], t["base_error"], t["lifted"], t["lifted_error"], t["basis"],
+            t["inverse"], t["multipliers"], t["y"], t["values"], t["c"], t["z"],
+        )  # fmt: skip
+        answers = []
+        for (i, j, f, _), found in zip(table.tolist(), verdict.tolist(), strict=True):
+            if found == 2:
+                rows = [*o.rows_of(i), *o.rows_of(j), o.infinity]
+                found = share_facet(o.row(f), rows)
+            answers.append(bool(found))
+        return answers
+
+
+def times(row: Sequence[int], point: Sequence[Any]) -> Any:
+    """The value of a row at a point.
+
+    >>> times((1, 2), [flint.fmpq(1, 2), flint.fmpq(1, 4)])
+    1
+    """
+    return sum((a * b for a, b in zip(row, point, strict=True)), flint.fmpz(0))
+
+
+def reduced(row: IntegerRow) -> IntegerRow:
+    """A row without common divisor.
+
+    >>> reduced((4, -6, 0))
+    (2, -3, 0)
+    """
+    divisor = gcd(*row)
+    return row if divisor <= 1 else tuple(v // divisor for v in row)
+
+
+def inner_point(rows: Sequence[IntegerRow]) -> list[flint.fmpq] | None:
+    """A point where every row is positive; ``None`` if there is none.
+
+    >>> inner_point([(1, 0), (-1, 1)]) is None, inner_point([(1, 0), (-1, 0)]) is None
+    (False, True)
+    """
+    if not rows:
+        return []
+    found = _separated(rows)
+    return None if found.witness is None else list(found.witness)
+
+
+def _separated(rows: Sequence[IntegerRow]) -> Separation:
+    """Floats look first, at rows that are rounded once; they mostly leave one exact solve to be done."""
+    floats = np.zeros((len(rows), len(rows[0])))
+    for i, row in enumerate(rows):
+        bits = max(abs(v) for v in row).bit_length()
+        floats[i] = [v / (1 << bits) if bits < 1000 else float(Fraction(v, 1 << bits)) for v in row]
+    error = np.abs(floats).sum(axis=1) * 2.0**-52
+    return separate(floats, row_error=error, exact_row=lambda i: [flint.fmpq(v) for v in rows[i]])
+
+
+def facet_numbers(rows: Sequence[IntegerRow], asked: Sequence[int]) -> set[int]:
+    """Which of the rows asked for are facets of the cone, of equal rows only the first.
+
+    >>> facet_numbers([(1, 0), (0, 1), (1, 1), (0, 2)], [0, 1, 2, 3])
+    {0, 1}
+    """
+    place: dict[IntegerRow, int] = {}
+    for i, row in enumerate(rows):
+        place.setdefault(reduced(row), i)
+    different = list(place)
+    found = set()
+    for s, row in enumerate(different):
+        if place[row] in asked:
+            turned = [*different[:s], tuple(-v for v in row), *different[s + 1 :]]
+            if inner_point(turned) is not None:
+                found.add(place[row])
+    return found
+
+
+def is_bounded(rows: Sequence[IntegerRow], d: int) -> bool:
+    """Whether no direction but zero has nonnegative slope in every row (slopes first, the constant last).
+
+    >>> is_bounded([(1, 0, 0), (0, 1, 0), (-1, -1, 1)], 2), is_bounded([(1, 0, 0), (-1, 0, 1)], 2)
+    (True, False)
+    """
+    slopes = [row[:d] for row in rows if any(row[:d])]
+    while d > 0:
+        if not slopes:
+            return False
+        found = _separated(slopes)
+        if found.witness is not None:
+            return False
+        # a direction that grows nowhere along these rows: go on in the subspace where they vanish
+        d, slopes = _where_vanishing([slopes[i] for i in found.support], slopes)
+    return True
+
+
+def share_facet(hyperplane: IntegerRow, rows: Sequence[IntegerRow]) -> bool:
+    """Whether the rows that do not vanish on a hyperplane are all positive somewhere on it.
+
+    >>> share_facet((1, 0, 0), [(1, 0, 0), (0, 1, 0), (0, -1, 2), (-1, 0, 0), (0, 1, -1), (0, 0, 1)])
+    True
+    >>> share_facet((1, 0, 0), [(0, -1, 1), (0, 1, -1), (0, 0, 1)])
+    False
+    """
+    _, inside = _where_vanishing([hyperplane], rows)
+    return inner_point(inside) is not None
+
+
+def _where_vanishing(zero: Sequence[IntegerRow], rows: Sequence[IntegerRow]) -> tuple[int, list[IntegerRow]]:
+    """Rows as functions on the space where some vanish, those that vanish there left out; its dimension."""
+    space, dimension = flint.fmpz_mat([list(row) for row in zero]).nullspace()
+    if dimension == 0:
+        return 0, []
+    wide = space.nrows()
+    basis = flint.fmpz_mat([[space[i, j] for j in range(dimension)] for i in range(wide)])
+    different = list(dict.fromkeys(rows))
+    moved = (flint.fmpz_mat([list(row) for row in different]) * basis).tolist() if different else []
+    return dimension, [tuple(int(v) for v in row) for row in moved if any(row)]

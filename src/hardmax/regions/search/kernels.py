@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
-from hardmax.regions.engine.layers import (
+from hardmax.regions.engine.layer_kernels import (
     AFFINE,
     CERTIFIED,
     D_IN,

@@ -23,11 +23,17 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.regions.cells import DOMAIN_SIDE, NOT_NAMED, Cells, Ragged, decode_wall, encode_wall
-from hardmax.regions.engine.layers import ROWS
+from hardmax.regions.engine.layer_kernels import ROWS
 from hardmax.regions.engine.stack_machine import Column, StackMachine, State, allocated
 from hardmax.regions.search import kernels
-from hardmax.regions.search.outline import domain_is_bounded, unit_sides
-from hardmax.regions.search.rational_programs import IntegerRow, inner_point, is_bounded, times
+from hardmax.regions.search.geometry import (
+    IntegerRow,
+    domain_is_bounded,
+    inner_point,
+    is_bounded,
+    times,
+    unit_sides,
+)
 
 __all__ = ["SearchMachine"]
 

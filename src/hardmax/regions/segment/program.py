@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
 from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer
-from hardmax.regions.engine.layers import TAME, UNIT
-from hardmax.regions.engine.norms import norms_of, spectral_bound, value_norms
+from hardmax.regions.engine.layer_kernels import TAME, UNIT
+from hardmax.regions.engine.program import norms_of, spectral_bound, value_norms
 
 __all__ = ["Errors", "SegmentProgram", "Stage"]
 

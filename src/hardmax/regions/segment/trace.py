@@ -26,8 +26,8 @@ from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature
 from hardmax.progress import Progress, shown
 from hardmax.regions.cells import Cells
-from hardmax.regions.counts import _how_sure
 from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.result import _how_sure
 from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
 from hardmax.regions.segment.machine import SegmentMachine
 from hardmax.regions.segment.program import SegmentProgram

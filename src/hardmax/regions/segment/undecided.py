@@ -26,8 +26,8 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
-from hardmax.regions.engine.decide import Ladder
-from hardmax.regions.engine.norms import norms_of
+from hardmax.regions.engine.program import norms_of
+from hardmax.regions.engine.stack_machine import Ladder
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
 from hardmax.regions.segment import kernels

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
 from hardmax.geometry.cones.ray_kernels import choose, cross, free_slot, highest, lowest, popcount
-from hardmax.regions.engine.layers import (
+from hardmax.regions.engine.layer_kernels import (
     A_MAX,
     C_MAX,
     D_IN,

@@ -22,7 +22,7 @@ from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
-from hardmax.regions.engine.layers import (
+from hardmax.regions.engine.layer_kernels import (
     FOLD,
     HEADS,
     KIND,

@@ -35,7 +35,7 @@ from hardmax.errors import HardmaxError, InvalidInputError, MissingExtraError
 from hardmax.results import Result, restored, strict
 
 if TYPE_CHECKING:
-    from hardmax.regions.counts import CellCount
+    from hardmax.regions.result import CellCount
     from hardmax.training.jobs import Job
     from hardmax.training.loop import TrainingResult
 
