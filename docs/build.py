@@ -108,7 +108,7 @@ def claims_page(entries) -> str:
     ``entries`` are those of a ledger, or bare claims; these have not been computed, so their pinned verdict
     is shown and the line with the numbers is missing.
     """
-    from hardmax.papers.findings import PAPERS, Verdict
+    from hardmax.papers.ledger import PAPERS, Verdict
 
     def verdict(entry) -> str:
         return str(getattr(entry, "verdict", entry.expected))
@@ -306,7 +306,7 @@ def main() -> int:
         architecture.write_text(architecture_page(architecture.read_text()))
         print(f"wrote {architecture.relative_to(ROOT)}")
         return 0
-    from hardmax.papers.notation import notation_page
+    from hardmax.papers.tropical.sec3_algebra import notation_page
 
     cli, notation = PAGES / "cli.md", PAGES / "notation.md"
     if options.write_notation:

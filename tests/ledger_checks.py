@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.papers import replay
-from hardmax.papers.certificates import write_certificates
-from hardmax.papers.findings import Verdict
-from hardmax.papers.ledger import Entry, Ledger
+from hardmax.papers.ledger import Entry, Ledger, Verdict, write_certificates
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

@@ -14,8 +14,7 @@ from hardmax.cli.outputs import print_json
 from hardmax.errors import FileFormatError, InvalidInputError
 
 if TYPE_CHECKING:
-    from hardmax.papers.findings import Claim
-    from hardmax.papers.ledger import Entry
+    from hardmax.papers.ledger import Claim, Entry
 
 __all__ = ["claims"]
 
@@ -88,8 +87,7 @@ def check(
 
     Exit code 0: every verdict is the one that is pinned; 1: at least one is not.
     """
-    from hardmax.papers.certificates import write_certificates
-    from hardmax.papers.ledger import check_claims
+    from hardmax.papers.ledger import check_claims, write_certificates
 
     chosen = [claim.name for claim in _chosen(paper, select)]
     shown = None if as_json else _print_entry

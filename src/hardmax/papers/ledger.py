@@ -1,40 +1,292 @@
-"""The ledger: every statement of both papers as a check with a verdict.
+"""The ledger: every statement of both papers as a claim, with a verdict that is computed and can be replayed.
 
-The claims stand in the modules that :mod:`hardmax.papers.sections` lists, each of which ends with a tuple
-``CLAIMS``; what a claim is, :mod:`hardmax.papers.findings` says. :func:`check_claims` runs them and returns a
-:class:`Ledger`.
+A :class:`Claim` says what a paper states; the function that it decorates checks it and returns a
+:class:`Finding`, whose verdict comes from that computation, never from what is expected. A computation on
+instances proves nothing about all of them: the verdict *holds* needs a finite statement that was checked
+exactly, or a written proof. :func:`check_claims` runs the claims of the modules in :data:`SECTIONS` and
+returns a :class:`Ledger`.
+
+A :class:`Certificate` is what anybody needs to check a verdict without trusting this library: data for one
+function of :mod:`hardmax.papers.replay`, a single file that uses nothing but the standard library.
+``check_<kind>(data)`` recomputes a value, in rationals, and the value must be ``expected``. As a file it is
+one JSON object::
+
+    {"schema": 1, "kind": "winners", "claim": "tropical.fig4_216", "statement": "...",
+     "data": {...}, "expected": {...}}
+
+There are no floating-point literals in it: an exact number is an integer or a string ``"p/q"``, a float64 is
+the string that ``float.hex`` gives. So nothing is rounded on the way.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
+import os
+import re
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
+from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Self
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import numpy as np
 
 from hardmax.errors import IncompleteError, InvalidInputError, MissingExtraError
-from hardmax.papers.certificates import Certificate
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict
-from hardmax.papers.sections import collected
+from hardmax.networks.blocks import state_of
+from hardmax.papers import replay
 from hardmax.progress import shown
 from hardmax.results import Result, plain
+from hardmax.storage import written_whole
 
-__all__ = ["Entry", "Ledger", "all_claims", "check_claims", "effort_of", "selected"]
+if TYPE_CHECKING:
+    from hardmax.networks.network import Network
+
+__all__ = [
+    "PAPERS",
+    "SECTIONS",
+    "Certificate",
+    "Claim",
+    "Effort",
+    "Entry",
+    "Finding",
+    "Ledger",
+    "Verdict",
+    "all_claims",
+    "check_claims",
+    "claim",
+    "collected",
+    "earned",
+    "effort_of",
+    "exact",
+    "failing",
+    "holding",
+    "nearest",
+    "network_record",
+    "relations",
+    "selected",
+    "within",
+    "write_certificates",
+]
+
+Kind = TypeVar("Kind")
+
+PAPERS = {
+    "tropical": "Expressivity of Transformers: A Tropical Geometry Perspective",
+    "infoflow": "InfoFlow: A Framework for Multi-Layer Transformer Analysis",
+}
+
+SECTIONS = (
+    "tropical.sec3_algebra",
+    "tropical.sec3_relu_layers",
+    "tropical.sec4_diagrams",
+    "tropical.sec5_heads",
+    "tropical.sec5_theorem_v7",
+    "tropical.sec6_bounds",
+    "tropical.sec6_limits",
+    "tropical.sec7_counts",
+    "infoflow.theorem1",
+    "infoflow.theorems2_3",
+    "infoflow.trained",
+    "infoflow.sec4_information_sets",
+    "infoflow.tables1_to_10",
+    "infoflow.sec5_comparisons",
+    "infoflow.sec6_pairwise",
+    "infoflow.sec6_triangles",
+)
+"""Modules of :mod:`hardmax.papers` with claims and recipes, in the order of the ledger."""
+
+
+def collected(kind: type[Kind]) -> tuple[Kind, ...]:
+    """Every claim, or every recipe, that stands in a section (or in a tuple there), in their order."""
+    modules = [import_module(f"hardmax.papers.{section}") for section in SECTIONS]
+    things = [thing for module in modules for thing in vars(module).values()]
+    listed = [thing if isinstance(thing, tuple) else (thing,) for thing in things]
+    return tuple(each for group in listed for each in group if isinstance(each, kind))
+
+
+# Claims and what is found about them
+# ----------------------------------------------------------------------------------------------------------
+
+
+class Verdict(StrEnum):
+    """What a computation says about a statement."""
+
+    HOLDS = "holds"
+    """Finite and checked exactly, or a proof is linked, written out or (where it says so) cited."""
+    HOLDS_NUMERICALLY = "holds numerically"
+    """Tested on the stated instances, no more."""
+    FAILS = "fails"
+    """There is an exact counterexample, and a certificate of it."""
+    VACUOUS = "vacuous"
+    """What it assumes never happens, or what it says is true of everything."""
+    INCONSISTENT = "inconsistent versions"
+    """The paper says it in several ways that disagree."""
+    MEASUREMENT = "measurement only"
+    """A number that depends on choices; it was measured, with the choices stated."""
+    UNDECIDED = "undecided"
+    """The computation did not settle it."""
+    OUT_OF_REACH = "out of reach"
+    """It cannot be checked here, for the stated reason."""
+
+
+class Effort(StrEnum):
+    """How much is computed: all of a paper in about a minute, or larger instances."""
+
+    QUICK = "quick"
+    FULL = "full"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One line of the ledger: a claim, and what its check found.
+class Finding:
+    """What the check of a claim found.
 
     Attributes
     ----------
-    paper, name, place, statement, hypotheses, computation, correction, proof : str
-        Of the :class:`Claim`.
+    verdict : Verdict
+        What the computation says.
+    computed : str
+        One line with the numbers that were found.
+    numbers : mapping
+        The same numbers for machines.
+    certificate : Certificate or None
+        What anybody needs to check it.
+    """
+
+    verdict: Verdict
+    computed: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    certificate: Certificate | None = None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a paper says and how it is checked: what a claim and its line in the ledger have in common.
+
+    Attributes
+    ----------
+    name : str
+        Lower case, with the paper in front: ``"tropical.fig4_216"``.
+    place : str
+        The theorem, figure or section.
+    statement : str
+        What the paper says, in our words.
+    hypotheses : str
+        Under which assumptions it was checked.
+    computation : str
+        What is computed.
     expected : Verdict
-        The pinned verdict.
+        The verdict that is pinned; the tests compare it with the computed one.
+    correction : str
+        What is true instead, where the statement fails.
+    proof : str
+        Link to a written proof, relative to ``docs/``: ``"minkowski.md#why"``.
+    """
+
+    name: str
+    place: str
+    statement: str
+    _: KW_ONLY
+    hypotheses: str
+    computation: str
+    expected: Verdict
+    correction: str = ""
+    proof: str = ""
+
+    @property
+    def paper(self) -> str:
+        """The paper in which it stands."""
+        return self.name.partition(".")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(Statement):
+    """A statement of a paper, and the function ``check(effort)`` that computes the :class:`Finding`."""
+
+    check: Callable[[Effort], Finding]
+
+    def __post_init__(self) -> None:
+        if self.paper not in PAPERS:
+            raise InvalidInputError(f"paper must be one of {', '.join(PAPERS)}, but was {self.paper!r}.")
+        if not re.fullmatch(r"[a-z0-9_.\-]+", self.name):
+            raise InvalidInputError(
+                f"name must be made of a-z, 0-9, dots, dashes and underscores, but was {self.name!r}."
+            )
+        object.__setattr__(self, "expected", Verdict(self.expected))
+
+
+def claim(
+    name: str, place: str, statement: str, **rest: Any
+) -> Callable[[Callable[[Effort], Finding]], Claim]:
+    """Make a :class:`Claim` of the function that checks it; ``rest`` are the other fields."""
+    return lambda check: Claim(name, place, statement, check=check, **rest)
+
+
+def earned(
+    verdict: Verdict,
+    condition: bool,
+    computed: str,
+    numbers: Mapping[str, Any] | None = None,
+    certificate: Certificate | None = None,
+) -> Finding:
+    """The finding with ``verdict`` if ``condition`` was computed and the certificate, if any, is accepted;
+    undecided otherwise. No check has another way to a verdict."""
+    if not condition or (certificate is not None and not certificate.holds):
+        verdict = Verdict.UNDECIDED
+    return Finding(verdict, computed, numbers or {}, certificate)
+
+
+def holding(
+    holds: bool,
+    computed: str,
+    numbers: Mapping[str, Any] | None = None,
+    certificate: Certificate | None = None,
+    *,
+    numerically: bool = False,
+) -> Finding:
+    """The finding of a check that passed everywhere; undecided if it did not, or if the certificate fails."""
+    verdict = Verdict.HOLDS_NUMERICALLY if numerically else Verdict.HOLDS
+    return earned(verdict, holds, computed, numbers, certificate)
+
+
+def failing(
+    fails: bool, computed: str, numbers: Mapping[str, Any] | None, certificate: Certificate
+) -> Finding:
+    """The finding of a counterexample that was computed and whose certificate is accepted; undecided
+    otherwise."""
+    return earned(Verdict.FAILS, fails, computed, numbers, certificate)
+
+
+def within(value: float, limit: float) -> str:
+    """``"below 1e-12"``: the limit that a check enforces, not a residual of rounding, which depends on the
+    processor.
+
+    Examples
+    --------
+    >>> within(2.8e-16, 1e-12)
+    'below 1e-12'
+    >>> within(0.25, 1e-12)
+    'not below 1e-12'
+    """
+    return f"{'below' if value < limit else 'not below'} {limit:g}".replace("e-0", "e-")
+
+
+# The ledger
+# ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(Statement):
+    """One line of the ledger: a statement, and what its check found.
+
+    Attributes
+    ----------
     verdict : Verdict
         The computed one.
     computed : str
@@ -47,15 +299,6 @@ class Entry:
         How long the check took.
     """
 
-    paper: str
-    name: str
-    place: str
-    statement: str
-    hypotheses: str
-    computation: str
-    correction: str
-    proof: str
-    expected: Verdict
     verdict: Verdict
     computed: str
     numbers: Mapping[str, Any]
@@ -105,7 +348,7 @@ class Ledger(Result):
             if entry.name == name.lower():
                 return entry
         names = [entry.name for entry in self.entries]
-        raise InvalidInputError(f"{name!r} must be the name of a claim in this ledger{_nearest(name, names)}")
+        raise InvalidInputError(f"{name!r} must be the name of a claim in this ledger{nearest(name, names)}")
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -200,7 +443,7 @@ def check_claims(
 
 def all_claims() -> tuple[Claim, ...]:
     """Every claim of every module, in the order of the ledger."""
-    return collected("CLAIMS")
+    return collected(Claim)
 
 
 def selected(select: str | Iterable[str] | None = None) -> tuple[Claim, ...]:
@@ -219,7 +462,7 @@ def selected(select: str | Iterable[str] | None = None) -> tuple[Claim, ...]:
         if not names:
             raise InvalidInputError(
                 "select must name a claim, the beginning of one, a pattern such as tropical.v7_* or a paper, "
-                f"but nothing matches {pattern!r}{_nearest(pattern, [claim.name for claim in claims])}"
+                f"but nothing matches {pattern!r}{nearest(pattern, [claim.name for claim in claims])}"
             )
         chosen |= names
     return tuple(claim for claim in claims if claim.name in chosen)
@@ -244,13 +487,11 @@ def _matches(claim: Claim, pattern: str) -> bool:
     )
 
 
-def _nearest(name: object, names: Sequence[str]) -> str:
-    wanted = str(name).lower()
-    short = {each.partition(".")[2]: each for each in names}
-    close = difflib.get_close_matches(wanted, names, n=1) or [
-        short[each] for each in difflib.get_close_matches(wanted, list(short), n=1)
-    ]
-    return f"; did you mean {close[0]}?" if close else "."
+def nearest(name: object, names: Sequence[str], otherwise: str = ".") -> str:
+    """The end of a sentence: the name that was probably meant, written with its paper or without."""
+    meant = {key: each for each in reversed(names) for key in (each.partition(".")[2], each.lower()) if key}
+    close = difflib.get_close_matches(str(name).strip().lower(), list(meant), n=1)
+    return f"; did you mean {meant[close[0]]}?" if close else otherwise
 
 
 def _checked(claim: Claim, effort: Effort) -> Entry:
@@ -263,8 +504,7 @@ def _checked(claim: Claim, effort: Effort) -> Entry:
         error.add_note(f"while checking {claim.name}")
         raise
     return Entry(
-        **{name: getattr(claim, name) for name in _OF_THE_CLAIM},
-        expected=claim.expected,
+        **{each.name: getattr(claim, each.name) for each in fields(Statement)},
         verdict=Verdict(finding.verdict),
         computed=finding.computed,
         numbers=plain(finding.numbers),
@@ -273,29 +513,177 @@ def _checked(claim: Claim, effort: Effort) -> Entry:
     )
 
 
-_OF_THE_CLAIM = ("paper", "name", "place", "statement", "hypotheses", "computation", "correction", "proof")
-
-
 def _entry_state(entry: Entry) -> dict[str, Any]:
-    state = {each.name: getattr(entry, each.name) for each in fields(entry)}
-    certificate = entry.certificate
     return {
-        **state,
+        "paper": entry.paper,
+        **vars(entry),
         "expected": str(entry.expected),
         "verdict": str(entry.verdict),
         "numbers": dict(entry.numbers),
-        "certificate": certificate
-        and {"kind": certificate.kind, "data": certificate.data, "expected": certificate.expected},
+        "certificate": entry.certificate and vars(entry.certificate),
     }
 
 
 def _entry_from(state: dict[str, Any]) -> Entry:
-    certificate = state["certificate"]
-    return Entry(
-        **{
-            **state,
-            "expected": Verdict(state["expected"]),
-            "verdict": Verdict(state["verdict"]),
-            "certificate": certificate and Certificate(**certificate),
+    rest = {name: value for name, value in state.items() if name != "paper"}
+    certificate = state["certificate"] and Certificate(**state["certificate"])
+    verdicts = {name: Verdict(state[name]) for name in ("expected", "verdict")}
+    return Entry(**{**rest, **verdicts, "certificate": certificate})
+
+
+# Certificates
+# ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Data that :mod:`hardmax.papers.replay` checks without importing hardmax.
+
+    Parameters
+    ----------
+    kind : str
+        Which function of ``replay.py`` reads it: ``check_<kind>``.
+    data : mapping
+        What that function is given. Numbers may be ints, fractions, floats or arrays: they are written as
+        :func:`exact` says.
+    expected : object
+        What the function must return for ``data``, likewise.
+
+    Examples
+    --------
+    >>> certificate = Certificate("power", {"base": 512, "exponent": 8}, {"value": 2**72})
+    >>> certificate.replayed()
+    {'value': 4722366482869645213696}
+    >>> certificate.holds
+    True
+    """
+
+    kind: str
+    data: Mapping[str, Any]
+    expected: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", exact(self.data))
+        object.__setattr__(self, "expected", exact(self.expected))
+
+    def record(self, claim: str, statement: str) -> dict[str, Any]:
+        """The JSON object of the certificate's file."""
+        return {
+            "schema": replay.SCHEMA,
+            "kind": self.kind,
+            "claim": claim,
+            "statement": statement,
+            "data": self.data,
+            "expected": self.expected,
         }
+
+    def replayed(self) -> Any:
+        """What ``replay.py`` computes from the data, here and now."""
+        return replay.value_of(self.kind, self.data)
+
+    @property
+    def holds(self) -> bool:
+        """Whether ``replay.py`` accepts the certificate."""
+        return replay.failure(self.record("", "")) is None
+
+
+def exact(value: Any) -> Any:
+    """``value`` in JSON without rounding: fractions as ``"p/q"``, floats by ``float.hex``, arrays as lists.
+
+    Examples
+    --------
+    >>> exact({"p": Fraction(1, 3), "x": np.array([0.1, 2.0]), "n": 7})
+    {'p': '1/3', 'x': ['0x1.999999999999ap-4', '0x1.0000000000000p+1'], 'n': 7}
+    """
+    if isinstance(value, np.ndarray):
+        return exact(value.tolist())
+    if isinstance(value, np.generic):
+        return exact(value.item())
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, Fraction):
+        return int(value) if value.denominator == 1 else str(value)
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return {str(key): exact(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [exact(item) for item in value]
+    raise InvalidInputError(
+        f"a certificate holds integers, fractions, floats, strings, lists and mappings, but was given a "
+        f"{type(value).__name__}."
     )
+
+
+def network_record(network: Network) -> list[dict[str, Any]]:
+    """The blocks of a network as certificates hold them, in exact numbers.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> network_record(hm.Network([hm.Affine([[0.5]], [2])]))
+    [{'block': 'Affine', 'w': [['1/2']], 'b': [2]}]
+    """
+    records = []
+    for block in network.blocks:
+        state = state_of(block)
+        mask = state.pop("mask", None)
+        if state["block"] == "Maxout" or "slope" in state or not (mask is None or np.all(mask)):
+            raise InvalidInputError(
+                "network must be made of affine maps, ReLU layers and unmasked attention to become a "
+                "certificate."
+            )
+        records.append({name: _fractions(value) for name, value in state.items()})
+    return records
+
+
+def _fractions(value: Any) -> Any:
+    """Arrays as nested lists of exact numbers; a float is the fraction it stands for."""
+    if isinstance(value, np.ndarray):
+        return _fractions(value.tolist())
+    if isinstance(value, list):
+        return [_fractions(item) for item in value]
+    return exact(Fraction(value) if isinstance(value, float) else value)
+
+
+def relations(*lines: tuple[Any, str, Any], true: Sequence[bool] | None = None) -> Certificate:
+    """A certificate that says of each line ``(left, relation, right)`` whether it is true (all, by default).
+
+    Examples
+    --------
+    >>> relations((24797, ">=", ["*", 6, ["-", ["^", 64, 2], 1]])).holds
+    True
+    """
+    expected = [True] * len(lines) if true is None else list(true)
+    return Certificate("relations", {"relations": [list(line) for line in lines]}, {"true": expected})
+
+
+def write_certificates(entries: Iterable[Entry], folder: str | os.PathLike[str]) -> list[Path]:
+    """Write one JSON file per certificate into ``folder``, and ``replay.py`` beside them.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Entries of a ledger; those without a certificate are passed over.
+    folder : path-like
+        Made if it does not exist.
+
+    Returns
+    -------
+    list of Path
+        The certificates, named after their claims; ``python replay.py *.json`` in the folder checks them.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for entry in entries:
+        if entry.certificate is None:
+            continue
+        path = folder / f"{entry.name}.json"
+        record = entry.certificate.record(entry.name, entry.statement)
+        with written_whole(path) as file:
+            file.write(json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n")
+        paths.append(path)
+    with written_whole(folder / "replay.py") as copy, open(replay.__file__, "rb") as original:
+        shutil.copyfileobj(original, copy)
+    return paths

@@ -7,10 +7,11 @@ from the numbers beside it, or is the finding of a claim with the settings of th
 down. :func:`reproduce` writes all of it into a folder, whole or not at all. The same name, profile, seed and
 settings give the same numbers, tables and SVG pictures.
 
-A module that :mod:`hardmax.papers.sections` lists ends with ``RECIPES: tuple[Recipe, ...]``. Recipes import
-pictures inside that function, so that the list of them needs no matplotlib::
+Recipes stand in the modules of :data:`hardmax.papers.ledger.SECTIONS`. They import pictures inside their
+function, so that the list of them needs no matplotlib::
 
-    def _run(settings: Settings) -> Outcome:
+    @recipe("tropical.fig9", "What the picture shows", Option("box", 4.0, "half side of the box"))
+    def _run_figure_9(settings: Settings) -> Outcome:
         from hardmax.plotting.growth import draw_growth
 
         rng = settings.rng("keys")
@@ -18,17 +19,25 @@ pictures inside that function, so that the list of them needs no matplotlib::
         return Outcome(figures={"fig9": figure}, tables={"counts": {"N": [2, 3], "cells": [4, 9]}},
                        comparisons=(compared("cells at N = 3", "9", str(cells), cells == 9),))
 
-    RECIPES = (Recipe("tropical.fig9", "What the picture shows", (Option("box", 4.0, "..."),), _run),)
+The folder of a reproduction is written into a hidden folder beside the target, which is renamed when it is
+complete. ``numbers.json`` names the files it came with; only a folder that holds nothing else is ever
+replaced.
 """
 
 from __future__ import annotations
 
-import difflib
+import csv
+import io
+import json
 import math
 import os
+import secrets
+import shlex
+import shutil
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -37,9 +46,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from hardmax.errors import InvalidInputError
-from hardmax.papers.findings import Finding, Verdict
-from hardmax.papers.sections import collected
-from hardmax.results import Result
+from hardmax.papers.ledger import Finding, Verdict, all_claims, collected, nearest
+from hardmax.results import Result, columns_of, plain, strict
+from hardmax.versions import installed_versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure  # for type checkers only: pictures are made in plotting
@@ -58,9 +67,12 @@ __all__ = [
     "find_recipe",
     "judged",
     "measured",
+    "recipe",
     "recipes",
     "refuted",
     "reproduce",
+    "tabulated",
+    "write_reproduction",
 ]
 
 Value = int | float | str | bool | tuple[Any, ...]
@@ -234,7 +246,7 @@ class Comparison:
     quantity, paper, computed : str
         What is compared, what the paper says of it, and what was found.
     verdict : str
-        A :class:`~hardmax.papers.findings.Verdict`, ``"not compared"`` or ``"not run"``.
+        A :class:`~hardmax.papers.ledger.Verdict`, ``"not compared"`` or ``"not run"``.
     claim : str
         The claim of the ledger that the number belongs to, or nothing.
 
@@ -348,10 +360,28 @@ class Recipe:
                 has = ", ".join(known) or "none"
                 raise InvalidInputError(
                     f"settings must name options of {self.name} ({has}), but there was "
-                    f"{name!r}{_nearest(name, list(known))}"
+                    f"{name!r}{nearest(name, list(known))}"
                 )
             values[name] = known[name].read(value)
         return Settings(profile, int(seed), values)
+
+
+def recipe(name: str, title: str, *options: Option) -> Callable[[Callable[[Settings], Outcome]], Recipe]:
+    """Make a :class:`Recipe` of the function that runs it."""
+    return lambda run: Recipe(name, title, options, run)
+
+
+def tabulated(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Rows as columns, for a table of an :class:`Outcome`.
+
+    >>> tabulated("N cells", [(2, 4), (3, 9)])
+    {'N': [2, 3], 'cells': [4, 9]}
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in names.split()}
+    for row in rows:
+        for column, value in zip(columns.values(), row, strict=True):
+            column.append(value)
+    return columns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -399,30 +429,14 @@ class Reproduction(Result):
     notes: tuple[str, ...]
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "title": self.title,
-            "profile": self.profile,
-            "seed": self.seed,
-            "settings": self.settings,
-            "folder": self.folder,
-            "files": self.files,
-            "comparisons": [vars(comparison) for comparison in self.comparisons],
-            "tables": self.tables,
-            "notes": self.notes,
-        }
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**state, "comparisons": [vars(comparison) for comparison in self.comparisons]}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Reproduction:
         comparisons = tuple(Comparison(**entry) for entry in state["comparisons"])
-        return cls(
-            **{
-                **state,
-                "comparisons": comparisons,
-                "files": tuple(state["files"]),
-                "notes": tuple(state["notes"]),
-            }
-        )
+        tuples = {name: tuple(state[name]) for name in ("files", "notes")}
+        return cls(**{**state, **tuples, "comparisons": comparisons})
 
     def _summary(self) -> str:
         return f"{self.name}, {len(self.comparisons)} comparisons, {len(self.files)} files in {self.folder}"
@@ -442,7 +456,7 @@ def recipes() -> Mapping[str, Recipe]:
     True
     """
     found: dict[str, Recipe] = {}
-    for recipe in collected("RECIPES"):
+    for recipe in collected(Recipe):
         if recipe.name in found:
             raise InvalidInputError(f"there must be one recipe of a name, but {recipe.name} has two.")
         found[recipe.name] = recipe
@@ -472,19 +486,9 @@ def find_recipe(name: str) -> Recipe:
     """
     known = recipes()
     if name not in known:
-        hint = _nearest(name, list(known), otherwise="; hardmax reproduce --list shows all.")
+        hint = nearest(name, list(known), otherwise="; hardmax reproduce --list shows all.")
         raise InvalidInputError(f"name must be a recipe, but was {name!r}{hint}")
     return known[name]
-
-
-def _nearest(name: Any, known: list[str], *, otherwise: str = ".") -> str:
-    """The end of a sentence: the name that was probably meant; one without its paper counts too."""
-    asked = str(name).strip().lower()
-    lower = {entry.lower(): entry for entry in known}
-    bare = {entry.partition(".")[2]: entry for entry in reversed(lower)}
-    close = [asked] if asked in lower else [bare[asked]] if asked in bare else []
-    close = close or difflib.get_close_matches(asked, list(lower), n=1)
-    return f"; did you mean {lower[close[0]]}?" if close else otherwise
 
 
 def reproduce(
@@ -532,10 +536,169 @@ def reproduce(
     >>> "comparison.md" in done.files
     True
     """
-    from hardmax.papers.files import write_reproduction
-
     recipe = find_recipe(name)
     chosen = recipe.settings(profile, seed, settings)
     import_module("hardmax.plotting")  # says which extra is missing before time is spent
     outcome = recipe.run(chosen)
     return write_reproduction(recipe, chosen, outcome, Path(out))
+
+
+NUMBERS = "numbers.json"
+COMPARISON = "comparison.md"
+SCHEMA = 1
+
+
+def write_reproduction(recipe: Recipe, settings: Settings, outcome: Outcome, out: Path) -> Reproduction:
+    """Write ``out/<name>`` and say what is in it."""
+    tables = {name: columns_of(table) for name, table in outcome.tables.items()}
+    contents: dict[str, bytes] = {}
+    for name, figure in outcome.figures.items():
+        for ending in ("svg", "png"):
+            contents[f"{name}.{ending}"] = _picture(figure, ending)
+    for name, table in tables.items():
+        contents[f"{name}.csv"] = _csv(table).encode()
+    contents[COMPARISON] = _page(recipe, settings, outcome).encode()
+    files = (*contents, NUMBERS)
+    numbers = {
+        "format": "hardmax reproduction",
+        "schema": SCHEMA,
+        "recipe": recipe.name,
+        "title": recipe.title,
+        "profile": settings.profile,
+        "seed": settings.seed,
+        "settings": dict(settings),
+        "comparisons": [vars(comparison) for comparison in outcome.comparisons],
+        "notes": outcome.notes,
+        "tables": tables,
+        "files": files,
+        "versions": {name: version for name, version in installed_versions().items() if version is not None},
+    }
+    contents[NUMBERS] = (json.dumps(strict(numbers), indent=1, allow_nan=False) + "\n").encode()
+    with _folder_whole(out / recipe.name) as folder:
+        for name, content in contents.items():
+            with open(folder / name, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+    return Reproduction(
+        name=recipe.name,
+        title=recipe.title,
+        profile=settings.profile,
+        seed=settings.seed,
+        settings=dict(settings),
+        folder=str(out / recipe.name),
+        files=files,
+        comparisons=outcome.comparisons,
+        tables=plain(tables),
+        notes=outcome.notes,
+    )
+
+
+@contextmanager
+def _folder_whole(target: Path) -> Iterator[Path]:
+    """A folder that appears at ``target`` complete or not at all, in place of an earlier reproduction."""
+    _check_replaceable(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    mark = secrets.token_hex(4)
+    fresh = target.with_name(f".{target.name}.{mark}.partial")
+    earlier = target.with_name(f".{target.name}.{mark}.earlier")
+    fresh.mkdir()
+    try:
+        yield fresh
+        _check_replaceable(target)  # somebody may have put a file there while the recipe ran
+        if target.exists():
+            os.replace(target, earlier)
+        os.replace(fresh, target)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if earlier.exists() and not target.exists():
+            os.replace(earlier, target)
+        raise
+    if earlier.exists():
+        shutil.rmtree(earlier)
+
+
+def _check_replaceable(target: Path) -> None:
+    """Refuse to touch anything that a recipe did not write."""
+    if not target.exists() and not target.is_symlink():
+        return
+    foreign = "it is not a folder"
+    if target.is_dir() and not target.is_symlink():
+        present = {path.name for path in target.iterdir()}
+        own = _files_written(target / NUMBERS)
+        others = sorted(present - own)
+        if not others:
+            return
+        foreign = f"it holds {others[0]!r}, which no recipe wrote"
+    raise FileExistsError(f"cannot write {target}: {foreign}; try another folder.")
+
+
+def _files_written(numbers: Path) -> set[str]:
+    try:
+        header = json.loads(numbers.read_text())
+        return set(header["files"]) if header["format"] == "hardmax reproduction" else set()
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _picture(figure: Figure, ending: str) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=ending)
+    return buffer.getvalue()
+
+
+def _csv(table: Mapping[str, Any]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*(plain(column) for column in table.values()), strict=True))
+    return text.getvalue()
+
+
+def _page(recipe: Recipe, settings: Settings, outcome: Outcome) -> str:
+    """The comparison as a page: what the paper prints, what was computed, and the pictures."""
+    lines = [f"# {recipe.name}: {recipe.title}", ""]
+    lines += _markdown_table(
+        ("quantity", "paper", "computed", "verdict", "claim"),
+        [(row.quantity, row.paper, row.computed, row.verdict, row.claim) for row in outcome.comparisons],
+    )
+    lines += _corrections([row.claim for row in outcome.comparisons if row.claim])
+    for note in outcome.notes:
+        lines += [note, ""]
+    for name in outcome.figures:
+        lines += [f"![{name}]({name}.png)", ""]
+    lines += ["## Made with", "", f"    {command_line(recipe, settings)}", ""]
+    if recipe.options:
+        rows = [(o.name, _shown(settings[o.name]), o.help) for o in recipe.options]
+        lines += _markdown_table(("option", "value", "meaning"), rows)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _corrections(names: list[str]) -> list[str]:
+    """What is true instead, for every claim that has a correction."""
+    claims = [claim for claim in all_claims() if claim.name in names and claim.correction]
+    lines = [f"- {claim.name} ({claim.place}): {claim.correction}" for claim in claims]
+    return ["What is true instead:", "", *lines, ""] if lines else []
+
+
+def command_line(recipe: Recipe, settings: Settings) -> str:
+    """The command that makes the same folder again; options at their defaults are left out."""
+    words = ["hardmax", "reproduce", recipe.name, "--profile", settings.profile, "--seed", str(settings.seed)]
+    for option in recipe.options:
+        if settings[option.name] != option.value_in(settings.profile):
+            words += ["--set", f"{option.name}={_shown(settings[option.name])}"]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(_shown(entry) for entry in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _markdown_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    if not rows:
+        return []
+    lines = [" | ".join(head), " | ".join("---" for _ in head)]
+    lines += [" | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) for row in rows]
+    return [f"| {line} |" for line in lines] + [""]

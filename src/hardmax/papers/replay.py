@@ -749,7 +749,7 @@ def soft(scores, best, outputs, tau):
     return added
 
 
-# Claims of hardmax.papers.tropical.sec7_figure6
+# Claims of hardmax.papers.tropical.sec7_counts
 # ----------------------------------------------------------------------------------------------------------
 
 

@@ -25,24 +25,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardmax.errors import FileFormatError
-from hardmax.papers.recipes import Option, Settings, Value
+from hardmax.papers.recipes import NOT_RUN, Option, Settings, Value, tabulated
 from hardmax.results import load
 
 if TYPE_CHECKING:
+    from hardmax.training.jobs import Job
     from hardmax.training.layout import TransformerShape
-    from hardmax.training.loop import Job, TrainingResult
+    from hardmax.training.loop import TrainingResult
 
 __all__ = [
     "Group",
     "Trial",
     "announce",
     "cost_note",
+    "deviation_notes",
+    "formatted",
     "kept_folder",
     "operations",
+    "quick_note",
+    "runs_table",
     "shape_for",
+    "spread",
+    "stuck_note",
+    "summary_table",
     "sweep",
-    "trainings",
     "training_options",
+    "trainings",
 ]
 
 CHECKPOINTS = (0.0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0)
@@ -118,7 +126,7 @@ class Group:
         """The learning rate with the lowest median of the best validation values; all seeds must have run."""
         medians = {}
         for rate in dict.fromkeys(trial.rate for trial in self.trials):
-            values = [result for trial, result in self._pairs() if trial.rate == rate]
+            values = [result for trial, result in self.pairs if trial.rate == rate]
             if all(value is not None for value in values):
                 medians[rate] = float(np.median([_best(value) for value in values]))
         return min(medians, key=lambda rate: medians[rate]) if medians else None
@@ -127,9 +135,7 @@ class Group:
     def chosen(self) -> list[tuple[Trial, TrainingResult]]:
         """The trainings at that rate."""
         rate = self.rate
-        return [
-            (trial, result) for trial, result in self._pairs() if result is not None and trial.rate == rate
-        ]
+        return [(trial, result) for trial, result in self.pairs if result is not None and trial.rate == rate]
 
     @property
     def values(self) -> list[float]:
@@ -151,7 +157,9 @@ class Group:
         """The seed with the lowest value, as the paper records it in C.1; ``None`` when nothing was run."""
         return min(self.chosen, key=lambda pair: _best(pair[1]), default=None)
 
-    def _pairs(self) -> Iterable[tuple[Trial, Any]]:
+    @property
+    def pairs(self) -> Iterable[tuple[Trial, Any]]:
+        """Every trial with its result."""
         return zip(self.trials, self.results, strict=True)
 
 
@@ -197,7 +205,7 @@ def sweep(
 
     Parameters are kept at the start, for probes that compare with it, and a few times on the way.
     """
-    from hardmax.training.loop import Job, TrainingSettings
+    from hardmax.training.jobs import Job, TrainingSettings
 
     n = settings["samples"] if samples is None else samples
 
@@ -342,9 +350,8 @@ def cost_note(jobs: Sequence[Job]) -> str:
     total = sum(job.settings.n_samples for job in jobs)
     return (
         f"Estimated cost of {len(jobs)} trainings ({total / 1e6:,.0f} million samples): {_time(hours)} of "
-        f"one "
-        f"core, the longest {_time(longest)}; an estimate from one short training on this machine, good to a "
-        "factor of two."
+        f"one core, the longest {_time(longest)}; an estimate from one short training on this machine, good "
+        "to a factor of two."
     )
 
 
@@ -355,8 +362,9 @@ def _time(hours: float) -> str:
 @cache
 def _measured_rate() -> float:
     """Operations per second of a short training."""
+    from hardmax.training.jobs import Job, TrainingSettings
     from hardmax.training.layout import TransformerShape
-    from hardmax.training.loop import Job, TrainingSettings, train
+    from hardmax.training.loop import train
 
     shape = TransformerShape(15, 4, (12, 12), (2, 2), (32, 32), beta=1.0)
     target = {"name": "pairwise", "D": 2, "d": 4, "seed": 0}
@@ -372,3 +380,125 @@ def _measured_rate() -> float:
 def announce(text: str) -> None:
     """Say something before it is computed; the command line shows it on stderr."""
     logging.getLogger("hardmax").warning(text)
+
+
+# Reports: every seed, mean, median, spread, what went wrong, what differs from the paper
+# ----------------------------------------------------------------------------------------------------------
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean, median and range of seeds.
+
+    >>> spread([1e-4, 3e-4]), spread([2e-2]), spread([])
+    ('mean 2.00e-04, median 2.00e-04 (1.00e-04 to 3.00e-04, 2 seeds)', '2.00e-02 (1 seed)', 'not run')
+    """
+    if not values:
+        return NOT_RUN
+    if len(values) == 1:
+        return f"{values[0]:.2e} (1 seed)"
+    return (
+        f"mean {np.mean(values):.2e}, median {np.median(values):.2e} "
+        f"({min(values):.2e} to {max(values):.2e}, {len(values)} seeds)"
+    )
+
+
+def formatted(value: Any, spec: str = ".2e") -> str:
+    """A number, or "not run".
+
+    >>> formatted(None), formatted(0.0123)
+    ('not run', '1.23e-02')
+    """
+    return NOT_RUN if value is None else format(float(value), spec)
+
+
+def runs_table(groups: Mapping[str, Group]) -> dict[str, list[Any]]:
+    """Every training: configuration, rate, seed, values, and what went wrong or was not run."""
+    return tabulated(
+        "configuration rate seed samples best final state job",
+        (
+            (
+                group.label,
+                trial.rate,
+                trial.job.seed,
+                trial.job.settings.n_samples,
+                NOT_RUN if result is None else float(result.best),
+                NOT_RUN if result is None else float(result.final),
+                _state(result),
+                trial.job.key,
+            )
+            for group in groups.values()
+            for trial, result in group.pairs
+        ),
+    )
+
+
+def _state(result: TrainingResult | None) -> str:
+    if result is None:
+        return NOT_RUN
+    return "diverged" if result.diverged else "stuck" if result.stuck else "trained"
+
+
+def summary_table(groups: Mapping[str, Group]) -> dict[str, list[Any]]:
+    """One row per configuration at its chosen rate."""
+    rows: list[tuple[Any, ...]] = []
+    for group in groups.values():
+        if values := group.values:
+            measures = (float(measure(values)) for measure in (np.mean, np.median, min, max))
+            stuck = sum(bool(result.stuck or result.diverged) for _, result in group.chosen)
+            rows.append((group.rate, len(values), *measures, float(np.median(group.finals)), stuck))
+        else:
+            rows.append((NOT_RUN, 0, *(NOT_RUN,) * 6))
+    table = tabulated("rate seeds mean median least most median_final stuck", rows)
+    return {"configuration": [group.label for group in groups.values()], **table}
+
+
+def stuck_note(groups: Mapping[str, Group]) -> str:
+    """Which seeds stopped learning or diverged, at any rate."""
+    bad = [
+        f"{group.label} at rate {trial.rate:g}, seed {trial.job.seed}: {_state(result)}"
+        for group in groups.values()
+        for trial, result in group.pairs
+        if result is not None and (result.diverged or result.stuck)
+    ]
+    run = [result is not None for group in groups.values() for result in group.results]
+    none = "none." if all(run) else f"none of the {sum(run)} trainings of {len(run)} that were run."
+    if not any(run):
+        none = f"{NOT_RUN}."
+    return "Stuck or diverged seeds: " + ("; ".join(bad) + "." if bad else none)
+
+
+_SIGMOIDAL = {
+    "tanh": "tanh",
+    "gelu": "gelu, a deviation: the paper's theory asks for a sigmoidal activation",
+}
+
+
+def deviation_notes(settings: Settings, *more: str) -> tuple[str, ...]:
+    """What differs from the paper, or is not stated there, in one place; and what a profile cannot show."""
+    rates = ", ".join(f"{rate:g}" for rate in settings["rates"])
+    chosen = (
+        f"Every configuration gets the learning rates {rates}; shown is the one with the lowest median over "
+        f"seeds."
+        if len(settings["rates"]) > 1
+        else f"Learning rate {rates} for all."
+    )
+    lines = [
+        f"{settings['samples']:,} samples per training in batches of {settings['batch']}, beta = "
+        f"{settings['beta']:g}, {_SIGMOIDAL.get(settings['activation'], settings['activation'])} (the paper "
+        f"states none of these numbers; its rate is 1e-3). {chosen}",
+        *more,
+        "The best validation value is selected on the validation set, as in the paper, and so optimistic; "
+        "final values are in the tables.",
+    ]
+    if settings.profile == "quick":
+        lines.append(quick_note(settings))
+    return tuple(lines)
+
+
+def quick_note(settings: Settings) -> str:
+    """What the quick profile does not show."""
+    n = settings["seeds"]
+    return (
+        f"Quick profile: {n} seed{'s' * (n > 1)}, no sweep of learning rates, few samples and small models. "
+        "It does not show the paper's values or how much they vary; a bad value may be a bad rate or seed."
+    )

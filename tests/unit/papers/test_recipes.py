@@ -23,23 +23,23 @@ import hardmax as hm
 from hardmax.cli import main
 from hardmax.errors import InvalidInputError
 from hardmax.papers import recipes as mechanism
-from hardmax.papers.files import _shown, command_line, write_reproduction
-from hardmax.papers.findings import PAPERS, Finding, Verdict
-from hardmax.papers.ledger import all_claims
+from hardmax.papers.ledger import PAPERS, SECTIONS, Finding, Verdict, all_claims
 from hardmax.papers.recipes import (
     Comparison,
     Option,
     Outcome,
     Recipe,
     Settings,
+    _shown,
+    command_line,
     compared,
     find_recipe,
     judged,
     measured,
     recipes,
     refuted,
+    write_reproduction,
 )
-from hardmax.papers.sections import SECTIONS
 from hardmax.plotting.style import new_figure
 
 

@@ -9,14 +9,13 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import InvalidInputError
-from hardmax.papers.infoflow.printed_tables import NMSE_PAIRWISE, NMSE_TRIANGLE, RECOVERY
-from hardmax.papers.infoflow.table11 import width_of
-from hardmax.papers.infoflow.tables1_to_10 import retrieval_target
+from hardmax.papers.infoflow.sec6_pairwise import NMSE_PAIRWISE, width_of
+from hardmax.papers.infoflow.sec6_triangles import NMSE_TRIANGLE
+from hardmax.papers.infoflow.tables1_to_10 import RECOVERY, retrieval_target
 from hardmax.papers.recipes import find_recipe, recipes
-from hardmax.papers.training_reports import spread
-from hardmax.papers.training_runs import Group, Trial, kept_folder, operations
+from hardmax.papers.training_runs import Group, Trial, kept_folder, operations, spread
+from hardmax.training.jobs import Job, TrainingSettings
 from hardmax.training.layout import TransformerShape
-from hardmax.training.loop import Job, TrainingSettings
 
 TINY = {"samples": 512, "train_size": 512, "validation_size": 64, "jobs": 1}
 NAMES = [

@@ -12,8 +12,8 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import InvalidInputError
-from hardmax.papers.notation import NOTATION, notation_page, resolve
 from hardmax.papers.tropical import sec3_algebra
+from hardmax.papers.tropical.sec3_algebra import NOTATION, notation_page, resolve
 from hardmax.papers.tropical.sec5_theorem_v7 import _with_moved_fold
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,4 +1,9 @@
-"""P2 section 4, appendices C.1 and E, figures 3 and 5: information sets and the cost of decoding them."""
+"""P2 section 4, appendices C.1, C.3 and E, figures 3 to 5: information sets, and the cost of decoding them.
+
+Figure 4 trains a head that reads fixed positions (mechanism III): one layer, one head, learned positions, the
+sum of the first three of ten tokens. The attention of CLS should be 1/3 at each of these positions, whatever
+the tokens are.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +17,33 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents
 from hardmax.flow.information_sets import InformationFlow, information_sets
 from hardmax.flow.plans import BilinearScore, GlobalRead, KeyScore, MaxPosition, Plan, Positions, Rule
-from hardmax.papers.certificates import Certificate, relations
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared
+from hardmax.papers.ledger import (
+    Certificate,
+    Effort,
+    Finding,
+    Verdict,
+    claim,
+    earned,
+    failing,
+    holding,
+    relations,
+)
+from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, compared, measured, recipe
+from hardmax.papers.training_runs import (
+    Group,
+    formatted,
+    quick_note,
+    runs_table,
+    spread,
+    stuck_note,
+    summary_table,
+    sweep,
+    training_options,
+    trainings,
+)
 from hardmax.targets import builtin
 
-__all__ = ["APPENDIX_E", "CLAIMS", "RECIPES", "names_of", "positions_set"]
+__all__ = ["APPENDIX_E", "names_of", "positions_set"]
 
 APPENDIX_E: list[list[Any]] = [[0, -1], ["7/10", "7/10"], [0, 1], ["-1/5", "-9/10"]]
 """The four tokens of the example in appendix E."""
@@ -25,6 +51,15 @@ APPENDIX_E: list[list[Any]] = [[0, -1], ["7/10", "7/10"], [0, 1], ["-1/5", "-9/1
 _EXAMPLE = np.array([[[float(Fraction(entry)) for entry in row] for row in APPENDIX_E]])
 
 
+@claim(
+    "infoflow.law.versions",
+    "Sections 4.2, 5.2 and 6, appendices A.3 and B.2",
+    "The cost of decoding an information set is stated in five places.",
+    hypotheses="T = 64 tokens of d = 4 numbers in width E = 36, read by one global head",
+    computation="the five exponents as fractions",
+    expected=Verdict.INCONSISTENT,
+    correction="Used here: max(M d/E - 1, 0), labelled law, with the upper M d/E beside it.",
+)
 def _versions(effort: Effort) -> Finding:
     exponents = cost_exponents(64, 4, 36).versions
     different = set(exponents.values())
@@ -45,6 +80,15 @@ def _versions(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.if.appe",
+    "Appendix E",
+    "With the least inner product as score, the argmax positions are 3, 4, 1, 3 and CLS ends with {1, 3}.",
+    hypotheses="the four tokens of the example; the lowest position wins a tie",
+    computation="both layers in fractions, and by the simulator",
+    expected=Verdict.FAILS,
+    correction="True for the negated score; as printed the argmax is 1, 2, 3, 1 and CLS ends with {1}.",
+)
 def _appendix_e(effort: Effort) -> Finding:
     tokens = [[Fraction(entry) for entry in row] for row in APPENDIX_E]
     printed, negated = (_small_flow(tokens, sign) for sign in (1, -1))
@@ -109,6 +153,15 @@ def _simulated(sign: float) -> InformationFlow:
     return information_sets(Architecture(4, 2, (1, 1), 4), plan, _EXAMPLE, keep="all")
 
 
+@claim(
+    "infoflow.c1.two-layer",
+    "Appendix C.1",
+    "A two-layer transformer needs h_1 >= D heads for the retrieval of D maxima.",
+    hypotheses="D = 6, T = 64, max-position retrieval",
+    computation="information sets of a plan with heads (3, 3)",
+    expected=Verdict.FAILS,
+    correction="CLS reads in both layers, so h_1 + h_2 >= D is enough.",
+)
 def _two_layers(effort: Effort) -> Finding:
     D, T = 6, 64
     target = builtin.retrieval(D)
@@ -172,6 +225,14 @@ def positions_set(positions: Iterable[int]) -> str:
 # ----------------------------------------------------------------------------------------------------------
 
 
+@recipe(
+    "infoflow.fig3",
+    "The three ways in which a token reads others",
+    Option("tokens", 4, "how many tokens", least=2),
+    Option("reader", 2, "the token that reads, counted from 0", least=0),
+    Option("winner", 0, "the key with the largest score", least=0),
+    Option("positions", (0, 1), "the positions that rule 3 reads", least=0),
+)
 def _run_figure_3(settings: Settings) -> Outcome:
     from hardmax.plotting.flows import draw_rules
 
@@ -208,6 +269,10 @@ def _run_figure_3(settings: Settings) -> Outcome:
 # ----------------------------------------------------------------------------------------------------------
 
 
+@recipe(
+    "infoflow.fig5",
+    "The example of appendix E, layer by layer",
+)
 def _run_figure_5(settings: Settings) -> Outcome:
     from hardmax.plotting.flows import draw_flow
 
@@ -254,55 +319,138 @@ def _token_sets(flow: InformationFlow) -> str:
     return " ".join(positions_set(np.flatnonzero(row).tolist()) for row in flow.sets(1, "tokens")[0])
 
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        paper="infoflow",
-        name="law.versions",
-        place="Sections 4.2, 5.2 and 6, appendices A.3 and B.2",
-        statement="The cost of decoding an information set is stated in five places.",
-        hypotheses="T = 64 tokens of d = 4 numbers in width E = 36, read by one global head",
-        computation="the five exponents as fractions",
-        check=_versions,
-        expected=Verdict.INCONSISTENT,
-        correction="Used here: max(M d/E - 1, 0), labelled law, with the upper M d/E beside it.",
-    ),
-    Claim(
-        paper="infoflow",
-        name="if.appe",
-        place="Appendix E",
-        statement="With the least inner product as score, the argmax positions are 3, 4, 1, 3 and CLS ends "
-        "with {1, 3}.",
-        hypotheses="the four tokens of the example; the lowest position wins a tie",
-        computation="both layers in fractions, and by the simulator",
-        check=_appendix_e,
-        expected=Verdict.FAILS,
-        correction="True for the negated score; as printed the argmax is 1, 2, 3, 1 and CLS ends with {1}.",
-    ),
-    Claim(
-        paper="infoflow",
-        name="c1.two-layer",
-        place="Appendix C.1",
-        statement="A two-layer transformer needs h_1 >= D heads for the retrieval of D maxima.",
-        hypotheses="D = 6, T = 64, max-position retrieval",
-        computation="information sets of a plan with heads (3, 3)",
-        check=_two_layers,
-        expected=Verdict.FAILS,
-        correction="CLS reads in both layers, so h_1 + h_2 >= D is enough.",
+@claim(
+    "infoflow.pe.floor",
+    "Section 4.2, mechanism III",
+    "Reading fixed positions needs positional encoding.",
+    hypotheses="independent tokens, F = x(1) + x(2) + x(3), T = 10",
+    computation="the error of the best permutation-invariant predictor, exact and sampled",
+    expected=Verdict.HOLDS,
+    proof="advise.md#without-positions-the-error-is-at-least-1---3t",
+)
+def _permutation_floor(effort: Effort) -> Finding:
+    T, n = 10, 200_000 if effort == Effort.FULL else 40_000
+    x = np.random.default_rng(0).standard_normal((n, T))
+    wanted = x[:, :3].sum(axis=1)
+    symmetric = 3 / T * x.sum(axis=1)
+    squares = (wanted - symmetric) ** 2 / 3  # the variance of the target is 3
+    measured, spread = float(squares.mean()), float(squares.std() / np.sqrt(n))
+    floor, c = 1 - Fraction(3, T), Fraction(3, T)
+    exact = (3 * (1 - c) ** 2 + (T - 3) * c**2) / 3  # of c times the sum of all tokens
+    agree = exact == floor and abs(measured - float(floor)) < 4 * spread
+    return holding(
+        agree,
+        f"T = 10: the best symmetric predictor has NMSE {exact} = 1 - 3/T; on {n} samples {measured:.3f}, "
+        f"standard error {spread:.3f}",
+        {"measured": measured, "floor": floor},
+    )
+
+
+_READ = (0, 1, 2)
+
+
+@recipe(
+    "infoflow.fig4",
+    "A head that reads three fixed positions",
+    Option("tokens", 10, "sequence length T", least=4),
+    Option("d", 2, "dimension of a token", least=2),
+    Option("d_model", 32, "width E (not stated)", least=1),
+    Option("hidden", 0, "hidden width of the output block; 0 for twice the width (not stated)", least=0),
+    Option("shown", 1000, "inputs whose attention is shown", least=1),
+    *training_options(
+        (768_000, 2_560_000, 100_000_000),
+        rates=((3e-3,), (1e-3, 3e-3), (1e-3,)),
+        seeds=(1, 3, 3),
+        batch=256,
+        train_size=50_000,
+        validation_size=10_000,
+        beta=0.1767766952966369,  # 1/sqrt(32)
     ),
 )
+def _run_positions(settings: Settings) -> Outcome:
+    from hardmax.plotting.trainings import draw_weights
+    from hardmax.training.layout import TransformerShape
 
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "infoflow.fig3",
-        "The three ways in which a token reads others",
+    T, d, width = settings["tokens"], settings["d"], settings["d_model"]
+    shape = TransformerShape(
+        n_tokens=T,
+        d_token=d,
+        widths=(width,),
+        heads=(1,),
+        hidden=(settings["hidden"] or 2 * width,),
+        n_outputs=d,
+        activation=settings["activation"],
+        positions="additive",
+        beta=settings["beta"],
+        layer_norm=True,
+        cls_position=True,
+    )
+    target = {"name": "positions", "positions": list(_READ), "d": d}
+    trials = sweep(settings, "one layer, one head", target, shape, schedule="cosine then constant")
+    groups = trainings(settings, {"one head": trials})
+    group = groups["one head"]
+    best = group.best
+    X = settings.rng("shown").standard_normal((settings["shown"], T, d))
+    weights = None if best is None else _weights(best[1], X)
+    figures: dict[str, Any] = {}
+    columns = ("mean", "deviation", "least", "most")
+    table: dict[str, list[Any]] = {"position": list(range(1, T + 1)), **{c: [NOT_RUN] * T for c in columns}}
+    if weights is not None:
+        figures["fig4"] = draw_weights(weights, expected=1 / 3, title=f"F(X) = x(1) + x(2) + x(3), T = {T}")
+        table |= {
+            "mean": weights.mean(axis=0).tolist(),
+            "deviation": weights.std(axis=0).tolist(),
+            "least": weights.min(axis=0).tolist(),
+            "most": weights.max(axis=0).tolist(),
+        }
+    return Outcome(
+        figures,
+        {"weights": table, "summary": summary_table(groups), "runs": runs_table(groups)},
+        _rows(group, weights),
         (
-            Option("tokens", 4, "how many tokens", least=2),
-            Option("reader", 2, "the token that reads, counted from 0", least=0),
-            Option("winner", 0, "the key with the largest score", least=0),
-            Option("positions", (0, 1), "the positions that rule 3 reads", least=0),
+            f"{settings['samples']:,} samples in batches of {settings['batch']}: half of them with a cosine, "
+            f"half at 1e-4, as in the paper, which has 1000 epochs of 50,000 for each. {_rates(settings)}",
+            f"d_model = {width}, hidden width {shape.hidden[0]}, beta = {settings['beta']:.4g}, "
+            f"{settings['activation']} (not stated; the theory asks for a sigmoidal one). CLS attends to the "
+            f"{T} inputs only.",
+            "NMSE is MSE over variance; the variance of the sum of three standard normal tokens is 3 per "
+            "coordinate.",
+            stuck_note(groups),
+            *((quick_note(settings),) if settings.profile == "quick" else ()),
         ),
-        _run_figure_3,
-    ),
-    Recipe("infoflow.fig5", "The example of appendix E, layer by layer", (), _run_figure_5),
-)
+    )
+
+
+def _rates(settings: Settings) -> str:
+    tried = ", ".join(f"{rate:g}" for rate in settings["rates"])
+    same = "as in the paper" if settings["rates"] == (1e-3,) else "the paper has 0.001"
+    return f"The cosine starts at the rate {tried}: {same}."
+
+
+def _weights(result: Any, X: Any) -> Any:
+    from hardmax.training.states import run_states
+
+    first = run_states(result.shape, result.best_parameters, X)[0][0]
+    return first.weights(first.cls_scores)[:, 0]
+
+
+def _rows(group: Group, weights: Any) -> tuple[Comparison, ...]:
+    if weights is None:
+        return tuple(
+            measured(name, paper, NOT_RUN)
+            for name, paper in (("attention at positions 1 to 3", "1/3 each"), ("attention elsewhere", "0"))
+        )
+    read, rest = weights[:, list(_READ)], np.delete(weights, _READ, axis=1)
+    return (
+        measured(
+            "attention at positions 1 to 3, mean",
+            "1/3 each",
+            ", ".join(f"{value:.3f}" for value in read.mean(axis=0)),
+        ),
+        measured("attention at any other position, mean", "0", f"at most {rest.mean(axis=0).max():.4f}"),
+        measured(
+            "the same for all inputs", "yes", f"deviation over inputs at most {weights.std(axis=0).max():.4f}"
+        ),
+        measured("validation NMSE", "near zero", spread(group.values)),
+        measured("validation MSE", "near zero", formatted(3 * min(group.values))),
+    )

@@ -12,18 +12,23 @@ from numpy.typing import NDArray
 
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import model_comparisons
-from hardmax.papers.certificates import Certificate, relations
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
 from hardmax.papers.infoflow.sec4_information_sets import APPENDIX_E, names_of, positions_set
-from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, relations
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, recipe
 from hardmax.targets import builtin
 from hardmax.targets.functions import Coordinate
 from hardmax.targets.target import Target
 from hardmax.targets.terms import Term
 
-__all__ = ["CLAIMS", "RECIPES"]
 
-
+@claim(
+    "infoflow.if.fig2",
+    "Figure 2",
+    "Two trees over the inputs 0.1, 0.3, 0.4, 0.2 end in {3} and {1}.",
+    hypotheses="none",
+    computation="both trees, node by node",
+    expected=Verdict.HOLDS,
+)
 def _figure_2(effort: Effort) -> Finding:
     values = [Fraction(text) for text in ("1/10", "3/10", "2/5", "1/5")]
     roots = []
@@ -48,6 +53,15 @@ def _figure_2(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.if.eq5.empty",
+    "Equation (5)",
+    "Every term of (5) counts comparisons.",
+    hypotheses="the example of appendix E, whose I(CLS, 1) is empty",
+    computation="(5) literally and with an empty set counted 0",
+    expected=Verdict.FAILS,
+    correction="An empty set contributes |I|^beta1 - 1 = -1; it must count 0.",
+)
 def _equation_5_empty(effort: Effort) -> Finding:
     shape, sizes = Architecture(4, 2, (1, 1), 4), ([2], [0, 2])
     printed, clamped = (
@@ -64,6 +78,17 @@ def _equation_5_empty(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.if.eq5.global",
+    "Equation (5) and section 6",
+    "A model that learns a target has at least as many comparisons as the target.",
+    hypotheses="retrieval of D = 3 maxima of T = 8 tokens by one layer and one global head",
+    computation="(5) as printed and repaired, against D(T - D) and D(T - 1)",
+    expected=Verdict.FAILS,
+    correction=(
+        "Inside a set D0 (|I|^beta1 - 1) comparisons must be allowed, one tree per token to be found."
+    ),
+)
 def _equation_5_global(effort: Effort) -> Finding:
     shape, D = Architecture(8, 1, (1,), 1), 3
     sizes: tuple[list[int], list[int]] = ([], [8])
@@ -87,6 +112,18 @@ def _equation_5_global(effort: Effort) -> Finding:
 _NORM_TRIPLE = {"sign": -1, "arity": 3, "form": ["norm"]}
 
 
+@claim(
+    "infoflow.cmp.dret.exact",
+    "Section 5.3 and appendix D.1",
+    "Retrieval of D maxima needs between D(T - D) and D(T - 1) comparisons.",
+    hypotheses="maximisers of the f_i differ; T > D",
+    computation=(
+        "exhaustive for D = 2, T = 3 over rankings of finitely many tokens; the written proof for all"
+    ),
+    expected=Verdict.HOLDS,
+    correction="Exactly D(T - 1) for T > D, and 0 for T <= D.",
+    proof="advise.md#retrieval-needs-exactly-dt---1-comparisons",
+)
 def _retrieval_exact(effort: Effort) -> Finding:
     """D = 2, T = 3: every pair of trees with at most three comparisons misses the active set somewhere.
 
@@ -133,6 +170,15 @@ def _outputs_of_trees(inputs: NDArray[Any], n_types: int) -> tuple[NDArray[Any],
     return pairs, np.unique(np.concatenate(triples), axis=0)
 
 
+@claim(
+    "infoflow.cmp.dret.ae",
+    "Appendix D.1",
+    "The active set of a D-retrieval target has exactly D elements almost everywhere.",
+    hypotheses="max x_1 + max x_2 on [0, 1]^2",
+    computation="how often one token wins both; one exact input",
+    expected=Verdict.FAILS,
+    correction="At most D; for independent coordinates the share of smaller sets is 1/T at D = 2.",
+)
 def _retrieval_size(effort: Effort) -> Finding:
     target = builtin.retrieval(2)
     shares = {}
@@ -150,6 +196,15 @@ def _retrieval_size(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.cmp.zero",
+    "Definition 2",
+    "(not in the paper) For T <= D0 beta1 a target needs no comparison at all.",
+    hypotheses="none",
+    computation="D0 single leaves of beta1 positions hold all positions",
+    expected=Verdict.HOLDS,
+    proof="advise.md#short-sequences-need-no-comparison",
+)
 def _zero(effort: Effort) -> Finding:
     n = 40 if effort == Effort.FULL else 20
     good = all(
@@ -182,6 +237,15 @@ def _zero(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.cmp.pair.half",
+    "Proposition 1",
+    "(sharper than the paper's D T^2) The pairwise target needs at most D(C(T,2) - C(2D,2) - 1) comparisons.",
+    hypotheses="none",
+    computation="explicit trees over unordered pairs at integer inputs",
+    expected=Verdict.HOLDS,
+    proof="advise.md#pairs-need-half-of-what-the-paper-counts",
+)
 def _pair_half(effort: Effort) -> Finding:
     D, counts, missed, n_inputs = 2, {}, 0, 0
     matrices = np.random.default_rng(7).integers(-9, 10, (D, 2, 2))
@@ -212,6 +276,15 @@ def _pair_trees(T: int, D: int) -> list[dict[str, Any]]:
     return [*({"term": i, "leaves": leaves} for i in range(D)), *single]
 
 
+@claim(
+    "infoflow.cmp.tri.lb",
+    "Appendix D.1",
+    "The triangle-center target needs at least C(T,3) - 3 comparisons.",
+    hypotheses="T > 6",
+    computation="explicit trees with fewer, for T = 7, 8, ...",
+    expected=Verdict.FAILS,
+    correction="At most C(T,3) - 21 for T >= 7, and 0 for T <= 9; T^3/6 + O(T^2) survives.",
+)
 def _triangle_lower(effort: Effort) -> Finding:
     last = 12 if effort == Effort.FULL else 8
     counts, certificates = {}, []
@@ -233,6 +306,19 @@ def _triangle_lower(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.cmp.tri.domain",
+    "Appendix D.1",
+    "The results for the triangle-center target carry over from [-1, 1]^d to [0, 1]^d.",
+    hypotheses="the unshifted target, d = 1 and 2",
+    computation="sizes of active sets",
+    expected=Verdict.FAILS,
+    correction=(
+        "For the shifted target. On [0, 1]^1 it is nine times the square of the least token: "
+        "D0 = beta1 = 1. For d >= 2 three different tokens can win there, if rarely, so D0, dimension and "
+        "order are 3 as on [-1, 1]^d."
+    ),
+)
 def _triangle_domain(effort: Effort) -> Finding:
     n = 20_000 if effort == Effort.FULL else 2_000
     shares = {}
@@ -263,6 +349,11 @@ def _integer_inputs(n: int, T: int, *, seed: int) -> list[list[list[int]]]:
 # ----------------------------------------------------------------------------------------------------------
 
 
+@recipe(
+    "infoflow.fig2",
+    "Two comparison trees at work on four numbers",
+    Option("values", (0.1, 0.3, 0.4, 0.2), "the tokens"),
+)
 def _run_figure_2(settings: Settings) -> Outcome:
     from hardmax.plotting.comparison_trees import draw_trees
 
@@ -305,121 +396,3 @@ def _run_figure_2(settings: Settings) -> Outcome:
     }
     titles = ["the largest value", "the smallest value"]
     return Outcome({"fig2": draw_trees(trees, X[0], titles)}, {"trees": table}, comparisons)
-
-
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        paper="infoflow",
-        name="if.fig2",
-        place="Figure 2",
-        statement="Two trees over the inputs 0.1, 0.3, 0.4, 0.2 end in {3} and {1}.",
-        hypotheses="none",
-        computation="both trees, node by node",
-        check=_figure_2,
-        expected=Verdict.HOLDS,
-    ),
-    Claim(
-        paper="infoflow",
-        name="if.eq5.empty",
-        place="Equation (5)",
-        statement="Every term of (5) counts comparisons.",
-        hypotheses="the example of appendix E, whose I(CLS, 1) is empty",
-        computation="(5) literally and with an empty set counted 0",
-        check=_equation_5_empty,
-        expected=Verdict.FAILS,
-        correction="An empty set contributes |I|^beta1 - 1 = -1; it must count 0.",
-    ),
-    Claim(
-        paper="infoflow",
-        name="if.eq5.global",
-        place="Equation (5) and section 6",
-        statement="A model that learns a target has at least as many comparisons as the target.",
-        hypotheses="retrieval of D = 3 maxima of T = 8 tokens by one layer and one global head",
-        computation="(5) as printed and repaired, against D(T - D) and D(T - 1)",
-        check=_equation_5_global,
-        expected=Verdict.FAILS,
-        correction="Inside a set D0 (|I|^beta1 - 1) comparisons must be allowed, one tree per token to be "
-        "found.",
-    ),
-    Claim(
-        paper="infoflow",
-        name="cmp.dret.exact",
-        place="Section 5.3 and appendix D.1",
-        statement="Retrieval of D maxima needs between D(T - D) and D(T - 1) comparisons.",
-        hypotheses="maximisers of the f_i differ; T > D",
-        computation="exhaustive for D = 2, T = 3 over rankings of finitely many tokens; the written proof "
-        "for all",
-        check=_retrieval_exact,
-        expected=Verdict.HOLDS,
-        correction="Exactly D(T - 1) for T > D, and 0 for T <= D.",
-        proof="advise.md#retrieval-needs-exactly-dt---1-comparisons",
-    ),
-    Claim(
-        paper="infoflow",
-        name="cmp.dret.ae",
-        place="Appendix D.1",
-        statement="The active set of a D-retrieval target has exactly D elements almost everywhere.",
-        hypotheses="max x_1 + max x_2 on [0, 1]^2",
-        computation="how often one token wins both; one exact input",
-        check=_retrieval_size,
-        expected=Verdict.FAILS,
-        correction="At most D; for independent coordinates the share of smaller sets is 1/T at D = 2.",
-    ),
-    Claim(
-        paper="infoflow",
-        name="cmp.zero",
-        place="Definition 2",
-        statement="(not in the paper) For T <= D0 beta1 a target needs no comparison at all.",
-        hypotheses="none",
-        computation="D0 single leaves of beta1 positions hold all positions",
-        check=_zero,
-        expected=Verdict.HOLDS,
-        proof="advise.md#short-sequences-need-no-comparison",
-    ),
-    Claim(
-        paper="infoflow",
-        name="cmp.pair.half",
-        place="Proposition 1",
-        statement="(sharper than the paper's D T^2) The pairwise target needs at most D(C(T,2) - C(2D,2) - "
-        "1) comparisons.",
-        hypotheses="none",
-        computation="explicit trees over unordered pairs at integer inputs",
-        check=_pair_half,
-        expected=Verdict.HOLDS,
-        proof="advise.md#pairs-need-half-of-what-the-paper-counts",
-    ),
-    Claim(
-        paper="infoflow",
-        name="cmp.tri.lb",
-        place="Appendix D.1",
-        statement="The triangle-center target needs at least C(T,3) - 3 comparisons.",
-        hypotheses="T > 6",
-        computation="explicit trees with fewer, for T = 7, 8, ...",
-        check=_triangle_lower,
-        expected=Verdict.FAILS,
-        correction="At most C(T,3) - 21 for T >= 7, and 0 for T <= 9; T^3/6 + O(T^2) survives.",
-    ),
-    Claim(
-        paper="infoflow",
-        name="cmp.tri.domain",
-        place="Appendix D.1",
-        statement="The results for the triangle-center target carry over from [-1, 1]^d to [0, 1]^d.",
-        hypotheses="the unshifted target, d = 1 and 2",
-        computation="sizes of active sets",
-        check=_triangle_domain,
-        expected=Verdict.FAILS,
-        correction="For the shifted target. On [0, 1]^1 it is nine times the square of the least token: "
-        "D0 = beta1 = 1. For d >= 2 three different tokens can win there, if rarely, so D0, dimension and "
-        "order are 3 as on [-1, 1]^d.",
-    ),
-)
-
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "infoflow.fig2",
-        "Two comparison trees at work on four numbers",
-        (Option("values", (0.1, 0.3, 0.4, 0.2), "the tokens"),),
-        _run_figure_2,
-    ),
-)

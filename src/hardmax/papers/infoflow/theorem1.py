@@ -26,13 +26,10 @@ from hardmax.flow.theorems.depth_separation import (
     softmax_gap,
     sup_error,
 )
-from hardmax.papers.certificates import Certificate
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding, within
-from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, judged
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, within
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, recipe
 
-__all__ = ["CLAIMS", "RECIPES", "log_slope", "theorem_claim"]
-
-_PAGE = "constructions.md"
+__all__ = ["log_slope"]
 
 
 def log_slope(x: Sequence[float], y: Sequence[float]) -> float:
@@ -44,37 +41,22 @@ def log_slope(x: Sequence[float], y: Sequence[float]) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def theorem_claim(
-    name: str,
-    place: str,
-    statement: str,
-    hypotheses: str,
-    computation: str,
-    check: Any,
-    expected: Verdict,
-    *,
-    correction: str = "",
-    proof: str = "",
-) -> Claim:
-    """A claim of P2 whose proof, if it has one, stands on the page about constructions."""
-    return Claim(
-        paper="infoflow",
-        name=f"infoflow.{name}",
-        place=place,
-        statement=statement,
-        hypotheses=hypotheses,
-        computation=computation,
-        check=check,
-        expected=expected,
-        correction=correction,
-        proof=f"{_PAGE}#{proof}" if proof else "",
-    )
-
-
 # Theorem 1
 # ----------------------------------------------------------------------------------------------------------
 
 
+@claim(
+    "infoflow.t1.k.order",
+    "Theorems 1 and 4",
+    "the exponent of the informal statement is at most that of the formal one",
+    hypotheses="H, n, T at least 1",
+    computation="both exponents as fractions over a range",
+    expected=Verdict.HOLDS,
+    correction=(
+        "the formal exponent is the larger one for H >= 2, by (H - 1)/(H(n+1)+1); it implies the informal one"
+    ),
+    proof="constructions.md#one-layer-is-not-enough",
+)
 def _k_order(effort: Effort) -> Finding:
     heads, n, tokens = (6, 6, 64) if effort is Effort.QUICK else (16, 12, 256)
     smaller = equal = 0
@@ -100,6 +82,14 @@ def _k_order(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t1.identity14",
+    "Appendix A.1, (14) = (15)",
+    "the difference of two weighted means splits into a part from the weights and one from the values",
+    hypotheses="positive weights",
+    computation="exact values on a grid that decides the identity, and random draws",
+    expected=Verdict.HOLDS,
+)
 def _identity14(effort: Effort) -> Finding:
     grid = [1, 2, 3] if effort is Effort.QUICK else [1, 2, 3, 5]
     cases = 4 * len(grid) ** 4
@@ -121,6 +111,16 @@ def _identity14(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t1.kset",
+    "Appendix A.1",
+    "the sets K_i = -B(b_i, L) cap Q0 hold tokens",
+    hypotheses="b_i in Q0, L below 0.7",
+    computation="sign of the third coordinate on -B(b, L)",
+    expected=Verdict.FAILS,
+    correction="K_i = -(B(b_i, L) cap Q0); with it the proof goes through",
+    proof="constructions.md#one-layer-is-not-enough",
+)
 def _kset(effort: Effort) -> Finding:
     centre, radius = [Fraction(-2, 7), Fraction(-3, 7), Fraction(-6, 7)], Fraction(1, 12)
     lowest = -centre[2] - radius
@@ -141,6 +141,16 @@ def _kset(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t1.step3.factor",
+    "Appendix A.1, step 3",
+    "x(t).v(t) tends to a ninth of the smallest inner product",
+    hypotheses="v(t) the softmax average of x(s)/3, beta to infinity",
+    computation="one token exactly; random sequences at beta = 1e5",
+    expected=Verdict.FAILS,
+    correction="(x(t)/3).v(t) does; x(t)/3 is what the residual stream holds",
+    proof="constructions.md#two-layers-are",
+)
 def _step3(effort: Effort) -> Finding:
     certificate = Certificate(
         "single_token",
@@ -164,6 +174,19 @@ def _step3(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t1.softmaxgap",
+    "Appendix A.1, steps 3 and 6",
+    "a large beta brings the softmax average close to the maximum, uniformly",
+    hypotheses="T scores, any real numbers",
+    computation="random and extreme scores against W((T-1)/e)/beta",
+    expected=Verdict.HOLDS,
+    correction=(
+        "exactly W((T-1)/e)/beta, so beta = (72/epsilon) W((T-1)/e), at most 72 ln(T)/epsilon; "
+        "beta must not count as a weight"
+    ),
+    proof="constructions.md#how-far-softmax-is-from-the-maximum",
+)
 def _softmaxgap(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     above, attained = 0.0, []
@@ -191,6 +214,19 @@ def _one_above(n_tokens: int) -> Any:
     return rho
 
 
+@claim(
+    "infoflow.t1.build",
+    "Theorem 4, part 2",
+    "a two-layer transformer with one head each and dimension 6 is within epsilon of the target, with "
+    "O(1/epsilon) parameters",
+    hypotheses="weights at most 1, beta free",
+    computation="the transformer is built; largest error over random, nearly tied and climbed inputs",
+    expected=Verdict.HOLDS,
+    correction=(
+        "after repairs: (x/3).v in step 3, W_K of layer 2, and an output block of O(epsilon^-1/2) units"
+    ),
+    proof="constructions.md#two-layers-are",
+)
 def _build(effort: Effort) -> Finding:
     rows, fine = [], True
     for epsilon in (0.5, 0.1, 0.05):
@@ -219,6 +255,16 @@ def _of_order_one_over(widths: Sequence[int], epsilons: Sequence[float]) -> bool
     return all(w <= 12 * (1 + 1.6 / e) for w, e in zip(widths, epsilons, strict=True))
 
 
+@claim(
+    "infoflow.t1.width",
+    "Appendix A.1, step 4",
+    "O(1/epsilon) units compute the inner product",
+    hypotheses="weights at most 1",
+    computation="widths for epsilon from 0.4 to 0.003",
+    expected=Verdict.HOLDS,
+    correction="true and not sharp: Richardson extrapolation needs O(epsilon^-1/2), and so on",
+    proof="constructions.md#two-layers-are",
+)
 def _width(effort: Effort) -> Finding:
     epsilons = [0.4 / 2**i for i in range(8)]
     plain = [inner_product_block(epsilon / 72)[0].width for epsilon in epsilons]
@@ -233,6 +279,14 @@ def _width(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t1.a21",
+    "Appendix A.1, step 5",
+    "the product of query and key matrix can have the single entry -2 although weights are at most 1",
+    hypotheses="entries at most 1",
+    computation="the matrices of the construction, multiplied",
+    expected=Verdict.HOLDS,
+)
 def _a21(effort: Effort) -> Finding:
     layer = separation_transformer(0.5, 4).transformer.layers[1]
     product = layer.w_q[0].T @ layer.w_k[0]
@@ -252,6 +306,16 @@ def _a21(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t1.outputo1",
+    "Appendix A.1, step 6",
+    "the output block computes 2 + 18 c with O(1) parameters",
+    hypotheses="tanh units, weights at most 1, every epsilon",
+    computation="a bound for 18 units by enclosures of tanh; widths of the block that is built",
+    expected=Verdict.FAILS,
+    correction="O(epsilon^-1/2) units do it, so the total stays O(1/epsilon); no fixed number does",
+    proof="constructions.md#the-output-block",
+)
 def _output_o1(effort: Effort) -> Finding:
     epsilons = [0.4 / 4**i for i in range(6)]
     return _output_width(
@@ -278,6 +342,16 @@ def _output_width(epsilons: Sequence[float], widths: Sequence[int]) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t1-rem",
+    "Remark after Theorem 4",
+    "the same holds on [0, 1]^3 with a similar target",
+    hypotheses="target F(2X - 1)",
+    computation="the transformer with embedding (2x - 1)/3; largest error found",
+    expected=Verdict.HOLDS,
+    correction="the same formula on [0, 1]^3 is another target: all inner products are at least 0",
+    proof="constructions.md#two-layers-are",
+)
 def _t1_remark(effort: Effort) -> Finding:
     rows, fine = [], True
     for epsilon in (0.5, 0.1) if effort is Effort.QUICK else (0.5, 0.1, 0.05):
@@ -293,6 +367,15 @@ def _t1_remark(effort: Effort) -> Finding:
     )
 
 
+@recipe(
+    "infoflow.thm1",
+    "Depth separation: two layers built, and what collides in one",
+    Option("epsilons", (0.4, 0.2, 0.1, 0.05), "accuracies", paper=(0.4, 0.2, 0.1, 0.05, 0.025, 0.0125)),
+    Option("n_tokens", 8, "T of the construction (the paper: any)", paper=64, least=1),
+    Option("inputs", 100, "random inputs per family", medium=1000, paper=1000, least=1),
+    Option("heads", (1, 2, 4), "heads H of the single layer", least=1),
+    Option("head_width", 6, "dimension n of a head in the exponents", least=1),
+)
 def _run_theorem_1(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Look, Panel, draw_rates
 
@@ -478,135 +561,3 @@ def _separation_pairs(settings: Settings) -> dict[str, list[Any]]:
         for name, value in zip(table, values, strict=True):
             table[name].append(value)
     return table
-
-
-CLAIMS: tuple[Claim, ...] = (
-    theorem_claim(
-        "t1.k.order",
-        "Theorems 1 and 4",
-        "the exponent of the informal statement is at most that of the formal one",
-        "H, n, T at least 1",
-        "both exponents as fractions over a range",
-        _k_order,
-        Verdict.HOLDS,
-        correction="the formal exponent is the larger one for H >= 2, by (H - 1)/(H(n+1)+1); it implies the "
-        "informal one",
-        proof="one-layer-is-not-enough",
-    ),
-    theorem_claim(
-        "t1.identity14",
-        "Appendix A.1, (14) = (15)",
-        "the difference of two weighted means splits into a part from the weights and one from the values",
-        "positive weights",
-        "exact values on a grid that decides the identity, and random draws",
-        _identity14,
-        Verdict.HOLDS,
-    ),
-    theorem_claim(
-        "t1.kset",
-        "Appendix A.1",
-        "the sets K_i = -B(b_i, L) cap Q0 hold tokens",
-        "b_i in Q0, L below 0.7",
-        "sign of the third coordinate on -B(b, L)",
-        _kset,
-        Verdict.FAILS,
-        correction="K_i = -(B(b_i, L) cap Q0); with it the proof goes through",
-        proof="one-layer-is-not-enough",
-    ),
-    theorem_claim(
-        "t1.step3.factor",
-        "Appendix A.1, step 3",
-        "x(t).v(t) tends to a ninth of the smallest inner product",
-        "v(t) the softmax average of x(s)/3, beta to infinity",
-        "one token exactly; random sequences at beta = 1e5",
-        _step3,
-        Verdict.FAILS,
-        correction="(x(t)/3).v(t) does; x(t)/3 is what the residual stream holds",
-        proof="two-layers-are",
-    ),
-    theorem_claim(
-        "t1.softmaxgap",
-        "Appendix A.1, steps 3 and 6",
-        "a large beta brings the softmax average close to the maximum, uniformly",
-        "T scores, any real numbers",
-        "random and extreme scores against W((T-1)/e)/beta",
-        _softmaxgap,
-        Verdict.HOLDS,
-        correction="exactly W((T-1)/e)/beta, so beta = (72/epsilon) W((T-1)/e), at most 72 ln(T)/epsilon; "
-        "beta must not count as a weight",
-        proof="how-far-softmax-is-from-the-maximum",
-    ),
-    theorem_claim(
-        "t1.build",
-        "Theorem 4, part 2",
-        "a two-layer transformer with one head each and dimension 6 is within epsilon of the target, with "
-        "O(1/epsilon) parameters",
-        "weights at most 1, beta free",
-        "the transformer is built; largest error over random, nearly tied and climbed inputs",
-        _build,
-        Verdict.HOLDS,
-        correction="after repairs: (x/3).v in step 3, W_K of layer 2, and an output block of "
-        "O(epsilon^-1/2) units",
-        proof="two-layers-are",
-    ),
-    theorem_claim(
-        "t1.width",
-        "Appendix A.1, step 4",
-        "O(1/epsilon) units compute the inner product",
-        "weights at most 1",
-        "widths for epsilon from 0.4 to 0.003",
-        _width,
-        Verdict.HOLDS,
-        correction="true and not sharp: Richardson extrapolation needs O(epsilon^-1/2), and so on",
-        proof="two-layers-are",
-    ),
-    theorem_claim(
-        "t1.a21",
-        "Appendix A.1, step 5",
-        "the product of query and key matrix can have the single entry -2 although weights are at most 1",
-        "entries at most 1",
-        "the matrices of the construction, multiplied",
-        _a21,
-        Verdict.HOLDS,
-    ),
-    theorem_claim(
-        "t1.outputo1",
-        "Appendix A.1, step 6",
-        "the output block computes 2 + 18 c with O(1) parameters",
-        "tanh units, weights at most 1, every epsilon",
-        "a bound for 18 units by enclosures of tanh; widths of the block that is built",
-        _output_o1,
-        Verdict.FAILS,
-        correction="O(epsilon^-1/2) units do it, so the total stays O(1/epsilon); no fixed number does",
-        proof="the-output-block",
-    ),
-    theorem_claim(
-        "t1-rem",
-        "Remark after Theorem 4",
-        "the same holds on [0, 1]^3 with a similar target",
-        "target F(2X - 1)",
-        "the transformer with embedding (2x - 1)/3; largest error found",
-        _t1_remark,
-        Verdict.HOLDS,
-        correction="the same formula on [0, 1]^3 is another target: all inner products are at least 0",
-        proof="two-layers-are",
-    ),
-)
-
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "infoflow.thm1",
-        "Depth separation: two layers built, and what collides in one",
-        (
-            Option(
-                "epsilons", (0.4, 0.2, 0.1, 0.05), "accuracies", paper=(0.4, 0.2, 0.1, 0.05, 0.025, 0.0125)
-            ),
-            Option("n_tokens", 8, "T of the construction (the paper: any)", paper=64, least=1),
-            Option("inputs", 100, "random inputs per family", medium=1000, paper=1000, least=1),
-            Option("heads", (1, 2, 4), "heads H of the single layer", least=1),
-            Option("head_width", 6, "dimension n of a head in the exponents", least=1),
-        ),
-        _run_theorem_1,
-    ),
-)

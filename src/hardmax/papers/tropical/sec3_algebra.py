@@ -1,37 +1,65 @@
 """P1 section III: tropical polynomials, log-lifting, what blocks are closed under; tables I and II.
 
-Table II maps operations of networks to tropical algebra and to polyhedra. Every row is computed on random
-integers, where equality means equality.
+Table I is :data:`NOTATION`, also the page ``docs/notation.md``: every symbol of the paper, what it means, and
+what it is called in code. A name of code is written ``hm.region_bounds(n_tokens)`` for a parameter,
+``hm.geometry.PowerDiagram.locate`` for an attribute; :func:`resolve` finds it or says that it is not there,
+so that the table cannot go stale. Table II maps operations of networks to tropical algebra and to polyhedra.
+Every row is computed on random integers, where equality means equality.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import InvalidInputError
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.geometry.minkowski import minkowski_vertices
-from hardmax.networks.blocks import Attention, FeedForward
+from hardmax.networks.attention import Attention
+from hardmax.networks.blocks import FeedForward
 from hardmax.networks.network import Network
-from hardmax.papers.certificates import Certificate, network_record
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.notation import NOTATION, resolve
-from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, measured
+from hardmax.papers.ledger import (
+    Certificate,
+    Effort,
+    Finding,
+    Verdict,
+    claim,
+    failing,
+    holding,
+    network_record,
+)
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, measured, recipe
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.tropical.layers import log_lifted_head, relu_layer
 from hardmax.tropical.polynomials import TropicalPolynomial, common_refinement
 from hardmax.tropical.semirings import oplus, otimes, tropical_sum
 
-__all__ = ["CLAIMS", "RECIPES"]
+__all__ = ["NOTATION", "Symbol", "notation_page", "resolve"]
 
 HALF: Any = Fraction(1, 2)
 
 
+@claim(
+    "tropical.newton_characterises",
+    "Definition III.5",
+    "The Newton polytope determines the linear regions of a tropical polynomial completely.",
+    hypotheses="one variable, three terms",
+    computation="regions of max(0, 5+x, 2x) and of max(0, -5+x, 2x): one Newton polytope for both",
+    expected=Verdict.FAILS,
+    correction=(
+        "Regions are the upper vertices of the lifted points (exponent, coefficient); the Newton "
+        "polytope suffices only when all coefficients are equal."
+    ),
+    proof="tropical-polynomials.md#the-newton-polytope-alone-does-not-determine-the-regions",
+)
 def _newton_characterises(effort: Effort) -> Finding:
     high = TropicalPolynomial([[0], [1], [2]], [0, 5, 0])
     low = TropicalPolynomial([[0], [1], [2]], [0, -5, 0])
@@ -60,6 +88,16 @@ def _newton_characterises(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.def_iii7",
+    "Definition III.7",
+    "The sets on which the terms of a tropical polynomial with coefficients win are cones and form a fan.",
+    hypotheses="one variable, three terms with different coefficients",
+    computation="the cells of max(0, -1+x, -3+2x)",
+    expected=Verdict.FAILS,
+    correction="They are polyhedra and form a polyhedral complex; cones if all coefficients are equal.",
+    proof="tropical-polynomials.md#cells-are-cones-only-for-equal-coefficients",
+)
 def _def_iii7(effort: Effort) -> Finding:
     p = TropicalPolynomial([[0], [1], [2]], [0, -1, -3])
     cells = p.cells()
@@ -78,6 +116,15 @@ def _def_iii7(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.rem_iii11a",
+    "Remark III.11",
+    "With a fixed matrix of positive values, tau log z tends to 0: in the log domain the values are lost.",
+    hypotheses="values positive and independent of tau",
+    computation="tau log z at random scores and values, against its bound tau max|log v|",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#fixed-values-vanish-in-the-log-domain",
+)
 def _rem_iii11a(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     worst, smallest = 0.0, []
@@ -97,6 +144,19 @@ def _rem_iii11a(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.loglift_same_walls",
+    "Remark III.11",
+    "Log-lifting keeps the routing walls: the partition does not depend on the values.",
+    hypotheses="one query dimension, two keys",
+    computation="walls of the log-lifted head with keys -1, 1 and log-values 0, 2, and its routing walls",
+    expected=Verdict.FAILS,
+    correction=(
+        "The walls of the numerators depend on the values; the routing partition is that of the "
+        "denominator alone. They agree for all keys only if the log-values of a channel are equal."
+    ),
+    proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
+)
 def _loglift_same_walls(effort: Effort) -> Finding:
     head = log_lifted_head([[-1], [1]], [0, 2])
     walls = _walls(head)
@@ -116,6 +176,20 @@ def _loglift_same_walls(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.rem_iii12",
+    "Remark III.12",
+    "The linear regions of the log-lifted head are the cells of the common refinement of the "
+    "fans of numerators and denominator.",
+    hypotheses="one query dimension, two keys, equal log-values",
+    computation="cells of the refinement and linear regions of the map",
+    expected=Verdict.FAILS,
+    correction=(
+        "The cells bound the number of linear regions from above; that the map is a difference of "
+        "convex piecewise linear functions is true."
+    ),
+    proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
+)
 def _rem_iii12(effort: Effort) -> Finding:
     head = log_lifted_head([[-1], [1]], [3, 3])
     cells = head.common_refinement().n_cells
@@ -135,6 +209,20 @@ def _rem_iii12(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.def_iii13",
+    "Definition III.13",
+    "The routing partition of several heads is the common refinement of their fans, which is "
+    "the normal fan of the Minkowski sum of their Newton polytopes.",
+    hypotheses="linear scores; routing cells with interior",
+    computation="refinement, Minkowski sum and Newton polytope of the product for random integer keys",
+    expected=Verdict.HOLDS,
+    correction=(
+        "With affine scores the polytopes are lifted and only upper vertices count; values and "
+        "the output matrix can make cells indistinguishable in the output."
+    ),
+    proof="proofs.md#several-heads-are-a-minkowski-sum",
+)
 def _def_iii13(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     checked, agree = 0, True
@@ -156,6 +244,19 @@ def _def_iii13(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.ffn_is_trop_poly",
+    "Section III-E",
+    "A ReLU layer acts as a tropical polynomial.",
+    hypotheses="output weights of both signs",
+    computation="the paper's own sawtooth (Lemma F.2, one tooth) at 0, 1/2 and 1",
+    expected=Verdict.FAILS,
+    correction=(
+        "It is a tropical rational map, a difference of two convex functions; a polynomial if no "
+        "output weight is negative."
+    ),
+    proof="tropical-polynomials.md#a-feed-forward-layer-is-rational-not-polynomial",
+)
 def _ffn_is_trop_poly(effort: Effort) -> Finding:
     tooth = relu_layer([[1], [1]], [0, -HALF], [[2, -4]])
     points: list[Any] = [[0], [HALF], [1]]
@@ -175,6 +276,18 @@ def _ffn_is_trop_poly(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.cpwl_closure",
+    "Section III-E",
+    "Transformer blocks at zero temperature keep functions continuous and piecewise linear.",
+    hypotheses="one dimension, one head with two keys",
+    computation="the affine maps of x + attention on both sides of its wall",
+    expected=Verdict.FAILS,
+    correction=(
+        "Piecewise affine maps on finite polyhedral partitions, with jumps allowed, are closed "
+        "under transformer blocks."
+    ),
+)
 def _cpwl_closure(effort: Effort) -> Finding:
     network = Network((Attention([[[-1], [1]]], None, [[[-1], [1]]]),))
     regions = enumerate_regions(network, Box([-4], [4]))
@@ -193,6 +306,16 @@ def _cpwl_closure(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.piecewise_affine_closure",
+    "Section III-E, corrected",
+    "Maps that are affine on the cells of a finite polyhedral partition are closed under "
+    "residuals, zero-temperature attention with fixed keys, ReLU layers and composition.",
+    hypotheses="keys and values fixed; jumps allowed",
+    computation="every cell of random transformers: one affine map, which agrees with the network",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#what-blocks-are-closed-under",
+)
 def _piecewise_affine_closure(effort: Effort) -> Finding:
     checked, passed = 0, True
     for seed in range(2 if effort is Effort.QUICK else 12):
@@ -225,6 +348,10 @@ class _Row:
     holds: bool
 
 
+@recipe(
+    "tropical.table1",
+    "The symbols of the paper and their names in code",
+)
 def _run_table_1(settings: Settings) -> Outcome:
     names = [name for row in NOTATION for name in row.code]
     for name in names:
@@ -254,6 +381,11 @@ def _run_table_1(settings: Settings) -> Outcome:
     )
 
 
+@recipe(
+    "tropical.table2",
+    "The dictionary of operations, each row a check",
+    Option("draws", 60, "random cases per row", medium=500, paper=5000, least=1),
+)
 def _run_table_2(settings: Settings) -> Outcome:
     rows = {concept: check(settings) for concept, _, check in _ROWS}
     comparisons = tuple(
@@ -450,130 +582,247 @@ _ROWS: tuple[tuple[str, str, Callable[[Settings], _Row]], ...] = (
 
 _CLAIM = {"MHSA concatenation": "tropical.def_iii13"}
 
-_DRAWS: Any = Option("draws", 60, "random cases per row", medium=500, paper=5000, least=1)
+
+@dataclass(frozen=True)
+class Symbol:
+    """A symbol of the paper; ``code`` may hold several names, and none where there is no counterpart."""
+
+    group: str
+    symbol: str
+    meaning: str
+    code: tuple[str, ...] = ()
+    remark: str = ""
 
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        paper="tropical",
-        name="newton_characterises",
-        place="Definition III.5",
-        statement="The Newton polytope determines the linear regions of a tropical polynomial completely.",
-        hypotheses="one variable, three terms",
-        computation="regions of max(0, 5+x, 2x) and of max(0, -5+x, 2x): one Newton polytope for both",
-        check=_newton_characterises,
-        expected=Verdict.FAILS,
-        correction="Regions are the upper vertices of the lifted points (exponent, coefficient); the Newton "
-        "polytope suffices only when all coefficients are equal.",
-        proof="tropical-polynomials.md#the-newton-polytope-alone-does-not-determine-the-regions",
+def _group(group: str, *rows: tuple[str, str, str, str]) -> list[Symbol]:
+    return [
+        Symbol(group, symbol, meaning, tuple(name for name in code.split("; ") if name), remark)
+        for symbol, meaning, code, remark in rows
+    ]
+
+
+NOTATION = (
+    *_group(
+        "Sizes",
+        ("$N$", "tokens, which are keys and sites", "hm.region_bounds(n_tokens)", ""),
+        (r"$d_{\mathrm{model}}$", "dimension of a token", "hm.region_bounds(d_model)", ""),
+        ("$d_k, d_v$", "width of a head", "hm.region_bounds(d_head)", "1 leaves two keys that can win"),
+        ("$d$", "dimension in geometry", "hm.vertex_maximum(d); hm.geometry.PowerDiagram.d", ""),
+        ("$H$", "heads", "hm.region_bounds(heads)", ""),
+        (
+            r"$d_{\mathrm{ff}}, n$",
+            "ReLU units, hyperplanes",
+            "hm.region_bounds(d_ff); hm.bounds.zaslavsky(n)",
+            "",
+        ),
+        ("$L$", "blocks", "hm.region_bounds(depth)", ""),
+        (r"$\mathcal{T}$", "the network", "hm.Network; hm.Network.random", ""),
+        (
+            r"$\mathcal{N}(\mathcal{T})$",
+            "number of linear regions",
+            "hm.count_regions; hm.regions.RegionCount.n_regions; hm.regions.CellCount.n_cells",
+            "cells are what the bounds count; regions are cells glued together",
+        ),
+        (
+            r"$V_{\mathrm{single}}, V_{\mathrm{multi}}$",
+            "vertices",
+            "hm.vertex_maximum; hm.geometry.MinkowskiVertices.count",
+            "",
+        ),
+        (r"$\Theta, \Omega, O$", "growth", "hm.bounds.RegionBounds", "each bound carries its exponent of N"),
     ),
-    Claim(
-        paper="tropical",
-        name="def_iii7",
-        place="Definition III.7",
-        statement="The sets on which the terms of a tropical polynomial with coefficients win are cones and "
-        "form a fan.",
-        hypotheses="one variable, three terms with different coefficients",
-        computation="the cells of max(0, -1+x, -3+2x)",
-        check=_def_iii7,
-        expected=Verdict.FAILS,
-        correction="They are polyhedra and form a polyhedral complex; cones if all coefficients are equal.",
-        proof="tropical-polynomials.md#cells-are-cones-only-for-equal-coefficients",
+    *_group(
+        "Inputs and projections",
+        (
+            "$X$",
+            "the other tokens",
+            "hm.Attention.from_weights(context)",
+            "held fixed; only the query varies",
+        ),
+        ("$x, q$", "the query", "hm.Network.signature(x)", ""),
+        ("$W_Q, W_K, W_V, W_O$", "projections", "hm.Attention.from_weights(W_Q)", "rows are outputs"),
+        ("$k_j, v_j$", "keys and values", "hm.attention_diagram(keys); hm.Attention.outputs", ""),
+        (
+            r"$\tilde k_j, a_j = W_Q^\top k_j$",
+            "key pulled back to the input",
+            "hm.Attention.scores; hm.attention_diagram(query_map)",
+            "",
+        ),
+        (r"$Z(q; \tau)$", "output of a head", "hm.Network.__call__(temperature)", "0 is hardmax"),
     ),
-    Claim(
-        paper="tropical",
-        name="rem_iii11a",
-        place="Remark III.11",
-        statement="With a fixed matrix of positive values, tau log z tends to 0: in the log domain the "
-        "values are lost.",
-        hypotheses="values positive and independent of tau",
-        computation="tau log z at random scores and values, against its bound tau max|log v|",
-        check=_rem_iii11a,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#fixed-values-vanish-in-the-log-domain",
+    *_group(
+        "Temperature",
+        (
+            r"$\tau$",
+            "temperature",
+            "hm.tropical.oplus(temperature); hm.stability_bounds(temperature); "
+            "hm.temperature.standard_temperature",
+            r"a standard softmax has $\tau = \sqrt{d_k}$ on raw scores, not $1/\sqrt{d_k}$",
+        ),
+        ("$s_j, S_l$", "score of a key", "hm.check_stability(scores)", ""),
+        (r"$P^{(\tau)}, P^{(0)}$", "log-sum-exp and maximum", "hm.tropical.tropical_sum", ""),
+        (r"$\tilde v_{j,c}$", "log-lifted value", "hm.tropical.log_lifted_head", ""),
+        (
+            "$p_j$",
+            "probability of a key",
+            "hm.temperature.StabilityReport.top_probability",
+            "the largest of them",
+        ),
+        (
+            r"$\delta, \mathcal{R}_i^\delta$",
+            "margin",
+            "hm.stability_bounds(margin); hm.temperature.StabilityReport.margin",
+            "",
+        ),
+        (
+            r"$\nabla^2 P^{(\tau)}$",
+            "Hessian",
+            "hm.temperature.StabilityBounds.hessian",
+            r"$N$ in place of $N - 1$",
+        ),
     ),
-    Claim(
-        paper="tropical",
-        name="loglift_same_walls",
-        place="Remark III.11",
-        statement="Log-lifting keeps the routing walls: the partition does not depend on the values.",
-        hypotheses="one query dimension, two keys",
-        computation="walls of the log-lifted head with keys -1, 1 and log-values 0, 2, and its routing walls",
-        check=_loglift_same_walls,
-        expected=Verdict.FAILS,
-        correction="The walls of the numerators depend on the values; the routing partition is that of the "
-        "denominator alone. They agree for all keys only if the log-values of a channel are equal.",
-        proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
+    *_group(
+        "Tropical geometry",
+        (
+            r"$\oplus, \otimes$",
+            "maximum and sum",
+            "hm.tropical.oplus; hm.tropical.otimes; hm.tropical.tropical_matmul",
+            "",
+        ),
+        (r"$\oslash$", "difference", "hm.tropical.TropicalRationalMap", "p / q for polynomials"),
+        (r"$\oplus_\tau, \otimes_\tau$", "the same, smoothed", "hm.tropical.oplus(temperature)", ""),
+        ("$P(x)$", "tropical polynomial", "hm.TropicalPolynomial", "real exponents"),
+        (
+            r"$\mathrm{Newt}(P)$",
+            "Newton polytope",
+            "hm.TropicalPolynomial.newton_polytope",
+            "the lifted polytope decides cells, not Newt alone",
+        ),
+        (
+            r"$\Sigma(P), \sigma_j$",
+            "cells of a polynomial",
+            "hm.TropicalPolynomial.cells",
+            "cones without coefficients only",
+        ),
+        (r"$\mathcal{H}(P)$", "walls", "hm.TropicalPolynomial.hypersurface; hm.tropical.Hypersurface", ""),
+        (r"$\Sigma_1 \wedge \Sigma_2$", "common refinement", "hm.common_refinement", ""),
+        (r"$f_h, P_h$", "a head and its polytope", "hm.minkowski_vertices(point_sets)", ""),
+        (r"$\Psi, \mathrm{Newt}(\Psi)$", "sum over heads", "hm.minkowski_vertices", ""),
+        (
+            r"$\mathbf{F}, \Phi$",
+            "rational map, network",
+            "hm.tropical.TropicalRationalMap; hm.Network",
+            "piecewise affine, with jumps",
+        ),
+        (r"$\omega, \Omega$", "a linear region", "hm.regions.RegionSet.region_of_cell", "may be non-convex"),
     ),
-    Claim(
-        paper="tropical",
-        name="rem_iii12",
-        place="Remark III.12",
-        statement="The linear regions of the log-lifted head are the cells of the common refinement of the "
-        "fans of numerators and denominator.",
-        hypotheses="one query dimension, two keys, equal log-values",
-        computation="cells of the refinement and linear regions of the map",
-        check=_rem_iii12,
-        expected=Verdict.FAILS,
-        correction="The cells bound the number of linear regions from above; that the map is a difference of "
-        "convex piecewise linear functions is true.",
-        proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
+    *_group(
+        "Diagrams and arrangements",
+        (r"$c_j, S, \hat S$", "sites", "hm.power_diagram(sites)", ""),
+        ("$w_j$", "weight of a site", "hm.power_diagram(weights)", r"$\|k_j\|^2 + 2 b_j$ for a biased key"),
+        (r"$d_{\mathrm{pow}}$", "power distance", "hm.geometry.PowerDiagram.locate", "the nearest site wins"),
+        (
+            r"$\mathcal{V}(K)$",
+            "power diagram of the keys",
+            "hm.attention_diagram; hm.geometry.PowerDiagram",
+            "",
+        ),
+        (
+            r"$C_j, \mathrm{int}(C_j)$",
+            "a cell, and whether it has interior",
+            "hm.geometry.PowerDiagram.nonempty",
+            "",
+        ),
+        (
+            "$R(n, d)$",
+            "cells of an arrangement",
+            "hm.bounds.zaslavsky",
+            "a maximum, attained in general position",
+        ),
+        ("$f_0(P)$", "number of vertices", "hm.geometry.MinkowskiVertices.count", ""),
+        (
+            r"$A_\Omega, b_\Omega$",
+            "the affine map of a cell",
+            "hm.regions.RegionSet.linear; hm.regions.RegionSet.offset",
+            "",
+        ),
     ),
-    Claim(
-        paper="tropical",
-        name="def_iii13",
-        place="Definition III.13",
-        statement="The routing partition of several heads is the common refinement of their fans, which is "
-        "the normal fan of the Minkowski sum of their Newton polytopes.",
-        hypotheses="linear scores; routing cells with interior",
-        computation="refinement, Minkowski sum and Newton polytope of the product for random integer keys",
-        check=_def_iii13,
-        expected=Verdict.HOLDS,
-        correction="With affine scores the polytopes are lifted and only upper vertices count; values and "
-        "the output matrix can make cells indistinguishable in the output.",
-        proof="proofs.md#several-heads-are-a-minkowski-sum",
-    ),
-    Claim(
-        paper="tropical",
-        name="ffn_is_trop_poly",
-        place="Section III-E",
-        statement="A ReLU layer acts as a tropical polynomial.",
-        hypotheses="output weights of both signs",
-        computation="the paper's own sawtooth (Lemma F.2, one tooth) at 0, 1/2 and 1",
-        check=_ffn_is_trop_poly,
-        expected=Verdict.FAILS,
-        correction="It is a tropical rational map, a difference of two convex functions; a polynomial if no "
-        "output weight is negative.",
-        proof="tropical-polynomials.md#a-feed-forward-layer-is-rational-not-polynomial",
-    ),
-    Claim(
-        paper="tropical",
-        name="cpwl_closure",
-        place="Section III-E",
-        statement="Transformer blocks at zero temperature keep functions continuous and piecewise linear.",
-        hypotheses="one dimension, one head with two keys",
-        computation="the affine maps of x + attention on both sides of its wall",
-        check=_cpwl_closure,
-        expected=Verdict.FAILS,
-        correction="Piecewise affine maps on finite polyhedral partitions, with jumps allowed, are closed "
-        "under transformer blocks.",
-    ),
-    Claim(
-        paper="tropical",
-        name="piecewise_affine_closure",
-        place="Section III-E, corrected",
-        statement="Maps that are affine on the cells of a finite polyhedral partition are closed under "
-        "residuals, zero-temperature attention with fixed keys, ReLU layers and composition.",
-        hypotheses="keys and values fixed; jumps allowed",
-        computation="every cell of random transformers: one affine map, which agrees with the network",
-        check=_piecewise_affine_closure,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#what-blocks-are-closed-under",
+    *_group(
+        "Proofs",
+        (
+            r"$\mathcal{P}_{\mathrm{MHSA}}, \mathcal{P}_{\mathrm{FFN}}$",
+            "partitions of a block",
+            "hm.enumerate_regions; hm.Network.truncate",
+            "the second is shifted in each cell of the first",
+        ),
+        (
+            r"$\mathcal{M}_{\mathrm{MHSA}}, \mathcal{M}_{\mathrm{FFN}}, C_d$",
+            "their sizes",
+            "hm.vertex_maximum; hm.bounds.zaslavsky",
+            "exact, so no constant is needed",
+        ),
+        (
+            r"$\mathcal{S}_l, \mathcal{R}_l, N_l$",
+            "cells after l blocks",
+            "hm.regions.CellCount.cells_by_depth",
+            "",
+        ),
+        (r"$\mathrm{Refine}(\Omega)$", "what a block makes of a cell", "", "inside the engines"),
+        (
+            "$p_j = (j - 1/2)/N$",
+            "sites of the parabola",
+            "hm.networks.sawtooth_network(n_tokens); hm.geometry.parabolic_heads",
+            "",
+        ),
+        ("$w, s(x)$", "teeth, sawtooth", "hm.networks.sawtooth_network(teeth)", "w teeth are 2w pieces"),
+        (r"$\Omega_0, J(x)$", "the unit cube, the Jacobian", "hm.Box.cube; hm.Network.affine_at", ""),
+        (
+            r"$\sigma_i, \beta$",
+            "fold sign; bound on the Hessian",
+            "hm.temperature.StabilityBounds.lipschitz",
+            "",
+        ),
     ),
 )
 
 
-RECIPES: tuple[Recipe, ...] = (
-    Recipe("tropical.table1", "The symbols of the paper and their names in code", (), _run_table_1),
-    Recipe("tropical.table2", "The dictionary of operations, each row a check", (_DRAWS,), _run_table_2),
-)
+def resolve(code: str) -> Any:
+    """The object that a name of the table stands for.
+
+    Examples
+    --------
+    >>> resolve("hm.vertex_maximum(heads)").__name__
+    'vertex_maximum'
+    >>> resolve("hm.vertex_maximum(layers)")
+    Traceback (most recent call last):
+    hardmax.errors.InvalidInputError: the table names hm.vertex_maximum(layers), which does not exist.
+    """
+    parts = re.fullmatch(r"hm((?:\.\w+)+)(?:\((\w+)\))?", code)
+    found: Any = import_module("hardmax") if parts else None
+    for name in parts[1].split(".")[1:] if parts else ():
+        fields = getattr(found, "__dataclass_fields__", {})
+        found = fields.get(name) if name in fields else getattr(found, name, None)
+    if found is not None and parts and parts[2] and parts[2] not in inspect.signature(found).parameters:
+        found = None
+    if found is None:
+        raise InvalidInputError(f"the table names {code}, which does not exist.")
+    return found
+
+
+def notation_page() -> str:
+    """The page ``docs/notation.md``."""
+    lines = [
+        "# Notation",
+        "",
+        "The symbols of the tropical paper (its table I) and what they are called here; `hm.f(x)` is the",
+        "parameter `x` of `hm.f`. `hardmax reproduce tropical.table1` writes the same table and checks that",
+        "every name exists; this page is written by `python docs/build.py --write-notation`.",
+    ]
+    group = ""
+    for row in NOTATION:
+        if row.group != group:
+            group = row.group
+            lines += ["", f"## {group}", "", "| symbol | meaning | in code | remark |", "|---|---|---|---|"]
+        code = ", ".join(f"`{name}`" for name in row.code)
+        lines.append(f"| {row.symbol} | {row.meaning} | {code} | {row.remark} |")
+    return "\n".join(lines) + "\n"

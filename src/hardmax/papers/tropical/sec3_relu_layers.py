@@ -20,13 +20,10 @@ from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.networks.blocks import FeedForward
 from hardmax.networks.constructions import best_found_layers, best_found_mlp
 from hardmax.networks.network import Network
-from hardmax.papers.certificates import Certificate
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, judged, measured
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, measured, recipe
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.regions.result import RegionSet
-
-__all__ = ["CLAIMS", "RECIPES"]
 
 # (w_in, b_in) of two layers of three units, found by random search over integers
 MANY_CELLS = (
@@ -39,6 +36,16 @@ MANY_CELLS = (
 # ------------------------------------------------------------------------------------------------------------
 
 
+@claim(
+    "tropical.ex_iii3_49",
+    "Example III.3, figure 2",
+    "Two layers of three ReLU units in the plane have a maximum of 49 linear regions.",
+    hypotheses="d = 2, three units per layer",
+    computation="a bound that knows the rank of every cell's map, and an integer network with 34 cells",
+    expected=Verdict.FAILS,
+    correction="49 is an upper bound that is never reached: at most 40, and 34 are known.",
+    proof="proofs.md#two-layers-of-three-units",
+)
 def _ex_iii3_49(effort: Effort) -> Finding:
     layers = [FeedForward(w, b, np.eye(3, dtype=int), [0, 0, 0]) for w, b in MANY_CELLS]
     cells = [int(count_cells(Network(tuple(layers[:k])), WholeSpace(2))) for k in (1, 2)]
@@ -53,6 +60,15 @@ def _ex_iii3_49(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.zaslavsky_e_bound",
+    "Appendix E",
+    "n hyperplanes cut R^d into at most (e n / d)^d cells.",
+    hypotheses="none, as stated",
+    computation="n = 2, d = 4",
+    expected=Verdict.FAILS,
+    correction="True for n >= d; for n < d there are at most 2^n cells.",
+)
 def _zaslavsky_e_bound(effort: Effort) -> Finding:
     broken = [(n, d) for d in range(1, 13) for n in range(1, d) if zaslavsky(n, d) > (e * n / d) ** d]
     bound = (e * 2 / 4) ** 4
@@ -65,6 +81,15 @@ def _zaslavsky_e_bound(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.zaslavsky_e_bound_fixed",
+    "Appendix E, corrected",
+    "n hyperplanes cut R^d into at most (e n / d)^d cells.",
+    hypotheses="n >= d",
+    computation="the ratio for all pairs up to a size",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#hyperplanes-and-the-number-e",
+)
 def _zaslavsky_e_bound_fixed(effort: Effort) -> Finding:
     top = 40 if effort is Effort.QUICK else 200
     pairs = [(n, d) for d in range(1, 13) for n in range(d, top)]
@@ -90,6 +115,18 @@ _LARGE_CELLS: tuple[Any, ...] = (
 _OUTPUT = (np.eye(3), np.zeros(3))
 
 
+@recipe(
+    "tropical.fig2",
+    "Two ReLU layers of three units: 7 cells, then at most 40, not 49",
+    Option(
+        "weights",
+        "best",
+        "the network drawn: the one with most cells that is known, or a Gaussian one; not stated",
+        choices=("best", "gaussian"),
+    ),
+    Option("box", 0.0, "the pictures show [-box, box]^2; 0 for a square around all vertices", least=0),
+    Option("draws", 50, "Gaussian networks that are counted", medium=500, paper=2000, least=1),
+)
 def _run_figure_2(settings: Settings) -> Outcome:
     from hardmax.plotting.blocks import draw_folding
 
@@ -113,7 +150,7 @@ def _run_figure_2(settings: Settings) -> Outcome:
                 "most cells after layer 2",
                 str(printed),
                 f"between {best} (found) and {bounds['rank_aware']} (bound)",
-                _ex_iii3_49(Effort.QUICK),
+                _ex_iii3_49.check(Effort.QUICK),
                 claim="tropical.ex_iii3_49",
             ),
             measured(
@@ -185,6 +222,11 @@ _D = 2  # figure 1 and Example III.3 draw in the plane
 # ----------------------------------------------------------------------------------------------------
 
 
+@recipe(
+    "tropical.exIII3",
+    "Two ReLU layers of three units in the plane: 49 is no maximum",
+    Option("draws", 200, "random networks that are counted", medium=2000, paper=20000, least=1),
+)
 def _run_example_iii3(settings: Settings) -> Outcome:
     from hardmax.plotting.regions import compare_depths
 
@@ -228,7 +270,7 @@ def _run_example_iii3(settings: Settings) -> Outcome:
                 "most cells of both layers",
                 "49, called the theoretical maximum",
                 f"at most {bounds['rank_aware'].value}; {count.n_cells} found",
-                _ex_iii3_49(Effort.QUICK),
+                _ex_iii3_49.check(Effort.QUICK),
                 claim="tropical.ex_iii3_49",
             ),
             measured(
@@ -253,68 +295,3 @@ def _random_mlp_cells(settings: Settings, i: int) -> int:
     widths = [_D, 3, 3, 1]
     layers = [(rng.standard_normal((n, m)), rng.standard_normal(n)) for m, n in pairwise(widths)]
     return int(count_cells(Network.mlp(layers), WholeSpace(_D), n_jobs=1))
-
-
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        paper="tropical",
-        name="ex_iii3_49",
-        place="Example III.3, figure 2",
-        statement="Two layers of three ReLU units in the plane have a maximum of 49 linear regions.",
-        hypotheses="d = 2, three units per layer",
-        computation="a bound that knows the rank of every cell's map, and an integer network with 34 cells",
-        check=_ex_iii3_49,
-        expected=Verdict.FAILS,
-        correction="49 is an upper bound that is never reached: at most 40, and 34 are known.",
-        proof="proofs.md#two-layers-of-three-units",
-    ),
-    Claim(
-        paper="tropical",
-        name="zaslavsky_e_bound",
-        place="Appendix E",
-        statement="n hyperplanes cut R^d into at most (e n / d)^d cells.",
-        hypotheses="none, as stated",
-        computation="n = 2, d = 4",
-        check=_zaslavsky_e_bound,
-        expected=Verdict.FAILS,
-        correction="True for n >= d; for n < d there are at most 2^n cells.",
-    ),
-    Claim(
-        paper="tropical",
-        name="zaslavsky_e_bound_fixed",
-        place="Appendix E, corrected",
-        statement="n hyperplanes cut R^d into at most (e n / d)^d cells.",
-        hypotheses="n >= d",
-        computation="the ratio for all pairs up to a size",
-        check=_zaslavsky_e_bound_fixed,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#hyperplanes-and-the-number-e",
-    ),
-)
-
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "tropical.fig2",
-        "Two ReLU layers of three units: 7 cells, then at most 40, not 49",
-        (
-            Option(
-                "weights",
-                "best",
-                "the network drawn: the one with most cells that is known, or a Gaussian one; not stated",
-                choices=("best", "gaussian"),
-            ),
-            Option(
-                "box", 0.0, "the pictures show [-box, box]^2; 0 for a square around all vertices", least=0
-            ),
-            Option("draws", 50, "Gaussian networks that are counted", medium=500, paper=2000, least=1),
-        ),
-        _run_figure_2,
-    ),
-    Recipe(
-        "tropical.exIII3",
-        "Two ReLU layers of three units in the plane: 49 is no maximum",
-        (Option("draws", 200, "random networks that are counted", medium=2000, paper=20000, least=1),),
-        _run_example_iii3,
-    ),
-)

@@ -17,17 +17,23 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram, power_diagram
 from hardmax.geometry.domains import Box
-from hardmax.networks.blocks import Attention
+from hardmax.networks.attention import Attention
 from hardmax.networks.network import Network
-from hardmax.papers.certificates import Certificate
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged, measured
-
-__all__ = ["CLAIMS", "RECIPES"]
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding
+from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compared, judged, measured, recipe
 
 Integers = NDArray[np.int64]
 
 
+@claim(
+    "tropical.power_voronoi",
+    "Theorem IV.3",
+    "The queries that go to key j are the power cell of the site k_j with weight |k_j|^2.",
+    hypotheses="linear scores; any keys, ties included",
+    computation="largest scores and least powers at integer queries, in integers",
+    expected=Verdict.HOLDS,
+    proof="power-diagrams.md#the-same-thing-twice",
+)
 def _power_voronoi(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     n_points = n_ties = 0
@@ -49,6 +55,15 @@ def _power_voronoi(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.onehot_interior",
+    "Theorem IV.3, Corollary IV.4",
+    "Inside the cell of key j attention tends to the one-hot vector of j.",
+    hypotheses="any keys, as stated",
+    computation="two identical keys",
+    expected=Verdict.FAILS,
+    correction="True for distinct keys; identical keys share the weight.",
+)
 def _onehot_interior(effort: Effort) -> Finding:
     keys = [[1, 0], [1, 0], [-1, 0]]
     head = Network((Attention([keys], None, [[[2], [0], [0]]], skip=False),))
@@ -69,6 +84,15 @@ def _onehot_interior(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.onehot_interior_fixed",
+    "Theorem IV.3, corrected",
+    "Inside the cell of key j attention tends to the one-hot vector of j.",
+    hypotheses="distinct keys",
+    computation="winners at a point inside each cell, in fractions",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#inside-a-cell-one-key-wins-alone",
+)
 def _onehot_interior_fixed(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     n_cells, unique = 0, True
@@ -87,6 +111,18 @@ def _onehot_interior_fixed(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.cell_nonempty_iff_vertex",
+    "Theorem IV.3",
+    "The cell of a key has interior exactly if the key is a vertex of the hull of all keys.",
+    hypotheses="linear scores, distinct keys",
+    computation="a winning query or exact convex weights for every key of random integer heads",
+    expected=Verdict.HOLDS,
+    correction=(
+        "The paper says that cells are possibly empty; they always hold the origin, and may lack interior."
+    ),
+    proof="power-diagrams.md#a-proof-for-every-key",
+)
 def _cell_nonempty_iff_vertex(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     full = empty = 0
@@ -111,6 +147,15 @@ def _cell_nonempty_iff_vertex(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.cells_are_cones",
+    "Theorem IV.3",
+    "The cells of linear scores are cones with apex 0.",
+    hypotheses="linear scores",
+    computation="winners at integer queries and at their multiples",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#cells-of-linear-scores-are-cones",
+)
 def _cells_are_cones(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     n_queries, agree = 0, True
@@ -129,6 +174,15 @@ def _cells_are_cones(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.contains_origin",
+    "Theorem IV.3",
+    "Every cell of linear scores contains the origin, so none is empty.",
+    hypotheses="linear scores; closed cells",
+    computation="scores at the origin",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#cells-of-linear-scores-are-cones",
+)
 def _contains_origin(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     return _origin_in_every_cell([rng.integers(-9, 10, (n, d)) for n in range(1, 9) for d in (1, 2, 5)])
@@ -144,6 +198,16 @@ def _origin_in_every_cell(heads: Sequence[NDArray[Any]]) -> Finding:
     )
 
 
+@claim(
+    "tropical.cells_bounded",
+    "Corollary IV.4",
+    "The cells on which softmax collapses to arg max are bounded.",
+    hypotheses="linear scores, as the paper defines attention",
+    computation="a ray in a cell of three keys",
+    expected=Verdict.FAILS,
+    correction="Every cell with interior is an unbounded cone.",
+    proof="proofs.md#cells-of-linear-scores-are-cones",
+)
 def _cells_bounded(effort: Effort) -> Finding:
     keys = [[1, 0], [-1, 2], [-1, -2]]
     rays = attention_diagram(keys)
@@ -162,6 +226,15 @@ def _cells_bounded(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.equal_norm_voronoi",
+    "Remark IV.6",
+    "Keys of equal norm give the Voronoi diagram.",
+    hypotheses="linear scores",
+    computation="best and nearest keys at integer queries, keys of squared norm 65 and 41",
+    expected=Verdict.HOLDS,
+    proof="power-diagrams.md#the-same-thing-twice",
+)
 def _equal_norm_voronoi(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     n_points, agree, full = 0, True, True
@@ -183,6 +256,17 @@ def _equal_norm_voronoi(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.layernorm_norms_keys",
+    "Remark IV.6",
+    "LayerNorm makes all keys equally long.",
+    hypotheses="LayerNorm of the tokens, then a key matrix",
+    computation="three normalised tokens and an integer key matrix",
+    expected=Verdict.FAILS,
+    correction=(
+        "It normalises tokens, not keys; keys need a normalisation of their own, without gain and bias."
+    ),
+)
 def _layernorm_norms_keys(effort: Effort) -> Finding:
     tokens = [[1, -1, 1, -1], [1, 1, -1, -1], [-1, 1, 1, -1]]  # mean 0 and mean square 1 already
     key_map = [[1, 1, 0, 0], [0, 1, 1, 1]]
@@ -204,6 +288,16 @@ def _layernorm_norms_keys(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.fig3_caption",
+    "Figure 3",
+    "Cells disappear because the weights of their keys are relatively small.",
+    hypotheses="linear scores",
+    computation="a short key with a cell, and a long one without while a shorter has one",
+    expected=Verdict.FAILS,
+    correction="A cell has no interior exactly if its key lies in the hull of the other keys.",
+    proof="power-diagrams.md#a-proof-for-every-key",
+)
 def _fig3_caption(effort: Effort) -> Finding:
     small_wins = np.array([[1, 0], [-50, 10], [-50, -10]])
     large_loses = np.array([[90, 10], [90, -10], [89, 0], [0, 1]])
@@ -224,6 +318,15 @@ def _fig3_caption(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.full_input_polyhedral",
+    "Remark IV.5",
+    "In the space of all tokens, where keys move with the input, routing cells are convex polyhedra.",
+    hypotheses="self-attention, no fixed context",
+    computation="two sequences with the same winner, and their midpoint",
+    expected=Verdict.FAILS,
+    correction="Walls are quadrics there; everything that is counted is for a fixed context.",
+)
 def _full_input_polyhedral(effort: Effort) -> Finding:
     first, second = [[2], [1]], [[-1], [1]]
     certificate = Certificate(
@@ -297,6 +400,14 @@ def _proven_diagram(keys: NDArray[Any]) -> tuple[dict[str, Any], bool]:
 _LIGHT_CORNER = np.array([[0.5, 0.0], [-3.0, 2.5], [-3.0, -2.5], [-4.0, 0.3], [-2.1, 0.33], [-2.4, -0.55]])
 
 
+@recipe(
+    "tropical.fig3",
+    "Voronoi diagram and power diagram of the same keys; why cells vanish",
+    Option("n_tokens", 7, "Gaussian keys; not stated", least=1),
+    Option("decimals", 2, "digits to which the drawn keys are rounded", least=0),
+    Option("box", 3.0, "the pictures show [-box, box]^2; not stated", positive=True),
+    Option("draws", 100, "random sets of keys that are asked", medium=1000, paper=1000, least=1),
+)
 def _run_figure_3(settings: Settings) -> Outcome:
     keys = settings.rng("keys").standard_normal((settings["n_tokens"], 2)).round(settings["decimals"])
     box = Box.cube(2, -settings["box"], settings["box"])
@@ -407,149 +518,3 @@ def _lightest_keys(settings: Settings) -> Comparison:
         f"{kept} of the {any_lost} draws in which a cell vanishes",
         claim="tropical.fig3_caption",
     )
-
-
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        paper="tropical",
-        name="power_voronoi",
-        place="Theorem IV.3",
-        statement="The queries that go to key j are the power cell of the site k_j with weight |k_j|^2.",
-        hypotheses="linear scores; any keys, ties included",
-        computation="largest scores and least powers at integer queries, in integers",
-        check=_power_voronoi,
-        expected=Verdict.HOLDS,
-        proof="power-diagrams.md#the-same-thing-twice",
-    ),
-    Claim(
-        paper="tropical",
-        name="onehot_interior",
-        place="Theorem IV.3, Corollary IV.4",
-        statement="Inside the cell of key j attention tends to the one-hot vector of j.",
-        hypotheses="any keys, as stated",
-        computation="two identical keys",
-        check=_onehot_interior,
-        expected=Verdict.FAILS,
-        correction="True for distinct keys; identical keys share the weight.",
-    ),
-    Claim(
-        paper="tropical",
-        name="onehot_interior_fixed",
-        place="Theorem IV.3, corrected",
-        statement="Inside the cell of key j attention tends to the one-hot vector of j.",
-        hypotheses="distinct keys",
-        computation="winners at a point inside each cell, in fractions",
-        check=_onehot_interior_fixed,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#inside-a-cell-one-key-wins-alone",
-    ),
-    Claim(
-        paper="tropical",
-        name="cell_nonempty_iff_vertex",
-        place="Theorem IV.3",
-        statement="The cell of a key has interior exactly if the key is a vertex of the hull of all keys.",
-        hypotheses="linear scores, distinct keys",
-        computation="a winning query or exact convex weights for every key of random integer heads",
-        check=_cell_nonempty_iff_vertex,
-        expected=Verdict.HOLDS,
-        correction="The paper says that cells are possibly empty; they always hold the origin, and may lack "
-        "interior.",
-        proof="power-diagrams.md#a-proof-for-every-key",
-    ),
-    Claim(
-        paper="tropical",
-        name="cells_are_cones",
-        place="Theorem IV.3",
-        statement="The cells of linear scores are cones with apex 0.",
-        hypotheses="linear scores",
-        computation="winners at integer queries and at their multiples",
-        check=_cells_are_cones,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#cells-of-linear-scores-are-cones",
-    ),
-    Claim(
-        paper="tropical",
-        name="contains_origin",
-        place="Theorem IV.3",
-        statement="Every cell of linear scores contains the origin, so none is empty.",
-        hypotheses="linear scores; closed cells",
-        computation="scores at the origin",
-        check=_contains_origin,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#cells-of-linear-scores-are-cones",
-    ),
-    Claim(
-        paper="tropical",
-        name="cells_bounded",
-        place="Corollary IV.4",
-        statement="The cells on which softmax collapses to arg max are bounded.",
-        hypotheses="linear scores, as the paper defines attention",
-        computation="a ray in a cell of three keys",
-        check=_cells_bounded,
-        expected=Verdict.FAILS,
-        correction="Every cell with interior is an unbounded cone.",
-        proof="proofs.md#cells-of-linear-scores-are-cones",
-    ),
-    Claim(
-        paper="tropical",
-        name="equal_norm_voronoi",
-        place="Remark IV.6",
-        statement="Keys of equal norm give the Voronoi diagram.",
-        hypotheses="linear scores",
-        computation="best and nearest keys at integer queries, keys of squared norm 65 and 41",
-        check=_equal_norm_voronoi,
-        expected=Verdict.HOLDS,
-        proof="power-diagrams.md#the-same-thing-twice",
-    ),
-    Claim(
-        paper="tropical",
-        name="layernorm_norms_keys",
-        place="Remark IV.6",
-        statement="LayerNorm makes all keys equally long.",
-        hypotheses="LayerNorm of the tokens, then a key matrix",
-        computation="three normalised tokens and an integer key matrix",
-        check=_layernorm_norms_keys,
-        expected=Verdict.FAILS,
-        correction="It normalises tokens, not keys; keys need a normalisation of their own, without gain and "
-        "bias.",
-    ),
-    Claim(
-        paper="tropical",
-        name="fig3_caption",
-        place="Figure 3",
-        statement="Cells disappear because the weights of their keys are relatively small.",
-        hypotheses="linear scores",
-        computation="a short key with a cell, and a long one without while a shorter has one",
-        check=_fig3_caption,
-        expected=Verdict.FAILS,
-        correction="A cell has no interior exactly if its key lies in the hull of the other keys.",
-        proof="power-diagrams.md#a-proof-for-every-key",
-    ),
-    Claim(
-        paper="tropical",
-        name="full_input_polyhedral",
-        place="Remark IV.5",
-        statement="In the space of all tokens, where keys move with the input, routing cells are convex "
-        "polyhedra.",
-        hypotheses="self-attention, no fixed context",
-        computation="two sequences with the same winner, and their midpoint",
-        check=_full_input_polyhedral,
-        expected=Verdict.FAILS,
-        correction="Walls are quadrics there; everything that is counted is for a fixed context.",
-    ),
-)
-
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "tropical.fig3",
-        "Voronoi diagram and power diagram of the same keys; why cells vanish",
-        (
-            Option("n_tokens", 7, "Gaussian keys; not stated", least=1),
-            Option("decimals", 2, "digits to which the drawn keys are rounded", least=0),
-            Option("box", 3.0, "the pictures show [-box, box]^2; not stated", positive=True),
-            Option("draws", 100, "random sets of keys that are asked", medium=1000, paper=1000, least=1),
-        ),
-        _run_figure_3,
-    ),
-)

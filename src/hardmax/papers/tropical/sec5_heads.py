@@ -1,10 +1,15 @@
-"""P1 Proposition V.1, Theorem V.2, Example V.3, appendix D, figure 4: cells that heads cut together.
+"""P1 Proposition V.1 to Theorem V.5, Example V.3, appendix D, figures 4 and 7: what heads and blocks cut.
 
 Counts come from exact enumeration; the certificates list a query for every cell, so that anybody can see
 that it is there. That there are no more follows from the Euler characteristic (``docs/minkowski.md``).
 Figure 4 says that three heads of N = 6 keys in space go from 6 to 216 vertices: 216 is the number of sums
 N^H, at most 92 of them are vertices. Example V.3 compares one head with eight at the same number of
 parameters.
+
+Figure 7 draws the partition of a block as the common refinement of the attention cells and one arrangement of
+folds. The ReLU layer sees x + v_j, so each attention cell has the arrangement shifted by its own value: the
+block of figure 7 has eight cells, one more than any refinement of a wall and two folds can have. The product
+bound is true: cells of attention times cells of the arrangement.
 """
 
 from __future__ import annotations
@@ -17,18 +22,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.bounds import head_budget, vertex_maximum
+from hardmax.bounds import head_budget, vertex_maximum, zaslavsky
 from hardmax.bounds.large_integers import log10_of, readable
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
+from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.geometry.minkowski import MinkowskiVertices, minkowski_vertices, parabolic_heads
-from hardmax.papers.certificates import Certificate
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged, measured
+from hardmax.networks.attention import Attention
+from hardmax.networks.blocks import FeedForward
+from hardmax.networks.network import Network
+from hardmax.papers.ledger import (
+    Certificate,
+    Effort,
+    Finding,
+    Verdict,
+    claim,
+    earned,
+    failing,
+    holding,
+    network_record,
+)
+from hardmax.papers.recipes import (
+    Comparison,
+    Option,
+    Outcome,
+    Settings,
+    compared,
+    judged,
+    measured,
+    recipe,
+    refuted,
+)
+from hardmax.papers.tropical.sec7_counts import random_transformers
+from hardmax.regions.api import count_cells, enumerate_regions
 
-__all__ = ["CLAIMS", "RECIPES"]
 
-
+@claim(
+    "tropical.single_head_le_n",
+    "Proposition V.1",
+    "The Newton polytope of one head has at most N vertices.",
+    hypotheses="linear scores; with linear scores on the line at most 2",
+    computation="cells of random heads, in general and on spheres",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#several-heads-are-a-minkowski-sum",
+)
 def _single_head_le_n(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     n_heads, most, on_sphere, on_line = 0, 0.0, True, 0
@@ -52,6 +89,16 @@ def _single_head_le_n(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.mink_product_regime",
+    "Theorem V.2, H <= d",
+    "Few heads cut at most N^H cells, and N^H is reached.",
+    hypotheses="H <= d-1 for linear scores, H <= d for affine ones",
+    computation="exact enumeration of parabolic heads",
+    expected=Verdict.HOLDS,
+    correction="For H = d linear heads the maximum is N^d - (N-1)^d + 1, of exponent d-1.",
+    proof="proofs.md#few-heads-reach-every-combination",
+)
 def _mink_product_regime(effort: Effort) -> Finding:
     top = 4 if effort is Effort.QUICK else 6
     linear = [(n, h, d) for d in (2, 3, 4) for h in range(1, d) for n in (2, 3, top)]
@@ -71,11 +118,30 @@ def _mink_product_regime(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.mink_max_linear",
+    "Theorem V.2, exact",
+    "H heads of N keys with linear scores cut at most sum_{j<d} C(H,j)(N-1)^j + C(H-1,d-1) "
+    "cells, and this is attained.",
+    hypotheses="N >= 2; proof for d <= 3, larger d cited (Weibel 2012; Montufar, Ren and Zhang 2021)",
+    computation="parabolic heads attain it, random heads stay below, d up to 4",
+    expected=Verdict.HOLDS,
+    proof="minkowski.md#why",
+)
 def _mink_max_linear(effort: Effort) -> Finding:
     settings = [(5, 4, 2), (4, 4, 3), (3, 5, 3), (3, 4, 4)]
     return _maximum(settings, biased=False, effort=effort)
 
 
+@claim(
+    "tropical.mink_max_affine",
+    "Theorem V.2, exact",
+    "H heads of N keys with affine scores cut at most sum_{j<=d} C(H,j)(N-1)^j cells, and this is attained.",
+    hypotheses="N >= 2; proof for d <= 2, larger d cited (Montufar, Ren and Zhang 2021)",
+    computation="parabolic heads attain it, random heads stay below, d up to 3",
+    expected=Verdict.HOLDS,
+    proof="minkowski.md#why",
+)
 def _mink_max_affine(effort: Effort) -> Finding:
     settings = [(5, 4, 1), (4, 4, 2), (3, 5, 2), (3, 4, 3)]
     return _maximum(settings, biased=True, effort=effort)
@@ -105,6 +171,16 @@ def _maximum(settings: Sequence[tuple[int, int, int]], *, biased: bool, effort: 
     )
 
 
+@claim(
+    "tropical.euler_identity",
+    "Theorem V.2, exact",
+    "In r(S) = sum of m(T) over T in S, m(T) = 0 for affine scores and |T| > d, and "
+    "(-1)^(d+|T|) for linear scores and |T| >= d.",
+    hypotheses="general position",
+    computation="cells of every subfamily of random heads",
+    expected=Verdict.HOLDS,
+    proof="minkowski.md#why",
+)
 def _euler_identity(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     checked, agree = 0, True
@@ -139,6 +215,16 @@ def _moebius(keys: NDArray[Any], biases: NDArray[Any] | None) -> dict[tuple[int,
     return terms
 
 
+@claim(
+    "tropical.saturated_floor_d_half",
+    "Theorem V.2, H > d",
+    "Many heads cut O((NH)^floor(d/2)) cells.",
+    hypotheses="linear scores, d = 3, H = 4",
+    computation="exact enumeration of parabolic heads for growing N",
+    expected=Verdict.FAILS,
+    correction="The exponent of N is min(H, d-1) for linear scores and min(H, d) for affine ones.",
+    proof="proofs.md#many-heads-grow-with-degree-d-minus-1",
+)
 def _saturated_floor_d_half(effort: Effort) -> Finding:
     sizes = [4, 8, 16] if effort is Effort.QUICK else [4, 8, 16, 32]
     found = [_parabolic(n, 4, 3, False) for n in sizes]
@@ -156,6 +242,16 @@ def _saturated_floor_d_half(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.gs_quoted_ineq",
+    "Appendix D",
+    "A Minkowski sum of H polytopes with N vertices has at most sum_{k<d} C(H-1,k) N^(k+1) vertices.",
+    hypotheses="d >= 2, N >= 2; as for tropical.mink_max_linear",
+    computation="comparison with the exact maximum, in integers",
+    expected=Verdict.HOLDS,
+    correction="True but loose; the exact maximum is known.",
+    proof="proofs.md#the-quoted-inequality-is-true-but-loose",
+)
 def _gs_quoted_ineq(effort: Effort) -> Finding:
     checked, holds = 0, True
     for d in range(2, 9):
@@ -173,6 +269,19 @@ def _gs_quoted_ineq(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.fig4_216",
+    "Figure 4",
+    "Three heads of six keys in space give a Minkowski sum with 216 vertices.",
+    hypotheses="linear scores, N = 6, H = 3, d = 3",
+    computation="the maximum, and integer keys that attain it, enumerated",
+    expected=Verdict.FAILS,
+    correction=(
+        "At most 92; 216 = 6^3 is the number of sums, all of them vertices with affine scores in "
+        "space or linear scores in four dimensions."
+    ),
+    proof="minkowski.md#why",
+)
 def _fig4_216(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     trials = 20 if effort is Effort.QUICK else 500
@@ -206,6 +315,15 @@ def _listed(heads: int) -> str:
 _WORDS = {1: "one", 2: "two", 3: "three", 4: "four"}
 
 
+@claim(
+    "tropical.pow_512_8",
+    "Example V.3",
+    "Eight heads of 512 tokens reach 512^8, which is about 1.1e21.",
+    hypotheses="none",
+    computation="the integer",
+    expected=Verdict.FAILS,
+    correction="512^8 = 2^72 = 4.722e21.",
+)
 def _pow_512_8(effort: Effort) -> Finding:
     value = 512**8
     return failing(
@@ -220,6 +338,16 @@ def _pow_512_8(effort: Effort) -> Finding:
 _PRINTED_POWER = 11 * 10**20  # of Example V.3, for 512^8
 
 
+@claim(
+    "tropical.rem_v6",
+    "Remark V.6",
+    "Comparing all pairs of keys counts orders of the scores that routing does not see; one "
+    "head has at most N cells.",
+    hypotheses="linear scores",
+    computation="orders and routing cells of four keys in space",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#several-heads-are-a-minkowski-sum",
+)
 def _rem_v6(effort: Effort) -> Finding:
     keys = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [-1, -2, -3]])
     pairs = [keys[list(pair)] for pair in combinations(range(4), 2)]
@@ -258,6 +386,13 @@ def _heads_certificate(
 _D = 3  # the dimension in which figure 4 draws
 
 
+@recipe(
+    "tropical.fig4",
+    "Newton polytopes of one, two and three heads: 92 vertices, not 216",
+    Option("n_tokens", 6, "keys per head (the paper: 6)", least=2),
+    Option("heads", 3, "heads in the last picture (the paper: 3)", least=1),
+    Option("draws", 20, "Gaussian draws whose vertices are counted", medium=200, paper=1000, least=1),
+)
 def _run_figure_4(settings: Settings) -> Outcome:
     from hardmax.plotting.polytopes import compare_sums
 
@@ -343,6 +478,15 @@ def _vertex_table(result: MinkowskiVertices) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------
 
 
+@recipe(
+    "tropical.exV3",
+    "One head against eight at the same number of parameters",
+    Option("n_tokens", 512, "sequence length (the paper: 512)", least=1),
+    Option("d_model", 512, "dimension (the paper: 512)", least=1),
+    Option("heads", 8, "heads compared with one (the paper: 8)", least=1),
+    Option("score_bias", False, "whether queries carry a bias; the paper defines attention without"),
+    Option("counted_tokens", 5, "sequence length of the small comparison that is counted", least=1),
+)
 def _run_example_v3(settings: Settings) -> Outcome:
     from hardmax.plotting.growth import draw_budget
 
@@ -355,7 +499,7 @@ def _run_example_v3(settings: Settings) -> Outcome:
     small = _small_budget(settings)
     printed: tuple[Comparison, ...] = ()
     if (n, d, heads) == (512, 512, 8):
-        power = _pow_512_8(Effort.QUICK)
+        power = _pow_512_8.check(Effort.QUICK)
         printed = (judged("512^8", "1.1e21", readable(n, heads), power, claim="tropical.pow_512_8"),)
     best = every.best
     figure: Any = draw_budget(every).figure
@@ -442,151 +586,201 @@ def _small_budget(settings: Settings) -> dict[str, list[int]]:
     return table
 
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        paper="tropical",
-        name="single_head_le_n",
-        place="Proposition V.1",
-        statement="The Newton polytope of one head has at most N vertices.",
-        hypotheses="linear scores; with linear scores on the line at most 2",
-        computation="cells of random heads, in general and on spheres",
-        check=_single_head_le_n,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#several-heads-are-a-minkowski-sum",
-    ),
-    Claim(
-        paper="tropical",
-        name="mink_product_regime",
-        place="Theorem V.2, H <= d",
-        statement="Few heads cut at most N^H cells, and N^H is reached.",
-        hypotheses="H <= d-1 for linear scores, H <= d for affine ones",
-        computation="exact enumeration of parabolic heads",
-        check=_mink_product_regime,
-        expected=Verdict.HOLDS,
-        correction="For H = d linear heads the maximum is N^d - (N-1)^d + 1, of exponent d-1.",
-        proof="proofs.md#few-heads-reach-every-combination",
-    ),
-    Claim(
-        paper="tropical",
-        name="mink_max_linear",
-        place="Theorem V.2, exact",
-        statement="H heads of N keys with linear scores cut at most sum_{j<d} C(H,j)(N-1)^j + C(H-1,d-1) "
-        "cells, and this is attained.",
-        hypotheses="N >= 2; proof for d <= 3, larger d cited (Weibel 2012; Montufar, Ren and Zhang 2021)",
-        computation="parabolic heads attain it, random heads stay below, d up to 4",
-        check=_mink_max_linear,
-        expected=Verdict.HOLDS,
-        proof="minkowski.md#why",
-    ),
-    Claim(
-        paper="tropical",
-        name="mink_max_affine",
-        place="Theorem V.2, exact",
-        statement="H heads of N keys with affine scores cut at most sum_{j<=d} C(H,j)(N-1)^j cells, and this "
-        "is attained.",
-        hypotheses="N >= 2; proof for d <= 2, larger d cited (Montufar, Ren and Zhang 2021)",
-        computation="parabolic heads attain it, random heads stay below, d up to 3",
-        check=_mink_max_affine,
-        expected=Verdict.HOLDS,
-        proof="minkowski.md#why",
-    ),
-    Claim(
-        paper="tropical",
-        name="euler_identity",
-        place="Theorem V.2, exact",
-        statement="In r(S) = sum of m(T) over T in S, m(T) = 0 for affine scores and |T| > d, and "
-        "(-1)^(d+|T|) for linear scores and |T| >= d.",
-        hypotheses="general position",
-        computation="cells of every subfamily of random heads",
-        check=_euler_identity,
-        expected=Verdict.HOLDS,
-        proof="minkowski.md#why",
-    ),
-    Claim(
-        paper="tropical",
-        name="saturated_floor_d_half",
-        place="Theorem V.2, H > d",
-        statement="Many heads cut O((NH)^floor(d/2)) cells.",
-        hypotheses="linear scores, d = 3, H = 4",
-        computation="exact enumeration of parabolic heads for growing N",
-        check=_saturated_floor_d_half,
-        expected=Verdict.FAILS,
-        correction="The exponent of N is min(H, d-1) for linear scores and min(H, d) for affine ones.",
-        proof="proofs.md#many-heads-grow-with-degree-d-minus-1",
-    ),
-    Claim(
-        paper="tropical",
-        name="gs_quoted_ineq",
-        place="Appendix D",
-        statement="A Minkowski sum of H polytopes with N vertices has at most sum_{k<d} C(H-1,k) N^(k+1) "
-        "vertices.",
-        hypotheses="d >= 2, N >= 2; as for tropical.mink_max_linear",
-        computation="comparison with the exact maximum, in integers",
-        check=_gs_quoted_ineq,
-        expected=Verdict.HOLDS,
-        correction="True but loose; the exact maximum is known.",
-        proof="proofs.md#the-quoted-inequality-is-true-but-loose",
-    ),
-    Claim(
-        paper="tropical",
-        name="fig4_216",
-        place="Figure 4",
-        statement="Three heads of six keys in space give a Minkowski sum with 216 vertices.",
-        hypotheses="linear scores, N = 6, H = 3, d = 3",
-        computation="the maximum, and integer keys that attain it, enumerated",
-        check=_fig4_216,
-        expected=Verdict.FAILS,
-        correction="At most 92; 216 = 6^3 is the number of sums, all of them vertices with affine scores in "
-        "space or linear scores in four dimensions.",
-        proof="minkowski.md#why",
-    ),
-    Claim(
-        paper="tropical",
-        name="pow_512_8",
-        place="Example V.3",
-        statement="Eight heads of 512 tokens reach 512^8, which is about 1.1e21.",
-        hypotheses="none",
-        computation="the integer",
-        check=_pow_512_8,
-        expected=Verdict.FAILS,
-        correction="512^8 = 2^72 = 4.722e21.",
-    ),
-    Claim(
-        paper="tropical",
-        name="rem_v6",
-        place="Remark V.6",
-        statement="Comparing all pairs of keys counts orders of the scores that routing does not see; one "
-        "head has at most N cells.",
-        hypotheses="linear scores",
-        computation="orders and routing cells of four keys in space",
-        check=_rem_v6,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#several-heads-are-a-minkowski-sum",
-    ),
-)
+LINE = Box([-4], [4])
 
 
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "tropical.fig4",
-        "Newton polytopes of one, two and three heads: 92 vertices, not 216",
-        (
-            Option("n_tokens", 6, "keys per head (the paper: 6)", least=2),
-            Option("heads", 3, "heads in the last picture (the paper: 3)", least=1),
-            Option("draws", 20, "Gaussian draws whose vertices are counted", medium=200, paper=1000, least=1),
-        ),
-        _run_figure_4,
+@claim(
+    "tropical.block_is_refinement",
+    "Theorem V.5, figure 7",
+    "The partition of a block is the common refinement of those of its attention and its ReLU layer.",
+    hypotheses="one dimension, two keys, one unit",
+    computation="cells of the block, exactly",
+    expected=Verdict.FAILS,
+    correction=(
+        "The folds are shifted differently in every attention cell; the product of the two "
+        "numbers still bounds the cells."
     ),
-    Recipe(
-        "tropical.exV3",
-        "One head against eight at the same number of parameters",
-        (
-            Option("n_tokens", 512, "sequence length (the paper: 512)", least=1),
-            Option("d_model", 512, "dimension (the paper: 512)", least=1),
-            Option("heads", 8, "heads compared with one (the paper: 8)", least=1),
-            Option("score_bias", False, "whether queries carry a bias; the paper defines attention without"),
-            Option("counted_tokens", 5, "sequence length of the small comparison that is counted", least=1),
-        ),
-        _run_example_v3,
-    ),
+    proof="proofs.md#what-a-block-cuts-at-most",
 )
+def _block_is_refinement(effort: Effort) -> Finding:
+    fold = FeedForward([[1]], [-1], [[1]], [0])
+    moved = Network(
+        (
+            Attention([[[-1], [1]]], None, [[[3], [0]]]),
+            fold,
+        )
+    )
+    unmoved = Network(
+        (
+            Attention([[[-1], [1]]], None, [[[0], [0]]]),
+            fold,
+        )
+    )
+    cells = [int(count_cells(network, LINE)) for network in (moved, unmoved)]
+    lines = [{"cells": n, "regions": r, "jumps": j, "signatures": 0} for n, r, j in ((4, 4, 1), (3, 2, 0))]
+    certificate = Certificate(
+        "network_line",
+        {"networks": [network_record(moved), network_record(unmoved)], "interval": [-4, 4]},
+        {"networks": lines},
+    )
+    return failing(
+        cells == [4, 3],
+        f"a wall at 0 with values 3 and 0, then a fold at 1: {cells[0]} cells; the refinement of both "
+        f"partitions, which the same block without values has, {cells[1]}",
+        {"cells": cells[0], "refinement": cells[1]},
+        certificate,
+    )
+
+
+@claim(
+    "tropical.block_product_bound",
+    "Theorem V.5",
+    "A block has at most (cells of its heads) R(d_ff, d) cells, so depth L has at most (V R)^L.",
+    hypotheses="V the largest number of cells of the heads, linear or affine as the scores are",
+    computation="cells of random blocks in the whole plane, exactly",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#what-a-block-cuts-at-most",
+)
+def _block_product_bound(effort: Effort) -> Finding:
+    worst, checked = 0.0, 0
+    for skip in (False, True):
+        for network in random_transformers(effort, ffn_skip=skip):
+            heads = int(count_cells(network.truncate(1), WholeSpace(2)))
+            most = heads * zaslavsky(4, 2)
+            assured = vertex_maximum(4, 2, 2, biased=True) * zaslavsky(4, 2)
+            worst = max(worst, int(count_cells(network, WholeSpace(2))) / min(most, assured))
+            checked += 1
+    return holding(
+        worst <= 1,
+        f"{checked} random blocks: at most {worst:.2f} of (cells of the heads) R(d_ff, d)",
+        {"blocks": checked, "largest_ratio": worst},
+    )
+
+
+@recipe(
+    "tropical.fig7",
+    "One block: the folds of the ReLU layer are shifted in each attention cell",
+    Option("n_tokens", 2, "keys (the paper: 2)", least=1),
+    Option("d_ff", 2, "ReLU units (the paper: 2)", least=1),
+    Option(
+        "weights",
+        "integers",
+        "the block drawn: small integers (for 2 keys and 2 units) or random; not stated",
+        choices=("integers", "random"),
+    ),
+    Option("score_bias", False, "whether random scores have biases"),
+    Option("random_n_tokens", 4, "keys of the random blocks that are counted", least=1),
+    Option("random_d_ff", 6, "ReLU units of the random blocks that are counted", least=1),
+    Option("box", 4.0, "the pictures show [-box, box]^2; not stated", positive=True),
+    Option("draws", 60, "random blocks that are counted", medium=500, paper=2000, least=1),
+)
+def _run_figure_7(settings: Settings) -> Outcome:
+    from hardmax.plotting.blocks import compare_block
+
+    attention, feed_forward = _drawn(settings)
+    box = Box.cube(2, -settings["box"], settings["box"])
+    names = ["attention", "ReLU layer", "common refinement", "block"]
+    counts = _counts(attention, feed_forward)
+    drawn = dict(zip(names, counts, strict=True))
+    size = settings["random_n_tokens"], settings["random_d_ff"]
+    random = np.array([_counts(*_random(settings, i, *size)) for i in range(settings["draws"])])
+    more = int((random[:, 3] > random[:, 2]).sum())
+    fewer = int((random[:, 3] < random[:, 2]).sum())
+    within = int((random[:, 3] <= random[:, 0] * random[:, 1]).sum())
+    found = [enumerate_regions(network, box, n_jobs=1) for network in _networks(attention, feed_forward)]
+    three_lines = (settings["n_tokens"], settings["d_ff"]) == (2, 2)
+    return Outcome(
+        figures={"fig7": compare_block(found, feed_forward, box)},
+        tables={
+            "drawn": {"partition": names, "cells_of_the_plane": counts},
+            "random": {"draw": list(range(len(random))), **dict(zip(_columns(), random.T, strict=True))},
+            "weights": _weights(attention, feed_forward),
+        },
+        comparisons=(
+            refuted(
+                "cells of the drawn block in the whole plane = common refinement",
+                f"{drawn['common refinement']}{' (three lines: never more than 7)' if three_lines else ''}",
+                str(drawn["block"]),
+                drawn["block"] != drawn["common refinement"],
+                claim="tropical.block_is_refinement",
+            ),
+            refuted(
+                f"random blocks (N = {size[0]}, d_ff = {size[1]}, {len(random)} draws) = common refinement",
+                "always",
+                f"equally many in {len(random) - more - fewer}, more in {more}, fewer in {fewer}",
+                more + fewer > 0,
+                claim="tropical.block_is_refinement",
+            ),
+            compared(
+                "product bound: cells of the block <= cells of attention x cells of the ReLU layer",
+                "yes (Theorem V.5)",
+                f"{within} of {len(random)} draws; drawn: {drawn['block']} <= "
+                f"{drawn['attention']} x {drawn['ReLU layer']}",
+                within == len(random) and drawn["block"] <= drawn["attention"] * drawn["ReLU layer"],
+                claim="tropical.block_product_bound",
+            ),
+        ),
+        notes=(
+            "The FFN arrangement is the same up to a translation in every attention cell, so its number of "
+            "cells bounds the pieces of each; that is all the product bound needs.",
+        ),
+    )
+
+
+def _columns() -> list[str]:
+    return ["attention", "relu_layer", "common_refinement", "block"]
+
+
+def _drawn(settings: Settings) -> tuple[Attention, FeedForward]:
+    """The block of the picture: by default integers, whose folds cross on both sides of the wall."""
+    if settings["weights"] == "random" or (settings["n_tokens"], settings["d_ff"]) != (2, 2):
+        return _random(settings, settings["draws"], settings["n_tokens"], settings["d_ff"])
+    attention = Attention([[[2, 1], [-2, -1]]], None, [[[-2, 0], [3, 2]]])
+    feed_forward = FeedForward([[1, -1], [1, 2]], [0, -3], [[1, 0], [0, 1]], [0, 0])
+    return attention, feed_forward
+
+
+def _random(settings: Settings, i: int, n_tokens: int, d_ff: int) -> tuple[Attention, FeedForward]:
+    rng = settings.rng("blocks", i)
+    scores, values = rng.standard_normal((2, 1, n_tokens, 2))
+    biases = rng.standard_normal((1, n_tokens)) if settings["score_bias"] else None
+    w_in, b_in = rng.standard_normal((d_ff, 2)), rng.standard_normal(d_ff)
+    w_out, b_out = rng.standard_normal((2, d_ff)), rng.standard_normal(2)
+    return Attention(scores, biases, values), FeedForward(w_in, b_in, w_out, b_out)
+
+
+def _networks(attention: Attention, feed_forward: FeedForward) -> list[Network]:
+    """Attention, the ReLU layer, the two at the same input (their common refinement), and the block."""
+    scores: Any = attention.scores
+    biases: Any = attention.biases
+    still = Attention(scores, biases, np.zeros(attention.outputs.shape))
+    parts: list[Any] = [[attention], [feed_forward], [still, feed_forward], [attention, feed_forward]]
+    return [Network(blocks) for blocks in parts]
+
+
+def _counts(attention: Attention, feed_forward: FeedForward) -> list[int]:
+    networks = _networks(attention, feed_forward)
+    return [count_cells(network, WholeSpace(2), n_jobs=1).n_cells for network in networks]
+
+
+def _weights(attention: Attention, feed_forward: FeedForward) -> dict[str, list[Any]]:
+    w_in: Any = feed_forward.w_in
+    rows: list[tuple[str, Any, float]] = [
+        *(
+            (f"key {j}", key, bias)
+            for j, (key, bias) in enumerate(
+                zip(attention.scores.floats[0], attention.biases.floats[0], strict=True)
+            )
+        ),
+        *((f"value {j}", value, 0.0) for j, value in enumerate(attention.outputs.floats[0])),
+        *(
+            (f"unit {i}", w, b)
+            for i, (w, b) in enumerate(zip(w_in.floats, feed_forward.b_in.floats, strict=True))
+        ),
+    ]
+    return {
+        "vector": [name for name, _, _ in rows],
+        "x1": [float(vector[0]) for _, vector, _ in rows],
+        "x2": [float(vector[1]) for _, vector, _ in rows],
+        "bias": [float(bias) for _, _, bias in rows],
+    }

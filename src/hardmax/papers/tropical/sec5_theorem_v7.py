@@ -1,242 +1,50 @@
-"""P1 Theorem V.7, appendix F and figure 1: the sawtooth network and its regions, counted exactly.
+"""P1 Theorem V.7 to Corollary V.9, appendix F, figure 1: the sawtooth network, and how regions grow with N.
 
 Figure 1 promises regions "strictly following" Theta(N^{dL}), which has no finite meaning; the network of
-Theorem V.7 has exactly (2wN)^{dL}.
+Theorem V.7 has exactly (2wN)^{dL}, and every one of them is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
 from hardmax.bounds import region_bounds, vertex_maximum, zaslavsky
-from hardmax.geometry.domains import Box
-from hardmax.networks.blocks import Attention, FeedForward
+from hardmax.geometry.domains import Box, WholeSpace
+from hardmax.networks.attention import Attention
+from hardmax.networks.blocks import FeedForward
 from hardmax.networks.constructions import Variant, genuine_sawtooth, sawtooth_network
 from hardmax.networks.network import Network
-from hardmax.papers.certificates import Certificate, network_record
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared
+from hardmax.papers.ledger import (
+    Certificate,
+    Effort,
+    Finding,
+    Verdict,
+    claim,
+    failing,
+    holding,
+    network_record,
+)
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, recipe
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.regions.result import RegionSet
 from hardmax.regions.segment.trace import trace_segment
 
-__all__ = ["CLAIMS", "RECIPES", "n_maps", "n_regions"]
 
-
-def _sizes(effort: Effort) -> list[tuple[int, int, int, int]]:
-    """(d, N, w, L) of the sawtooth networks that are enumerated."""
-    sizes = [(1, 3, 2, 2), (2, 3, 2, 1), (2, 2, 1, 2), (3, 2, 1, 1)]
-    return sizes if effort is Effort.QUICK else [*sizes, (3, 2, 1, 2), (2, 3, 2, 2), (1, 5, 3, 3)]
-
-
-def _middles(d: int, pieces: int) -> list[Any]:
-    """A point inside every piece of the grid, off its middle."""
-    line = [Fraction(3 * i + 1, 3 * pieces) for i in range(pieces)]
-    return list(product(line, repeat=d))
-
-
-def n_regions(d: int, n: int, w: int, depth: int, variant: Variant) -> int:
-    """The linear regions of a sawtooth network on the unit cube, counted exactly."""
-    network = sawtooth_network(d, n, w, depth, variant=variant)
-    return count_regions(network, Box.cube(d, 0, 1)).n_regions
-
-
-def _saw_certificate(d: int, n: int, w: int, depth: int, variant: Variant = "plain") -> Certificate:
-    """A point in every region, and as many different affine maps as regions."""
-    network = sawtooth_network(d, n, w, depth, variant=variant)
-    pieces = (2 * w * n) ** depth
-    return Certificate(
-        "network_points",
-        {"network": network_record(network), "points": _middles(d, pieces), "box": [[0, 1]] * d},
-        {"signatures": pieces**d, "maps": pieces**d, "box": [[0, 1]] * d},
-    )
-
-
-def _printed_bound(d: int, n: int, w: int, depth: int) -> int:
-    """(N^d w^d)^L with w = floor(d_ff / 2d), as Theorem V.7 prints it."""
-    return int((n**d * w**d) ** depth)
-
-
-def _v7_count(effort: Effort) -> Finding:
-    found = {size: n_regions(*size, "plain") for size in _sizes(effort)}
-    return holding(
-        all(found[d, n, w, depth] == (2 * w * n) ** (d * depth) for d, n, w, depth in found),
-        "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()),
-        {"regions": {str(size): count for size, count in found.items()}},
-        Certificate(
-            "network_line",
-            {"networks": [network_record(sawtooth_network(1, 3, 2, 2))], "interval": [0, 1]},
-            {"networks": [{"cells": 144, "regions": 144, "jumps": 0, "signatures": 0}]},
-        ),
-    )
-
-
-def _v7_formula_equality(effort: Effort) -> Finding:
-    size = (2, 3, 2, 1)
-    found = n_regions(*size, "plain")
-    printed = _printed_bound(*size)
-    return failing(
-        found == 4 * printed,
-        f"(d,N,w,L) = {size}: {found} regions, printed {printed}: the step from (2w)^d to floor(d_ff/2d)^d "
-        "loses 2^(dL)",
-        {"regions": found, "printed": printed},
-        _saw_certificate(*size),
-    )
-
-
-def _v7_bound(effort: Effort) -> Finding:
-    found = {size: n_regions(*size, "plain") for size in _sizes(effort)}
-    claimed = {size: _printed_bound(*size) for size in found}
-    return holding(
-        all(found[size] >= claimed[size] for size in found),
-        "; ".join(f"(d,N,w,L) = {s}: {found[s]} >= {claimed[s]}" for s in found),
-        {"settings": len(found)},
-        _saw_certificate(2, 2, 1, 2),
-    )
-
-
-def _v7_bias_free(effort: Effort) -> Finding:
-    most = vertex_maximum(100, 2, 2) * zaslavsky(4, 2)
-    claimed = 100**2
-    return failing(
-        most < claimed,
-        f"N = 100, d = H = 2, d_ff = 4, one layer with linear scores: at most {most} cells, claimed at least "
-        f"{claimed}",
-        {"at_most": most, "claimed": claimed},
-        Certificate(
-            "cell_bound",
-            {"n_tokens": 100, "d": 2, "d_ff": 4, "depth": 1},
-            {"at_most": most, "claimed": claimed},
-        ),
-    )
-
-
-def _v7_bias_free_fixed(effort: Effort) -> Finding:
-    sizes = [(2, 3, 2, 2), (3, 3, 2, 1), (3, 2, 1, 2)]
-    found = {}
-    for d, n, w, depth in sizes if effort is Effort.QUICK else [*sizes, (3, 3, 1, 2)]:
-        network = sawtooth_network(d, n, w, depth, variant="bias_free")
-        slice_ = network.restrict([0] * (d - 1) + [1], np.eye(d, dtype=int)[: d - 1])
-        found[d, n, w, depth] = count_regions(slice_, Box.cube(d - 1, 0, 1)).n_regions
-    bias_free = sawtooth_network(3, 2, 1, 2, variant="bias_free")
-    points = [[*point, 1] for point in _middles(2, 16)]
-    slice_box = [[0, 1], [0, 1], [1, 1]]
-    return holding(
-        all(found[d, n, w, depth] == (2 * w * n) ** ((d - 1) * depth) for d, n, w, depth in found),
-        "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()),
-        {"regions": {str(size): count for size, count in found.items()}},
-        Certificate(
-            "network_points",
-            {"network": network_record(bias_free), "points": points, "box": slice_box},
-            {"signatures": 256, "maps": 256, "box": slice_box},
-        ),
-    )
-
-
-def _v7_continuous(effort: Effort) -> Finding:
-    corners, agree = 0, True
-    sizes = [(1, 3, 2, 2), (2, 3, 1, 1), (3, 2, 1, 1)]
-    for d, n, w, depth in sizes if effort is Effort.QUICK else [*sizes, (2, 2, 1, 2), (2, 3, 2, 1)]:
-        pieces = (2 * w * n) ** depth
-        network = sawtooth_network(d, n, w, depth)
-        values: dict[tuple[Fraction, ...], set[tuple[Fraction, ...]]] = {}
-        for inside in _middles(d, pieces):
-            for corner, value in _at_corners(network, inside, pieces):
-                values.setdefault(corner, set()).add(value)
-        agree &= all(len(seen) == 1 for seen in values.values())
-        corners += len(values)
-    networks = [sawtooth_network(1, 3, 2, 2), sawtooth_network(1, 2, 1, 3)]
-    expected = [{"cells": n, "regions": n, "jumps": 0, "signatures": 0} for n in (144, 64)]
-    return holding(
-        agree,
-        f"{corners} corners of pieces in one to three dimensions: all maps around a corner agree there: "
-        f"{agree}",
-        {"corners": corners},
-        Certificate(
-            "network_line",
-            {"networks": [network_record(network) for network in networks], "interval": [0, 1]},
-            {"networks": expected},
-        ),
-    )
-
-
-def _at_corners(network: Network, inside: Any, pieces: int) -> Iterator[tuple[Any, Any]]:
-    """Corners of the piece around a point, and the value there of the piece's affine map, in fractions."""
-    step = Fraction(1, 3 * pieces)  # stays inside the piece
-    here = network.exact_value(inside)
-    slopes = []
-    for k in range(len(inside)):
-        there: Any = [x + step * (i == k) for i, x in enumerate(inside)]
-        slopes.append([(b - a) / step for a, b in zip(here, network.exact_value(there), strict=True)])
-    low = [Fraction(int(x * pieces), pieces) for x in inside]
-    for ends in product((0, 1), repeat=len(inside)):
-        corner = tuple(x + Fraction(end, pieces) for x, end in zip(low, ends, strict=True))
-        moved = [c - x for c, x in zip(corner, inside, strict=True)]
-        value = tuple(
-            a + sum((m * slope[i] for m, slope in zip(moved, slopes, strict=True)), Fraction(0))
-            for i, a in enumerate(here)
-        )
-        yield corner, value
-
-
-def _v7_maps_distinct(effort: Effort) -> Finding:
-    found = {}
-    for d, n, w, depth in _sizes(effort)[:4]:
-        network, box = sawtooth_network(d, n, w, depth), Box.cube(d, 0, 1)
-        cells = enumerate_regions(network, box)
-        found[d, n, w, depth] = (cells.n_cells, n_maps(cells))
-    return holding(
-        all(cells == maps for cells, maps in found.values()),
-        "; ".join(f"(d,N,w,L) = {size}: {c} cells, {m} maps" for size, (c, m) in found.items()),
-        {"settings": len(found)},
-        _saw_certificate(2, 2, 1, 2),
-    )
-
-
-def _v7_with_ffn_skip(effort: Effort) -> Finding:
-    found = {size: n_regions(*size, "ffn_skip") for size in _sizes(effort)}
-    units = {
-        size: sawtooth_network(*size, variant="ffn_skip").units_total == sawtooth_network(*size).units_total
-        for size in found
-    }
-    return holding(
-        all(found[d, n, w, depth] == (2 * w * n) ** (d * depth) for d, n, w, depth in found)
-        and all(units.values()),
-        "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()) + "; as many units",
-        {"regions": {str(size): count for size, count in found.items()}},
-        _saw_certificate(2, 3, 1, 1, "ffn_skip"),
-    )
-
-
-def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
-    size = (2, 3, 1, 1) if effort is Effort.QUICK else (2, 2, 1, 2)
-    d, n, w, depth = size
-    found = n_regions(*size, "genuine")
-    genuine, plain = sawtooth_network(*size, variant="genuine"), sawtooth_network(*size)
-    pieces = (2 * w * n) ** depth
-    points = _middles(d, pieces)
-    equal = all(genuine.exact_value(point) == plain.exact_value(point) for point in points)
-    layer, tokens = genuine_sawtooth(d, n, w)
-    weights = {name: getattr(layer, name) for name in ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out")}
-    certificate = Certificate(
-        "shared_layer",
-        {**weights, "tokens": tokens, "depth": depth, "moving": d, "points": points},
-        {"signatures": pieces**d, "values": len({plain.exact_value(point) for point in points})},
-    )
-    return holding(
-        found == pieces**d and equal and tokens.shape[1] == d + 3,
-        f"(d,N,w,L) = {size}: {found} regions, equal to the ideal map at {len(points)} points; tokens of "
-        f"width {tokens.shape[1]}, every token updated by the same layers, no bias",
-        {"regions": found, "points": len(points), "width": int(tokens.shape[1])},
-        certificate,
-    )
-
-
+@claim(
+    "tropical.lemma_f1",
+    "Lemma F.1",
+    "A head with keys (p, -p^2/2), p = (j - 1/2)/N, cuts the interval [0, 1] into N equal cells.",
+    hypotheses="the query is (x, 1): a query bias or a constant coordinate, not a matrix times x",
+    computation="cells of the head on [0, 1], exactly",
+    expected=Verdict.HOLDS,
+    correction="The map W_Q = e_h that the proof of Theorem V.7 uses has one row; it cannot give (x, 1).",
+    proof="proofs.md#theorem-v7",
+)
 def _lemma_f1(effort: Effort) -> Finding:
     sizes = range(1, 9) if effort is Effort.QUICK else range(1, 65)
     right = True
@@ -297,6 +105,15 @@ def _tooth_line(w: int) -> dict[str, Any]:
     }
 
 
+@claim(
+    "tropical.lemma_f2",
+    "Lemma F.2",
+    "2w ReLU units make a sawtooth of w teeth: 2w affine bijections onto [0, 1].",
+    hypotheses="on [0, 1]",
+    computation="pieces, and values at their ends in fractions",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#theorem-v7",
+)
 def _lemma_f2(effort: Effort) -> Finding:
     sizes = range(1, 7) if effort is Effort.QUICK else range(1, 33)
     right = True
@@ -318,6 +135,300 @@ def _lemma_f2(effort: Effort) -> Finding:
     )
 
 
+def _sizes(effort: Effort) -> list[tuple[int, int, int, int]]:
+    """(d, N, w, L) of the sawtooth networks that are enumerated."""
+    sizes = [(1, 3, 2, 2), (2, 3, 2, 1), (2, 2, 1, 2), (3, 2, 1, 1)]
+    return sizes if effort is Effort.QUICK else [*sizes, (3, 2, 1, 2), (2, 3, 2, 2), (1, 5, 3, 3)]
+
+
+def _middles(d: int, pieces: int) -> list[Any]:
+    """A point inside every piece of the grid, off its middle."""
+    line = [Fraction(3 * i + 1, 3 * pieces) for i in range(pieces)]
+    return list(product(line, repeat=d))
+
+
+def n_regions(d: int, n: int, w: int, depth: int, variant: Variant) -> int:
+    """The linear regions of a sawtooth network on the unit cube, counted exactly."""
+    network = sawtooth_network(d, n, w, depth, variant=variant)
+    return count_regions(network, Box.cube(d, 0, 1)).n_regions
+
+
+def _saw_certificate(d: int, n: int, w: int, depth: int, variant: Variant = "plain") -> Certificate:
+    """A point in every region, and as many different affine maps as regions."""
+    network = sawtooth_network(d, n, w, depth, variant=variant)
+    pieces = (2 * w * n) ** depth
+    return Certificate(
+        "network_points",
+        {"network": network_record(network), "points": _middles(d, pieces), "box": [[0, 1]] * d},
+        {"signatures": pieces**d, "maps": pieces**d, "box": [[0, 1]] * d},
+    )
+
+
+def _printed_bound(d: int, n: int, w: int, depth: int) -> int:
+    """(N^d w^d)^L with w = floor(d_ff / 2d), as Theorem V.7 prints it."""
+    return int((n**d * w**d) ** depth)
+
+
+@claim(
+    "tropical.v7_count",
+    "Theorem V.7, exact",
+    "The construction has exactly (2wN)^(dL) linear regions on the unit cube.",
+    hypotheses="affine scores, keys and values chosen freely in every layer, w = floor(d_ff / 2d)",
+    computation="exact enumeration",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#theorem-v7",
+)
+def _v7_count(effort: Effort) -> Finding:
+    found = {size: n_regions(*size, "plain") for size in _sizes(effort)}
+    return holding(
+        all(found[d, n, w, depth] == (2 * w * n) ** (d * depth) for d, n, w, depth in found),
+        "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()),
+        {"regions": {str(size): count for size, count in found.items()}},
+        Certificate(
+            "network_line",
+            {"networks": [network_record(sawtooth_network(1, 3, 2, 2))], "interval": [0, 1]},
+            {"networks": [{"cells": 144, "regions": 144, "jumps": 0, "signatures": 0}]},
+        ),
+    )
+
+
+@claim(
+    "tropical.v7_formula_equality",
+    "Appendix F",
+    "The count of the construction, (N^d (2w)^d)^L, equals (N^d floor(d_ff/2d)^d)^L.",
+    hypotheses="w = floor(d_ff / 2d)",
+    computation="exact enumeration at d = 2, N = 3, w = 2, L = 1",
+    expected=Verdict.FAILS,
+    correction="The right side is too small by 2^(dL).",
+    proof="proofs.md#theorem-v7",
+)
+def _v7_formula_equality(effort: Effort) -> Finding:
+    size = (2, 3, 2, 1)
+    found = n_regions(*size, "plain")
+    printed = _printed_bound(*size)
+    return failing(
+        found == 4 * printed,
+        f"(d,N,w,L) = {size}: {found} regions, printed {printed}: the step from (2w)^d to floor(d_ff/2d)^d "
+        "loses 2^(dL)",
+        {"regions": found, "printed": printed},
+        _saw_certificate(*size),
+    )
+
+
+@claim(
+    "tropical.v7_bound",
+    "Theorem V.7",
+    "Some transformer has at least (N^d floor(d_ff/2d)^d)^L linear regions on the unit cube.",
+    hypotheses="affine scores, keys and values chosen freely in every layer",
+    computation="exact enumeration of the construction",
+    expected=Verdict.HOLDS,
+    correction="(2wN)^(dL) are reached.",
+    proof="proofs.md#theorem-v7",
+)
+def _v7_bound(effort: Effort) -> Finding:
+    found = {size: n_regions(*size, "plain") for size in _sizes(effort)}
+    claimed = {size: _printed_bound(*size) for size in found}
+    return holding(
+        all(found[size] >= claimed[size] for size in found),
+        "; ".join(f"(d,N,w,L) = {s}: {found[s]} >= {claimed[s]}" for s in found),
+        {"settings": len(found)},
+        _saw_certificate(2, 2, 1, 2),
+    )
+
+
+@claim(
+    "tropical.v7_bias_free",
+    "Theorem V.7",
+    "Some transformer has at least (N^d floor(d_ff/2d)^d)^L linear regions on the unit cube.",
+    hypotheses="linear scores Q = X W_Q, as section III-D and appendices D and E define attention",
+    computation="the largest possible number of cells at N = 100, d = H = 2, d_ff = 4, L = 1",
+    expected=Verdict.FAILS,
+    correction="With linear scores a coordinate must be spent on the constant 1.",
+    proof="proofs.md#what-a-block-cuts-at-most",
+)
+def _v7_bias_free(effort: Effort) -> Finding:
+    most = vertex_maximum(100, 2, 2) * zaslavsky(4, 2)
+    claimed = 100**2
+    return failing(
+        most < claimed,
+        f"N = 100, d = H = 2, d_ff = 4, one layer with linear scores: at most {most} cells, claimed at least "
+        f"{claimed}",
+        {"at_most": most, "claimed": claimed},
+        Certificate(
+            "cell_bound",
+            {"n_tokens": 100, "d": 2, "d_ff": 4, "depth": 1},
+            {"at_most": most, "claimed": claimed},
+        ),
+    )
+
+
+@claim(
+    "tropical.v7_bias_free_fixed",
+    "Theorem V.7, corrected",
+    "With linear scores the construction has (2wN)^((d-1)L) linear regions on the slice x_d = 1.",
+    hypotheses="w = floor(d_ff / 2(d-1)), d >= 2, biases in the ReLU layers",
+    computation="exact enumeration on the slice",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#theorem-v7",
+)
+def _v7_bias_free_fixed(effort: Effort) -> Finding:
+    sizes = [(2, 3, 2, 2), (3, 3, 2, 1), (3, 2, 1, 2)]
+    found = {}
+    for d, n, w, depth in sizes if effort is Effort.QUICK else [*sizes, (3, 3, 1, 2)]:
+        network = sawtooth_network(d, n, w, depth, variant="bias_free")
+        slice_ = network.restrict([0] * (d - 1) + [1], np.eye(d, dtype=int)[: d - 1])
+        found[d, n, w, depth] = count_regions(slice_, Box.cube(d - 1, 0, 1)).n_regions
+    bias_free = sawtooth_network(3, 2, 1, 2, variant="bias_free")
+    points = [[*point, 1] for point in _middles(2, 16)]
+    slice_box = [[0, 1], [0, 1], [1, 1]]
+    return holding(
+        all(found[d, n, w, depth] == (2 * w * n) ** ((d - 1) * depth) for d, n, w, depth in found),
+        "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()),
+        {"regions": {str(size): count for size, count in found.items()}},
+        Certificate(
+            "network_points",
+            {"network": network_record(bias_free), "points": points, "box": slice_box},
+            {"signatures": 256, "maps": 256, "box": slice_box},
+        ),
+    )
+
+
+@claim(
+    "tropical.v7_continuous",
+    "Theorem V.7",
+    "The map of the construction is continuous on the unit cube, across walls too.",
+    hypotheses="values on the walls themselves, where keys tie, set aside",
+    computation="the maps of all pieces around every corner, in fractions",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#theorem-v7",
+)
+def _v7_continuous(effort: Effort) -> Finding:
+    corners, agree = 0, True
+    sizes = [(1, 3, 2, 2), (2, 3, 1, 1), (3, 2, 1, 1)]
+    for d, n, w, depth in sizes if effort is Effort.QUICK else [*sizes, (2, 2, 1, 2), (2, 3, 2, 1)]:
+        pieces = (2 * w * n) ** depth
+        network = sawtooth_network(d, n, w, depth)
+        values: dict[tuple[Fraction, ...], set[tuple[Fraction, ...]]] = {}
+        for inside in _middles(d, pieces):
+            for corner, value in _at_corners(network, inside, pieces):
+                values.setdefault(corner, set()).add(value)
+        agree &= all(len(seen) == 1 for seen in values.values())
+        corners += len(values)
+    networks = [sawtooth_network(1, 3, 2, 2), sawtooth_network(1, 2, 1, 3)]
+    expected = [{"cells": n, "regions": n, "jumps": 0, "signatures": 0} for n in (144, 64)]
+    return holding(
+        agree,
+        f"{corners} corners of pieces in one to three dimensions: all maps around a corner agree there: "
+        f"{agree}",
+        {"corners": corners},
+        Certificate(
+            "network_line",
+            {"networks": [network_record(network) for network in networks], "interval": [0, 1]},
+            {"networks": expected},
+        ),
+    )
+
+
+def _at_corners(network: Network, inside: Any, pieces: int) -> Iterator[tuple[Any, Any]]:
+    """Corners of the piece around a point, and the value there of the piece's affine map, in fractions."""
+    step = Fraction(1, 3 * pieces)  # stays inside the piece
+    here = network.exact_value(inside)
+    slopes = []
+    for k in range(len(inside)):
+        there: Any = [x + step * (i == k) for i, x in enumerate(inside)]
+        slopes.append([(b - a) / step for a, b in zip(here, network.exact_value(there), strict=True)])
+    low = [Fraction(int(x * pieces), pieces) for x in inside]
+    for ends in product((0, 1), repeat=len(inside)):
+        corner = tuple(x + Fraction(end, pieces) for x, end in zip(low, ends, strict=True))
+        moved = [c - x for c, x in zip(corner, inside, strict=True)]
+        value = tuple(
+            a + sum((m * slope[i] for m, slope in zip(moved, slopes, strict=True)), Fraction(0))
+            for i, a in enumerate(here)
+        )
+        yield corner, value
+
+
+@claim(
+    "tropical.v7_maps_distinct",
+    "Theorem V.7",
+    "No two of the regions of the construction carry the same affine map.",
+    hypotheses="affine scores",
+    computation="the affine maps of all cells",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#theorem-v7",
+)
+def _v7_maps_distinct(effort: Effort) -> Finding:
+    found = {}
+    for d, n, w, depth in _sizes(effort)[:4]:
+        network, box = sawtooth_network(d, n, w, depth), Box.cube(d, 0, 1)
+        cells = enumerate_regions(network, box)
+        found[d, n, w, depth] = (cells.n_cells, n_maps(cells))
+    return holding(
+        all(cells == maps for cells, maps in found.values()),
+        "; ".join(f"(d,N,w,L) = {size}: {c} cells, {m} maps" for size, (c, m) in found.items()),
+        {"settings": len(found)},
+        _saw_certificate(2, 2, 1, 2),
+    )
+
+
+@claim(
+    "tropical.v7_with_ffn_skip",
+    "Theorem V.7, as transformers are built",
+    "With a second skip connection, y + FFN(y), the same number of units gives the same regions.",
+    hypotheses="affine scores; first output weight 2w - 1/N, output bias 1/(2N)",
+    computation="exact enumeration",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#theorem-v7",
+)
+def _v7_with_ffn_skip(effort: Effort) -> Finding:
+    found = {size: n_regions(*size, "ffn_skip") for size in _sizes(effort)}
+    units = {
+        size: sawtooth_network(*size, variant="ffn_skip").units_total == sawtooth_network(*size).units_total
+        for size in found
+    }
+    return holding(
+        all(found[d, n, w, depth] == (2 * w * n) ** (d * depth) for d, n, w, depth in found)
+        and all(units.values()),
+        "; ".join(f"(d,N,w,L) = {size}: {count}" for size, count in found.items()) + "; as many units",
+        {"regions": {str(size): count for size, count in found.items()}},
+        _saw_certificate(2, 3, 1, 1, "ffn_skip"),
+    )
+
+
+@claim(
+    "tropical.v7_genuine_d_plus_3",
+    "Theorem V.7, as transformers are built",
+    "Self-attention without biases, in which all tokens pass through the same layers, gives "
+    "the same regions with d_model = d + 3.",
+    hypotheses="N context tokens and the moving one",
+    computation="exact enumeration, and a pass over the whole sequence in fractions",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#theorem-v7",
+)
+def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
+    size = (2, 3, 1, 1) if effort is Effort.QUICK else (2, 2, 1, 2)
+    d, n, w, depth = size
+    found = n_regions(*size, "genuine")
+    genuine, plain = sawtooth_network(*size, variant="genuine"), sawtooth_network(*size)
+    pieces = (2 * w * n) ** depth
+    points = _middles(d, pieces)
+    equal = all(genuine.exact_value(point) == plain.exact_value(point) for point in points)
+    layer, tokens = genuine_sawtooth(d, n, w)
+    weights = {name: getattr(layer, name) for name in ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out")}
+    certificate = Certificate(
+        "shared_layer",
+        {**weights, "tokens": tokens, "depth": depth, "moving": d, "points": points},
+        {"signatures": pieces**d, "values": len({plain.exact_value(point) for point in points})},
+    )
+    return holding(
+        found == pieces**d and equal and tokens.shape[1] == d + 3,
+        f"(d,N,w,L) = {size}: {found} regions, equal to the ideal map at {len(points)} points; tokens of "
+        f"width {tokens.shape[1]}, every token updated by the same layers, no bias",
+        {"regions": found, "points": len(points), "width": int(tokens.shape[1])},
+        certificate,
+    )
+
+
 def n_maps(cells: RegionSet) -> int:
     """How many different affine maps the cells carry; their entries are whole numbers here."""
     maps = np.concatenate([cells.linear.reshape(cells.n_cells, -1), cells.offset], axis=1)
@@ -334,6 +445,21 @@ _LARGEST_PANEL = 6000  # cells; larger panels show a corner
 # ----------------------------------------------------------------------------------------------------
 
 
+@recipe(
+    "tropical.fig1",
+    "Regions of a transformer of depth 1, 2, 3: the network of Theorem V.7, counted exactly",
+    Option("n_tokens", 4, "keys per head (the paper: 4)", least=1),
+    Option("teeth", 1, "teeth of the sawtooth, w; not stated", least=1),
+    Option("depth", 3, "the deepest network (the paper: 3)", least=1),
+    Option(
+        "unchanged_depth",
+        1,
+        "up to this depth also count the network with folds on the border of the square (slow)",
+        medium=2,
+        paper=3,
+        least=0,
+    ),
+)
 def _run_figure_1(settings: Settings) -> Outcome:
     from hardmax.plotting.growth import draw_explosion
 
@@ -462,156 +588,95 @@ def _exact(array: Any) -> Any:
     )
 
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        paper="tropical",
-        name="lemma_f1",
-        place="Lemma F.1",
-        statement="A head with keys (p, -p^2/2), p = (j - 1/2)/N, cuts the interval [0, 1] into N equal "
-        "cells.",
-        hypotheses="the query is (x, 1): a query bias or a constant coordinate, not a matrix times x",
-        computation="cells of the head on [0, 1], exactly",
-        check=_lemma_f1,
-        expected=Verdict.HOLDS,
-        correction="The map W_Q = e_h that the proof of Theorem V.7 uses has one row; it cannot give (x, 1).",
-        proof="proofs.md#theorem-v7",
-    ),
-    Claim(
-        paper="tropical",
-        name="lemma_f2",
-        place="Lemma F.2",
-        statement="2w ReLU units make a sawtooth of w teeth: 2w affine bijections onto [0, 1].",
-        hypotheses="on [0, 1]",
-        computation="pieces, and values at their ends in fractions",
-        check=_lemma_f2,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#theorem-v7",
-    ),
-    Claim(
-        paper="tropical",
-        name="v7_count",
-        place="Theorem V.7, exact",
-        statement="The construction has exactly (2wN)^(dL) linear regions on the unit cube.",
-        hypotheses="affine scores, keys and values chosen freely in every layer, w = floor(d_ff / 2d)",
-        computation="exact enumeration",
-        check=_v7_count,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#theorem-v7",
-    ),
-    Claim(
-        paper="tropical",
-        name="v7_formula_equality",
-        place="Appendix F",
-        statement="The count of the construction, (N^d (2w)^d)^L, equals (N^d floor(d_ff/2d)^d)^L.",
-        hypotheses="w = floor(d_ff / 2d)",
-        computation="exact enumeration at d = 2, N = 3, w = 2, L = 1",
-        check=_v7_formula_equality,
-        expected=Verdict.FAILS,
-        correction="The right side is too small by 2^(dL).",
-        proof="proofs.md#theorem-v7",
-    ),
-    Claim(
-        paper="tropical",
-        name="v7_bound",
-        place="Theorem V.7",
-        statement="Some transformer has at least (N^d floor(d_ff/2d)^d)^L linear regions on the unit cube.",
-        hypotheses="affine scores, keys and values chosen freely in every layer",
-        computation="exact enumeration of the construction",
-        check=_v7_bound,
-        expected=Verdict.HOLDS,
-        correction="(2wN)^(dL) are reached.",
-        proof="proofs.md#theorem-v7",
-    ),
-    Claim(
-        paper="tropical",
-        name="v7_bias_free",
-        place="Theorem V.7",
-        statement="Some transformer has at least (N^d floor(d_ff/2d)^d)^L linear regions on the unit cube.",
-        hypotheses="linear scores Q = X W_Q, as section III-D and appendices D and E define attention",
-        computation="the largest possible number of cells at N = 100, d = H = 2, d_ff = 4, L = 1",
-        check=_v7_bias_free,
-        expected=Verdict.FAILS,
-        correction="With linear scores a coordinate must be spent on the constant 1.",
-        proof="proofs.md#what-a-block-cuts-at-most",
-    ),
-    Claim(
-        paper="tropical",
-        name="v7_bias_free_fixed",
-        place="Theorem V.7, corrected",
-        statement="With linear scores the construction has (2wN)^((d-1)L) linear regions on the slice x_d "
-        "= 1.",
-        hypotheses="w = floor(d_ff / 2(d-1)), d >= 2, biases in the ReLU layers",
-        computation="exact enumeration on the slice",
-        check=_v7_bias_free_fixed,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#theorem-v7",
-    ),
-    Claim(
-        paper="tropical",
-        name="v7_continuous",
-        place="Theorem V.7",
-        statement="The map of the construction is continuous on the unit cube, across walls too.",
-        hypotheses="values on the walls themselves, where keys tie, set aside",
-        computation="the maps of all pieces around every corner, in fractions",
-        check=_v7_continuous,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#theorem-v7",
-    ),
-    Claim(
-        paper="tropical",
-        name="v7_maps_distinct",
-        place="Theorem V.7",
-        statement="No two of the regions of the construction carry the same affine map.",
-        hypotheses="affine scores",
-        computation="the affine maps of all cells",
-        check=_v7_maps_distinct,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#theorem-v7",
-    ),
-    Claim(
-        paper="tropical",
-        name="v7_with_ffn_skip",
-        place="Theorem V.7, as transformers are built",
-        statement="With a second skip connection, y + FFN(y), the same number of units gives the same "
-        "regions.",
-        hypotheses="affine scores; first output weight 2w - 1/N, output bias 1/(2N)",
-        computation="exact enumeration",
-        check=_v7_with_ffn_skip,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#theorem-v7",
-    ),
-    Claim(
-        paper="tropical",
-        name="v7_genuine_d_plus_3",
-        place="Theorem V.7, as transformers are built",
-        statement="Self-attention without biases, in which all tokens pass through the same layers, gives "
-        "the same regions with d_model = d + 3.",
-        hypotheses="N context tokens and the moving one",
-        computation="exact enumeration, and a pass over the whole sequence in fractions",
-        check=_v7_genuine_d_plus_3,
-        expected=Verdict.HOLDS,
-        proof="proofs.md#theorem-v7",
+@claim(
+    "tropical.rem_v8",
+    "Remark V.8",
+    "In the construction the ReLU layer shatters every attention cell as much as it can.",
+    hypotheses="d = 2, d_ff = 8",
+    computation="pieces of the construction and of eight generic units",
+    expected=Verdict.FAILS,
+    correction=(
+        "It cuts a cell into (2w)^d pieces; generic units into R(d_ff, d), up to 2.31 times as "
+        "many at d = 2 and 9.83 times at d = 4."
     ),
 )
-
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "tropical.fig1",
-        "Regions of a transformer of depth 1, 2, 3: the network of Theorem V.7, counted exactly",
-        (
-            Option("n_tokens", 4, "keys per head (the paper: 4)", least=1),
-            Option("teeth", 1, "teeth of the sawtooth, w; not stated", least=1),
-            Option("depth", 3, "the deepest network (the paper: 3)", least=1),
-            Option(
-                "unchanged_depth",
-                1,
-                "up to this depth also count the network with folds on the border of the square (slow)",
-                medium=2,
-                paper=3,
-                least=0,
-            ),
+def _rem_v8(effort: Effort) -> Finding:
+    d, d_ff = 2, 8
+    w = d_ff // (2 * d)
+    made = int(count_cells(sawtooth_network(d, 1, w, 1), Box.cube(d, 0, 1)))  # one attention cell
+    tangents = (
+        [[-2 * t, 1] for t in range(d_ff)],
+        [t * t for t in range(d_ff)],
+    )  # of a parabola: generic lines
+    generic = Network((FeedForward(*tangents, np.ones((1, d_ff), dtype=int), [0]),))
+    cells = enumerate_regions(generic, WholeSpace(2))
+    most = zaslavsky(d_ff, d)
+    points = [cells.exact_witness(i) for i in range(cells.n_cells)]
+    ratios = [zaslavsky(4 * d, d) / 4**d for d in (2, 3, 4)]
+    return failing(
+        made == (2 * w) ** d and cells.n_cells == most > made,
+        f"eight units in the plane: the construction cuts a cell into {made} pieces, generic units into "
+        f"{cells.n_cells}; the ratio for d = 2, 3, 4 and d_ff = 4d: {', '.join(f'{r:.2f}' for r in ratios)}",
+        {"construction": made, "generic": cells.n_cells, "ratios": ratios},
+        Certificate(
+            "network_points",
+            {"network": network_record(generic), "points": points},
+            {"signatures": most, "maps": n_maps(cells)},
         ),
-        _run_figure_1,
-    ),
+    )
+
+
+def _exponent(heads: int, d: int, *, biased: bool) -> float:
+    """log2 of V(2N) / V(N) at N = 2^40."""
+    n = 2**40
+    one, two = (vertex_maximum(k * n, heads, d, biased=biased) for k in (1, 2))
+    return float(np.log2(two / one))
+
+
+@claim(
+    "tropical.theta_exponent",
+    "Corollary V.9",
+    "With H >= d heads the largest number of linear regions grows as N^(dL).",
+    hypotheses="linear scores, as section III-D and appendices D and E define attention",
+    computation="growth of the largest number of cells, and its value at N = 10^6",
+    expected=Verdict.FAILS,
+    correction="N^(min(H, d-1) L) with linear scores, N^(min(H, d) L) with affine ones and free keys.",
+    proof="proofs.md#growth-in-the-number-of-tokens",
 )
+def _theta_exponent(effort: Effort) -> Finding:
+    slopes = {d: _exponent(d, d, biased=False) for d in (2, 3, 4)}
+    n = 10**6
+    most = vertex_maximum(n, 2, 2) * zaslavsky(4, 2)
+    exponents = ", ".join(f"{slope:.3f}" for slope in slopes.values())
+    return failing(
+        all(abs(slope - (d - 1)) < 1e-6 for d, slope in slopes.items()) and most < n**2,
+        f"linear scores, H = d = 2, 3, 4, one layer: exponents {exponents} instead of 2, 3, 4; at d = 2, "
+        f"N = 10^6, d_ff = 4 at most {most} cells, claimed at least {n**2}",
+        {"exponents": {str(d): slope for d, slope in slopes.items()}},
+        Certificate(
+            "cell_bound", {"n_tokens": n, "d": 2, "d_ff": 4, "depth": 1}, {"at_most": most, "claimed": n**2}
+        ),
+    )
+
+
+@claim(
+    "tropical.theta_exponent_affine",
+    "Corollary V.9, corrected",
+    "With affine scores and keys chosen freely in every layer the largest number of linear "
+    "regions grows as N^(min(H, d) L).",
+    hypotheses="d, H, d_ff, L fixed, d_ff >= 2d",
+    computation="growth of the largest number of cells, and regions of the construction",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#growth-in-the-number-of-tokens",
+)
+def _theta_exponent_affine(effort: Effort) -> Finding:
+    slopes = {(h, d): _exponent(h, d, biased=True) for d in (1, 2, 3) for h in (1, 2, 3, 5)}
+    right = all(abs(slope - min(h, d)) < 1e-6 for (h, d), slope in slopes.items())
+    counted = [n_regions(1, n, 1, 2, "plain") for n in (2, 4, 8)]
+    grown = [b / a for a, b in pairwise(counted)]
+    return holding(
+        right and grown == [4.0, 4.0],
+        f"affine scores: exponent min(H, d) for {len(slopes)} pairs; d = 1, L = 2, N = 2, 4, 8: "
+        f"{', '.join(map(str, counted))} regions, N^2 times a constant",
+        {"exponents": {str(pair): slope for pair, slope in slopes.items()}, "regions": counted},
+    )

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.papers.certificates import Certificate
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, earned, failing, holding
+from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compared, judged, recipe
 from hardmax.temperature.bands import margin_needed
 from hardmax.temperature.margin_bounds import (
     QUANTITIES,
@@ -25,10 +24,11 @@ from hardmax.temperature.margin_bounds import (
 )
 from hardmax.temperature.observed_scores import check_stability
 
-__all__ = ["CLAIMS", "RECIPES", "SLACK", "temperature_claim"]
+__all__ = ["MARGIN", "SLACK"]
 
 Floats = NDArray[np.float64]
 
+MARGIN = "score i leads all others by at least the margin; e = exp(-margin/temperature), m = N - 1"
 
 SLACK = 1 + 1e-12  # what floats may add to a ratio that is 1 in truth
 
@@ -69,6 +69,15 @@ def _over(value: float, n: int, margin: float, temperature: float, bound: str) -
     return float(value) / limit if limit > 0.0 else 0.0
 
 
+@claim(
+    "tropical.lse_value",
+    "Theorem VI.1",
+    "The log-sum-exp exceeds the maximum by at most temperature log(1 + m e).",
+    hypotheses=MARGIN,
+    computation="random and extreme scores, N up to 512",
+    expected=Verdict.HOLDS,
+    proof="temperature.md#value-and-gradient",
+)
 def _lse_value(effort: Effort) -> Finding:
     largest, extreme, rows = _ratios(effort, "value_error", "value")
     return holding(
@@ -79,6 +88,16 @@ def _lse_value(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.lse_grad",
+    "Theorem VI.1",
+    "Softmax is within 2 m e of one-hot in the L1 norm.",
+    hypotheses=MARGIN,
+    computation="random and extreme scores, N up to 512",
+    expected=Verdict.HOLDS,
+    correction="The least upper bound is 2 m e / (1 + m e).",
+    proof="temperature.md#value-and-gradient",
+)
 def _lse_grad(effort: Effort) -> Finding:
     largest, extreme, rows = _ratios(effort, "total_variation", "gradient_sharp", scale=2.0)
     printed = _ratios(effort, "total_variation", "gradient_paper", scale=2.0)[0]
@@ -90,6 +109,16 @@ def _lse_grad(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.cov_lemma",
+    "Appendix G",
+    "The norm of diag(p) - p p^T is at most the largest p_k (1 - p_k).",
+    hypotheses="p is a probability vector",
+    computation="exact quotients at two probability vectors; dense eigenvalues at random ones",
+    expected=Verdict.FAILS,
+    correction="It is at least that, always, and at most twice that.",
+    proof="temperature.md#the-covariance-lemma-is-reversed",
+)
 def _cov_lemma(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     ratios = []
@@ -120,6 +149,16 @@ def _star_case(n: int, epsilon: Fraction) -> dict[str, Any]:
     return {"weights": [1, *[epsilon] * (n - 1)], "vector": [n - 1, *[-1] * (n - 1)]}
 
 
+@claim(
+    "tropical.lse_hess_paper",
+    "Theorem VI.1",
+    "The norm of the Hessian is at most m e / temperature.",
+    hypotheses=MARGIN,
+    computation="exact quotients with all rivals at the margin, N = 2, 3, 4, 8, 512",
+    expected=Verdict.FAILS,
+    correction="N e / temperature, and never more than 1 / (2 temperature).",
+    proof="temperature.md#the-short-bound-on-the-hessian",
+)
 def _lse_hess_paper(effort: Effort) -> Finding:
     sizes = (2, 3, 4, 8, 512)
     tiny = Fraction(1, 10**6)
@@ -142,6 +181,15 @@ def _lse_hess_paper(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.lse_hess_fixed",
+    "Theorem VI.1, corrected",
+    "The norm of the Hessian is at most min(N e, 1/2) / temperature.",
+    hypotheses=MARGIN,
+    computation="the secular equation and dense eigenvalues at random scores",
+    expected=Verdict.HOLDS,
+    proof="temperature.md#the-short-bound-on-the-hessian",
+)
 def _lse_hess_fixed(effort: Effort) -> Finding:
     largest, _, rows = _ratios(effort, "hessian_norm", "hessian")
     rng = np.random.default_rng(1)
@@ -160,6 +208,16 @@ def _lse_hess_fixed(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.lse_hess_sharp",
+    "Theorem VI.1, sharp",
+    "The supremum of the norm of the Hessian is max over k from 1 to m of (k+1) e / (1 + k e)^2, over "
+    "the temperature.",
+    hypotheses=MARGIN,
+    computation="k rivals at the margin and one in between, and random rivals, N up to 512",
+    expected=Verdict.HOLDS,
+    proof="temperature.md#the-least-upper-bound-on-the-hessian",
+)
 def _lse_hess_sharp(effort: Effort) -> Finding:
     """The family of the proof's last step, k rivals at the margin and one between, and random rivals."""
     from hardmax.temperature.observed_scores import leading_eigenvalue
@@ -190,6 +248,18 @@ def _lse_hess_sharp(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.lse_affine_paper",
+    "Theorem VI.1",
+    "The gradient is Lipschitz with constant m e / temperature, and the tangent plane is off by at most "
+    "half of that times the squared distance.",
+    hypotheses=MARGIN,
+    computation="two keys with rational e before and after a step, logarithms in intervals; short steps "
+    "in 60 digits",
+    expected=Verdict.FAILS,
+    correction="N in place of m.",
+    proof="temperature.md#lipschitz-constant-and-tangent-plane",
+)
 def _lse_affine_paper(effort: Effort) -> Finding:
     step = math.log(2)  # what the margin gains when e goes from 1/20 to 1/40
     gradient = (1 / 21 - 1 / 41) / (step / 40)
@@ -231,6 +301,16 @@ def _affine_ratios(n: int, margin: float, temperature: float, step: float) -> tu
         )
 
 
+@claim(
+    "tropical.lse_affine_fixed",
+    "Theorem VI.1, corrected",
+    "The gradient is Lipschitz with constant N e / temperature, and the tangent plane is off by at most "
+    "half of that times the squared distance.",
+    hypotheses=MARGIN,
+    computation="steps in the worst direction in 60 digits",
+    expected=Verdict.HOLDS,
+    proof="temperature.md#lipschitz-constant-and-tangent-plane",
+)
 def _lse_affine_fixed(effort: Effort) -> Finding:
     cases = [(2, 3.0, 0.5), (3, 2.0, 0.125), (10, 1.0, 1.0), (512, 2.0, 0.125)]
     pairs = [
@@ -246,6 +326,19 @@ def _lse_affine_fixed(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.ex_vi2_numbers",
+    "Example VI.2",
+    "For N = 512, margin 2 and temperature 1/8 the three bounds are 7.18e-6, 1.15e-4 and 4.6e-4, and the "
+    "concentration is 99.98%.",
+    hypotheses="the printed digits are truncated, not rounded",
+    computation="the four numbers in intervals",
+    expected=Verdict.HOLDS,
+    correction=(
+        "The first is 7.19e-6 when rounded; the concentration is at least 99.994%, because total "
+        "variation is half of the L1 distance; and 4.6004e-4 is below 4.6089e-4, which is attained."
+    ),
+)
 def _ex_vi2_numbers(effort: Effort) -> Finding:
     bounds = stability_bounds(512, 2.0, 0.125)
     certificate = Certificate(
@@ -291,6 +384,19 @@ def _top_probability(d_head: int, temperature: float | None = None) -> float:
     return float(weights[0] / weights.sum())
 
 
+@claim(
+    "tropical.ex_vi2_tau",
+    "Example VI.2, section III-D",
+    "A standard transformer with d_k = 64 has temperature 1/sqrt(d_k) = 0.125.",
+    hypotheses="attention is softmax(q.k / sqrt(d_k)), temperature divides the scores",
+    computation="softmax of raw scores over sqrt(64), beside temperatures 8 and 1/8",
+    expected=Verdict.FAILS,
+    correction=(
+        "It is sqrt(d_k) = 8 on raw scores, 1 on scaled ones, and there every bound of the "
+        "example is vacuous."
+    ),
+    proof="temperature.md#one-word-for-it",
+)
 def _ex_vi2_tau(effort: Effort) -> Finding:
     standard = _top_probability(64)
     seen = {t: _top_probability(64, t) for t in (8.0, 0.125)}
@@ -318,15 +424,13 @@ def _ex_vi2_tau(effort: Effort) -> Finding:
     )
 
 
-_MARGIN = "score i leads all others by at least the margin; e = exp(-margin/temperature), m = N - 1"
-
-
-def temperature_claim(name: str, place: str, statement: str, computation: str, **rest: Any) -> Claim:
-    """A claim of P1 whose hypothesis, unless stated, is a margin."""
-    rest.setdefault("hypotheses", _MARGIN)
-    return Claim("tropical", name, place, statement, computation=computation, **rest)
-
-
+@recipe(
+    "tropical.exVI2",
+    "Example VI.2 at the temperature it takes, and at the one a head has",
+    Option("n_tokens", 512, "keys (the paper: 512)", least=2),
+    Option("margin", 2.0, "lead of the largest score (the paper: 2)", least=0.001),
+    Option("d_head", 64, "dimension of the head, d_k (the paper: 64)", least=1),
+)
 def _run_example_vi2(settings: Settings) -> Outcome:
     n, margin, d_head = settings["n_tokens"], settings["margin"], settings["d_head"]
     raw = standard_temperature(d_head)
@@ -436,125 +540,3 @@ def _margin_picture(n: int, margin: float, ways: dict[str, float]) -> Any:
         for way, temperature in sorted(ways.items(), key=lambda way: way[1])
     }
     return draw_guarantees(rows, margin=margin)
-
-
-CLAIMS: tuple[Claim, ...] = (
-    temperature_claim(
-        "lse_value",
-        "Theorem VI.1",
-        "The log-sum-exp exceeds the maximum by at most temperature log(1 + m e).",
-        "random and extreme scores, N up to 512",
-        check=_lse_value,
-        expected=Verdict.HOLDS,
-        proof="temperature.md#value-and-gradient",
-    ),
-    temperature_claim(
-        "lse_grad",
-        "Theorem VI.1",
-        "Softmax is within 2 m e of one-hot in the L1 norm.",
-        "random and extreme scores, N up to 512",
-        check=_lse_grad,
-        expected=Verdict.HOLDS,
-        correction="The least upper bound is 2 m e / (1 + m e).",
-        proof="temperature.md#value-and-gradient",
-    ),
-    temperature_claim(
-        "cov_lemma",
-        "Appendix G",
-        "The norm of diag(p) - p p^T is at most the largest p_k (1 - p_k).",
-        "exact quotients at two probability vectors; dense eigenvalues at random ones",
-        hypotheses="p is a probability vector",
-        check=_cov_lemma,
-        expected=Verdict.FAILS,
-        correction="It is at least that, always, and at most twice that.",
-        proof="temperature.md#the-covariance-lemma-is-reversed",
-    ),
-    temperature_claim(
-        "lse_hess_paper",
-        "Theorem VI.1",
-        "The norm of the Hessian is at most m e / temperature.",
-        "exact quotients with all rivals at the margin, N = 2, 3, 4, 8, 512",
-        check=_lse_hess_paper,
-        expected=Verdict.FAILS,
-        correction="N e / temperature, and never more than 1 / (2 temperature).",
-        proof="temperature.md#the-short-bound-on-the-hessian",
-    ),
-    temperature_claim(
-        "lse_hess_fixed",
-        "Theorem VI.1, corrected",
-        "The norm of the Hessian is at most min(N e, 1/2) / temperature.",
-        "the secular equation and dense eigenvalues at random scores",
-        check=_lse_hess_fixed,
-        expected=Verdict.HOLDS,
-        proof="temperature.md#the-short-bound-on-the-hessian",
-    ),
-    temperature_claim(
-        "lse_hess_sharp",
-        "Theorem VI.1, sharp",
-        "The supremum of the norm of the Hessian is max over k from 1 to m of (k+1) e / (1 + k e)^2, over "
-        "the temperature.",
-        "k rivals at the margin and one in between, and random rivals, N up to 512",
-        check=_lse_hess_sharp,
-        expected=Verdict.HOLDS,
-        proof="temperature.md#the-least-upper-bound-on-the-hessian",
-    ),
-    temperature_claim(
-        "lse_affine_paper",
-        "Theorem VI.1",
-        "The gradient is Lipschitz with constant m e / temperature, and the tangent plane is off by at most "
-        "half of that times the squared distance.",
-        "two keys with rational e before and after a step, logarithms in intervals; short steps in 60 digits",
-        check=_lse_affine_paper,
-        expected=Verdict.FAILS,
-        correction="N in place of m.",
-        proof="temperature.md#lipschitz-constant-and-tangent-plane",
-    ),
-    temperature_claim(
-        "lse_affine_fixed",
-        "Theorem VI.1, corrected",
-        "The gradient is Lipschitz with constant N e / temperature, and the tangent plane is off by at most "
-        "half of that times the squared distance.",
-        "steps in the worst direction in 60 digits",
-        check=_lse_affine_fixed,
-        expected=Verdict.HOLDS,
-        proof="temperature.md#lipschitz-constant-and-tangent-plane",
-    ),
-    temperature_claim(
-        "ex_vi2_numbers",
-        "Example VI.2",
-        "For N = 512, margin 2 and temperature 1/8 the three bounds are 7.18e-6, 1.15e-4 and 4.6e-4, and the "
-        "concentration is 99.98%.",
-        "the four numbers in intervals",
-        hypotheses="the printed digits are truncated, not rounded",
-        check=_ex_vi2_numbers,
-        expected=Verdict.HOLDS,
-        correction="The first is 7.19e-6 when rounded; the concentration is at least 99.994%, because total "
-        "variation is half of the L1 distance; and 4.6004e-4 is below 4.6089e-4, which is attained.",
-    ),
-    temperature_claim(
-        "ex_vi2_tau",
-        "Example VI.2, section III-D",
-        "A standard transformer with d_k = 64 has temperature 1/sqrt(d_k) = 0.125.",
-        "softmax of raw scores over sqrt(64), beside temperatures 8 and 1/8",
-        hypotheses="attention is softmax(q.k / sqrt(d_k)), temperature divides the scores",
-        check=_ex_vi2_tau,
-        expected=Verdict.FAILS,
-        correction="It is sqrt(d_k) = 8 on raw scores, 1 on scaled ones, and there every bound of the "
-        "example is vacuous.",
-        proof="temperature.md#one-word-for-it",
-    ),
-)
-
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "tropical.exVI2",
-        "Example VI.2 at the temperature it takes, and at the one a head has",
-        (
-            Option("n_tokens", 512, "keys (the paper: 512)", least=2),
-            Option("margin", 2.0, "lead of the largest score (the paper: 2)", least=0.001),
-            Option("d_head", 64, "dimension of the head, d_k (the paper: 64)", least=1),
-        ),
-        _run_example_vi2,
-    ),
-)

@@ -15,21 +15,38 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
 from hardmax.geometry.domains import Box
-from hardmax.networks.blocks import Attention
+from hardmax.networks.attention import Attention
 from hardmax.networks.constructions import sawtooth_network
 from hardmax.networks.network import Network
-from hardmax.papers.certificates import Certificate, network_record
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding, within
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, judged, measured
-from hardmax.papers.tropical.sec6_bounds import SLACK, temperature_claim
+from hardmax.papers.ledger import (
+    Certificate,
+    Effort,
+    Finding,
+    Verdict,
+    claim,
+    failing,
+    holding,
+    network_record,
+    within,
+)
+from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compared, judged, measured, recipe
+from hardmax.papers.tropical.sec6_bounds import MARGIN, SLACK
 from hardmax.temperature.bands import margin_needed, transition_band
 from hardmax.temperature.cell_survival import surviving_cells
 from hardmax.temperature.observed_scores import check_stability
 from hardmax.tropical.semirings import tropical_sum
 
-__all__ = ["CLAIMS", "RECIPES"]
 
-
+@claim(
+    "tropical.uniform_limit",
+    "Corollary IV.4, Appendix C",
+    "On the interior of a cell the output tends to the winner's value uniformly.",
+    hypotheses="linear scores, distinct keys",
+    computation="keys and values 1 and -1 at a query that shrinks with the temperature",
+    expected=Verdict.FAILS,
+    correction="Only where the margin is bounded below: |Z - v_i| <= (m e / (1 + m e)) max |v_l - v_i|.",
+    proof="temperature.md#the-output",
+)
 def _uniform_limit(effort: Effort) -> Finding:
     head = Network((Attention([[[1], [-1]]], None, [[[1], [-1]]], skip=False),))
     errors = {t: float(1 - head([[t * 1e-4]], t)[0, 0]) for t in (1.0, 0.1, 1e-3, 1e-6)}
@@ -48,6 +65,15 @@ def _uniform_limit(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.uniform_limit_fixed",
+    "Corollary IV.4, corrected",
+    "Where key i leads by the margin, |Z - v_i| <= (m e / (1 + m e)) max |v_l - v_i|.",
+    hypotheses=MARGIN,
+    computation="random scores and values, and the extreme ones",
+    expected=Verdict.HOLDS,
+    proof="temperature.md#the-output",
+)
 def _uniform_limit_fixed(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     largest, rows = 0.0, 0
@@ -71,6 +97,15 @@ def _uniform_limit_fixed(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.ties_average",
+    "Corollary IV.4",
+    "On a wall the limit of the output is the mean of the values of the tied keys.",
+    hypotheses="fixed values",
+    computation="random heads with exact ties at temperature 0.001",
+    expected=Verdict.HOLDS,
+    proof="temperature.md#ties",
+)
 def _ties_average(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     gap = 0.0
@@ -93,6 +128,16 @@ def _ties_average(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.loglift_limit",
+    "Definition III.10",
+    "With log-lifted values, temperature log z tends to the difference of two tropical polynomials.",
+    hypotheses="fixed lifted values",
+    computation="distance from the limit over temperature log N at random heads",
+    expected=Verdict.HOLDS,
+    correction="With a rate: the distance is at most temperature log N.",
+    proof="temperature.md#log-lifted-values",
+)
 def _loglift_limit(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     largest = 0.0
@@ -111,6 +156,22 @@ def _loglift_limit(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.finite_tau_depth",
+    "Remark VI.3, abstract",
+    "The cells of a deep network persist at finite temperature.",
+    hypotheses="depth 3, temperature 1/8 as in Example VI.2",
+    computation=(
+        "soft and hard signatures in every cell of a sawtooth network with three layers; intervals in the "
+        "certificate"
+    ),
+    expected=Verdict.FAILS,
+    correction=(
+        "Routings of the first layer persist at every temperature; deeper ones need margins that "
+        "are large against it."
+    ),
+    proof="temperature.md#what-is-left-of-a-deep-network",
+)
 def _finite_tau_depth(effort: Effort) -> Finding:
     net = sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
     middles = np.arange(1, 1024, 2)[:, None] / 1024  # one point in each of the 512 cells
@@ -137,6 +198,19 @@ def _finite_tau_depth(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.rem_vi3",
+    "Remark VI.3",
+    "Outside transition bands of width O(temperature) around the walls, one head is within a tolerance "
+    "of one-hot.",
+    hypotheses="one head, fixed keys and tolerance; argmax cells are the same at every temperature",
+    computation="random queries inside and outside the bands",
+    expected=Verdict.HOLDS,
+    correction=(
+        "The width is 2 temperature log((N-1)(1-t)/t) / |k_i - k_j| for a tolerance t: it grows with log N."
+    ),
+    proof="temperature.md#how-wide-a-wall-is",
+)
 def _rem_vi3(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     outside = soft = 0
@@ -163,6 +237,19 @@ def _rem_vi3(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.fig5_hidden_regions",
+    "Figure 5, section VII-B",
+    "As the temperature falls, regions emerge that were hidden at temperature 1.",
+    hypotheses="a region is where one key has the largest weight",
+    computation="the most probable key on a grid at four temperatures; a query for each cell",
+    expected=Verdict.FAILS,
+    correction=(
+        "Softmax keeps the order of the scores: the cells are the same at every temperature, "
+        "only their contrast grows."
+    ),
+    proof="temperature.md#what-is-left-of-a-deep-network",
+)
 def _fig5_hidden_regions(effort: Effort) -> Finding:
     keys = np.array([[2, 0], [0, 2], [-2, 1], [-1, -2], [0, 0]])  # the last one never wins on an open set
     axis = np.linspace(-4, 4, 81) + 1e-3
@@ -197,6 +284,15 @@ def _hidden_regions(keys: NDArray[Any], queries: Floats, temperatures: Sequence[
 Floats = NDArray[np.float64]
 
 
+@recipe(
+    "tropical.fig5",
+    "One head at four temperatures, with the exact walls on top",
+    Option("n_tokens", 5, "Gaussian keys (the paper: 5)", least=2),
+    Option("box", 4.0, "half side of the square of queries (the paper: 4)", least=0.001),
+    Option("temperatures", (1.0, 0.5, 0.1, 0.001), "temperatures (the paper: these)", least=1e-9),
+    Option("grid", 201, "queries along a side (not stated)", medium=401, paper=801, least=2),
+    Option("draws", 200, "draws of keys whose cells are counted", medium=2000, paper=20_000, least=1),
+)
 def _run_figure_5(settings: Settings) -> Outcome:
     from hardmax.plotting.temperatures import draw_temperatures
 
@@ -275,102 +371,3 @@ def _cells_of_gaussian_keys(settings: Settings) -> Comparison:
     ]
     shares = [f"{cells.count(k) / draws:.3f} show {k}" for k in sorted(set(cells))]
     return measured(f"cells of {n} Gaussian keys, {draws} draws", "not stated", ", ".join(shares))
-
-
-CLAIMS: tuple[Claim, ...] = (
-    temperature_claim(
-        "uniform_limit",
-        "Corollary IV.4, Appendix C",
-        "On the interior of a cell the output tends to the winner's value uniformly.",
-        "keys and values 1 and -1 at a query that shrinks with the temperature",
-        hypotheses="linear scores, distinct keys",
-        check=_uniform_limit,
-        expected=Verdict.FAILS,
-        correction="Only where the margin is bounded below: |Z - v_i| <= (m e / (1 + m e)) max |v_l - v_i|.",
-        proof="temperature.md#the-output",
-    ),
-    temperature_claim(
-        "uniform_limit_fixed",
-        "Corollary IV.4, corrected",
-        "Where key i leads by the margin, |Z - v_i| <= (m e / (1 + m e)) max |v_l - v_i|.",
-        "random scores and values, and the extreme ones",
-        check=_uniform_limit_fixed,
-        expected=Verdict.HOLDS,
-        proof="temperature.md#the-output",
-    ),
-    temperature_claim(
-        "ties_average",
-        "Corollary IV.4",
-        "On a wall the limit of the output is the mean of the values of the tied keys.",
-        "random heads with exact ties at temperature 0.001",
-        hypotheses="fixed values",
-        check=_ties_average,
-        expected=Verdict.HOLDS,
-        proof="temperature.md#ties",
-    ),
-    temperature_claim(
-        "loglift_limit",
-        "Definition III.10",
-        "With log-lifted values, temperature log z tends to the difference of two tropical polynomials.",
-        "distance from the limit over temperature log N at random heads",
-        hypotheses="fixed lifted values",
-        check=_loglift_limit,
-        expected=Verdict.HOLDS,
-        correction="With a rate: the distance is at most temperature log N.",
-        proof="temperature.md#log-lifted-values",
-    ),
-    temperature_claim(
-        "finite_tau_depth",
-        "Remark VI.3, abstract",
-        "The cells of a deep network persist at finite temperature.",
-        "soft and hard signatures in every cell of a sawtooth network with three layers; intervals in the "
-        "certificate",
-        hypotheses="depth 3, temperature 1/8 as in Example VI.2",
-        check=_finite_tau_depth,
-        expected=Verdict.FAILS,
-        correction="Routings of the first layer persist at every temperature; deeper ones need margins that "
-        "are large against it.",
-        proof="temperature.md#what-is-left-of-a-deep-network",
-    ),
-    temperature_claim(
-        "rem_vi3",
-        "Remark VI.3",
-        "Outside transition bands of width O(temperature) around the walls, one head is within a tolerance "
-        "of one-hot.",
-        "random queries inside and outside the bands",
-        hypotheses="one head, fixed keys and tolerance; argmax cells are the same at every temperature",
-        check=_rem_vi3,
-        expected=Verdict.HOLDS,
-        correction="The width is 2 temperature log((N-1)(1-t)/t) / |k_i - k_j| for a tolerance t: it grows "
-        "with log N.",
-        proof="temperature.md#how-wide-a-wall-is",
-    ),
-    temperature_claim(
-        "fig5_hidden_regions",
-        "Figure 5, section VII-B",
-        "As the temperature falls, regions emerge that were hidden at temperature 1.",
-        "the most probable key on a grid at four temperatures; a query for each cell",
-        hypotheses="a region is where one key has the largest weight",
-        check=_fig5_hidden_regions,
-        expected=Verdict.FAILS,
-        correction="Softmax keeps the order of the scores: the cells are the same at every temperature, "
-        "only their contrast grows.",
-        proof="temperature.md#what-is-left-of-a-deep-network",
-    ),
-)
-
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "tropical.fig5",
-        "One head at four temperatures, with the exact walls on top",
-        (
-            Option("n_tokens", 5, "Gaussian keys (the paper: 5)", least=2),
-            Option("box", 4.0, "half side of the square of queries (the paper: 4)", least=0.001),
-            Option("temperatures", (1.0, 0.5, 0.1, 0.001), "temperatures (the paper: these)", least=1e-9),
-            Option("grid", 201, "queries along a side (not stated)", medium=401, paper=801, least=2),
-            Option("draws", 200, "draws of keys whose cells are counted", medium=2000, paper=20_000, least=1),
-        ),
-        _run_figure_5,
-    ),
-)

@@ -1,14 +1,15 @@
-"""P1 section VII-C and figure 6: how counts grow with the number of keys, (a) cells, (b) vertices of sums.
+"""P1 section VII and figure 6: signatures, regions, what random points see, and how counts grow with N.
 
 A slope that depends on choices which the paper does not state is a measurement, and is reported as one:
-panel (a) repeats the paper's Monte Carlo and counts exactly beside it, and a second picture sweeps the
-choices. Panel (b) is exact; there the unstated choice that decides is the rank d_k of the heads. What the
-paper says about the reason for the slopes of (b) is a statement, and has an exact counterexample.
+panel (a) of figure 6 repeats the paper's Monte Carlo and counts cells exactly beside it, and a second picture
+sweeps the choices. Panel (b), the vertices of sums, is exact; there the unstated choice that decides is the
+rank d_k of the heads. What the paper says about the reason for the slopes of (b) is a statement, and has an
+exact counterexample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -19,10 +20,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
+from hardmax.geometry.domains import Box
 from hardmax.geometry.minkowski import MinkowskiVertices, minkowski_vertices
-from hardmax.papers.certificates import Certificate
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Recipe, Settings, compared, measured, refuted
+from hardmax.networks.attention import Attention
+from hardmax.networks.blocks import FeedForward
+from hardmax.networks.network import Network
+from hardmax.papers.ledger import (
+    Certificate,
+    Effort,
+    Finding,
+    Verdict,
+    claim,
+    earned,
+    failing,
+    holding,
+    network_record,
+)
+from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compared, measured, recipe, refuted
+from hardmax.regions.api import count_cells, count_regions
 from hardmax.regions.growth import (
     CellGrowth,
     Growth,
@@ -31,8 +46,169 @@ from hardmax.regions.growth import (
     cell_growth,
     vertex_growth,
 )
+from hardmax.regions.sampling.estimate import estimate_cells
 
-__all__ = ["CLAIMS", "RECIPES"]
+__all__ = ["random_transformers"]
+
+
+PLANE = Box.cube(2, -4, 4)
+
+
+LINE = Box([-4], [4])
+
+
+# Cells, regions, and what samples see
+# ------------------------------------------------------------------------------------------------------------
+
+
+def random_transformers(effort: Effort, *, ffn_skip: bool) -> Iterator[Network]:
+    """Transformers of one layer in the plane: four keys, two heads, four ReLU units."""
+    for seed in range(12 if effort is Effort.QUICK else 100):
+        yield Network.random(2, n_tokens=4, heads=2, depth=1, d_ff=4, rng=seed, ffn_skip=ffn_skip)
+
+
+@claim(
+    "tropical.sig_ge_regions",
+    "Section VII",
+    "There are at least as many signatures with interior as linear regions.",
+    hypotheses="any network",
+    computation="cells and regions of random transformers in the plane, exactly",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#signatures-and-regions",
+)
+def _sig_ge_regions(effort: Effort) -> Finding:
+    counts = []
+    for skip in (False, True):
+        for network in random_transformers(effort, ffn_skip=skip):
+            found = count_regions(network, PLANE)
+            counts.append((found.n_cells, found.n_regions))
+    return holding(
+        all(cells >= regions for cells, regions in counts),
+        f"{len(counts)} random transformers in the plane: {sum(c for c, _ in counts)} cells, "
+        f"{sum(r for _, r in counts)} regions, never fewer cells than regions",
+        {"networks": len(counts)},
+    )
+
+
+def _dead_unit() -> Network:
+    """A head with two cells that nothing distinguishes: the ReLU unit behind it is off on both."""
+    head = Attention([[[-1], [1]]], None, [[[-1], [1]]])
+    return Network(
+        (
+            head,
+            FeedForward([[1]], [-9], [[1]], [0]),
+        )
+    )
+
+
+@claim(
+    "tropical.sig_eq_regions",
+    "Section VII",
+    "Different signatures are different linear regions.",
+    hypotheses="blocks FFN(x + MHSA(x)) without a skip around the ReLU layer, as in appendix F",
+    computation="a block with one region and two cells, and random transformers",
+    expected=Verdict.FAILS,
+    correction=(
+        "Adjacent cells may carry the same affine map; with a second skip connection this was "
+        "never seen (tropical.sig_eq_regions_skip)."
+    ),
+)
+def _sig_eq_regions(effort: Effort) -> Finding:
+    more = 0
+    networks = list(random_transformers(effort, ffn_skip=False))
+    for network in networks:
+        found = count_regions(network, PLANE)
+        more += found.n_cells > found.n_regions
+    one = count_regions(_dead_unit(), LINE)
+    certificate = Certificate(
+        "network_line",
+        {"networks": [network_record(_dead_unit())], "interval": [-4, 4]},
+        {"networks": [{"cells": 2, "regions": 1, "jumps": 0, "signatures": 0}]},
+    )
+    return failing(
+        one.n_cells > one.n_regions and more > 0,
+        f"a wall in front of a ReLU unit that is off on both sides: {one.n_cells} cells, {one.n_regions} "
+        f"region; {more} of {len(networks)} random transformers without a skip around the ReLU layer have "
+        "more cells than regions",
+        {"networks": len(networks), "more_cells": more},
+        certificate,
+    )
+
+
+@claim(
+    "tropical.sig_eq_regions_skip",
+    "Section VII",
+    "Different signatures are different linear regions.",
+    hypotheses="blocks y + FFN(y), y = x + MHSA(x), with random weights",
+    computation="cells and regions of random transformers in the plane, exactly",
+    expected=Verdict.HOLDS_NUMERICALLY,
+)
+def _sig_eq_regions_skip(effort: Effort) -> Finding:
+    networks = list(random_transformers(effort, ffn_skip=True))
+    found = [count_regions(network, PLANE) for network in networks]
+    more = sum(each.n_cells > each.n_regions for each in found)
+    return holding(
+        all(each.n_cells == each.n_regions for each in found),
+        f"{len(networks)} random transformers with a skip around the ReLU layer: {more} have more cells than "
+        "regions",
+        {"networks": len(networks), "more_cells": more},
+        numerically=True,
+    )
+
+
+@claim(
+    "tropical.mc_lower_bound_regions",
+    "Section VII",
+    "The number of signatures that random points show is a lower bound on the number of linear regions.",
+    hypotheses="blocks FFN(x + MHSA(x)) without a skip around the ReLU layer",
+    computation="signatures at points and exact regions",
+    expected=Verdict.FAILS,
+    correction="It is a lower bound on the number of cells.",
+)
+def _mc_lower_bound_regions(effort: Effort) -> Finding:
+    above = 0
+    networks = list(random_transformers(effort, ffn_skip=False))
+    for network in networks:
+        seen = estimate_cells(network, PLANE, n_samples=20_000, rng=0).n_signatures
+        above += seen > count_regions(network, PLANE).n_regions
+    points = [[Fraction(2 * i + 1, 4)] for i in range(-4, 4)]
+    certificate = Certificate(
+        "network_line",
+        {"networks": [network_record(_dead_unit())], "interval": [-4, 4], "points": points},
+        {"networks": [{"cells": 2, "regions": 1, "jumps": 0, "signatures": 2}]},
+    )
+    return failing(
+        above > 0,
+        "one region, and eight points show two signatures; for "
+        f"{above} of {len(networks)} random transformers 20,000 points show more signatures than there are "
+        "regions",
+        {"networks": len(networks), "more_signatures": above},
+        certificate,
+    )
+
+
+@claim(
+    "tropical.mc_lower_bound_cells",
+    "Section VII, corrected",
+    "The number of signatures that random points show is a lower bound on the number of cells.",
+    hypotheses="points off the walls, which is almost surely so",
+    computation="signatures at points and exact cells",
+    expected=Verdict.HOLDS,
+    proof="proofs.md#signatures-and-regions",
+)
+def _mc_lower_bound_cells(effort: Effort) -> Finding:
+    shares = []
+    for skip in (False, True):
+        for network in random_transformers(effort, ffn_skip=skip):
+            seen = estimate_cells(network, PLANE, n_samples=20_000, rng=0).n_signatures
+            shares.append(seen / int(count_cells(network, PLANE)))
+    return holding(
+        max(shares) <= 1,
+        f"{len(shares)} random transformers, 20,000 points each: between {min(shares):.2f} and "
+        f"{max(shares):g} of the cells are seen",
+        {"networks": len(shares), "smallest_share": min(shares), "largest_share": max(shares)},
+    )
+
 
 _PRINTED = 0.13  # the slope of figure 6(a) at L = 1
 
@@ -44,6 +220,22 @@ def _stream(i: int) -> np.random.Generator:
     return np.random.default_rng([6, i])
 
 
+@claim(
+    "tropical.fig6a_slope_013",
+    "Figure 6(a), section VII-C",
+    "For random networks with one layer in the plane, the number of linear regions grows with "
+    "N with a slope of about 0.13 on logarithmic axes.",
+    hypotheses=(
+        "H = 1, box [-4, 4]^2, Gaussian weights, no score bias, ReLU biases of spread 1/2, no "
+        "skip around the ReLU layer, N = 2 to 5, networks of different N share weights unless stated"
+    ),
+    computation="exact cells of random networks; slope of the mean counts, spread over networks",
+    expected=Verdict.MEASUREMENT,
+    correction=(
+        "The slope moves with the width, the rank and the pairing, none of which is stated, and "
+        "single networks spread by about 0.4; 0.13 is one value among many."
+    ),
+)
 def _fig6a_slope_013(effort: Effort) -> Finding:
     draws = 8 if effort is Effort.QUICK else 80
     plain = NetworkChoices()
@@ -73,6 +265,18 @@ def _fig6a_slope_013(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "tropical.fig6b_slopes_increase",
+    "Figure 6(b), section VII-C",
+    "The number of vertices of the sum of H random heads grows with N, and the faster the more "
+    "heads there are.",
+    hypotheses="d = 4, H = 1, 2, 3, N = 2 to 7, Gaussian keys and query maps of rank d_k = 4",
+    computation="exact vertices of sums whose scores are kept as products",
+    expected=Verdict.HOLDS_NUMERICALLY,
+    correction=(
+        "The rank decides: heads of rank one are segments, their sums have 2^H vertices and all slopes are 0."
+    ),
+)
 def _fig6b_slopes_increase(effort: Effort) -> Finding:
     draws = 8 if effort is Effort.QUICK else 60
     others = {1: 2} if effort is Effort.QUICK else {3: 20, 2: 20, 1: 20}
@@ -105,6 +309,19 @@ def _rises(slopes: list[float]) -> bool:
     return all(b > a + 1e-9 for a, b in pairwise(slopes))
 
 
+@claim(
+    "tropical.fig6b_interior_explanation",
+    "Figure 6(b), section VII-C",
+    "The number of vertices stays below N^H for H = 3 because keys in the interior of a head's "
+    "hull do not count.",
+    hypotheses="d = 4, H = 3, N = 7",
+    computation=(
+        "a family without interior keys whose sum still has fewer vertices; for each sum a query "
+        "in which it wins or a convex combination of other sums"
+    ),
+    expected=Verdict.FAILS,
+    correction="At these sizes nearly every key is extreme; it is the sums of extreme keys that are not.",
+)
 def _fig6b_interior_explanation(effort: Effort) -> Finding:
     keys = _extreme_heads()
     found = minkowski_vertices(list(keys))
@@ -164,6 +381,50 @@ def _sum_record(keys: NDArray[np.int64], found: MinkowskiVertices) -> tuple[dict
 _PARTS = {"a": ("a",), "b": ("b",), "both": ("a", "b")}
 
 
+@recipe(
+    "tropical.fig6",
+    "Growth with N: cells of random networks (a), vertices of sums of heads (b)",
+    Option("part", "both", "which panels", choices=("a", "b", "both")),
+    Option("lengths", (2, 3, 4, 5), "(a) numbers of keys N (the paper: 2 to 5)", least=1),
+    Option("depths", (1, 2), "(a) depths L (the paper: 1, 2)", least=1),
+    Option("seeds", 20, "(a) networks per N; not stated", medium=40, paper=80, least=1),
+    Option(
+        "samples",
+        100_000,
+        "(a) random points per network, 0 for none (the paper: 2,000,000)",
+        medium=500_000,
+        paper=2_000_000,
+        least=0,
+    ),
+    Option("box", 4.0, "(a) points are drawn in [-box, box]^2; not stated", positive=True),
+    Option("heads", 1, "(a) heads H; not stated", least=1),
+    Option("d_ff", 8, "(a) width of the ReLU layer; not stated", least=1),
+    Option("d_k", 0, "(a) rank of the scores, 0 for Gaussian scores; not stated", least=0),
+    Option("score_bias", False, "(a) whether scores have biases (the paper's formulas: no)"),
+    Option("ffn_bias", 0.5, "(a) standard deviation of the ReLU biases; not stated", least=0),
+    Option("attention_skip", True, "(a) x + MHSA(x) (the paper's block)"),
+    Option("ffn_skip", False, "(a) y + FFN(y) (not in the paper's block)"),
+    Option(
+        "pairing",
+        "paired",
+        "(a) whether networks of different N share weights; not stated",
+        choices=("paired", "unpaired"),
+    ),
+    Option("sweep_d_ff", (4, 16), "(a) other widths, exactly", medium=(4, 16, 32), least=1),
+    Option("sweep_seeds", 10, "(a) networks per other choice", medium=40, paper=80, least=1),
+    Option("d", 4, "(b) dimension of the input (the paper: 4)", least=1),
+    Option("vertex_heads", 3, "(b) up to so many heads (the paper: 3)", least=1),
+    Option("vertex_lengths", (2, 3, 4, 5, 6, 7), "(b) numbers of keys (the paper: 2 to 7)", least=1),
+    Option("vertex_seeds", 6, "(b) draws; not stated", medium=40, paper=200, least=1),
+    Option("head_rank", 4, "(b) d_k of the plotted heads; not stated", least=1),
+    Option("sweep_d_k", (1, 2), "(b) other d_k, exactly", medium=(1, 2, 3), least=1),
+    Option(
+        "tokens",
+        "independent",
+        "(b) Gaussian keys per head, or projections of tokens that all heads share; not stated",
+        choices=("independent", "shared"),
+    ),
+)
 def _run_figure_6(settings: Settings) -> Outcome:
     from hardmax.plotting.style import new_figure
 
@@ -530,98 +791,3 @@ def _compared_b(
         )
     )
     return tuple(rows)
-
-
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        paper="tropical",
-        name="fig6a_slope_013",
-        place="Figure 6(a), section VII-C",
-        statement="For random networks with one layer in the plane, the number of linear regions grows with "
-        "N with a slope of about 0.13 on logarithmic axes.",
-        hypotheses="H = 1, box [-4, 4]^2, Gaussian weights, no score bias, ReLU biases of spread 1/2, no "
-        "skip around the ReLU layer, N = 2 to 5, networks of different N share weights unless stated",
-        computation="exact cells of random networks; slope of the mean counts, spread over networks",
-        check=_fig6a_slope_013,
-        expected=Verdict.MEASUREMENT,
-        correction="The slope moves with the width, the rank and the pairing, none of which is stated, and "
-        "single networks spread by about 0.4; 0.13 is one value among many.",
-    ),
-    Claim(
-        paper="tropical",
-        name="fig6b_slopes_increase",
-        place="Figure 6(b), section VII-C",
-        statement="The number of vertices of the sum of H random heads grows with N, and the faster the more "
-        "heads there are.",
-        hypotheses="d = 4, H = 1, 2, 3, N = 2 to 7, Gaussian keys and query maps of rank d_k = 4",
-        computation="exact vertices of sums whose scores are kept as products",
-        check=_fig6b_slopes_increase,
-        expected=Verdict.HOLDS_NUMERICALLY,
-        correction="The rank decides: heads of rank one are segments, their sums have 2^H vertices and all "
-        "slopes are 0.",
-    ),
-    Claim(
-        paper="tropical",
-        name="fig6b_interior_explanation",
-        place="Figure 6(b), section VII-C",
-        statement="The number of vertices stays below N^H for H = 3 because keys in the interior of a head's "
-        "hull do not count.",
-        hypotheses="d = 4, H = 3, N = 7",
-        computation="a family without interior keys whose sum still has fewer vertices; for each sum a query "
-        "in which it wins or a convex combination of other sums",
-        check=_fig6b_interior_explanation,
-        expected=Verdict.FAILS,
-        correction="At these sizes nearly every key is extreme; it is the sums of extreme keys that are not.",
-    ),
-)
-
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "tropical.fig6",
-        "Growth with N: cells of random networks (a), vertices of sums of heads (b)",
-        (
-            Option("part", "both", "which panels", choices=("a", "b", "both")),
-            Option("lengths", (2, 3, 4, 5), "(a) numbers of keys N (the paper: 2 to 5)", least=1),
-            Option("depths", (1, 2), "(a) depths L (the paper: 1, 2)", least=1),
-            Option("seeds", 20, "(a) networks per N; not stated", medium=40, paper=80, least=1),
-            Option(
-                "samples",
-                100_000,
-                "(a) random points per network, 0 for none (the paper: 2,000,000)",
-                medium=500_000,
-                paper=2_000_000,
-                least=0,
-            ),
-            Option("box", 4.0, "(a) points are drawn in [-box, box]^2; not stated", positive=True),
-            Option("heads", 1, "(a) heads H; not stated", least=1),
-            Option("d_ff", 8, "(a) width of the ReLU layer; not stated", least=1),
-            Option("d_k", 0, "(a) rank of the scores, 0 for Gaussian scores; not stated", least=0),
-            Option("score_bias", False, "(a) whether scores have biases (the paper's formulas: no)"),
-            Option("ffn_bias", 0.5, "(a) standard deviation of the ReLU biases; not stated", least=0),
-            Option("attention_skip", True, "(a) x + MHSA(x) (the paper's block)"),
-            Option("ffn_skip", False, "(a) y + FFN(y) (not in the paper's block)"),
-            Option(
-                "pairing",
-                "paired",
-                "(a) whether networks of different N share weights; not stated",
-                choices=("paired", "unpaired"),
-            ),
-            Option("sweep_d_ff", (4, 16), "(a) other widths, exactly", medium=(4, 16, 32), least=1),
-            Option("sweep_seeds", 10, "(a) networks per other choice", medium=40, paper=80, least=1),
-            Option("d", 4, "(b) dimension of the input (the paper: 4)", least=1),
-            Option("vertex_heads", 3, "(b) up to so many heads (the paper: 3)", least=1),
-            Option("vertex_lengths", (2, 3, 4, 5, 6, 7), "(b) numbers of keys (the paper: 2 to 7)", least=1),
-            Option("vertex_seeds", 6, "(b) draws; not stated", medium=40, paper=200, least=1),
-            Option("head_rank", 4, "(b) d_k of the plotted heads; not stated", least=1),
-            Option("sweep_d_k", (1, 2), "(b) other d_k, exactly", medium=(1, 2, 3), least=1),
-            Option(
-                "tokens",
-                "independent",
-                "(b) Gaussian keys per head, or projections of tokens that all heads share; not stated",
-                choices=("independent", "shared"),
-            ),
-        ),
-        _run_figure_6,
-    ),
-)

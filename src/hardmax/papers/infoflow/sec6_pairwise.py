@@ -1,8 +1,16 @@
-"""P2 section 6 and Proposition 1, appendix B.1: how many heads counting asks for, and what a plan learns."""
+"""P2 sections 6 and 6.1, Proposition 1, appendices B.1 and C.4: how many heads the pairwise target (6) needs.
+
+Counting comparisons asks for some number of heads, a plan learns with (D, D), and Table 11 with figure 1(a)
+trains: two-layer transformers with (D, D), (D-1, D) and (D, D-1) heads learn D maxima of bilinear forms. By
+InfoFlow (D, D) heads suffice for max-position retrieval and fewer do not. A further recipe compares the
+sigmoidal activation of the paper with GELU.
+"""
 
 from __future__ import annotations
 
-from math import comb
+from dataclasses import replace
+from fractions import Fraction
+from math import comb, log10
 from typing import Any
 
 import numpy as np
@@ -11,12 +19,25 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import maximum_comparisons
 from hardmax.flow.information_sets import information_sets
 from hardmax.flow.plans import BilinearScore, KeyScore, MaxPosition, Plan
-from hardmax.papers.certificates import Certificate, relations
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, failing, holding
-from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, relations
+from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, compared, measured, recipe
+from hardmax.papers.training_runs import (
+    Group,
+    Trial,
+    deviation_notes,
+    formatted,
+    runs_table,
+    shape_for,
+    spread,
+    stuck_note,
+    summary_table,
+    sweep,
+    training_options,
+    trainings,
+)
 from hardmax.targets import builtin
 
-__all__ = ["CLAIMS", "RECIPES", "pairwise_plan"]
+__all__ = ["NMSE_PAIRWISE", "pairwise_plan", "pairwise_target", "width_of"]
 
 
 def pairwise_plan(matrices: Any, *, omit_first: int | None = None, omit_last: int | None = None) -> Plan:
@@ -40,6 +61,15 @@ def pairwise_plan(matrices: Any, *, omit_first: int | None = None, omit_last: in
     )
 
 
+@claim(
+    "infoflow.6-a",
+    "Section 6",
+    "s(T - 1) >= D(T - D) implies s >= D.",
+    hypotheses="one layer, max-position retrieval",
+    computation="the smallest s for D < 8 and T < 3 D^2",
+    expected=Verdict.FAILS,
+    correction="Only for T > D(D - 1) + 1; with the exact N = D(T - 1) for all T > D.",
+)
 def _single_layer(effort: Effort) -> Finding:
     largest = 8 if effort == Effort.QUICK else 16
     rule = all(
@@ -61,6 +91,15 @@ def _single_layer(effort: Effort) -> Finding:
     )  # fmt: skip
 
 
+@claim(
+    "infoflow.p1.47",
+    "Inequality (47)",
+    "The count of two layers is at most the right side of (47).",
+    hypotheses="beta1 = 2, sets as large as max-position retrieval makes them",
+    computation="both sides in integers",
+    expected=Verdict.FAILS,
+    correction="2(T - 1) must be (h1 + h2)(T - 1); (48), h1 T^2 + O(T), survives.",
+)
 def _inequality_47(effort: Effort) -> Finding:
     cases = [(1, 1), (1, 2), (2, 2), (6, 6)]
     exact = {case: int(maximum_comparisons(Architecture(64, 4, case, 12), 2)) for case in cases}
@@ -92,6 +131,19 @@ def _printed_47(T: int, h1: int, h2: int) -> int:
     return T * (h1 + 1) ** 2 - T + h1 * T * (T - 1) + h1**2 + (h1 + 1) ** 2 * (h2 + 1) ** 2 - 2 + 2 * (T - 1)
 
 
+@claim(
+    "infoflow.p1.h1",
+    "Proposition 1",
+    "The count of comparisons forces h1 >= D.",
+    hypotheses="T = 64 as in the experiments, h2 = D",
+    computation="the smallest h1 whose count reaches N, with the paper's N and with unordered pairs",
+    expected=Verdict.FAILS,
+    correction=(
+        "At T = 64, D = 6 the count accepts h1 = 5, and with unordered pairs about D/2. What a "
+        "search over score functions says is on the page linked below."
+    ),
+    proof="advise.md#is-one-head-per-term-necessary",
+)
 def _first_layer_heads(effort: Effort) -> Finding:
     by_paper, unordered = zip(*(_asked_for(64, 4, D) for D in range(1, 7)), strict=True)
     reached = int(maximum_comparisons(Architecture(64, 4, (5, 6), 30), 2))
@@ -121,6 +173,16 @@ def _asked_for(T: int, d: int, D: int) -> tuple[int | None, int | None]:
     return by_paper, unordered
 
 
+@claim(
+    "infoflow.p1.dd",
+    "Proposition 1",
+    "Two layers with heads (D, D) learn the pairwise target by max-position retrieval alone.",
+    hypotheses="Gaussian matrices and tokens, d = 4",
+    computation="information sets of the plan on samples; the written proof for all",
+    expected=Verdict.HOLDS,
+    correction="(50) must be the union of {t_i, s_i(t_i)}.",
+    proof="advise.md#heads-d-d-are-enough",
+)
 def _learns_with_d(effort: Effort) -> Finding:
     shares, without = {}, {}
     n = 4000 if effort == Effort.FULL else 600
@@ -144,6 +206,15 @@ def _learns_with_d(effort: Effort) -> Finding:
     return holding(good, words, {"shares": list(shares.values())})
 
 
+@claim(
+    "infoflow.p1.distinct",
+    "Equation (6)",
+    "Distinct matrices A_i make D the intrinsic dimension of the target.",
+    hypotheses="A_i = c_i times the identity",
+    computation="sizes of active sets; exact inputs",
+    expected=Verdict.FAILS,
+    correction="Generic matrices and d >= 2 are needed.",
+)
 def _distinct(effort: Effort) -> Finding:
     target = builtin.pairwise([c * np.eye(3) for c in (1.0, 2.0, 3.0)])
     X = target.sample(2000, 16, 0)
@@ -167,6 +238,12 @@ def _distinct(effort: Effort) -> Finding:
 # ----------------------------------------------------------------------------------------------------------
 
 
+@recipe(
+    "infoflow.sec6",
+    "How many heads one layer needs for D maxima, by counting",
+    Option("maxima", 6, "D", least=2),
+    Option("longest", 64, "the largest T", least=8),
+)
 def _run_section_6(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
 
@@ -243,6 +320,14 @@ def _fewest(D: int, T: int, wanted: int, version: str) -> int:
 # ----------------------------------------------------------------------------------------------------------
 
 
+@recipe(
+    "infoflow.prop1",
+    "Proposition 1: what counting asks of the first layer, and what a plan learns",
+    Option("tokens", 64, "T", least=4),
+    Option("d", 4, "numbers per token", least=1),
+    Option("terms", (2, 3, 4, 5, 6), "D", least=2),
+    Option("inputs", 100, "samples per D", medium=1000, paper=4000, least=1),
+)
 def _run_proposition_1(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
 
@@ -343,87 +428,259 @@ def _run_proposition_1(settings: Settings) -> Outcome:
     return Outcome({"prop1": figure}, {"counts": table}, tuple(comparisons), notes)
 
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        paper="infoflow",
-        name="6-a",
-        place="Section 6",
-        statement="s(T - 1) >= D(T - D) implies s >= D.",
-        hypotheses="one layer, max-position retrieval",
-        computation="the smallest s for D < 8 and T < 3 D^2",
-        check=_single_layer,
-        expected=Verdict.FAILS,
-        correction="Only for T > D(D - 1) + 1; with the exact N = D(T - 1) for all T > D.",
-    ),
-    Claim(
-        paper="infoflow",
-        name="p1.47",
-        place="Inequality (47)",
-        statement="The count of two layers is at most the right side of (47).",
-        hypotheses="beta1 = 2, sets as large as max-position retrieval makes them",
-        computation="both sides in integers",
-        check=_inequality_47,
-        expected=Verdict.FAILS,
-        correction="2(T - 1) must be (h1 + h2)(T - 1); (48), h1 T^2 + O(T), survives.",
-    ),
-    Claim(
-        paper="infoflow",
-        name="p1.h1",
-        place="Proposition 1",
-        statement="The count of comparisons forces h1 >= D.",
-        hypotheses="T = 64 as in the experiments, h2 = D",
-        computation="the smallest h1 whose count reaches N, with the paper's N and with unordered pairs",
-        check=_first_layer_heads,
-        expected=Verdict.FAILS,
-        correction="At T = 64, D = 6 the count accepts h1 = 5, and with unordered pairs about D/2. What a "
-        "search over score functions says is on the page linked below.",
-        proof="advise.md#is-one-head-per-term-necessary",
-    ),
-    Claim(
-        paper="infoflow",
-        name="p1.dd",
-        place="Proposition 1",
-        statement="Two layers with heads (D, D) learn the pairwise target by max-position retrieval alone.",
-        hypotheses="Gaussian matrices and tokens, d = 4",
-        computation="information sets of the plan on samples; the written proof for all",
-        check=_learns_with_d,
-        expected=Verdict.HOLDS,
-        correction="(50) must be the union of {t_i, s_i(t_i)}.",
-        proof="advise.md#heads-d-d-are-enough",
-    ),
-    Claim(
-        paper="infoflow",
-        name="p1.distinct",
-        place="Equation (6)",
-        statement="Distinct matrices A_i make D the intrinsic dimension of the target.",
-        hypotheses="A_i = c_i times the identity",
-        computation="sizes of active sets; exact inputs",
-        check=_distinct,
-        expected=Verdict.FAILS,
-        correction="Generic matrices and d >= 2 are needed.",
-    ),
+NMSE_PAIRWISE = {
+    D: tuple(map(Fraction, line.split()))
+    for D, line in {
+        2: "5.89e-5 5.89e-2 3.67e-2",
+        3: "6.37e-5 2.64e-2 2.07e-2",
+        4: "6.92e-5 1.39e-2 1.30e-2",
+        5: "4.69e-4 4.46e-3 7.19e-3",
+        6: "1.99e-3 6.26e-3 7.67e-3",
+    }.items()
+}
+"""Table 11: for D the NMSE with heads (D, D), (D-1, D) and (D, D-1)."""
+
+
+@claim(
+    "infoflow.tab.11a",
+    "Section 6.1",
+    "Heads (D, D) reach an NMSE of the order 1e-5 for all D.",
+    hypotheses="the printed Table 11",
+    computation="powers of ten",
+    expected=Verdict.FAILS,
+    correction="1e-5 for D = 2, 3, 4; 1e-4 for D = 5; 1e-3 for D = 6.",
+)
+def _table_11a(effort: Effort) -> Finding:
+    full = [errors[0] for errors in NMSE_PAIRWISE.values()]
+    decades = [_decade(error) for error in full]
+    return failing(
+        set(decades) != {-5},
+        f"NMSE of (D, D) for D = 2, ..., 6: powers of ten {', '.join(map(str, decades))}",
+        {"decades": decades},
+        relations(*((error, "<", Fraction(1, 10**4)) for error in full),
+                  true=[error < Fraction(1, 10**4) for error in full]),
+    )  # fmt: skip
+
+
+@claim(
+    "infoflow.tab.11b",
+    "Appendix C.4",
+    "One head less costs two to three orders of magnitude for D <= 5.",
+    hypotheses="the printed Table 11",
+    computation="quotients of the printed errors",
+    expected=Verdict.FAILS,
+    correction="2.3 to 3.0 orders for D <= 4, one order for D = 5, half an order for D = 6.",
+)
+def _table_11b(effort: Effort) -> Finding:
+    gaps = {D: [other / full for other in others] for D, (full, *others) in NMSE_PAIRWISE.items()}
+    claimed = {D: all(100 <= gap <= 1000 for gap in gaps[D]) for D in gaps if D <= 5}
+    words = "; ".join(f"D={D}: {', '.join(f'{log10(gap):.2f}' for gap in each)}" for D, each in gaps.items())
+    lines = [(gap, ">=", 100) for D in claimed for gap in gaps[D]]
+    return failing(
+        not all(claimed.values()),
+        f"orders of magnitude between (D, D) and one head less: {words}",
+        {f"D={D}": each for D, each in gaps.items()},
+        relations(*lines, true=[gap >= 100 for D in claimed for gap in gaps[D]]),
+    )
+
+
+def _decade(error: Fraction) -> int:
+    """The power of ten of a number: -5 for 5.89e-5."""
+    power = 0
+    while error < 1:
+        error, power = error * 10, power - 1
+    return power
+
+
+PAPER_TOKENS = 64
+
+
+def pairwise_target(D: int, d: int, draw: int) -> dict[str, Any]:
+    """The target (6) with standard normal matrices."""
+    return {"name": "pairwise", "D": D, "d": d, "seed": draw}
+
+
+def width_of(D: int, heads: int) -> int:
+    """E = ceil(6D / h) h, as in Appendix C.4.
+
+    >>> width_of(6, 5), width_of(6, 6), width_of(6, 7)
+    (40, 36, 42)
+    """
+    return -(-6 * D // heads) * heads
+
+
+def _configurations(D: int) -> tuple[tuple[int, int], ...]:
+    return (D, D), (D - 1, D), (D, D - 1)
+
+
+def _name(D: int, heads: tuple[int, int]) -> str:
+    return f"D={D} ({heads[0]},{heads[1]})"
+
+
+def _sweeps(settings: Settings) -> dict[str, list[Trial]]:
+    sweeps = {}
+    for D in settings["maxima"]:
+        for heads in _configurations(D):
+            widths = [width_of(D, h) for h in heads]
+            shape = shape_for(settings, settings["tokens"], settings["d"], heads, widths, 16 * D)
+            target = pairwise_target(D, settings["d"], settings["draw"])
+            sweeps[_name(D, heads)] = sweep(settings, _name(D, heads), target, shape)
+    return sweeps
+
+
+_COMMON = (
+    Option("d", 4, "dimension of a token", least=1),
+    Option("draw", 0, "which draw of the matrices A_i, standard normal (not stated)", least=0),
+)
+
+_TRAINING = training_options(
+    (4_000_000, 6_000_000, 18_000_000),
+    rates=((1e-2,), (3e-3, 1e-2), (1e-3, 1e-2)),
+    seeds=(2, 3, 16),
 )
 
 
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "infoflow.sec6",
-        "How many heads one layer needs for D maxima, by counting",
-        (
-            Option("maxima", 6, "D", least=2),
-            Option("longest", 64, "the largest T", least=8),
-        ),
-        _run_section_6,
-    ),
-    Recipe(
-        "infoflow.prop1",
-        "Proposition 1: what counting asks of the first layer, and what a plan learns",
-        (
-            Option("tokens", 64, "T", least=4),
-            Option("d", 4, "numbers per token", least=1),
-            Option("terms", (2, 3, 4, 5, 6), "D", least=2),
-            Option("inputs", 100, "samples per D", medium=1000, paper=4000, least=1),
-        ),
-        _run_proposition_1,
-    ),
+@recipe(
+    "infoflow.table11",
+    "Heads that D maxima of bilinear forms need",
+    Option("maxima", (2,), "numbers D of maxima", medium=(2, 3), paper=(2, 3, 4, 5, 6), least=2),
+    Option("tokens", 15, "sequence length T", paper=PAPER_TOKENS, least=2),
+    *_COMMON,
+    *_TRAINING,
 )
+def _run_dimension(settings: Settings) -> Outcome:
+    from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
+
+    groups = trainings(settings, _sweeps(settings))
+    shown = sorted({*settings["maxima"], *NMSE_PAIRWISE})
+    labels = ("(D, D)", "(D-1, D)", "(D, D-1)")
+    series = []
+    for i, label in enumerate(labels):
+        seeds = [_group(groups, D, i).values if _group(groups, D, i) else [] for D in shown]  # type: ignore[union-attr]
+        printed = [float(NMSE_PAIRWISE[D][i]) if D in NMSE_PAIRWISE else None for D in shown]
+        series.append(Measured(label, shown, seeds, printed))
+    T = settings["tokens"]
+    panel = MeasuredPanel(f"target (6), T = {T} (the paper: {PAPER_TOKENS})", "D", tuple(series))
+    return Outcome(
+        {"fig1a": draw_measured([panel], y_label="best validation NMSE")},
+        {"summary": summary_table(groups), "runs": runs_table(groups)},
+        (*_rows(settings, groups, shown, labels), *_gaps(groups, settings["maxima"])),
+        (
+            *deviation_notes(
+                settings,
+                f"T = {T} in place of {PAPER_TOKENS}." if T != PAPER_TOKENS else "T = 64 as in the paper.",
+            ),
+            _shown_by(settings),
+            stuck_note(groups),
+        ),
+    )
+
+
+_FIGURE_1A = replace(
+    _run_dimension, name="infoflow.fig1a", title="The same as a picture: the intrinsic dimension"
+)
+
+
+def _group(groups: dict[str, Group], D: int, i: int) -> Group | None:
+    return groups.get(_name(D, _configurations(D)[i]))
+
+
+def _rows(
+    settings: Settings, groups: dict[str, Group], shown: list[int], labels: tuple[str, ...]
+) -> list[Comparison]:
+    rows = []
+    for D in shown:
+        for i, label in enumerate(labels):
+            group = _group(groups, D, i)
+            paper = f"{float(NMSE_PAIRWISE[D][i]):.2e}" if D in NMSE_PAIRWISE else "not printed"
+            values = group.values if group else []
+            quantity = f"best NMSE, D = {D}, {label}"
+            rows.append(measured(quantity, paper, spread(values), claim="infoflow.tab.11a"))
+    return rows
+
+
+def _gaps(groups: dict[str, Group], maxima: tuple[int, ...]) -> list[Comparison]:
+    """How far (D, D) heads are below the others, by medians."""
+    rows = []
+    for D in maxima:
+        medians = [_median(_group(groups, D, i)) for i in range(3)]
+        paper = NMSE_PAIRWISE.get(D)
+        printed = (
+            f"{min(float(paper[1] / paper[0]), float(paper[2] / paper[0])):.3g}" if paper else "not printed"
+        )
+        gap = NOT_RUN
+        if None not in medians:
+            full, fewer_first, fewer_second = (float(m) for m in medians if m is not None)
+            gap = f"{min(fewer_first, fewer_second) / full:.3g} (medians)"
+        rows.append(measured(f"D = {D}: least gap to (D, D)", printed, gap, claim="infoflow.tab.11b"))
+    return rows
+
+
+def _median(group: Group | None) -> float | None:
+    return None if group is None else group.median
+
+
+def _shown_by(settings: Settings) -> str:
+    return {
+        "quick": "It shows the order of three configurations at D = 2 on short sequences, and nothing for "
+        "larger D.",
+        "medium": "Medium gives all configurations the same sweep and three seeds on short sequences.",
+        "paper": "Paper profile: jobs that were not found are marked; run them with hardmax training run, or "
+        "train=yes.",
+    }[settings.profile]
+
+
+# The activation
+# ----------------------------------------------------------------------------------------------------------
+
+
+@recipe(
+    "infoflow.activation",
+    "tanh, which the paper assumes, against GELU",
+    Option("maxima", (2,), "D; the first entry counts", least=2),
+    Option("tokens", 15, "sequence length T", least=2),
+    *_COMMON,
+    *(replace(option, default=1) if option.name == "seeds" else option for option in _TRAINING),
+)
+def _run_activation(settings: Settings) -> Outcome:
+    from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
+
+    D = settings["maxima"][0]
+    sweeps: dict[str, list[Trial]] = {}
+    for kind in ("tanh", "gelu"):
+        chosen = Settings(
+            settings.profile, settings.seed, {**settings.chosen, "activation": kind, "maxima": (D,)}
+        )
+        sweeps |= {f"{name} {kind}": trials for name, trials in _sweeps(chosen).items()}
+    groups = trainings(settings, sweeps)
+    heads = [_name(D, h) for h in _configurations(D)]
+    series = tuple(
+        Measured(kind, [1, 2, 3], [groups[f"{name} {kind}"].values for name in heads])
+        for kind in ("tanh", "gelu")
+    )
+    panel = MeasuredPanel(
+        f"target (6), D = {D}, T = {settings['tokens']}",
+        "heads",
+        series,
+        ticks=tuple(name.split()[1] for name in heads),
+    )
+    both = Settings(
+        settings.profile, settings.seed, {**settings.chosen, "activation": "tanh and gelu (not sigmoidal)"}
+    )
+    rows = []
+    for name in heads:
+        medians = [groups[f"{name} {kind}"].median for kind in ("tanh", "gelu")]
+        run = any(median is not None for median in medians)
+        rows.append(
+            measured(
+                f"best NMSE {name}, tanh and gelu",
+                "not stated which sigmoidal activation",
+                f"{formatted(medians[0])} and {formatted(medians[1])} (medians)" if run else NOT_RUN,
+            )
+        )
+    return Outcome(
+        {"activation": draw_measured([panel])},
+        {"summary": summary_table(groups), "runs": runs_table(groups)},
+        tuple(rows),
+        (*deviation_notes(both), stuck_note(groups)),
+    )

@@ -1,6 +1,6 @@
-"""P2 Theorems 3 and 6 and Lemma 1, appendix A.3: encoding and decoding; no training.
+"""P2 Theorems 2, 3, 5, 6 and Lemma 1, appendices A.2 and A.3: retrieving the k-th largest value; codes.
 
-What is checked here is built in :mod:`hardmax.flow`; proofs stand in ``docs/constructions.md``.
+No training: what is checked here is built in :mod:`hardmax.flow`; proofs stand in ``docs/constructions.md``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ import numpy as np
 from scipy.integrate import quad
 
 from hardmax.flow.theorems.codes import analog_code, binary_code, tanh_step
+from hardmax.flow.theorems.colliding_pairs import (
+    CollidingPair,
+    retrieval_exponents,
+    retrieval_pair,
+    retrieval_width_bound,
+)
 from hardmax.flow.theorems.decoding_bounds import (
     alternation_program,
     alternation_width_bound,
@@ -24,14 +30,286 @@ from hardmax.flow.theorems.decoding_bounds import (
     identity_error,
 )
 from hardmax.flow.theorems.softmax_transformers import TwoLayer
-from hardmax.papers.certificates import Certificate
-from hardmax.papers.findings import Claim, Effort, Finding, Verdict, earned, failing, holding, within
-from hardmax.papers.infoflow.theorem1 import log_slope, theorem_claim
-from hardmax.papers.recipes import Option, Outcome, Recipe, Settings, compared, judged
+from hardmax.papers.infoflow.theorem1 import log_slope
+from hardmax.papers.ledger import (
+    Certificate,
+    Effort,
+    Finding,
+    Verdict,
+    claim,
+    earned,
+    failing,
+    holding,
+    within,
+)
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, recipe
 
-__all__ = ["CLAIMS", "RECIPES"]
+# Theorem 2
+# ----------------------------------------------------------------------------------------------------------
 
 
+_CASES = [(16, 2, 2), (64, 2, 6), (64, 32, 6)]  # T, k, n
+_BOUNDED = [(16, 2, 2, 1e-4), (64, 2, 6, 1e-4), (64, 2, 6, 1e-5), (64, 32, 6, 1e-5)]  # and epsilon
+
+
+@claim(
+    "infoflow.t2.exponents",
+    "Theorems 2 and 5 and the proof",
+    "one exponent for retrieving the k-th largest value",
+    hypotheses="k at least 2",
+    computation="the three printed exponents as fractions",
+    expected=Verdict.INCONSISTENT,
+    correction="use (T - k + 1)/(n + 1) - 1, which the proof gives; it is the largest",
+    proof="constructions.md#only-the-maximum-is-cheap",
+)
+def _t2_exponents(effort: Effort) -> Finding:
+    return _exponents(_CASES)
+
+
+def _exponents(cases: Sequence[tuple[int, int, int]]) -> Finding:
+    found = [retrieval_exponents(*case) for case in cases]
+    ordered = all(each.informal < each.formal < each.proof for each in found)
+    certificate = Certificate(
+        "retrieval_exponents",
+        {"cases": [list(case) for case in cases]},
+        {"exponents": [[each.informal, each.formal, each.proof] for each in found]},
+    )
+    text = "; ".join(
+        f"{case}: {float(each.informal):.4f} / {float(each.formal):.4f} / {float(each.proof):.4f}"
+        for case, each in zip(cases, found, strict=True)
+    )
+    return earned(
+        Verdict.INCONSISTENT,
+        ordered,
+        f"informal / formal / proof at (T, k, n) {text}; the one of the proof implies the others",
+        {"exponents": [[float(e.informal), float(e.formal), float(e.proof)] for e in found]},
+        certificate,
+    )
+
+
+@claim(
+    "infoflow.t2.pair",
+    "Appendix A.2",
+    "for any attention map two sequences collide although their k-th largest values differ by 4 epsilon",
+    hypotheses="rho non-decreasing, epsilon < 1/(64 m)",
+    computation="search over all grid sequences, T = 7, k = 2, n = 1",
+    expected=Verdict.HOLDS,
+    proof="constructions.md#only-the-maximum-is-cheap",
+)
+def _t2_pair(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    epsilon, pairs = 1 / 512, []
+    for _ in range(3 if effort is Effort.QUICK else 30):
+        pairs.append(_random_pair(rng, epsilon))
+    weight, value = [1, 2, 5], [Fraction(1, 4), Fraction(1, 2), Fraction(-1, 8)]
+    pair = retrieval_pair(
+        lambda x: (0.25 + 0.5 * x - x**2 / 8)[:, None],
+        lambda x: np.log(1 + 2 * x + 5 * x**2),
+        n_tokens=7,
+        k=2,
+        epsilon=epsilon,
+    )
+    certificate = Certificate(
+        "retrieval_pair",
+        {
+            "weight": weight,
+            "value": value,
+            "k": 2,
+            "first": [Fraction(float(x)) for x in pair.first[:, 0]],
+            "second": [Fraction(float(x)) for x in pair.second[:, 0]],
+            "target_gap": Fraction(4, 512) - Fraction(1, 10**12),
+            "attention_gap": Fraction(1, 10**6),
+        },
+        {"targets_apart": True, "attention_apart": False},
+    )
+    gaps, limit = [p.attention_gap for p in pairs], 1e-6
+    return holding(
+        _collide([*pairs, pair], epsilon) and max(gaps) < limit,
+        f"T = 7, k = 2, n = 1, epsilon = 1/512: {len(pairs)} random maps, targets 4 epsilon apart, attention "
+        f"{within(max(gaps), limit)} apart (guaranteed: {pair.guaranteed_gap:.2f})",
+        {"attention_gaps": gaps, "target_gaps": [p.target_gap for p in pairs]},
+        certificate,
+    )
+
+
+def _collide(pairs: Sequence[CollidingPair], epsilon: float) -> bool:
+    """Whether the targets of all pairs are 4 epsilon apart, and attention no further than guaranteed."""
+    return all(p.target_gap >= 4 * epsilon - 1e-12 and p.attention_gap <= p.guaranteed_gap for p in pairs)
+
+
+def _random_pair(rng: np.random.Generator, epsilon: float) -> CollidingPair:
+    """Two sequences of seven tokens that collide in a random attention map."""
+    theta, shift, outer = rng.uniform(-1, 1, 4), rng.uniform(-1, 1, 4), rng.uniform(0, 0.25, 4)
+    slopes = rng.uniform(0, 5, 2)
+    net = TwoLayer(theta[:, None], shift, outer[None] / 2, np.array([outer.sum() / 2]))
+    return retrieval_pair(
+        lambda x: net(x[:, None]),
+        lambda x: slopes[0] * x + slopes[1] * np.tanh(3 * x - 1),
+        n_tokens=7,
+        k=2,
+        epsilon=epsilon,
+    )
+
+
+@claim(
+    "infoflow.t2.bound",
+    "Appendix A.2",
+    "the width of the block behind the attention is bounded below explicitly",
+    hypotheses="weights at most 1, epsilon < 1/(64 m)",
+    computation="closed form against the chain of inequalities",
+    expected=Verdict.HOLDS,
+    proof="constructions.md#only-the-maximum-is-cheap",
+)
+def _t2_bound(effort: Effort) -> Finding:
+    found = [retrieval_width_bound(*case) for case in _BOUNDED]
+    return holding(
+        _follow_from_the_chain(_BOUNDED, found),
+        "width at least "
+        + ", ".join(f"{value:.4g} at {case}" for value, case in zip(found, _BOUNDED, strict=True)),
+        {"cases": _BOUNDED, "width": found},
+    )
+
+
+def _follow_from_the_chain(cases: Sequence[tuple[int, int, int, float]], widths: Sequence[float]) -> bool:
+    """Whether the widths are those of the inequality chain of the proof, which is not the closed form."""
+    again = []
+    for tokens, k, n, epsilon in cases:
+        m = tokens - k + 1
+        grid = math.floor(1 / (16 * m * epsilon))
+        eta = 4 * m * grid ** (-m / (n + 1))
+        again.append(2 * epsilon / (math.sqrt(n) * 2 * math.sqrt(n) * eta / (k - 1)))
+    return bool(np.allclose(widths, again, rtol=1e-9))
+
+
+@recipe(
+    "infoflow.thm2",
+    "Retrieving the k-th largest value: exponents, width bounds, colliding pairs",
+    Option("k", 2, "which largest value in the plot of exponents", least=2),
+    Option("head_width", 6, "dimension n in the plot of exponents", least=1),
+    Option("maps", 3, "random attention maps for which a pair is searched", medium=30, paper=100, least=1),
+    Option("epsilon", 1 / 512, "accuracy for the pairs, below 1/384"),
+)
+def _run_theorem_2(settings: Settings) -> Outcome:
+    from hardmax.plotting.rates import Curve, Panel, draw_rates
+
+    k, n = settings["k"], settings["head_width"]
+    tokens = [max(8, k) + 4 * i for i in range(7)]
+    found = [retrieval_exponents(t, k, n) for t in tokens]
+    exponents: dict[str, list[Any]] = {
+        "T": tokens,
+        "informal": [float(each.informal) for each in found],
+        "formal": [float(each.formal) for each in found],
+        "proof": [float(each.proof) for each in found],
+    }
+    epsilons = [10.0**-e for e in np.arange(3.0, 7.01, 0.5)]
+    widths: dict[str, Any] = {"epsilon": epsilons}
+    for t, place, width in _CASES:
+        widths[f"T{t}_k{place}_n{width}"] = [retrieval_width_bound(t, place, width, e) for e in epsilons]
+    epsilon = settings["epsilon"]
+    pairs = [_random_pair(settings.rng("map", i), epsilon) for i in range(settings["maps"])]
+    table: dict[str, list[Any]] = {
+        "map": list(range(len(pairs))),
+        "target_gap": [pair.target_gap for pair in pairs],
+        "attention_gap": [pair.attention_gap for pair in pairs],
+        "guaranteed_gap": [pair.guaranteed_gap for pair in pairs],
+        "required_width": [pair.required_width for pair in pairs],
+    }
+    shown = pairs[0]
+    places = list(range(1, len(shown.first) + 1))
+    figure = draw_rates(
+        [
+            Panel(
+                f"three printed exponents, k = {k}, n = {n}",
+                "T",
+                "o: at least $\\varepsilon^{-o}$ parameters",
+                (
+                    Curve("proof (use this)", tokens, exponents["proof"]),
+                    Curve("formal statement", tokens, exponents["formal"], "dashed"),
+                    Curve("informal statement", tokens, exponents["informal"], "dashed"),
+                ),
+                x_log=False,
+                y_log=False,
+            ),
+            Panel(
+                "width of the block behind attention",
+                "ε",
+                "units, at least",
+                tuple(
+                    Curve(
+                        f"T = {t}, k = {place}, n = {width}",
+                        *_positive(epsilons, widths[f"T{t}_k{place}_n{width}"]),
+                    )
+                    for t, place, width in _CASES
+                ),
+                x_falls=True,
+            ),
+            Panel(
+                f"two inputs: targets {shown.target_gap:.3g} apart,\nattention {shown.attention_gap:.0e}",
+                "position",
+                "token",
+                (
+                    Curve("first", places, shown.first[:, 0].tolist(), "points", 0),
+                    Curve("second", [p + 0.15 for p in places], shown.second[:, 0].tolist(), "points", 1),
+                ),
+                x_log=False,
+                y_log=False,
+            ),
+        ]
+    )
+    at_64 = retrieval_exponents(64, 2, 6)
+    return Outcome(
+        figures={"thm2": figure},
+        tables={"exponents": exponents, "widths": widths, "pairs": table},
+        comparisons=(
+            judged(
+                "exponent at T = 64, k = 2, n = 6",
+                f"{float(at_64.informal):.4f} (Theorem 2), {float(at_64.formal):.4f} (Theorem 5)",
+                f"{float(at_64.proof):.4f} (the proof)",
+                _exponents([(64, 2, 6)]),
+                claim="infoflow.t2.exponents",
+            ),
+            compared(
+                "colliding pair, T = 7, k = 2, n = 1: targets apart over 4ε",
+                "at least 1",
+                f"{min(table['target_gap']) / (4 * epsilon):.4f}; attention "
+                f"{min(table['attention_gap']):.0e} to {max(table['attention_gap']):.0e} apart, guaranteed "
+                f"{table['guaranteed_gap'][0]:.2f}",
+                _collide(pairs, epsilon),
+                claim="infoflow.t2.pair",
+            ),
+            *(
+                compared(
+                    f"width at (T, k, n, ε) = {case}, by the chain of inequalities of the proof",
+                    "not stated",
+                    f"{retrieval_width_bound(*case):.4g}",
+                    _follow_from_the_chain([case], [retrieval_width_bound(*case)]),
+                    claim="infoflow.t2.bound",
+                )
+                for case in _BOUNDED
+            ),
+        ),
+        notes=("For k = T, the minimum, the bound says nothing; it needs T - k > n.",),
+    )
+
+
+def _positive(x: list[float], y: list[float]) -> tuple[list[float], list[float]]:
+    """Without the zeros, which a logarithmic axis cannot show."""
+    kept = [(a, b) for a, b in zip(x, y, strict=True) if b > 0]
+    return [a for a, _ in kept], [b for _, b in kept]
+
+
+@claim(
+    "infoflow.t3.heaviside",
+    "Appendix A.3, part 1",
+    "decoder after encoder is the truncation to L bits",
+    hypotheses="Heaviside units",
+    computation="every dyadic cell, exactly",
+    expected=Verdict.HOLDS,
+    correction=(
+        "thresholds of the decoder belong halfway between the latent values, or no tanh unit can replace them"
+    ),
+    proof="constructions.md#the-code-of-the-paper",
+)
 def _heaviside(effort: Effort) -> Finding:
     cases = [(2, 1, 0.5), (2, 1, 0.25), (3, 2, 0.5)] + ([] if effort is Effort.QUICK else [(4, 3, 0.25)])
     cells, exact = 0, True
@@ -57,6 +335,16 @@ def _heaviside(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t3.slope",
+    "Theorem 6, part 1",
+    "O(epsilon^(-m/n)) parameters suffice",
+    hypotheses="m > n",
+    computation="parameters of the code for five pairs (m, n)",
+    expected=Verdict.HOLDS,
+    correction="true and not sharp, see t3.analog",
+    proof="constructions.md#the-code-of-the-paper",
+)
 def _t3_slope(effort: Effort) -> Finding:
     ranges = {(2, 1): 7, (3, 1): 4, (3, 2): 6, (4, 2): 5, (4, 3): 7}
     slopes, bounded = {}, True
@@ -88,6 +376,16 @@ def _binary_parameters(m: int, n: int, epsilon: float) -> int:
     return encoder * (m + 1 + n) + n + decoder * (n + 1 + m) + m
 
 
+@claim(
+    "infoflow.t3.tanhlp",
+    "Theorem 6, part 1",
+    "tanh networks reach an L_p error of epsilon",
+    hypotheses="weights without bound",
+    computation="the tanh code, its error in L_2",
+    expected=Verdict.HOLDS,
+    correction="the weights grow at least like epsilon^(-m/n), far outside any constant bound",
+    proof="constructions.md#the-code-of-the-paper",
+)
 def _tanh_lp(effort: Effort) -> Finding:
     rows, fine = [], True
     for epsilon in (0.5, 0.25, 0.125) if effort is Effort.QUICK else (0.5, 0.25, 0.125, 0.0625):
@@ -103,6 +401,19 @@ def _tanh_lp(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t3.supnorm",
+    "Theorem 6, part 2",
+    "an error of at most epsilon in the maximum norm forces many parameters",
+    hypotheses="m > n, continuous encoder",
+    computation="antipodal pairs on the boundary of the cube",
+    expected=Verdict.VACUOUS,
+    correction=(
+        "no such encoder exists for epsilon < 1/2; with the mean error in place of the largest "
+        "the bound is true"
+    ),
+    proof="constructions.md#no-code-in-the-maximum-norm",
+)
 def _supnorm(effort: Effort) -> Finding:
     w_in = [[1, Fraction(1, 2)], [Fraction(-1, 3), 1], [Fraction(3, 4), Fraction(-2, 3)]]
     b_in, w_out = [Fraction(-1, 2), Fraction(1, 5), 0], [1, Fraction(-1, 2), Fraction(3, 5)]
@@ -140,6 +451,15 @@ def _supnorm(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t3.analog",
+    "Theorem 6, part 1, sharpened",
+    "O(epsilon^(-max(1, m/n - 1))) parameters suffice",
+    hypotheses="n divides m, weights without bound",
+    computation="the code is built; units, error, slopes",
+    expected=Verdict.HOLDS,
+    proof="constructions.md#a-cheaper-code",
+)
 def _analog(effort: Effort) -> Finding:
     rows, fine = [], True
     for m, n in ((2, 1), (3, 1), (4, 2), (6, 2)):
@@ -168,6 +488,19 @@ def _has_few_units(code: Any, m: int, n: int) -> bool:
     return bool(code.n_units == n * ((r - 1) * (code.cells - 1) + code.cells ** (r - 1) + 1))
 
 
+@claim(
+    "infoflow.t3.bounded",
+    "Theorem 6 with bounded weights",
+    "with weights at most 1 every alternation of a decoder costs a factor",
+    hypotheses="n = 1, tanh units",
+    computation="linear programs, and a bound from analyticity",
+    expected=Verdict.HOLDS,
+    correction=(
+        "the cost law is no upper bound when weights are bounded: decoding m = 2 numbers from n "
+        "= 1 costs exp(c/epsilon)"
+    ),
+    proof="constructions.md#bounded-weights",
+)
 def _bounded(effort: Effort) -> Finding:
     last = 5 if effort is Effort.QUICK else 6
     options = {"n_dictionary": 41, "n_check": 201} if effort is Effort.QUICK else {}
@@ -187,6 +520,16 @@ def _above(widths: Sequence[float], bounds: Sequence[float]) -> bool:
     return all(w >= p for w, p in zip(widths[1:], bounds[1:], strict=True))
 
 
+@claim(
+    "infoflow.t3.o",
+    "Theorems 3 and 6, part 2",
+    "encoder and decoder must have O(epsilon^min(1 - m/n, 0)) parameters",
+    hypotheses="m = n = 1, epsilon = 1/4",
+    computation="networks of every size that meet the hypothesis",
+    expected=Verdict.FAILS,
+    correction="Omega instead of O, and the mean error instead of the largest",
+    proof="constructions.md#a-lower-bound-in-the-mean",
+)
 def _big_o(effort: Effort) -> Finding:
     sizes = [1, 4, 16, 64]
     counts = [identity_block(1, 1, p).n_parameters for p in sizes]
@@ -209,6 +552,16 @@ def _big_o(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.t3.identity",
+    "Appendix A.3",
+    "for n >= m the representation is exact with O(1) parameters",
+    hypotheses="tanh networks",
+    computation="enclosures of 1 - p tanh(1/p)",
+    expected=Verdict.FAILS,
+    correction="never exact; p tanh(v/p) has weights at most 1 and error about 1/(3 p^2)",
+    proof="constructions.md#enough-room",
+)
 def _identity(effort: Effort) -> Finding:
     sizes = [1, 2, 4, 8, 16]
     errors = [identity_error(p) for p in sizes]
@@ -227,6 +580,16 @@ def _identity(effort: Effort) -> Finding:
     )
 
 
+@claim(
+    "infoflow.lemma1",
+    "Lemma 1",
+    "a step is a tanh unit up to any error in L_p(mu)",
+    hypotheses="mu finite, 1 <= p < infinity",
+    computation="quadrature with an atom at zero",
+    expected=Verdict.HOLDS,
+    correction="p = 1 works too, and zero need not lie inside; in the maximum norm it is false",
+    proof="constructions.md#lemma-1",
+)
 def _lemma1(effort: Effort) -> Finding:
     rows, fine = [], True
     for p in (1.0, 2.0, 4.0):
@@ -260,6 +623,20 @@ def _tail_power(step: Any, t: float, p: float) -> float:
     return float((1.0 / (1.0 + math.exp(-2.0 * argument))) ** p / step.steepness)
 
 
+@recipe(
+    "infoflow.thm3",
+    "Encoding and decoding: codes, what they cost, and what no code can do",
+    Option("epsilons", (0.5, 0.25, 0.125, 0.0625, 0.03125), "accuracies"),
+    Option("units", 40_000, "largest decoder that is built", paper=600_000, least=100),
+    Option(
+        "alternations",
+        5,
+        "alternations of a block with weights at most 1",
+        medium=6,
+        paper=7,
+        least=1,
+    ),
+)
 def _run_theorem_3(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Look, Panel, draw_rates
 
@@ -415,129 +792,3 @@ def _smooth_table(epsilons: list[float], settings: Settings) -> dict[str, list[f
         for name, value in zip(table, values, strict=True):
             table[name].append(value)
     return table
-
-
-CLAIMS: tuple[Claim, ...] = (
-    theorem_claim(
-        "t3.heaviside",
-        "Appendix A.3, part 1",
-        "decoder after encoder is the truncation to L bits",
-        "Heaviside units",
-        "every dyadic cell, exactly",
-        _heaviside,
-        Verdict.HOLDS,
-        correction="thresholds of the decoder belong halfway between the latent values, or no tanh unit can "
-        "replace them",
-        proof="the-code-of-the-paper",
-    ),
-    theorem_claim(
-        "t3.slope",
-        "Theorem 6, part 1",
-        "O(epsilon^(-m/n)) parameters suffice",
-        "m > n",
-        "parameters of the code for five pairs (m, n)",
-        _t3_slope,
-        Verdict.HOLDS,
-        correction="true and not sharp, see t3.analog",
-        proof="the-code-of-the-paper",
-    ),
-    theorem_claim(
-        "t3.tanhlp",
-        "Theorem 6, part 1",
-        "tanh networks reach an L_p error of epsilon",
-        "weights without bound",
-        "the tanh code, its error in L_2",
-        _tanh_lp,
-        Verdict.HOLDS,
-        correction="the weights grow at least like epsilon^(-m/n), far outside any constant bound",
-        proof="the-code-of-the-paper",
-    ),
-    theorem_claim(
-        "t3.supnorm",
-        "Theorem 6, part 2",
-        "an error of at most epsilon in the maximum norm forces many parameters",
-        "m > n, continuous encoder",
-        "antipodal pairs on the boundary of the cube",
-        _supnorm,
-        Verdict.VACUOUS,
-        correction="no such encoder exists for epsilon < 1/2; with the mean error in place of the largest "
-        "the bound is true",
-        proof="no-code-in-the-maximum-norm",
-    ),
-    theorem_claim(
-        "t3.analog",
-        "Theorem 6, part 1, sharpened",
-        "O(epsilon^(-max(1, m/n - 1))) parameters suffice",
-        "n divides m, weights without bound",
-        "the code is built; units, error, slopes",
-        _analog,
-        Verdict.HOLDS,
-        proof="a-cheaper-code",
-    ),
-    theorem_claim(
-        "t3.bounded",
-        "Theorem 6 with bounded weights",
-        "with weights at most 1 every alternation of a decoder costs a factor",
-        "n = 1, tanh units",
-        "linear programs, and a bound from analyticity",
-        _bounded,
-        Verdict.HOLDS,
-        correction="the cost law is no upper bound when weights are bounded: decoding m = 2 numbers from n "
-        "= 1 costs exp(c/epsilon)",
-        proof="bounded-weights",
-    ),
-    theorem_claim(
-        "t3.o",
-        "Theorems 3 and 6, part 2",
-        "encoder and decoder must have O(epsilon^min(1 - m/n, 0)) parameters",
-        "m = n = 1, epsilon = 1/4",
-        "networks of every size that meet the hypothesis",
-        _big_o,
-        Verdict.FAILS,
-        correction="Omega instead of O, and the mean error instead of the largest",
-        proof="a-lower-bound-in-the-mean",
-    ),
-    theorem_claim(
-        "t3.identity",
-        "Appendix A.3",
-        "for n >= m the representation is exact with O(1) parameters",
-        "tanh networks",
-        "enclosures of 1 - p tanh(1/p)",
-        _identity,
-        Verdict.FAILS,
-        correction="never exact; p tanh(v/p) has weights at most 1 and error about 1/(3 p^2)",
-        proof="enough-room",
-    ),
-    theorem_claim(
-        "lemma1",
-        "Lemma 1",
-        "a step is a tanh unit up to any error in L_p(mu)",
-        "mu finite, 1 <= p < infinity",
-        "quadrature with an atom at zero",
-        _lemma1,
-        Verdict.HOLDS,
-        correction="p = 1 works too, and zero need not lie inside; in the maximum norm it is false",
-        proof="lemma-1",
-    ),
-)
-
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
-        "infoflow.thm3",
-        "Encoding and decoding: codes, what they cost, and what no code can do",
-        (
-            Option("epsilons", (0.5, 0.25, 0.125, 0.0625, 0.03125), "accuracies"),
-            Option("units", 40_000, "largest decoder that is built", paper=600_000, least=100),
-            Option(
-                "alternations",
-                5,
-                "alternations of a block with weights at most 1",
-                medium=6,
-                paper=7,
-                least=1,
-            ),
-        ),
-        _run_theorem_3,
-    ),
-)
