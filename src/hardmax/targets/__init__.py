@@ -25,32 +25,36 @@ from hardmax.targets.builtin import (
     retrieval,
     triangle_center,
 )
-from hardmax.targets.differences import measure_active
-from hardmax.targets.intervals import Interval
-from hardmax.targets.sampling import SwitchSupport, is_permutation_invariant, switch_support, winning_supports
-from hardmax.targets.target import Target
+from hardmax.targets.grammar import names_in
+from hardmax.targets.parsing import parse
+from hardmax.targets.sampling import (
+    SwitchSupport,
+    is_permutation_invariant,
+    measure_active,
+    switch_support,
+    winning_supports,
+)
+from hardmax.targets.target import Interval, Target
 from hardmax.targets.terms import FixedTerm, Term
-from hardmax.targets.text.grammar import names_in
-from hardmax.targets.text.reading import parse
-from hardmax.targets.token_domains import InputDomain
+from hardmax.targets.tokens import InputDomain
 
 __all__ = [
-    "retrieval",
-    "pairwise",
-    "triangle_center",
-    "depth_separation",
-    "kth_largest",
-    "position_sum",
-    "parse",
-    "names_in",
-    "Target",
-    "Term",
     "FixedTerm",
     "InputDomain",
     "Interval",
-    "switch_support",
     "SwitchSupport",
-    "winning_supports",
+    "Target",
+    "Term",
+    "depth_separation",
     "is_permutation_invariant",
+    "kth_largest",
     "measure_active",
+    "names_in",
+    "pairwise",
+    "parse",
+    "position_sum",
+    "retrieval",
+    "switch_support",
+    "triangle_center",
+    "winning_supports",
 ]

@@ -24,10 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.targets.functions import Bilinear, Coordinate, SquaredSum, as_matrix
 from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
-from hardmax.targets.token_domains import InputDomain, as_domain
+from hardmax.targets.tokens import Bilinear, Coordinate, InputDomain, SquaredSum, as_domain, as_matrix
 
 __all__ = ["depth_separation", "kth_largest", "pairwise", "position_sum", "retrieval", "triangle_center"]
 

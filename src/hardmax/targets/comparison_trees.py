@@ -3,8 +3,8 @@ r"""Trees of comparison that run (P2 Definitions 1 and 2).
 A tree of comparison is a full binary tree. Its leaves carry tuples of positions that depend on T only; an
 inner node carries a continuous function :math:`f_{in}` and takes over the tuple of the child at which
 :math:`f_{in}` of its tokens is larger. Trees retrieve a target if the tuples at their roots together
-contain its active set, almost everywhere. :func:`comparison_trees` builds such trees for a target, with at
-most :math:`D_0` of them and as few comparisons as are known here:
+contain its active set, almost everywhere. :meth:`hardmax.targets.Target.trees` makes such trees of the parts
+here, with at most :math:`D_0` of them and as few comparisons as are known:
 
 - one tree for each role of the target, whose leaves are subsets rather than ordered tuples, because
   :math:`f_{in}` may try the orders itself;
@@ -20,26 +20,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.targets.terms import Term
 
-if TYPE_CHECKING:
-    from hardmax.targets.target import Target
-    from hardmax.targets.terms import Term
-
-__all__ = ["ComparisonTree", "comparison_trees", "retrieve"]
+__all__ = [
+    "ComparisonTree",
+    "retrieve",
+    "role_tree",
+    "single_leaf_trees",
+    "threshold_leaves",
+    "threshold_tree",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _BLOCK = 1 << 20  # numbers that a block of leaves may hold
-_LEAVES = 1_000_000  # no tree with more of them is built
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,8 +101,7 @@ class ComparisonTree:
         ):
             raise InvalidInputError(
                 f"nodes must be {count - 1} rows for {count} leaves in which every leaf and every node but "
-                "the root "
-                f"is a child once, but were {nodes.tolist()}."
+                f"the root is a child once, but were {nodes.tolist()}."
             )
         if (children >= np.arange(count, 2 * count - 1)[:, None]).any():
             raise InvalidInputError("nodes must come after their children, but one names a later node.")
@@ -219,64 +220,13 @@ def retrieve(trees: Sequence[ComparisonTree], sequences: ArrayLike) -> Bools:
     return held[:, :-1]
 
 
-def comparison_trees(
-    target: Target, n_tokens: int, *, single_leaves: int | None = None
-) -> tuple[ComparisonTree, ...]:
-    """Trees that retrieve a target on sequences of ``n_tokens`` tokens.
-
-    Parameters
-    ----------
-    target : Target
-        The target.
-    n_tokens : int
-        T.
-    single_leaves : int, optional
-        How many trees consist of a single leaf, besides one tree for each role; as many as D_0 allows when
-        left out, and no tree that compares where these suffice.
-
-    Examples
-    --------
-    >>> import hardmax as hm
-    >>> hm.targets.triangle_center().trees(10)
-    (<ComparisonTree: the leaf (0, 1, 2)>, <ComparisonTree: the leaf (3, 4, 5)>,
-     <ComparisonTree: 100 leaves of 3, 99 comparisons>)
-    """
-    from hardmax.targets.requirements import tree_sizes
-    from hardmax.targets.roles import fixed_positions
-
-    roles, fixed = target.roles, fixed_positions(target)
-    beta, size = target.dimension, target.max_active
-    rest = [t for t in range(n_tokens) if t not in fixed]
-    if single_leaves is None and (not roles or n_tokens <= size.low * beta.low):
-        held = list(fixed) if not roles else [*fixed, *rest]
-        width = beta.low
-        return tuple(_leaf(held[i : i + width]) for i in range(0, len(held), width))
-    width = beta.high
-    leaves = tree_sizes(target, n_tokens)[0]
-    if max(leaves, default=0) > _LEAVES:
-        raise InvalidInputError(
-            f"n_tokens must be smaller: a tree would have {max(leaves)} leaves at T = {n_tokens}; "
-            "comparisons(n_tokens) knows their number without building them."
-        )
-    if single_leaves is None:
-        single_leaves = max(size.low - len(roles), ceil(len(fixed) / width))
-    elif single_leaves < 0 or single_leaves * width < len(fixed):
-        raise InvalidInputError(
-            f"single_leaves must be {ceil(len(fixed) / width)} or more for this target, but was "
-            f"{single_leaves}."
-        )
-    held = [*fixed, *rest][: single_leaves * width]
-    trees = [_leaf(held[i : i + width]) for i in range(0, len(held), width)]
-    for role in roles:
-        if role.term.rank > 1:
-            trees.append(_threshold_tree(role.term, n_tokens))
-        else:
-            trees.append(_role_tree(role.term, role.arity, width, n_tokens, held))
-    return tuple(trees)
+def single_leaf_trees(positions: Sequence[int], width: int) -> tuple[ComparisonTree, ...]:
+    """Trees that compare nothing and hold ``width`` positions each."""
+    return tuple(ComparisonTree((leaf,), (_first,)) for leaf in _packed(positions, width))
 
 
-def _leaf(positions: Sequence[int]) -> ComparisonTree:
-    return ComparisonTree((tuple(positions),), (_first,))
+def _packed(positions: Sequence[int], width: int) -> list[tuple[int, ...]]:
+    return [tuple(positions[i : i + width]) for i in range(0, len(positions), width)]
 
 
 def _first(tokens: Floats) -> Floats:
@@ -284,23 +234,51 @@ def _first(tokens: Floats) -> Floats:
     return value
 
 
-def _role_tree(term: Term, arity: int, width: int, n_tokens: int, held: Sequence[int]) -> ComparisonTree:
-    """The subsets of ``arity`` positions that are not inside ``held``; single positions are packed
-    together."""
+def role_tree(term: Term, width: int, n_tokens: int, held: Sequence[int]) -> ComparisonTree:
+    """The tuples of a term that are not inside ``held``; single positions are packed into leaves of
+    ``width``."""
     inside = set(held)
-    if arity == 1:
-        open_ = [t for t in range(n_tokens) if t not in inside]
-        leaves = [tuple(open_[i : i + width]) for i in range(0, len(open_), width)]
+    if term.arity == 1:
+        leaves = _packed([t for t in range(n_tokens) if t not in inside], width)
     else:
-        size = min(arity, n_tokens)
-        leaves = [leaf for leaf in combinations(range(n_tokens), size) if not inside.issuperset(leaf)]
+        subsets = combinations(range(n_tokens), min(term.arity, n_tokens))
+        leaves = [leaf for leaf in subsets if not inside.issuperset(leaf)]
     return ComparisonTree(tuple(leaves) or ((0,),), (term.best_within,))
 
 
-def _threshold_tree(term: Term, n_tokens: int) -> ComparisonTree:
+def threshold_leaves(k: int, n: int) -> int:
+    """Leaves of the tree that finds the k-th best of n single tokens.
+
+    The better half of the work is done by halves: the k-th best of A and B is the best over i of the worse
+    of the i-th best of A and the (k-i)-th best of B; dually for ranks beyond the middle. For fixed k this
+    grows as T log(T)^(k-1), so pairs are never worth it.
+
+    Examples
+    --------
+    >>> threshold_leaves(1, 8), threshold_leaves(2, 8), threshold_leaves(8, 8)
+    (8, 24, 8)
+    """
+    table: dict[tuple[int, int], int] = {}
+
+    def leaves(k: int, n: int) -> int:
+        k = min(k, n + 1 - k)
+        if k == 1:
+            return n
+        if (k, n) not in table:
+            left = n // 2
+            right = n - left
+            table[k, n] = sum(
+                (leaves(i, left) if i else 0) + (leaves(k - i, right) if k - i else 0)
+                for i in range(max(0, k - right), min(k, left) + 1)
+            )
+        return table[k, n]
+
+    return leaves(k, n)
+
+
+def threshold_tree(term: Term, n_tokens: int) -> ComparisonTree:
     """The k-th best of all positions, by halves."""
     leaves: list[tuple[int, ...]] = []
-    shape: list[Any] = []
 
     def joined(children: list[Any], which: int) -> Any:
         if len(children) == 1:
@@ -314,11 +292,9 @@ def _threshold_tree(term: Term, n_tokens: int) -> ComparisonTree:
         if k > n + 1 - k:
             return grow(n + 1 - k, positions, 1 - better)
         if k == 1:
-            found = []
-            for t in positions:
-                leaves.append((t,))
-                found.append(len(leaves) - 1)
-            return joined(found, better)
+            first = len(leaves)
+            leaves.extend((t,) for t in positions)
+            return joined(list(range(first, len(leaves))), better)
         left, right = positions[: n // 2], positions[n // 2 :]
         options = []
         for i in range(max(0, k - len(right)), min(k, len(left)) + 1):
@@ -330,7 +306,6 @@ def _threshold_tree(term: Term, n_tokens: int) -> ComparisonTree:
             options.append(joined(parts, 1 - better))
         return joined(options, better)
 
-    shape.append(grow(term.rank, range(n_tokens), 0))
     nodes: list[tuple[int, int, int]] = []
 
     def number(node: Any) -> int:
@@ -340,25 +315,18 @@ def _threshold_tree(term: Term, n_tokens: int) -> ComparisonTree:
         nodes.append((left, right, node[2]))
         return len(leaves) + len(nodes) - 1
 
-    number(shape[0])
-    one = _RankOne(term)
-    return ComparisonTree(tuple(leaves), (one, _Negated(one)), np.array(nodes, dtype=np.int64).reshape(-1, 3))
+    number(grow(term.rank, range(n_tokens), 0))
+    scores = (_SingleScore(term.function, term.sign), _SingleScore(term.function, -term.sign))
+    return ComparisonTree(tuple(leaves), scores, np.array(nodes, dtype=np.int64).reshape(-1, 3))
 
 
 @dataclass(frozen=True, eq=False)
-class _RankOne:
-    """The score of single tokens, large for good ones."""
+class _SingleScore:
+    """The value of single tokens times a sign."""
 
-    term: Term
+    function: Callable[..., Any]
+    sign: float
 
     def __call__(self, tokens: Floats) -> Floats:
-        value: Floats = self.term.sign * np.asarray(self.term.function(tokens[:, 0]), dtype=np.float64)
+        value: Floats = self.sign * np.asarray(self.function(tokens[:, 0]), dtype=np.float64)
         return value
-
-
-@dataclass(frozen=True, eq=False)
-class _Negated:
-    function: Callable[[Floats], Floats]
-
-    def __call__(self, tokens: Floats) -> Floats:
-        return -self.function(tokens)

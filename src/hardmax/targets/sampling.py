@@ -2,31 +2,36 @@ r"""What random inputs show of a target: sizes of active sets, walls, permutatio
 only).
 
 A size of an active set that is seen at a random input holds on an open set, so it bounds :math:`D_0` from
-below. A wall, where the winner of a term changes, is found by bisection along a segment between two random
-inputs; the number K of tokens on which it depends says something about the dimension of comparison.
-Comparing tuples of b tokens involves 2b of them: if K > 2b, no such comparison follows the wall, so the
-trees must hold all tokens that are active on either side of it, and with :math:`D_0` trees of b tokens this
-is impossible when there are more than :math:`D_0 b`. Where there are not, K > 2b is a hint and no proof.
+below. For functions that are not written as terms, active sets are found by differences
+(:func:`measure_active`).
+
+A wall, where the winner of a term changes, is found by bisection along a segment between two random inputs;
+the number K of tokens on which it depends says something about the dimension of comparison. Comparing tuples
+of b tokens involves 2b of them: if K > 2b, no such comparison follows the wall, so the trees must hold all
+tokens that are active on either side of it, and with :math:`D_0` trees of b tokens this is impossible when
+there are more than :math:`D_0 b`. Where there are not, K > 2b is a hint and no proof.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import InvalidInputError
-from hardmax.targets.target import Target
-from hardmax.targets.terms import FixedTerm, Term
-from hardmax.targets.tuples import count_tuples
+from hardmax.errors import DimensionMismatchError, GrowingActiveSetError, InvalidInputError, NotFiniteError
+from hardmax.targets.term_functions import TermFunction
+from hardmax.targets.terms import FixedTerm, Term, count_tuples
+from hardmax.targets.tokens import InputDomain, as_domain
 
 __all__ = [
     "SwitchSupport",
+    "active_by_differences",
     "is_permutation_invariant",
     "largest_active_set",
+    "measure_active",
     "retrieval_witness",
     "switch_support",
     "winning_supports",
@@ -38,7 +43,10 @@ Integers = NDArray[np.int64]
 _TUPLES = 40_000  # tuples per sequence that sampling is willing to try
 
 
-def largest_active_set(target: Target, enough: int, *, n: int = 256, rng: int = 0) -> tuple[int, int]:
+_GROWTH = 1.4  # twice the length may not have this many times the active tokens
+
+
+def largest_active_set(target: TermFunction, enough: int, *, n: int = 256, rng: int = 0) -> tuple[int, int]:
     """The largest active set that random sequences and a short climb find, and the length at which it was
     seen.
 
@@ -66,7 +74,7 @@ def largest_active_set(target: Target, enough: int, *, n: int = 256, rng: int = 
 
 
 def is_permutation_invariant(
-    target: Target, *, n: int = 64, n_tokens: int | None = None, rng: int = 0
+    target: TermFunction, *, n: int = 64, n_tokens: int | None = None, rng: int = 0
 ) -> bool:
     """Whether random permutations of random sequences leave F unchanged; if not, positions must be encoded.
 
@@ -89,7 +97,7 @@ def is_permutation_invariant(
     return bool(np.allclose(before, after, rtol=1e-9, atol=1e-12))
 
 
-def winning_supports(target: Target, n_tokens: int, *, n: int = 2000, rng: int = 0) -> tuple[int, ...]:
+def winning_supports(target: TermFunction, n_tokens: int, *, n: int = 2000, rng: int = 0) -> tuple[int, ...]:
     """How many different largest sets of positions win each term among random sequences.
 
     For lengths T = 4, 5, ... the slope of these numbers in a log-log plot suggests the order of comparison:
@@ -139,7 +147,7 @@ class SwitchSupport:
 
 
 def switch_support(
-    target: Target, *, n: int = 400, n_tokens: int | None = None, rng: int = 0
+    target: TermFunction, *, n: int = 400, n_tokens: int | None = None, rng: int = 0
 ) -> SwitchSupport:
     """Walk along random segments to the first wall of the target, and count the tokens on which it depends.
 
@@ -186,7 +194,9 @@ def switch_support(
     return _count_walls(target, before, after, met)
 
 
-def _count_walls(target: Target, before: Floats, after: Floats, met: NDArray[np.bool_]) -> SwitchSupport:
+def _count_walls(
+    target: TermFunction, before: Floats, after: Floats, met: NDArray[np.bool_]
+) -> SwitchSupport:
     left, right = target.winners(before), target.winners(after)
     moved = np.stack([_differ((a,), (b,)) for a, b in zip(left, right, strict=True)], axis=1)
     first = moved.argmax(axis=1)
@@ -201,7 +211,7 @@ def _count_walls(target: Target, before: Floats, after: Floats, met: NDArray[np.
             supports[rows] = _wall_support(
                 term, (before[rows] + after[rows]) / 2, left[i][rows], right[i][rows]
             )
-    trees, proven = target.max_active.high, 1
+    trees, proven = target.most_active, 1
     while (met & (supports > 2 * proven) & (held > trees * proven)).any():
         proven += 1
     sizes, counts = np.unique(supports[met], return_counts=True)
@@ -241,7 +251,7 @@ def _wall_support(term: Term, walls: Floats, left: Integers, right: Integers) ->
     return depends
 
 
-def retrieval_witness(target: Target, *, n: int = 4096, rng: int = 0) -> bool:
+def retrieval_witness(target: TermFunction, *, n: int = 4096, rng: int = 0) -> bool:
     r"""Whether tokens are found that make the theorem on D-retrieval apply.
 
     For each of the D scores two tokens :math:`y_i`, :math:`z_i`, and one poor token p: among all
@@ -283,7 +293,7 @@ def _differ(one: tuple[Integers, ...], other: tuple[Integers, ...]) -> NDArray[n
     return differ
 
 
-def _length(target: Target, wanted: int) -> int:
+def _length(target: TermFunction, wanted: int) -> int:
     """A length near ``wanted`` at which no term has more tuples than sampling is willing to try."""
     length = max(wanted, target.min_tokens)
     for term in target.terms:
@@ -295,3 +305,99 @@ def _length(target: Target, wanted: int) -> int:
                     f"arity must allow sampling, but {term.arity} tokens per tuple do not."
                 )
     return length
+
+
+def active_by_differences(
+    function: Callable[[Floats], Any], sequences: Floats, *, step: float = 1e-6
+) -> NDArray[np.bool_]:
+    """Which positions a function of sequences (B, T, d) depends on at each of them: bool (B, T).
+
+    A position counts when its central difference exceeds 1e-6 of the largest one of its sequence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> active_by_differences(lambda X: X.max(axis=(1, 2)), np.array([[[0.1], [0.7], [0.3]]]))
+    array([[False,  True, False]])
+    """
+    n, length, width = sequences.shape
+    slopes = np.zeros((n, length))
+    for t in range(length):
+        for c in range(width):
+            sides = []
+            for sign in (1.0, -1.0):
+                moved = sequences.copy()
+                moved[:, t, c] += sign * step
+                value = np.asarray(function(moved), dtype=np.float64)
+                if value.shape != (n,):
+                    raise DimensionMismatchError(
+                        f"function must return shape {(n,)}, but returned {value.shape}."
+                    )
+                if np.isnan(value).any():
+                    raise NotFiniteError("function must return real numbers, but returned NaN on its domain.")
+                sides.append(value)
+            slopes[:, t] = np.maximum(slopes[:, t], np.abs(sides[0] - sides[1]) / (2 * step))
+    active: NDArray[np.bool_] = slopes > 1e-6 * slopes.max(axis=1, keepdims=True)
+    return active
+
+
+def measure_active(
+    function: Callable[[Floats], Any],
+    *,
+    d: int = 1,
+    domain: InputDomain | str = "cube01",
+    lengths: Sequence[int] = (4, 8, 16, 32, 64),
+    n: int = 16,
+    rng: int = 0,
+) -> dict[int, int]:
+    """The largest active set that random sequences of each length show.
+
+    Parameters
+    ----------
+    function : callable
+        F, from sequences (B, T, d) to (B,), for every T.
+    d : int
+        The dimension of a token.
+    domain : {"cube01", "cube11", "gaussian"}
+        Where tokens lie.
+    lengths : sequence of int
+        Lengths T, ascending.
+    n : int
+        Sequences of each length.
+    rng : int
+        Seed.
+
+    Returns
+    -------
+    dict of int to int
+        The largest size for each length: lower ends of D_0.
+
+    Raises
+    ------
+    GrowingActiveSetError
+        When the size still grows from the last length but one to the last.
+
+    Examples
+    --------
+    >>> measure_active(lambda X: X[:, :, 0].max(axis=1) + X[:, :, 0].min(axis=1))
+    {4: 2, 8: 2, 16: 2, 32: 2, 64: 2}
+    >>> measure_active(lambda X: X.mean(axis=(1, 2)))
+    Traceback (most recent call last):
+    hardmax.errors.GrowingActiveSetError: function must depend on a bounded number of tokens, but depends on
+    32 at T = 32 and on 64 at T = 64; only functions that retrieve tokens can be analysed.
+    """
+    place = as_domain(domain)
+    generator = np.random.default_rng(rng)
+    sizes = {}
+    for length in sorted(lengths):
+        active = active_by_differences(function, place.sample(generator, (n, length, d)))
+        sizes[int(length)] = int(active.sum(axis=1).max())
+    if len(sizes) > 1:
+        (before, small), (last, large) = list(sizes.items())[-2:]
+        if large > _GROWTH * small:
+            raise GrowingActiveSetError(
+                f"function must depend on a bounded number of tokens, but depends on {small} at T = "
+                f"{before} and on "
+                f"{large} at T = {last}; only functions that retrieve tokens can be analysed."
+            )
+    return sizes

@@ -2,7 +2,17 @@
 
 A :class:`Term` is the maximum or minimum over tuples of a function of their tokens, or its k-th best value
 when tuples are single positions; the winning tuple is where its information comes from. A
-:class:`FixedTerm` reads positions that do not depend on the input.
+:class:`FixedTerm` reads positions that do not depend on the input. There are four kinds of tuples of r
+positions out of T:
+
+========== =============================== ==================
+kind       tuples                          how many
+========== =============================== ==================
+all        any positions, in any order     T^r
+distinct   no position twice               T! / (T - r)!
+unordered  t_1 <= t_2 <= ... <= t_r        C(T + r - 1, r)
+subsets    t_1 < t_2 < ... < t_r           C(T, r)
+========== =============================== ==================
 
 Ties go to the lexicographically first tuple; for functions whose tokens all play the same part the tuple is
 given in ascending order.
@@ -10,8 +20,10 @@ given in ascending order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement, islice, permutations, product
+from math import comb, perm
 from typing import Any
 
 import numpy as np
@@ -19,15 +31,17 @@ from numpy.typing import NDArray
 
 from hardmax.bounds.large_integers import positive, whole_numbers
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.targets.functions import Bilinear, SquaredSum, TokenFunction
-from hardmax.targets.tuples import KINDS, blocks_of_tuples, count_tuples, repeats
+from hardmax.targets.tokens import Bilinear, SquaredSum, TokenFunction
 
-__all__ = ["FixedTerm", "Term"]
+__all__ = ["KINDS", "FixedTerm", "Term", "blocks_of_tuples", "count_tuples", "repeats", "tuples_within"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _BLOCK = 1 << 20  # numbers that a block of tuples may hold
+
+
+KINDS = ("all", "distinct", "unordered", "subsets")
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,3 +290,38 @@ class FixedTerm:
 
     def __str__(self) -> str:
         return f"positions {', '.join(map(str, self.positions))}"
+
+
+def repeats(kind: str) -> bool:
+    """Whether a tuple may hold a position twice."""
+    return kind in ("all", "unordered")
+
+
+def count_tuples(kind: str, n_tokens: int, arity: int) -> int:
+    """How many tuples there are."""
+    if kind == "all":
+        return int(n_tokens**arity)
+    if kind == "distinct":
+        return perm(n_tokens, arity)
+    return comb(n_tokens + arity - 1, arity) if kind == "unordered" else comb(n_tokens, arity)
+
+
+def tuples_within(kind: str, n_tokens: int, arity: int) -> Iterator[tuple[int, ...]]:
+    """The tuples in lexicographic order."""
+    if kind not in KINDS:
+        raise InvalidInputError(f"tuples must be one of {', '.join(map(repr, KINDS))}, but was {kind!r}.")
+    positions = range(n_tokens)
+    if kind == "all":
+        return product(positions, repeat=arity)
+    if kind == "distinct":
+        return permutations(positions, arity)
+    if kind == "unordered":
+        return combinations_with_replacement(positions, arity)
+    return combinations(positions, arity)
+
+
+def blocks_of_tuples(kind: str, n_tokens: int, arity: int, size: int) -> Iterator[NDArray[np.int64]]:
+    """The tuples in lexicographic order, ``size`` rows at a time."""
+    walk = tuples_within(kind, n_tokens, arity)
+    while block := list(islice(walk, size)):
+        yield np.array(block, dtype=np.int64).reshape(len(block), arity)

@@ -14,8 +14,8 @@ from test_targets import ALL
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.targets.comparison_trees import ComparisonTree, comparison_trees, retrieve
-from hardmax.targets.requirements import largest_unmatched, threshold_leaves
+from hardmax.targets.comparison_trees import ComparisonTree, retrieve, threshold_leaves
+from hardmax.targets.target import largest_unmatched
 
 
 def first(tokens):
@@ -51,7 +51,7 @@ def test_figure_2():
 def test_the_lower_bound_of_appendix_d_is_undercut(T, comparisons):
     """Two single leaves and one tree: fewer than C(T, 3) - 3 comparisons, and nothing is missed."""
     target = hm.targets.triangle_center()
-    trees = comparison_trees(target, T, single_leaves=2)
+    trees = target.trees(T, single_leaves=2)
     assert sum(tree.n_comparisons for tree in trees) == comparisons == comb(T, 3) - 21 < comb(T, 3) - 3
     X = target.sample(2000, T, 1)
     assert (retrieve(trees, X) >= target.active_set(X)).all()
@@ -60,7 +60,7 @@ def test_the_lower_bound_of_appendix_d_is_undercut(T, comparisons):
 def test_one_tree_fewer_misses_something():
     """The check can fail: a tree without some of its leaves is caught."""
     target = hm.targets.triangle_center()
-    *singles, tree = comparison_trees(target, 10, single_leaves=2)
+    *singles, tree = target.trees(10, single_leaves=2)
     smaller = ComparisonTree(tree.leaves[1:], tree.functions)
     X = target.sample(4000, 10, 1)
     assert not (retrieve([*singles, smaller], X) >= target.active_set(X)).all()
@@ -69,7 +69,7 @@ def test_one_tree_fewer_misses_something():
 @pytest.mark.parametrize(("T", "D", "high"), [(8, 2, 42), (10, 2, 76)])
 def test_unordered_pairs_suffice(T, D, high):
     target = hm.targets.pairwise(np.random.default_rng(5).standard_normal((D, 3, 3)))
-    trees = comparison_trees(target, T, single_leaves=D)
+    trees = target.trees(T, single_leaves=D)
     assert sum(tree.n_comparisons for tree in trees) == high == D * (comb(T, 2) - comb(2 * D, 2) - 1)
     X = target.sample(2000, T)
     assert (retrieve(trees, X) >= target.active_set(X)).all()
@@ -126,7 +126,7 @@ def test_a_tree_of_single_tokens_finds_the_kth_best(k, T, seed):
     if k > T:
         return
     target = hm.targets.kth_largest(k)
-    (tree,) = comparison_trees(target, T) if k > 1 or T > 1 else (ComparisonTree([(0,)], first),)
+    (tree,) = target.trees(T) if k > 1 or T > 1 else (ComparisonTree([(0,)], first),)
     X = np.random.default_rng(seed).permuted(np.arange(T, dtype=float).reshape(1, T, 1).repeat(20, 0), axis=1)
     assert np.array_equal(tree(X), target.winners(X)[0])
     assert tree.n_leaves == (threshold_leaves(k, T) if k > 1 else T)
@@ -179,7 +179,7 @@ def test_bad_trees_are_refused():
         (lambda: ComparisonTree(leaves, first, [[0, 1, 0], [3, 2, 1]]), "one of 1 functions"),
         (lambda: hm.targets.position_sum([0, 1]).trees(1), "at least 2"),
         (lambda: hm.targets.triangle_center().trees(400), "would have 10586780 leaves"),
-        (lambda: comparison_trees(hm.targets.retrieval(2), 5, single_leaves=-1), "0 or more"),
+        (lambda: hm.targets.retrieval(2).trees(5, single_leaves=-1), "0 or more"),
     ):
         with pytest.raises(InvalidInputError, match=problem):
             make()

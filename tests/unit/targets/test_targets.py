@@ -28,8 +28,8 @@ from hardmax.targets import (
     switch_support,
     winning_supports,
 )
-from hardmax.targets.differences import active_by_differences
-from hardmax.targets.functions import Bilinear, SquaredSum, as_matrix
+from hardmax.targets.sampling import active_by_differences
+from hardmax.targets.tokens import Bilinear, SquaredSum, as_matrix
 
 RNG = np.random.default_rng(7)
 GENERIC = RNG.standard_normal((3, 2, 2))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import GrowingActiveSetError, HardmaxError, InvalidInputError, TargetSyntaxError
 from hardmax.targets import names_in
-from hardmax.targets.functions import Bilinear, Coordinate, LinearForm, SquaredSum
-from hardmax.targets.text.grammar import Parser
+from hardmax.targets.grammar import Parser
+from hardmax.targets.tokens import Bilinear, Coordinate, LinearForm, SquaredSum
 
 RNG = np.random.default_rng(3)
 A = RNG.standard_normal((4, 3, 3))

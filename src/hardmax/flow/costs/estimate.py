@@ -27,8 +27,7 @@ from hardmax.flow.costs.plan_search import Need, assign, global_plan, needs_of, 
 from hardmax.flow.information_sets import InformationFlow, information_sets
 from hardmax.flow.plans import Plan
 from hardmax.results import Result
-from hardmax.targets.intervals import Interval
-from hardmax.targets.target import Target
+from hardmax.targets.target import Interval, Target
 
 __all__ = ["CostEstimate", "SetSizes", "estimate_cost", "sampled_needs", "set_sizes"]
 

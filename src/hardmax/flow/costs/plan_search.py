@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.flow.plans import BilinearScore, GlobalRead, KeyScore, MaxPosition, Plan, Positions, Rule
-from hardmax.targets.functions import Bilinear
 from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
+from hardmax.targets.tokens import Bilinear
 
 __all__ = ["Assignment", "Need", "assign", "global_plan", "needs_of", "plan_for"]
 

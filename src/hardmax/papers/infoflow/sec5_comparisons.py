@@ -16,9 +16,9 @@ from hardmax.papers.infoflow.sec4_information_sets import APPENDIX_E, names_of, 
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, relations
 from hardmax.papers.recipes import Option, Outcome, Settings, compared, recipe
 from hardmax.targets import builtin
-from hardmax.targets.functions import Coordinate
 from hardmax.targets.target import Target
 from hardmax.targets.terms import Term
+from hardmax.targets.tokens import Coordinate
 
 
 @claim(

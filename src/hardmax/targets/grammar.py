@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import GrowingActiveSetError, TargetSyntaxError
-from hardmax.targets.text.expressions import (
+from hardmax.targets.expressions import (
     FUNCTIONS,
     Apply,
     Best,

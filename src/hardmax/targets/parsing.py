@@ -1,6 +1,6 @@
 """From text to target: which parts are terms, which of them have a form that is known, what joins them.
 
-:mod:`hardmax.targets.text.grammar` reads the text into an expression. Here its top-level summands are sorted:
+:mod:`hardmax.targets.grammar` reads the text into an expression. Here its top-level summands are sorted:
 a maximum with a constant factor becomes a term (a negative factor turns it into a minimum), tokens at fixed
 positions become one fixed term, and what is left, a product or function of maxima, becomes the outer
 function.
@@ -17,10 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError, TargetSyntaxError
-from hardmax.targets.functions import Bilinear, Coordinate, LinearForm, SquaredSum, TokenFunction, as_matrix
-from hardmax.targets.target import Target
-from hardmax.targets.terms import FixedTerm, Term
-from hardmax.targets.text.expressions import (
+from hardmax.targets.expressions import (
     Best,
     Constant,
     Expression,
@@ -33,8 +30,19 @@ from hardmax.targets.text.expressions import (
     Token,
     degree_two,
 )
-from hardmax.targets.text.grammar import Parser, names_in
-from hardmax.targets.token_domains import InputDomain, as_domain
+from hardmax.targets.grammar import Parser, names_in
+from hardmax.targets.target import Target
+from hardmax.targets.terms import FixedTerm, Term
+from hardmax.targets.tokens import (
+    Bilinear,
+    Coordinate,
+    InputDomain,
+    LinearForm,
+    SquaredSum,
+    TokenFunction,
+    as_domain,
+    as_matrix,
+)
 
 __all__ = ["parse"]
 
@@ -49,7 +57,7 @@ def parse(
     domain: InputDomain | str = "cube11",
     rng: int | np.random.Generator | None = None,
 ) -> Target:
-    """Read a target from its text form; the grammar is at :mod:`hardmax.targets.text.grammar`.
+    """Read a target from its text form; the grammar is at :mod:`hardmax.targets.grammar`.
 
     Parameters
     ----------

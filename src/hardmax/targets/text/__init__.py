@@ -1,1 +1,0 @@
-"""Targets from text: grammar, expressions, reading."""
