@@ -66,6 +66,8 @@ class _AnyLayer:
         Whether it is a layer of max-groups; otherwise it is affine.
     jumps : bool
         Whether the map may jump where a routing changes: a wall. Otherwise it only bends: a fold.
+    factors : tuple of tuple of ExactArray
+        What the map on a cell is multiplied and added up from: each matrix with the vector added to it.
     """
 
     @property
@@ -107,6 +109,11 @@ class AffineLayer(_AnyLayer):
     offsets: ExactArray
 
     @property
+    def factors(self) -> tuple[tuple[ExactArray, ...], ...]:
+        """The matrix and the vector."""
+        return ((self.weights, self.offsets),)
+
+    @property
     def cuts(self) -> bool:
         """An affine map cuts nothing."""
         return False
@@ -136,6 +143,12 @@ class ReluLayer(_AnyLayer):
     offsets: ExactArray
     skip: bool
     first_unit: int
+
+    @property
+    def factors(self) -> tuple[tuple[ExactArray, ...], ...]:
+        """Scores, then outputs."""
+        scores = (self.biases,) if self.scores is None else (self.scores, self.biases)
+        return (scores, (self.outputs, self.offsets))
 
     @property
     def units(self) -> int:
@@ -178,6 +191,11 @@ class ArgmaxLayer(_AnyLayer):
     first_head: int
 
     @property
+    def factors(self) -> tuple[tuple[ExactArray, ...], ...]:
+        """The outputs: scores only decide."""
+        return ((self.outputs,),)
+
+    @property
     def heads(self) -> int:
         """The number of heads."""
         return len(self.head_start) - 1
@@ -210,6 +228,11 @@ class MaxLayer(ArgmaxLayer):
 
     Decided like a :class:`ArgmaxLayer`; ``outputs`` is empty. See the head of this module.
     """
+
+    @property
+    def factors(self) -> tuple[tuple[ExactArray, ...], ...]:
+        """The scores: those of the winners go on."""
+        return ((self.scores, self.biases),)
 
     @property
     def jumps(self) -> bool:

@@ -12,7 +12,7 @@ from oracles.rational_regions import exact_forward
 import hardmax as hm
 from hardmax.networks.layers import ArgmaxLayer, ReluLayer, layers_of
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.maps.float_maps import entry_bound, pattern_maps, projected_maps, steps_of
+from hardmax.regions.maps.float_maps import Walk, pattern_maps, projected_maps
 
 SQUARE = hm.Box.cube(2, -4, 4)
 
@@ -176,7 +176,7 @@ def maps_of(net, domain=SQUARE):
 def test_float_maps_are_as_close_as_they_say(number):
     one = instance(number)
     layers, cells, exact, maps = maps_of(one.network, one.domain)
-    top = entry_bound(steps_of(layers))
+    top = Walk(layers).entry_bound()
     for i in range(cells.n):
         rows, denominator = exact.output(cells.bits[i], cells.routings[i])
         for r, row in enumerate(rows.tolist()):

@@ -89,7 +89,9 @@ def test_maps_give_the_values_of_the_network(d, number):
     assert maps.error.max() < 1e-11
     residues = Residues(layers)
     prime = next(residues.primes())
-    modulo = residues.maps(cells.bits, cells.routings, np.arange(cells.n), prime)
+    modulo = residues.walk.residue_maps(
+        residues.modulo(prime), cells.bits, cells.routings, np.arange(cells.n), prime
+    )
     for i, (point, value) in enumerate(values):
         rows, denominator = exact.output(cells.bits[i], cells.routings[i])
         entries = [[Fraction(int(v), denominator) for v in row] for row in rows.tolist()]

@@ -35,7 +35,7 @@ def test_residues_are_the_rational_maps_modulo_a_prime(number):
     exact, residues = ExactMaps(layers, one.domain), Residues(layers)
     prime = next(residues.primes())
     chosen = np.flatnonzero(cells.tied == 0)[::2]
-    maps = residues.maps(cells.bits, cells.routings, chosen, prime)
+    maps = residues.walk.residue_maps(residues.modulo(prime), cells.bits, cells.routings, chosen, prime)
     for place, i in enumerate(chosen.tolist()):
         expected = [v.numerator * pow(v.denominator, -1, prime) % prime for v in key(exact, cells, i)]
         assert maps[place].ravel().tolist() == expected
@@ -51,7 +51,7 @@ def test_equality_by_residues_is_equality(number):
     if len(plain) < 2:
         return
     pairs = np.random.default_rng(number).choice(plain, (60, 2))
-    same = residues.equal(cells.bits, cells.routings, pairs, bound=2 * residues.entry_bound())
+    same = residues.equal(cells.bits, cells.routings, pairs, bound=2 * residues.walk.entry_bound())
     assert same.tolist() == [key(exact, cells, i) == key(exact, cells, j) for i, j in pairs.tolist()]
 
 
@@ -63,7 +63,8 @@ def test_a_multiple_of_one_prime_is_not_zero():
     net = hm.Network([fold, hm.Affine([[first]], [0])])
     residues = Residues(layers_of(net))
     bits, none = np.array([[0], [1]], dtype=np.uint64), np.zeros((2, 0), dtype=np.int32)
-    assert (residues.maps(bits, none, np.arange(2), first) == 0).all()
+    numbers = residues.modulo(first)
+    assert (residues.walk.residue_maps(numbers, bits, none, np.arange(2), first) == 0).all()
     assert not residues.equal(bits, none, np.array([[0, 1]]), bound=float(2**33)).any()
     assert residues.primes_needed(2.0**33) == 2
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
 
-__all__ = ["Net", "add_units", "enter", "enter_groups", "leave"]
+__all__ = ["Net", "add_units", "bound_errors", "enter", "enter_groups", "leave"]
 
 # kinds of layers
 AFFINE, FOLD, WALL = 0, 1, 2
@@ -147,6 +147,21 @@ def enter(columns, net, path, errors, layer, trust):
     if trust == FLOAT:
         return
     y_na, y_nc = largest_norm(path, y_at, m, d), largest_norm(path, y_at + d * m, m, 1)
+    z_na, z_nc = largest_norm(path, z_at, n, d), largest_norm(path, z_at + d * n, n, 1)
+    bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc)
+    e[A_MAX] = z_na + e[RA]
+    e[C_MAX] = z_nc + e[RC]
+    e[T_A] = e[RA] + (columns + 2.0) * UNIT * z_na
+    e[T_C] = e[RC] + (columns + 2.0) * UNIT * z_nc
+
+
+@kernel(inner=True)
+def bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc):
+    """Bounds on the errors of scores and of what leaves, as :func:`enter` derives them.
+
+    ``f`` is the layer's row of norms, ``e`` holds the bounds for what enters; the last arguments are the
+    norms of what enters (slopes, constants) and of the scores.
+    """
     if table[layer, SCORES] < 0:
         e[RA] = e[DA]
         e[RC] = e[DC] + f[GAMMA] * (y_nc + f[B_MAX])
@@ -157,11 +172,6 @@ def enter(columns, net, path, errors, layer, trust):
         e[RC] = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
         z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
         z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
-    z_na, z_nc = largest_norm(path, z_at, n, d), largest_norm(path, z_at + d * n, n, 1)
-    e[A_MAX] = z_na + e[RA]
-    e[C_MAX] = z_nc + e[RC]
-    e[T_A] = e[RA] + (columns + 2.0) * UNIT * z_na
-    e[T_C] = e[RC] + (columns + 2.0) * UNIT * z_nc
     g = f[GAMMA_OUT]
     if table[layer, KIND] == FOLD:
         e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * z_na)

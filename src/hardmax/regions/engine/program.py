@@ -7,7 +7,10 @@ computed once per network, with a margin that covers the rounding of their own c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +27,12 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _UNIT = kernels.UNIT
+_AS_GIVEN, _SCORES, _COLUMNS = range(3)  # how a part stands in the weights; see Program.parts
 MOST_LAYERS, MOST_GROUPS, MOST_KEYS = 2**9, 2**16, 2**19  # what the code of a wall has room for
+
+
+def _floats(array: ExactArray) -> Floats:
+    return array.floats
 
 
 @dataclass(frozen=True)
@@ -33,11 +41,15 @@ class Program:
 
     ``last`` is the last layer with a max-group; what follows is affine and cuts nothing. A network without
     max-groups is laid out as a fold of no units: its one cell is the whole domain.
+
+    ``parts`` are the matrices and vectors in the order in which they stand in the weights. Outputs of units
+    stand by columns, one run of numbers per unit; scores stand by rows in ``weights``, by columns in
+    ``by_columns``. Weights and bounds are computed when they are first read.
     """
 
+    layers: tuple[Layer, ...]
     table: Integers
-    bounds: Floats
-    weights: Floats
+    parts: tuple[tuple[ExactArray, int], ...]
     heads_at: Integers
     key_of: Integers
     last: int
@@ -52,31 +64,48 @@ class Program:
         """The arrays that kernels read."""
         return kernels.Net(self.table, self.bounds, self.weights, self.heads_at, self.key_of)
 
+    @cached_property
+    def weights(self) -> Floats:
+        """All parts one after the other, scores by rows."""
+        parts = [(array.floats.T if turn == _COLUMNS else array.floats).ravel() for array, turn in self.parts]
+        return np.concatenate([*parts, np.zeros(0)])
+
+    def by_columns(self, read: Callable[[ExactArray], NDArray[Any]] = _floats) -> NDArray[Any]:
+        """All parts one after the other, scores by columns; ``read`` turns a part into numbers."""
+        parts = [read(a).reshape(a.shape) for a, _ in self.parts] or [read(ExactArray(np.zeros(0)))]
+        turns = [turn for _, turn in self.parts] or [_AS_GIVEN]
+        return np.concatenate([(p.T if turn else p).ravel() for p, turn in zip(parts, turns, strict=True)])
+
+    @cached_property
+    def bounds(self) -> Floats:
+        """The numbers that error bounds need, one row per layer and one of zeros."""
+        return np.array([*(_bounds(layer) for layer in self.layers), [0.0] * 12])
+
     @classmethod
-    def of(cls, layers: tuple[Layer, ...], *, columns: int = 3) -> Program:
+    def of(cls, layers: tuple[Layer, ...], *, columns: int = 3, whole: bool = False) -> Program:
         """Lay out the layers of a network.
 
         ``columns`` is the number of vectors of a composed map: the slopes of every input coordinate, then the
-        constants. A plane has three.
+        constants. A plane has three. ``whole`` keeps the affine layers behind the last max-group, too, and
+        the row behind the last layer then says where its output stands.
         """
         groups = [i for i, layer in enumerate(layers) if layer.cuts]
         last = groups[-1] if groups else 0
-        layers = layers[: last + 1] if groups else (_nothing_to_fold(columns - 1),)
-        _check_sizes(layers)
-        table = np.zeros((last + 2, 16), dtype=np.int64)
-        bounds = np.zeros((last + 2, 12))
-        weights: list[Floats] = []
+        if not whole:
+            layers = layers[: last + 1] if groups else (_nothing_to_fold(columns - 1),)
+            _check_sizes(layers)
+        table = np.zeros((len(layers) + 1, 16), dtype=np.int64)
+        parts: list[tuple[ExactArray, int]] = []
         heads_at: list[int] = []
         key_of: list[int] = []
         size = path = sign = units = heads = 0
         widest = columns - 1
 
-        def keep(array: Floats) -> int:
+        def keep(array: ExactArray, turn: int = _AS_GIVEN) -> int:
             nonlocal size
-            at = size
-            weights.append(np.ascontiguousarray(array).ravel())
-            size += array.size
-            return at
+            parts.append((array, turn))
+            size += array.floats.size
+            return size - array.floats.size
 
         for i, layer in enumerate(layers):
             row = table[i]
@@ -87,43 +116,41 @@ class Program:
             row[kernels.SCORES] = row[kernels.OUTPUTS] = row[kernels.OFFSETS] = -1
             if isinstance(layer, AffineLayer):
                 row[kernels.KIND], row[kernels.ROWS] = kernels.AFFINE, layer.d_out
-                row[kernels.SCORES] = keep(layer.weights.floats)
-                row[kernels.BIASES] = keep(layer.offsets.floats)
-                bounds[i, :6] = _score_bounds(layer.weights, layer.offsets)
+                row[kernels.SCORES] = keep(layer.weights, _SCORES)
+                row[kernels.BIASES] = keep(layer.offsets)
             elif isinstance(layer, ReluLayer):
                 row[kernels.KIND], row[kernels.ROWS] = kernels.FOLD, layer.units
                 row[kernels.SKIP], row[kernels.FIRST] = layer.skip, units
-                row[kernels.SCORES] = -1 if layer.scores is None else keep(layer.scores.floats)
-                row[kernels.BIASES] = keep(layer.biases.floats)
-                row[kernels.OUTPUTS] = keep(layer.outputs.floats.T)
-                row[kernels.OFFSETS] = keep(layer.offsets.floats)
+                row[kernels.SCORES] = -1 if layer.scores is None else keep(layer.scores, _SCORES)
+                row[kernels.BIASES] = keep(layer.biases)
+                row[kernels.OUTPUTS] = keep(layer.outputs, _COLUMNS)
+                row[kernels.OFFSETS] = keep(layer.offsets)
                 row[kernels.WORDS] = -(-layer.units // 64)
-                bounds[i, :6] = _score_bounds(layer.scores, layer.biases)
-                bounds[i, 6:] = _output_bounds(layer)
                 units += layer.units
                 sign += 2 + int(row[kernels.WORDS])
             else:
                 row[kernels.KIND], row[kernels.ROWS] = kernels.WALL, len(layer.key)
                 row[kernels.HEADS], row[kernels.SKIP], row[kernels.FIRST] = layer.heads, layer.skip, heads
-                row[kernels.SCORES] = keep(layer.scores.floats)
-                row[kernels.BIASES] = keep(layer.biases.floats)
+                row[kernels.SCORES] = keep(layer.scores, _SCORES)
+                row[kernels.BIASES] = keep(layer.biases)
                 if not isinstance(layer, MaxLayer):  # there, the winning scores themselves leave
-                    row[kernels.OUTPUTS] = keep(layer.outputs.floats)
+                    row[kernels.OUTPUTS] = keep(layer.outputs)
                 row[kernels.OFFSETS] = len(key_of)
                 row[kernels.HEAD_AT] = len(heads_at)
                 heads_at.extend(layer.head_start.tolist())
                 key_of.extend(layer.key.tolist())
-                bounds[i, :6] = _score_bounds(layer.scores, layer.biases)
-                bounds[i, 9:] = _value_bounds(layer)
                 heads += layer.heads
                 sign += 2 + layer.heads
             row[kernels.Z_AT] = path
             path += columns * int(row[kernels.ROWS])
             widest = max(widest, layer.d_in, layer.d_out, int(row[kernels.ROWS]))
+        if whole:
+            table[len(layers), kernels.Y_AT] = path
+            path += columns * (layers[-1].d_out if layers else columns - 1)
         return cls(
+            layers=layers,
             table=table,
-            bounds=bounds,
-            weights=np.concatenate(weights),
+            parts=tuple(parts),
             heads_at=np.array(heads_at or [0], dtype=np.int64),
             key_of=np.array(key_of or [0], dtype=np.int64),
             last=last,
@@ -186,12 +213,15 @@ def _score_bounds(scores: ExactArray | None, biases: ExactArray) -> list[float]:
     return [*score_norms(scores), _gamma(scores.shape[1]), *_largest(biases)]
 
 
-def _output_bounds(layer: ReluLayer) -> list[float]:
-    return [*score_norms(layer.outputs), _gamma(layer.units + 4), *_largest(layer.offsets)]
-
-
-def _value_bounds(layer: ArgmaxLayer) -> list[float]:
-    return [_gamma(2 * layer.heads + 4), *value_norms(layer)]
+def _bounds(layer: Layer) -> list[float]:
+    """The row of a layer: its scores and biases, then its outputs and offsets."""
+    if isinstance(layer, AffineLayer):
+        return [*_score_bounds(layer.weights, layer.offsets), *[0.0] * 6]
+    scores = _score_bounds(layer.scores, layer.biases)
+    if isinstance(layer, ReluLayer):
+        outputs = [*score_norms(layer.outputs), _gamma(layer.units + 4), *_largest(layer.offsets)]
+        return [*scores, *outputs]
+    return [*scores, 0.0, 0.0, 0.0, _gamma(2 * layer.heads + 4), *value_norms(layer)]
 
 
 def spectral_bound(matrix: Floats) -> float:

@@ -6,34 +6,31 @@ on nothing else; and each comes with a bound on its distance from the exact map.
 
 Cells on which several keys of a head coincide identically are few; their maps come from rationals.
 
-The kernels read a network as a list of steps. Each layer is one or two of them: an affine layer one product;
-a fold layer a product (or, where the scores are the identity, a bias) and a sum over the units that are on; a
-wall layer the outputs of the winners, a max layer their scores. Matrices are stored with the summed index
-first, so that a unit or a coordinate contributes one contiguous row.
+The same walk modulo primes gives residues of maps (:mod:`hardmax.regions.maps.merging`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import NotFiniteError
-from hardmax.exact.rationals import ExactArray, as_exact, nearest_float
-from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
-from hardmax.regions.engine.program import spectral_bound
+from hardmax.exact.rationals import as_exact, nearest_float
+from hardmax.networks.layers import AffineLayer, Layer
+from hardmax.regions.engine import layer_kernels as columns
+from hardmax.regions.engine.program import Program
 from hardmax.regions.maps import map_kernels as kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.maps.map_kernels import float_maps
 
-__all__ = ["entry_bound", "frozen", "pattern_maps", "PatternMaps", "projected_maps", "Steps", "steps_of"]
+__all__ = ["PatternMaps", "Walk", "frozen", "pattern_maps", "projected_maps"]
 
 _UNIT = 2.0**-53
 _FINENESS = 2**20
-_SLACK = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ def pattern_maps(
     >>> from hardmax.geometry.domains import Box
     >>> from hardmax.networks.blocks import FeedForward
     >>> from hardmax.networks.network import Network
-    >>> from hardmax.networks.layers import layers_of
+    >>> from hardmax.networks.layers import AffineLayer, Layer
     >>> layers = layers_of(Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])]))
     >>> bits = np.arange(4, dtype=np.uint64)[:, None]
     >>> none, untied = np.zeros((4, 0), dtype=np.int32), np.zeros(4, dtype=np.uint8)
@@ -117,7 +114,7 @@ def pattern_maps(
     >>> maps.linear[3], maps.offset[3], bool(maps.error[3] < 1e-14)
     (array([[1. , 1.5]]), array([0.25]), True)
     """
-    maps = _float_maps(steps_of(layers, exact_maps.d), bits, routings)
+    maps = Walk(layers, exact_maps.d).float_maps(bits, routings)
     for cell in np.flatnonzero(tied).tolist():
         maps._set_exactly(cell, bits, routings, exact_maps)
     return maps
@@ -170,34 +167,6 @@ def _rounding(maps: PatternMaps, cell: int) -> float:
     return float(top * 2 * _UNIT + 5e-324)
 
 
-def _float_maps(steps: Steps, bits: NDArray[np.uint64], routings: NDArray[np.int32]) -> PatternMaps:
-    n, e, columns = len(bits), steps.d_out, steps.d + 1
-    maps = PatternMaps(np.empty((n, e, steps.d)), np.empty((n, e)), np.empty(n))
-    sizes = np.zeros((len(steps.table) + 1, columns))
-    sizes[0, :-1] = 1.0
-    float_maps(
-        steps.table,
-        steps.norms,
-        steps.numbers(),
-        steps.lookup,
-        steps.lookup_at,
-        frozen(bits),
-        frozen(routings),
-        0,
-        n,
-        steps.entering(np.float64),
-        np.zeros((columns, steps.sums)),
-        np.zeros(steps.longest, dtype=np.int64),
-        np.zeros_like(sizes),
-        sizes,
-        steps.output_at,
-        maps.linear,
-        maps.offset,
-        maps.error,
-    )
-    return maps
-
-
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
     """A contiguous read-only view: kernels are compiled anew for arrays that differ in either respect.
 
@@ -209,244 +178,88 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """What the kernels read.
+class Walk:
+    """A network laid out for the kernels that go through its layers cell by cell, and room for them.
 
     Attributes
     ----------
-    table : ndarray of int64 (steps, columns)
-        What each step does, and where everything stands.
-    norms : ndarray of float64 (steps, 4)
-        Upper bounds of norms, for the errors.
-    arrays : tuple of ExactArray
-        The matrices in the order in which they stand in the flat array of numbers.
-    transposed : tuple of bool
-        Which of them are stored by columns.
+    program : Program
+        All layers; places count the entries of one vector of a map.
     lookup, lookup_at : ndarray of int64
         Row of the compiled key of a head: ``lookup[lookup_at[head] + key]``.
-    width, sums : int
-        Sizes of the vectors that hold the maps after each step, and of those for sums under way.
-    longest : int
-        The most terms of a sum.
-    output_at, d_out : int
-        Where the output stands and how long it is.
-    d : int
-        The number of inputs.
+    d, d_out : int
+        The numbers of inputs and of outputs.
     """
 
-    table: NDArray[np.int64]
-    norms: NDArray[np.float64]
-    arrays: tuple[ExactArray, ...]
-    transposed: tuple[bool, ...]
-    lookup: NDArray[np.int64]
-    lookup_at: NDArray[np.int64]
-    width: int
-    sums: int
-    longest: int
-    output_at: int
-    d_out: int
-    d: int
+    def __init__(self, layers: tuple[Layer, ...], d: int = 2) -> None:
+        self.program = program = Program.of(layers, columns=1, whole=True)
+        self.d, self.d_out = (layers[0].d_in, layers[-1].d_out) if layers else (d, d)
+        sums = [layer.d_out * (1 - -layer.units // kernels.BLOCK) if layer.units else 0 for layer in layers]
+        self.sums_at = np.cumsum([0, *sums])
+        self.everything = np.arange(max(program.widest, 1))
+        places: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
+        for row in program.table[program.table[:, columns.HEADS] > 0]:
+            starts = program.heads_at[row[columns.HEAD_AT] :][: row[columns.HEADS] + 1]
+            keys = program.key_of[row[columns.OFFSETS] :][: row[columns.ROWS]]
+            for start, stop in pairwise(starts.tolist()):
+                places.append(np.full(int(keys[start:stop].max()) + 1, -1, dtype=np.int64))
+                places[-1][keys[start:stop]] = np.arange(start, stop)
+        self.lookup = np.append(np.concatenate(places), 0)
+        self.lookup_at = np.cumsum([len(place) for place in places])
 
-    def numbers(self) -> NDArray[np.float64]:
-        """All matrices one after the other, as floats."""
-        parts = [
-            (array.floats.T if turn else array.floats).ravel()
-            for array, turn in zip(self.arrays, self.transposed, strict=True)
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0)
-
-    def entering(self, kind: type[Any]) -> NDArray[Any]:
-        """Room for the vectors of all maps, one row each; the map that enters is the identity."""
-        vectors = np.zeros((self.d + 1, self.width), dtype=kind)
+    def room(self, kind: type[Any]) -> tuple[NDArray[Any], ...]:
+        """Vectors of all maps (the one that enters is the identity), sums under way, lists of units."""
+        vectors = np.zeros((self.d + 1, self.d + self.program.path_size), dtype=kind)
         vectors[: self.d, : self.d] = np.eye(self.d, dtype=kind)
-        return vectors
+        sums = np.zeros((self.d + 1, int(self.sums_at[-1]) + 1), dtype=kind)
+        return vectors, sums, np.zeros(kernels.BLOCK, dtype=np.int64), self.everything
 
+    def float_maps(self, bits: NDArray[np.uint64], routings: NDArray[np.int32]) -> PatternMaps:
+        """The maps of all cells in floats."""
+        n, table = len(bits), self.program.table
+        maps = PatternMaps(np.empty((n, self.d_out, self.d)), np.empty((n, self.d_out)), np.empty(n))
+        kernels.float_maps(
+            table, self.program.bounds, self.program.by_columns(), self.lookup, self.lookup_at, self.sums_at,
+            frozen(bits), frozen(routings), *self.room(np.float64), np.zeros((len(table), columns.ERRORS)),
+            np.zeros((len(table), 4)), maps.linear, maps.offset, maps.error,
+        )  # fmt: skip
+        return maps
 
-def steps_of(layers: tuple[Layer, ...], d: int = 2) -> Steps:
-    """Lay out a network for the kernels; ``d`` counts the inputs where there is no layer to tell.
+    def residue_maps(
+        self,
+        numbers: NDArray[np.uint32],
+        bits: NDArray[np.uint64],
+        routings: NDArray[np.int32],
+        cells: NDArray[np.int64],
+        prime: int,
+        first_row: int = 0,
+        rows: int | None = None,
+    ) -> NDArray[np.uint32]:
+        """Maps of some cells (ascending) modulo a prime: (len(cells), rows, d + 1), constants last."""
+        shape = (len(cells), self.d_out if rows is None else rows, self.d + 1)
+        out = np.empty(shape, dtype=np.uint32)
+        kernels.residue_maps(
+            self.program.table, numbers, self.lookup, self.lookup_at, self.sums_at, frozen(bits),
+            frozen(routings), frozen(cells), np.uint64(prime), *self.room(np.uint64), first_row, out,
+        )  # fmt: skip
+        return out
 
-    >>> from hardmax.exact.rationals import as_exact
-    >>> layer = AffineLayer(as_exact([[1, 2]], "w", ndim=2), as_exact([3], "b", ndim=1))
-    >>> steps_of((layer,)).numbers()
-    array([1., 2., 3.])
-    """
-    under_way = _Layout(layers[0].d_in if layers else d)
-    for layer in layers:
-        if isinstance(layer, AffineLayer):
-            under_way.product(layer.weights, layer.offsets)
-        elif isinstance(layer, ReluLayer):
-            under_way.fold(layer)
-        elif isinstance(layer, MaxLayer):
-            under_way.maxima(layer)
-        else:
-            under_way.walls(layer)
-    return under_way.finished()
+    def entry_bound(self) -> float:
+        """A bound on the entries of the map of any cell; infinite beyond floats.
 
-
-@dataclass
-class _Layout:
-    """A layout under construction; ``number`` and ``at`` say which vector is the current one, and where."""
-
-    length: int
-    number: int = 0
-    at: int = 0
-    width: int = 0
-    sums: int = 0
-    size: int = 0
-    looked_up: int = 0
-    longest: int = 1
-    rows: list[NDArray[np.int64]] = field(default_factory=list)
-    norms: list[tuple[float, float, float, float]] = field(default_factory=list)
-    arrays: list[ExactArray] = field(default_factory=list)
-    transposed: list[bool] = field(default_factory=list)
-    lookups: list[NDArray[np.int64]] = field(default_factory=list)
-    lookup_at: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.width = self.inputs = self.length
-
-    def store(self, array: ExactArray, turn: bool = False) -> int:
-        """Put a matrix into the flat array of numbers; returns where."""
-        place = self.size
-        self.arrays.append(array)
-        self.transposed.append(turn)
-        self.size += array.floats.size
-        return place
-
-    def step(
-        self, kind: int, size: int, blocks: int, norms: tuple[float, float, float, float]
-    ) -> NDArray[np.int64]:
-        """A new step from the current vector, which then is its result."""
-        row = np.zeros(kernels.COLUMNS, dtype=np.int64)
-        row[kernels.KIND], row[kernels.SOURCE], row[kernels.SOURCE_AT] = kind, self.number, self.at
-        row[kernels.LENGTH], row[kernels.SIZE] = self.length, size
-        row[kernels.SKIP] = row[kernels.SKIP_AT] = -1
-        row[kernels.TARGET_AT], row[kernels.SUMS_AT] = self.width, self.sums
-        self.longest = max(self.longest, self.length)
-        self.rows.append(row)
-        self.norms.append(norms)
-        self.number, self.at, self.length = len(self.rows), self.width, size
-        self.width += size
-        self.sums += size * (blocks + 1)
-        return row
-
-    def product(self, matrix: ExactArray, vector: ExactArray) -> None:
-        """All of a matrix."""
-        row = self.step(kernels.PRODUCT, matrix.shape[0], 1, _norms(matrix, vector))
-        row[kernels.MATRIX_AT], row[kernels.OFFSETS_AT] = self.store(matrix, True), self.store(vector)
-
-    def fold(self, layer: ReluLayer) -> None:
-        """Pre-activations, then the columns of the units that are on."""
-        number, at = self.number, self.at
-        if layer.scores is not None:
-            self.product(layer.scores, layer.biases)
-        else:
-            gamma = 0.0 if layer.biases.all_zero() else 4.0 * _UNIT
-            row = self.step(kernels.SHIFT, layer.units, 0, (1.0, 1.0, _length(layer.biases.floats), gamma))
-            row[kernels.OFFSETS_AT] = self.store(layer.biases)
-        blocks = -(-layer.units // kernels.BLOCK)
-        row = self.step(kernels.FOLD, layer.d_out, blocks, _norms(layer.outputs, layer.offsets))
-        row[kernels.MATRIX_AT], row[kernels.OFFSETS_AT] = (
-            self.store(layer.outputs, True),
-            self.store(layer.offsets),
-        )
-        row[kernels.FIRST] = layer.first_unit
-        if layer.skip:
-            row[kernels.SKIP], row[kernels.SKIP_AT] = number, at
-
-    def walls(self, layer: ArgmaxLayer) -> None:
-        """The outputs of the winners."""
-        number, at = self.number, self.at
-        # a bound on the 2-norms whose squares neither vanish nor overflow
-        lengths = np.abs(layer.outputs.floats).max(axis=1, initial=0.0) * np.sqrt(layer.d_out)
-        starts, stops = layer.head_start[:-1].tolist(), layer.head_start[1:].tolist()
-        longest = sum(float(lengths[start:stop].max()) for start, stop in zip(starts, stops, strict=True))
-        norms = (0.0, 0.0, longest * _SLACK, 1.01 * (layer.heads + 4) * _UNIT)
-        row = self.step(kernels.WALL, layer.d_out, 0, norms)
-        row[kernels.MATRIX_AT] = self.store(layer.outputs)
-        row[kernels.FIRST], row[kernels.COUNT] = layer.first_head, layer.heads
-        if layer.skip:
-            row[kernels.SKIP], row[kernels.SKIP_AT] = number, at
-        self.look_up(layer)
-
-    def maxima(self, layer: MaxLayer) -> None:
-        """The scores of the winners, behind what entered if that is kept."""
-        number = self.number
-        lengths = np.array([_length(row) for row in layer.scores.floats])
-        starts = layer.head_start[:-1]
-        phi = _length(np.maximum.reduceat(lengths, starts))
-        norm = _length(np.maximum.reduceat(np.abs(layer.biases.floats), starts))
-        sigma = min(spectral_bound(layer.scores.floats), phi)
-        row = self.step(kernels.PICK, layer.d_out, 0, (sigma, phi, norm, 1.01 * (layer.d_in + 5) * _UNIT))
-        row[kernels.MATRIX_AT], row[kernels.OFFSETS_AT] = self.store(layer.scores), self.store(layer.biases)
-        row[kernels.FIRST], row[kernels.COUNT] = layer.first_head, layer.heads
-        if layer.skip:
-            row[kernels.SKIP] = number  # beside, not added: only the errors have to know
-        self.look_up(layer)
-
-    def look_up(self, layer: ArgmaxLayer) -> None:
-        """Where the key of a routing stands among the compiled keys, head by head."""
-        starts, stops = layer.head_start[:-1].tolist(), layer.head_start[1:].tolist()
-        for start, stop in zip(starts, stops, strict=True):
-            places = np.full(int(layer.key[start:stop].max()) + 1, -1, dtype=np.int64)
-            places[layer.key[start:stop]] = np.arange(start, stop)
-            self.lookups.append(places)
-            self.lookup_at.append(self.looked_up)
-            self.looked_up += len(places)
-
-    def finished(self) -> Steps:
-        """The layout, with the current vector as output."""
-        nothing = np.zeros(1, dtype=np.int64)
-        return Steps(
-            table=np.array(self.rows, dtype=np.int64).reshape(-1, kernels.COLUMNS),
-            norms=np.array(self.norms).reshape(-1, kernels.NORMS),
-            arrays=tuple(self.arrays),
-            transposed=tuple(self.transposed),
-            lookup=np.concatenate([*self.lookups, nothing]),
-            lookup_at=np.array([*self.lookup_at, 0], dtype=np.int64),
-            width=self.width,
-            sums=max(self.sums, 1),
-            longest=self.longest,
-            output_at=self.at,
-            d_out=self.length,
-            d=self.inputs,
-        )
-
-
-def entry_bound(steps: Steps) -> float:
-    """A bound on the entries of the map of any cell, from the norms of the steps; infinite beyond floats.
-
-    >>> from hardmax.exact.rationals import as_exact
-    >>> layer = AffineLayer(as_exact([[3, 4]], "w", ndim=2), as_exact([1], "b", ndim=1))
-    >>> 5.0 <= entry_bound(steps_of((layer,))) < 5.2
-    True
-    """
-    slopes, constants = [1.0], [0.0]
-    for row, (sigma, _, norm, _) in zip(steps.table, steps.norms.tolist(), strict=True):
-        source, skip = int(row[kernels.SOURCE]), int(row[kernels.SKIP])
-        slope, constant = sigma * slopes[source], sigma * constants[source] + norm
-        if skip >= 0:
-            slope, constant = slope + slopes[skip], constant + constants[skip]
-        slopes.append(slope)
-        constants.append(constant)
-    top = 1.01 * max(slopes[-1], constants[-1])
-    return top if np.isfinite(top) else float("inf")
-
-
-def _norms(matrix: ExactArray, vector: ExactArray) -> tuple[float, float, float, float]:
-    terms = matrix.shape[1]
-    return (
-        spectral_bound(matrix.floats),
-        _length(matrix.floats),
-        _length(vector.floats),
-        1.01 * (terms + 5) * _UNIT,
-    )
-
-
-def _length(values: NDArray[np.float64]) -> float:
-    """The 2-norm of all entries, rounded up."""
-    top = float(np.abs(values).max(initial=0.0))
-    if top == 0.0:
-        return 0.0
-    return float(np.sqrt(((values / top) ** 2).sum()) * top * _SLACK)
+        >>> layer = AffineLayer(as_exact([[3, 4]], "w", ndim=2), as_exact([1], "b", ndim=1))
+        >>> 5.0 <= Walk((layer,)).entry_bound() < 5.2
+        True
+        """
+        slope, constant = 1.0, 0.0
+        for row, f in zip(self.program.table.tolist(), self.program.bounds.tolist()[:-1], strict=False):
+            before = slope, constant
+            slope, constant = f[columns.SIGMA] * slope, f[columns.SIGMA] * constant + f[columns.B_NORM]
+            if row[columns.KIND] == columns.FOLD:
+                sigma = f[columns.SIGMA_OUT]
+                slope, constant = sigma * slope, sigma * constant + f[columns.O_NORM]
+            elif row[columns.OUTPUTS] >= 0:
+                slope, constant = 0.0, f[columns.O_NORM]
+            if row[columns.SKIP]:
+                slope, constant = slope + before[0], constant + before[1]
+        return 1.01 * max(slope, constant) if np.isfinite(slope + constant) else float("inf")

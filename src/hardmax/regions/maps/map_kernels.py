@@ -1,19 +1,15 @@
 r"""Affine maps from signatures, compiled: in floats with error bounds, modulo a prime; and gluing equal ones.
 
-A network is a list of steps (:mod:`hardmax.regions.maps.float_maps`): products with a matrix, sums over the
-units that are on, biases, outputs or scores of winning keys. Cells come in lexicographic order of their
-signatures, so neighbours in the list share what the first steps give. Both kernels keep the map after every
-step of the current cell, and for sums over units the sum after every block of units; they start again where
+The kernels read a network from its :class:`~hardmax.regions.engine.program.Program`, scores by columns: a
+unit or a coordinate contributes one contiguous row. Cells come in lexicographic order of their signatures, so
+neighbours in the list share what the first layers give. Both kernels keep the map that enters every layer on
+the current cell, the scores of fold layers, and the sum after every block of units; they start again where
 the signature differs.
 
 A map of :math:`d` inputs is kept as :math:`d + 1` vectors: the coefficients of each input, and last the
 constants. Sums run over units and keys in ascending order, whatever the blocking; so a map depends on its
-signature only, not on how or when its cell was found.
-
-The float kernel bounds the 2-norm of the error of each of these vectors. If :math:`e` bounds the error
-of what enters, :math:`\sigma` the spectral norm of a matrix and :math:`\varphi` its Frobenius norm, then a
-product in floats has error at most :math:`\sigma e + \gamma\,(\varphi (\|\hat y\| + e) + \|b\|)` with
-:math:`\gamma = (n + 4) u`: rounding of the sums, and of the weights where they are not floats.
+signature only, not on how or when its cell was found. Its error is bounded as everywhere:
+:func:`~hardmax.regions.engine.layer_kernels.enter`.
 """
 
 from __future__ import annotations
@@ -24,28 +20,34 @@ from numba import types
 from numba.extending import intrinsic
 
 from hardmax.compiling import kernel
+from hardmax.regions.engine.layer_kernels import (
+    AFFINE,
+    BIASES,
+    D_IN,
+    D_OUT,
+    DA,
+    DC,
+    FIRST,
+    FOLD,
+    HEADS,
+    KIND,
+    NEXT_DA,
+    OFFSETS,
+    OUTPUTS,
+    ROWS,
+    SCORES,
+    SKIP,
+    WALL,
+    Y_AT,
+    Z_AT,
+    bound_errors,
+)  # fmt: skip
 
-__all__ = ["BLOCK", "close_maps", "COLUMNS", "float_maps", "NORMS", "number_regions", "residue_maps", "unite"]
-
-# kinds of steps
-# a matrix; its columns of the units that are on; a bias; outputs of winners; scores of winners
-PRODUCT, FOLD, SHIFT, WALL, PICK = range(5)
-
-# columns of the table of steps. A vector is known by its number (0 is the input, k + 1 what step k gives)
-# and by where it stands; *_AT are places in flat arrays, -1 for none.
-KIND, SOURCE, SOURCE_AT, LENGTH, TARGET_AT, SIZE, SKIP, SKIP_AT = range(8)
-MATRIX_AT, OFFSETS_AT, FIRST, COUNT, SUMS_AT = range(8, 13)
-COLUMNS = 13
-
-# columns of the table of norms
-SIGMA, PHI, NORM, GAMMA = range(4)
-NORMS = 4
+__all__ = ["BLOCK", "close_maps", "float_maps", "number_regions", "residue_maps", "unite"]
 
 BLOCK = 64  # units after which a sum is kept
 FEW = 3  # outputs so few are summed one by one, in registers
 
-_SLACK = 1.0 + 1e-9  # for the arithmetic of the bounds themselves
-_TINY = 1e-290  # for underflow
 _LOST = 1e-150  # for numbers whose squares underflow
 
 
@@ -70,32 +72,29 @@ def between(low, high):
 
 @kernel(inner=True)
 def first_difference(table, bits, routings, cell, before):
-    """The first step at which the signatures of two cells differ, and the first unit if it is a fold."""
-    for step in range(table.shape[0]):
-        first = table[step, FIRST]
-        if table[step, KIND] == FOLD:
-            stop = first + table[step, LENGTH]
+    """The first layer in which the signatures of two cells differ, and the first unit if it is a fold."""
+    layers = table.shape[0] - 1
+    for layer in range(layers):
+        first = table[layer, FIRST]
+        if table[layer, KIND] == FOLD:
+            stop = first + table[layer, ROWS]
             for word in range(first >> 6, (stop + 63) >> 6):
                 difference = bits[cell, word] ^ bits[before, word]
                 if difference != np.uint64(0):
                     shift = word << 6
                     difference &= between(first - shift, stop - shift)
                     if difference != np.uint64(0):
-                        return step, shift + _lowest(difference) - first
-        elif table[step, KIND] == WALL or table[step, KIND] == PICK:
-            for head in range(first, first + table[step, COUNT]):
+                        return layer, shift + _lowest(difference) - first
+        elif table[layer, KIND] == WALL:
+            for head in range(first, first + table[layer, HEADS]):
                 if routings[cell, head] != routings[before, head]:
-                    return step, np.int64(0)
-    return table.shape[0], np.int64(0)
+                    return layer, np.int64(0)
+    return layers, np.int64(0)
 
 
 @kernel(inner=True)
-def choose(kind, bits, cell, first, low, high, chosen):
-    """List the columns from ``low`` to ``high`` that a product sums: all, or the units that are on."""
-    if kind == PRODUCT:
-        for i in range(low, high):
-            chosen[i - low] = i
-        return high - low
+def units_on(bits, cell, first, low, high, chosen):
+    """List the units from ``low`` to ``high`` that are on; returns how many."""
     count = np.int64(0)
     for word in range((first + low) >> 6, (first + high + 63) >> 6):
         shift = word << 6
@@ -105,6 +104,25 @@ def choose(kind, bits, cell, first, low, high, chosen):
             count += 1
             left &= left - np.uint64(1)
     return count
+
+
+@kernel(inner=True)
+def begin(numbers, at, n, x, y):
+    """The vectors of a constant map: zeros, and n numbers."""
+    constants = x.shape[0] - 1
+    for c in range(constants):
+        for r in range(n):
+            x[c, y + r] = 0
+    for r in range(n):
+        x[constants, y + r] = numbers[at + r]
+
+
+@kernel(inner=True)
+def add_constants(numbers, at, n, x, y):
+    """Add n numbers to the constants."""
+    constants = x.shape[0] - 1
+    for r in range(n):
+        x[constants, y + r] += numbers[at + r]
 
 
 @kernel(inner=True)
@@ -194,120 +212,107 @@ def copy(x, x_at, n, y, y_at):
 
 
 @kernel(reorder=True, inner=True)
-def measure(x, at, n, sizes, number):
-    """Bounds on the 2-norms of all vectors; numbers whose squares underflow are below ``_LOST``."""
-    base = np.uintp(at)
-    for c in range(x.shape[0]):
-        u = x[c]
-        total = 0.0
-        for place in range(n):
-            r = base + np.uintp(place)
-            total += u[r] * u[r]
-        sizes[number, c] = np.sqrt(total) + _LOST * n
+def norm(x, c, at, n):
+    """A bound on the 2-norm of a vector; numbers whose squares underflow are below ``_LOST``."""
+    base, total, u = np.uintp(at), 0.0, x[c]
+    for place in range(n):
+        r = base + np.uintp(place)
+        total += u[r] * u[r]
+    return np.sqrt(total) + _LOST * n
 
 
 @kernel(inner=True)
-def bound_errors(table, norms, step, errors, sizes):
-    """The errors of what a step gives: see the head of this module."""
-    source, skip, kind = table[step, SOURCE], table[step, SKIP], table[step, KIND]
-    constants = errors.shape[1] - 1
-    for c in range(constants + 1):
-        error, size = errors[source, c], sizes[source, c]
-        kept, more = (errors[skip, c], sizes[skip, c]) if skip >= 0 else (0.0, 0.0)
-        if kind == SHIFT and c < constants:
-            errors[step + 1, c] = error
-            continue
-        if kind == WALL:
-            error, size = 0.0, 0.0
-        gamma = norms[step, GAMMA]
-        total = norms[step, SIGMA] * error + kept
-        if c == constants:
-            more += norms[step, NORM]
-        elif kind == WALL:
-            gamma = 0.0
-        if gamma > 0.0:
-            total = (total + gamma * (norms[step, PHI] * (size + error) + more)) * _SLACK + _TINY
-        errors[step + 1, c] = total
+def measure(x, at, n, sizes, layer, place):
+    """Bounds on the norms of all slopes and of the constants, at two places of a row."""
+    constants, largest = x.shape[0] - 1, 0.0
+    for c in range(constants):
+        size = norm(x, c, at, n)
+        largest = size if not (size <= largest) else largest  # NaN stays
+    sizes[layer, place], sizes[layer, place + 1] = largest, norm(x, constants, at, n)
 
 
 @kernel
 def float_maps(
-    table, norms, numbers, lookup, lookup_at, bits, routings, start, stop,
-    x, s, chosen, errors, sizes, output_at, linear, offset, error,
+    table, bounds, numbers, lookup, lookup_at, sums_at, bits, routings,
+    x, s, chosen, everything, errors, sizes, linear, offset, error,
 ):  # fmt: skip
-    """The maps of cells ``start`` to ``stop`` with bounds on their errors.
+    """The maps of all cells with bounds on their errors.
 
-    Row c of ``x`` holds vector c of the maps after every step, row c of ``s`` those of the sums under way.
+    Row c of ``x`` holds vector c of what enters every layer and of its scores, row c of ``s`` the sums under
+    way. ``sizes`` holds the norms of both per layer, slopes before constants.
     """
-    steps, constants = table.shape[0], x.shape[0] - 1
-    for cell in range(start, stop):
+    layers, constants = table.shape[0] - 1, x.shape[0] - 1
+    for cell in range(len(bits)):
         first, unit = np.int64(0), np.int64(0)
-        if cell > start:
+        if cell > 0:
             first, unit = first_difference(table, bits, routings, cell, cell - 1)
-        for step in range(first, steps):
-            kind, n, e = table[step, KIND], table[step, LENGTH], table[step, SIZE]
-            x_at, y_at, skip_at = table[step, SOURCE_AT], table[step, TARGET_AT], table[step, SKIP_AT]
-            offsets_at, at = table[step, OFFSETS_AT], table[step, SUMS_AT]
-            heads, head_0 = table[step, COUNT], table[step, FIRST]
-            if kind == WALL:
+        else:
+            measure(x, table[0, Y_AT], constants, sizes, np.int64(0), np.int64(0))
+        for layer in range(first, layers):
+            kind, m, n, e = table[layer, KIND], table[layer, D_IN], table[layer, ROWS], table[layer, D_OUT]
+            y, out, scores = table[layer, Y_AT], table[layer + 1, Y_AT], table[layer, SCORES]
+            heads, head_0, outputs = table[layer, HEADS], table[layer, FIRST], table[layer, OUTPUTS]
+            if kind == WALL and outputs >= 0:
                 for c in range(constants + 1):
                     for r in range(e):
-                        s[c, at + r] = 0.0
+                        x[c, out + r] = 0.0
                 for head in range(head_0, head_0 + heads):
-                    row = table[step, MATRIX_AT] + e * lookup[lookup_at[head] + routings[cell, head]]
-                    for r in range(e):
-                        s[constants, at + r] += numbers[row + r]
-            elif kind == PICK:
-                copy(x, x_at, e - heads, s, at)
+                    row = outputs + e * lookup[lookup_at[head] + routings[cell, head]]
+                    add_constants(numbers, row, e, x, out)
+            elif kind == WALL:
+                copy(x, y, e - heads, x, out)
                 for h in range(heads):
                     key = lookup[lookup_at[head_0 + h] + routings[cell, head_0 + h]]
-                    row, place = table[step, MATRIX_AT] + n * key, at + e - heads + h
                     for c in range(constants + 1):
-                        total = numbers[offsets_at + key] if c == constants else 0.0
-                        for i in range(n):
-                            total += numbers[row + i] * x[c, x_at + i]
-                        s[c, place] = total
-            elif kind == SHIFT:
-                copy(x, x_at, n, s, at)
-                for r in range(n):
-                    s[constants, at + r] += numbers[offsets_at + r]
-            else:
-                width = BLOCK if kind == FOLD else max(n, 1)
-                block = unit // BLOCK if kind == FOLD and step == first else 0
-                at += block * e
+                        total = numbers[table[layer, BIASES] + key] if c == constants else 0.0
+                        for i in range(m):
+                            total += numbers[scores + i * n + key] * x[c, y + i]
+                        x[c, out + e - heads + h] = total
+            elif layer > first or cell == 0:
+                z = out if kind == AFFINE else table[layer, Z_AT]
+                if scores < 0:
+                    copy(x, y, n, x, z)
+                    add_constants(numbers, table[layer, BIASES], n, x, z)
+                else:
+                    begin(numbers, table[layer, BIASES], n, x, z)
+                    add_columns(numbers, scores, n, everything, m, x, y, x, z)
+                measure(x, z, n, sizes, layer, np.int64(2))
+            if kind == FOLD:
+                block = unit // BLOCK if layer == first else 0
+                at = sums_at[layer] + block * e
                 if block == 0:
-                    for c in range(constants):
-                        for r in range(e):
-                            s[c, at + r] = 0.0
-                    for r in range(e):
-                        s[constants, at + r] = numbers[offsets_at + r]
-                low = block * width
+                    begin(numbers, table[layer, OFFSETS], e, s, at)
+                low = block * BLOCK
                 while low < n:
-                    high = min(low + width, n)
+                    high = min(low + BLOCK, n)
                     copy(s, at, e, s, at + e)
                     at += e
-                    count = choose(kind, bits, cell, table[step, FIRST], low, high, chosen)
-                    add_columns(numbers, table[step, MATRIX_AT], e, chosen, count, x, x_at, s, at)
+                    count = units_on(bits, cell, head_0, low, high, chosen)
+                    add_columns(numbers, outputs, e, chosen, count, x, table[layer, Z_AT], s, at)
                     low = high
-            copy(s, at, e, x, y_at)
-            if skip_at >= 0:
+                copy(s, at, e, x, out)
+            if table[layer, SKIP] == 1 and outputs >= 0:
                 for c in range(constants + 1):
                     for r in range(e):
-                        x[c, y_at + r] += x[c, skip_at + r]
-            bound_errors(table, norms, step, errors, sizes)
-            measure(x, y_at, e, sizes, step + 1)
-        worst, trace = 0.0, 0.0
+                        x[c, out + r] += x[c, y + r]
+            bound_errors(
+                table, layer, bounds[layer], errors[layer],
+                sizes[layer, 0], sizes[layer, 1], sizes[layer, 2], sizes[layer, 3],
+            )  # fmt: skip
+            for i in range(4):
+                errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
+            measure(x, out, e, sizes, layer + 1, np.int64(0))
+        worst = max(errors[layers, DA], errors[layers, DC])
+        trace = errors[layers, DA] + errors[layers, DC]
         for c in range(constants + 1):
-            worst = max(worst, errors[steps, c])
-            trace += errors[steps, c]
             for r in range(linear.shape[1]):
-                value = x[c, output_at + r]
+                value = x[c, table[layers, Y_AT] + r]
                 trace += abs(value)
                 if c < constants:
                     linear[cell, r, c] = value
                 else:
                     offset[cell, r] = value
-        error[cell] = worst if np.isfinite(trace) else np.inf  # an overflow on the way leaves its trace
+        error[cell] = 1.0001 * worst if np.isfinite(trace) else np.inf  # an overflow leaves its trace
 
 
 # Modulo a prime below 2^31
@@ -330,74 +335,80 @@ def add_residues(w, at, e, chosen, count, x, x_at, s, s_at, prime):
                 sums[base + r] = t - shifted if t >= shifted else t
 
 
+@kernel(inner=True)
+def reduce(x, y, n, prime):
+    """Bring n entries of every vector below the prime."""
+    for c in range(x.shape[0]):
+        for r in range(n):
+            x[c, y + r] %= prime
+
+
 @kernel
 def residue_maps(
-    table, numbers, lookup, lookup_at, bits, routings, cells, prime, x, s, chosen, output_at, residues
-):
-    """The maps of some cells (ascending) modulo a prime: rows ``output_at`` and on, as many as fit."""
-    steps, constants = table.shape[0], x.shape[0] - 1
+    table, numbers, lookup, lookup_at, sums_at, bits, routings, cells, prime, x, s, chosen, everything,
+    first_row, residues,
+):  # fmt: skip
+    """The maps of some cells (ascending) modulo a prime: rows ``first_row`` and on, as many as fit."""
+    layers, constants = table.shape[0] - 1, x.shape[0] - 1
     shifted = np.uint64(prime) << np.uint64(32)
     for place in range(len(cells)):
         cell = cells[place]
         first, unit = np.int64(0), np.int64(0)
         if place > 0:
             first, unit = first_difference(table, bits, routings, cell, cells[place - 1])
-        for step in range(first, steps):
-            kind, n, e = table[step, KIND], table[step, LENGTH], table[step, SIZE]
-            x_at, y_at, skip_at = table[step, SOURCE_AT], table[step, TARGET_AT], table[step, SKIP_AT]
-            offsets_at, at = table[step, OFFSETS_AT], table[step, SUMS_AT]
-            heads, head_0 = table[step, COUNT], table[step, FIRST]
-            if kind == WALL:
+        for layer in range(first, layers):
+            kind, m, n, e = table[layer, KIND], table[layer, D_IN], table[layer, ROWS], table[layer, D_OUT]
+            y, out, scores = table[layer, Y_AT], table[layer + 1, Y_AT], table[layer, SCORES]
+            heads, head_0, outputs = table[layer, HEADS], table[layer, FIRST], table[layer, OUTPUTS]
+            if kind == WALL and outputs >= 0:
                 for c in range(constants + 1):
                     for r in range(e):
-                        s[c, at + r] = np.uint64(0)
+                        x[c, out + r] = 0
                 for head in range(head_0, head_0 + heads):
-                    row = table[step, MATRIX_AT] + e * lookup[lookup_at[head] + routings[cell, head]]
-                    for r in range(e):
-                        s[constants, at + r] += np.uint64(numbers[row + r])
-            elif kind == PICK:
-                copy(x, x_at, e - heads, s, at)
+                    row = outputs + e * lookup[lookup_at[head] + routings[cell, head]]
+                    add_constants(numbers, row, e, x, out)
+            elif kind == WALL:
+                copy(x, y, e - heads, x, out)
                 for h in range(heads):
                     key = lookup[lookup_at[head_0 + h] + routings[cell, head_0 + h]]
-                    row = table[step, MATRIX_AT] + n * key
                     for c in range(constants + 1):
-                        total = np.uint64(numbers[offsets_at + key]) if c == constants else np.uint64(0)
-                        for i in range(n):
-                            total += np.uint64(numbers[row + i]) * x[c, x_at + i]
+                        total = np.uint64(numbers[table[layer, BIASES] + key] if c == constants else 0)
+                        for i in range(m):
+                            total += np.uint64(numbers[scores + i * n + key]) * x[c, y + i]
                             if total >= shifted:
                                 total -= shifted
-                        s[c, at + e - heads + h] = total
-            elif kind == SHIFT:
-                copy(x, x_at, n, s, at)
-                for r in range(n):
-                    s[constants, at + r] += np.uint64(numbers[offsets_at + r])
-            else:
-                width = BLOCK if kind == FOLD else max(n, 1)
-                block = unit // BLOCK if kind == FOLD and step == first else 0
-                at += block * e
+                        x[c, out + e - heads + h] = total
+            elif layer > first or place == 0:
+                z = out if kind == AFFINE else table[layer, Z_AT]
+                if scores < 0:
+                    copy(x, y, n, x, z)
+                    add_constants(numbers, table[layer, BIASES], n, x, z)
+                else:
+                    begin(numbers, table[layer, BIASES], n, x, z)
+                    add_residues(numbers, scores, n, everything, m, x, y, x, z, prime)
+                reduce(x, z, n, prime)
+            if kind == FOLD:
+                block = unit // BLOCK if layer == first else 0
+                at = sums_at[layer] + block * e
                 if block == 0:
-                    for c in range(constants):
-                        for r in range(e):
-                            s[c, at + r] = np.uint64(0)
-                    for r in range(e):
-                        s[constants, at + r] = np.uint64(numbers[offsets_at + r])
-                low = block * width
+                    begin(numbers, table[layer, OFFSETS], e, s, at)
+                low = block * BLOCK
                 while low < n:
-                    high = min(low + width, n)
+                    high = min(low + BLOCK, n)
                     copy(s, at, e, s, at + e)
                     at += e
-                    count = choose(kind, bits, cell, table[step, FIRST], low, high, chosen)
-                    add_residues(numbers, table[step, MATRIX_AT], e, chosen, count, x, x_at, s, at, prime)
+                    count = units_on(bits, cell, head_0, low, high, chosen)
+                    add_residues(numbers, outputs, e, chosen, count, x, table[layer, Z_AT], s, at, prime)
                     low = high
-            for c in range(constants + 1):
-                for r in range(e):
-                    a = s[c, at + r]
-                    if skip_at >= 0:
-                        a += x[c, skip_at + r]
-                    x[c, y_at + r] = a % prime
+                copy(s, at, e, x, out)
+            if table[layer, SKIP] == 1 and outputs >= 0:
+                for c in range(constants + 1):
+                    for r in range(e):
+                        x[c, out + r] += x[c, y + r]
+            reduce(x, out, e, prime)
         for r in range(residues.shape[1]):
             for c in range(constants + 1):
-                residues[place, r, c] = x[c, output_at + r]
+                residues[place, r, c] = x[c, table[layers, Y_AT] + first_row + r]
 
 
 @kernel

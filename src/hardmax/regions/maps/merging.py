@@ -22,7 +22,7 @@ only the others have to be kept and compared.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from math import lcm, log2
 from typing import TYPE_CHECKING, Protocol
@@ -32,11 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray, as_exact
-from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import AffineLayer, Layer
 from hardmax.regions.cells import Cells
 from hardmax.regions.maps.exact_maps import ExactMaps, common_denominator
-from hardmax.regions.maps.float_maps import PatternMaps, Steps, entry_bound, frozen, projected_maps, steps_of
-from hardmax.regions.maps.map_kernels import close_maps, number_regions, residue_maps, unite
+from hardmax.regions.maps.float_maps import PatternMaps, Walk, frozen, projected_maps
+from hardmax.regions.maps.map_kernels import close_maps, number_regions, unite
 
 if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
@@ -137,7 +137,7 @@ def equal_pairs(
         return close
     residues = Residues(layers)
     if projected or not np.isfinite(bound):
-        bound = 2.0 * residues.entry_bound()
+        bound = 2.0 * residues.walk.entry_bound()
     tied = (cells.tied[pairs[candidates]] != 0).any(axis=1)
     if not np.isfinite(bound):
         tied[:] = True
@@ -181,26 +181,17 @@ class Residues:
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self._layers = layers
-        self._steps: Steps = steps_of(layers)
+        self.walk = Walk(layers)
 
     @cached_property
     def denominators(self) -> list[int]:
-        """The common denominators of the matrices of every layer; their product serves for all maps."""
-        found: list[int] = []
-        for layer in self._layers:
-            if isinstance(layer, AffineLayer):
-                found.append(_lcm(layer.weights, layer.offsets))
-            elif isinstance(layer, ReluLayer):
-                found += [_lcm(layer.scores, layer.biases), _lcm(layer.outputs, layer.offsets)]
-            elif isinstance(layer, MaxLayer):
-                found.append(_lcm(layer.scores, layer.biases))
-            else:
-                found.append(_lcm(layer.outputs))
-        return found
+        """The common denominators of the factors of the map on a cell; their product serves for all maps."""
+        return [lcm(*map(common_denominator, factor)) for layer in self._layers for factor in layer.factors]
 
     def primes(self) -> Iterator[int]:
         """Primes below 2^31 that divide no denominator, from the largest down."""
-        odd = [q for q in self.denominators if q & (q - 1)]
+        parts = [array for array, _ in self.walk.program.parts if array.fractions is not None]
+        odd = {common_denominator(array) for array in parts}
         candidate = _TOP + 1
         while True:
             candidate -= 2
@@ -212,59 +203,9 @@ class Residues:
         bits = sum(log2(q) for q in self.denominators) + log2(max(bound, 1e-300))
         return max(1, int(np.ceil((bits + 2.0) / _BITS_PER_PRIME)))
 
-    def entry_bound(self) -> float:
-        """A bound on the entries of the map of any cell; infinite if it exceeds all floats."""
-        return entry_bound(self._steps)
-
     def modulo(self, prime: int) -> NDArray[np.uint32]:
-        """All numbers of the network modulo a prime, laid out flat."""
-        parts = [
-            _turned(residues_of(array, prime), array.shape, turn)
-            for array, turn in zip(self._steps.arrays, self._steps.transposed, strict=True)
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint32)
-
-    def maps(
-        self,
-        bits: NDArray[np.uint64],
-        routings: NDArray[np.int32],
-        cells: NDArray[np.int64],
-        prime: int,
-        *,
-        first_row: int = 0,
-        rows: int | None = None,
-    ) -> NDArray[np.uint32]:
-        """Maps of some cells (ascending) modulo a prime: (len(cells), rows, d + 1), constants last."""
-        return self._maps(self.modulo(prime), bits, routings, cells, prime, first_row, rows)
-
-    def _maps(
-        self,
-        numbers: NDArray[np.uint32],
-        bits: NDArray[np.uint64],
-        routings: NDArray[np.int32],
-        cells: NDArray[np.int64],
-        prime: int,
-        first_row: int,
-        rows: int | None,
-    ) -> NDArray[np.uint32]:
-        steps = self._steps
-        out = np.empty((len(cells), steps.d_out if rows is None else rows, steps.d + 1), dtype=np.uint32)
-        residue_maps(
-            steps.table,
-            numbers,
-            steps.lookup,
-            steps.lookup_at,
-            frozen(bits),
-            frozen(routings),
-            frozen(cells),
-            np.uint64(prime),
-            steps.entering(np.uint64),
-            np.zeros((steps.d + 1, steps.sums), dtype=np.uint64),
-            np.zeros(steps.longest, dtype=np.int64),
-            steps.output_at + first_row,
-            out,
-        )
-        return out
+        """All numbers of the network modulo a prime, in the order of its program."""
+        return self.walk.program.by_columns(partial(residues_of, prime=prime))
 
     def equal(
         self,
@@ -287,10 +228,11 @@ class Residues:
             cells, places = np.unique(pairs[left], return_inverse=True)
             places = places.reshape(-1, 2)
             numbers = self.modulo(prime)
-            step = max(1, min(self._steps.d_out, _MEMORY // (4 * (self._steps.d + 1) * len(cells))))
-            for row in range(0, self._steps.d_out, step):
-                rows = min(step, self._steps.d_out - row)
-                maps = self._maps(numbers, bits, routings, cells, prime, row, rows)
+            e = self.walk.d_out
+            step = max(1, min(e, _MEMORY // (4 * (self.walk.d + 1) * len(cells))))
+            for row in range(0, e, step):
+                rows = min(step, e - row)
+                maps = self.walk.residue_maps(numbers, bits, routings, cells, prime, row, rows)
                 for part in range(0, len(left), 1 << 16):
                     here = slice(part, part + (1 << 16))
                     agree = maps[places[here, 0]] == maps[places[here, 1]]
@@ -318,28 +260,6 @@ def residues_of(array: ExactArray, prime: int) -> NDArray[np.uint32]:
     return (digits * scales[place] % prime).astype(np.uint32)
 
 
-def _lcm(*arrays: ExactArray | None) -> int:
-    return lcm(*(common_denominator(array) for array in arrays if array is not None))
-
-
-def _turned(residues: NDArray[np.uint32], shape: tuple[int, ...], turn: bool) -> NDArray[np.uint32]:
-    return np.ascontiguousarray(residues.reshape(shape).T).ravel() if turn else residues
-
-
-class _Remembered(Residues):
-    """Residues that are asked for again and again modulo the same few primes."""
-
-    def __init__(self, layers: tuple[Layer, ...]) -> None:
-        super().__init__(layers)
-        self._known: dict[int, NDArray[np.uint32]] = {}
-
-    def modulo(self, prime: int) -> NDArray[np.uint32]:
-        """All numbers of the network modulo a prime, laid out flat."""
-        if prime not in self._known:
-            self._known[prime] = super().modulo(prime)
-        return self._known[prime]
-
-
 class Fingerprints:
     """Makes fingerprints of the maps of a network's cells.
 
@@ -360,15 +280,16 @@ class Fingerprints:
             as_exact(self._rows[None].astype(np.float64), "rows", ndim=2),
             as_exact(np.zeros(1), "zero", ndim=1),
         )
-        self._residues = _Remembered((*layers, projection))
-        self._primes = list(islice(self._residues.primes(), 2))
+        residues = Residues((*layers, projection))
+        self._walk = residues.walk
+        self._modulo = {prime: residues.modulo(prime) for prime in islice(residues.primes(), 2)}
 
     def of(self, cells: Cells) -> NDArray[np.uint64]:
         """The fingerprints of some cells, uint64 (n,)."""
         result = np.zeros(cells.n, dtype=np.uint64)
         untied = np.flatnonzero(cells.tied == 0)
-        for prime in self._primes:
-            maps = self._residues.maps(cells.bits, cells.routings, untied, prime)
+        for prime, numbers in self._modulo.items():
+            maps = self._walk.residue_maps(numbers, cells.bits, cells.routings, untied, prime)
             values = maps[:, 0].astype(np.uint64) * self._columns.astype(np.uint64)  # below 2^51
             result[untied] = (result[untied] << np.uint64(32)) | values.sum(axis=1) % np.uint64(prime)
         for cell in np.flatnonzero(cells.tied):
@@ -382,7 +303,7 @@ class Fingerprints:
             for weight, row in zip(self._rows, rows.tolist(), strict=True)
             for factor, entry in zip(self._columns, row, strict=True)
         )
-        high, low = (total * pow(denominator, -1, prime) % prime for prime in self._primes)
+        high, low = (total * pow(denominator, -1, prime) % prime for prime in self._modulo)
         return high << 32 | low
 
     def among(self, cells: Cells, values: NDArray[np.uint64]) -> Cells:
