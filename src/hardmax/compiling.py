@@ -17,6 +17,7 @@ import gc
 import hashlib
 import logging
 import os
+import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -96,9 +97,18 @@ def _kept_on_disk(compile_with: Any, function: Callable[..., Any]) -> Any:
         dispatcher.enable_caching()
         index = dispatcher._cache._cache_file
         index._source_stamp = (index._source_stamp, _digest_of(function.__module__))
+        index._load_index = partial(_loaded, index._load_index)
     except (AttributeError, KeyError, OSError, RuntimeError):
         return compile_with(function)
     return dispatcher
+
+
+def _loaded(load_index: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
+    """What the index of a cache lists; nothing if it names types of an older version or is damaged."""
+    try:
+        return load_index()
+    except (ImportError, AttributeError, ValueError, EOFError, pickle.UnpicklingError):
+        return {}
 
 
 _IMPORT = re.compile(rb"^(?:from|import) ([\w.]+)(?: import (\([^)]*\)|.*))?", re.MULTILINE)

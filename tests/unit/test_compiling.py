@@ -33,6 +33,17 @@ def test_the_first_process_announces_and_the_second_loads_from_the_cache(tmp_pat
     assert run(tmp_path).stderr == ""
 
 
+def test_a_cache_that_cannot_be_read_is_written_anew(tmp_path):
+    """The index of an older version may name modules that have moved."""
+    run(tmp_path)
+    for index in tmp_path.rglob("*.nbi"):
+        version = index.read_bytes().partition(b"\n")[0]
+        index.write_bytes(index.read_bytes().replace(b"numba.core", b"numba.gone"))
+        assert index.read_bytes().partition(b"\n")[0] == version
+    assert "compiling kernels" in run(tmp_path).stderr
+    assert run(tmp_path).stderr == ""
+
+
 SOURCES = {
     "__init__": "",
     "constants": "OFFSET = 1\n",
