@@ -60,14 +60,14 @@ def exact_multiple(a: ExactArray, factor: Fraction, name: str) -> ExactArray:
     return as_exact(fractions_of(a) * factor, name, ndim=len(a.shape))
 
 
-def exact_stack(arrays: list[ExactArray]) -> ExactArray:
-    """The arrays one below the other.
+def exact_stack(arrays: list[ExactArray], axis: int = 0) -> ExactArray:
+    """The arrays one below the other, or side by side when ``axis`` is 1.
 
     >>> exact_stack([as_exact([1], "a", ndim=1), as_exact([Fraction(1, 3)], "b", ndim=1)]).rounded
     True
     """
-    floats = np.concatenate([array.floats for array in arrays])
+    floats = np.concatenate([array.floats for array in arrays], axis=axis)
     if all(array.fractions is None for array in arrays):
         return ExactArray(floats)
-    fractions: NDArray[Any] = np.concatenate([fractions_of(array) for array in arrays])
+    fractions: NDArray[Any] = np.concatenate([fractions_of(array) for array in arrays], axis=axis)
     return ExactArray(floats, fractions)

@@ -8,7 +8,7 @@ cannot make falls back on the companion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -119,26 +119,35 @@ class ExactArray:
         """The shape of the array."""
         return self.floats.shape
 
+    @property
+    def numbers(self) -> NDArray[Any]:
+        """The floats where they are exact, else the fractions."""
+        return self.floats if self.fractions is None else self.fractions
+
     def rational(self, index: Any) -> flint.fmpq:
         """The exact entry at ``index``."""
-        if self.fractions is not None:
-            return rational(self.fractions[index])
-        return rational(float(self.floats[index]))
+        return rational(self.numbers[index])
 
     def rational_row(self, i: int) -> list[flint.fmpq]:
         """Row ``i`` of a matrix, or entry ``i`` of a vector as a list of length one, exactly."""
-        row = (self.floats if self.fractions is None else self.fractions)[i]
-        return [rational(value) for value in (row.tolist() if isinstance(row, np.ndarray) else [row])]
+        return [rational(value) for value in np.ravel(self.numbers[i]).tolist()]
 
     def all_zero(self) -> bool:
         """Whether every exact entry is zero (a tiny fraction that rounds to 0.0 is not)."""
-        if self.fractions is not None:
-            return not any(self.fractions.flat)
-        return not self.floats.any()
+        return not self.numbers.any()
 
-    def take(self, rows: NDArray[np.int64]) -> ExactArray:
+    def take(self, rows: Any) -> ExactArray:
         """The array restricted to some rows."""
-        return ExactArray(self.floats[rows], None if self.fractions is None else self.fractions[rows])
+        return self.rearranged(lambda array: array[rows])
+
+    def rearranged(self, arrange: Callable[[NDArray[Any]], NDArray[Any]]) -> ExactArray:
+        """The same numbers in another order or shape."""
+        return ExactArray(arrange(self.floats), None if self.fractions is None else arrange(self.fractions))
+
+    @property
+    def transposed(self) -> ExactArray:
+        """The matrix with rows and columns exchanged."""
+        return self.rearranged(lambda array: np.ascontiguousarray(array.T))
 
 
 def as_exact(values: Any, name: str, *, ndim: int) -> ExactArray:
@@ -161,7 +170,7 @@ def as_exact(values: Any, name: str, *, ndim: int) -> ExactArray:
     if type(values) is ExactArray and len(values.shape) == ndim and np.isfinite(values.floats).all():
         return values  # its numbers were looked at when it was made
     if isinstance(values, ExactArray):
-        array: NDArray[Any] = values.floats if values.fractions is None else values.fractions
+        array = values.numbers
     else:
         try:
             array = np.asarray(values)
@@ -197,22 +206,17 @@ def _from_objects(array: NDArray[Any], name: str) -> ExactArray:
     fractions = np.empty(array.shape, dtype=object)
     floats = np.empty(array.shape, dtype=np.float64)
     exact = True
-    for index, value in _entries(array):
-        fraction = _as_fraction(value, name, index)
-        fractions[index] = fraction
+    for index in np.ndindex(array.shape):
+        fraction = _as_fraction(array[index], name, index)
         try:
-            floats[index] = float(fraction)
+            nearest = float(fraction)
         except OverflowError:
             raise NotFiniteError(
                 f"{name} must fit into float64, but holds about 1e{_log10(fraction)} at index {index}."
             ) from None
-        exact = exact and Fraction(floats[index]) == fraction
+        fractions[index], floats[index] = fraction, nearest
+        exact = exact and Fraction(nearest) == fraction
     return ExactArray(floats, None if exact else fractions)
-
-
-def _entries(array: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], Any]]:
-    for index in np.ndindex(array.shape):
-        yield index, array[index]
 
 
 def _as_fraction(value: Any, name: str, index: tuple[int, ...]) -> Fraction:

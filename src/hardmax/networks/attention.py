@@ -18,49 +18,110 @@ With a context :math:`C` (one token per row) the scores of a head are, for :math
           \begin{bmatrix} x \\ 1 \end{bmatrix} ,
 
 and its outputs are a product of the same shape. Multiplying floats would round; so
-:func:`factored_attention` keeps the factors, and only zeros and ones are added to them.
+:meth:`Attention.from_weights` keeps the factors, and only zeros and ones are added to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.networks.affine_maps import FloatMap, exact_scores
 from hardmax.networks.block import (
     BaseBlock,
     Traced,
     biases_of,
+    check_lengths,
     heads_of,
     many,
     mask_of,
     no_units,
-    sizes,
 )
+from hardmax.networks.layers import ArgmaxLayer, Layer, decided_keys, mean_rows
 
-__all__ = [
-    "Attention",
-    "DistinctKeys",
-    "distinct_keys",
-    "working_floats",
-    "FactoredAttention",
-    "factored_attention",
-]
+__all__ = ["Attention", "DistinctKeys", "HeadBlock", "distinct_keys", "working_floats"]
 
 Floats = NDArray[np.float64]
 
+# Far above the rounding errors of a composed row, relative to the sum of absolute values that it is made of:
+# rows that differ by more are different, rows that differ by less are compared in rationals.
+_NEARLY = 1e-9
+
+
+class HeadBlock(BaseBlock):
+    """A block with heads: scores and biases over heads and keys, and a mask of the keys that are present."""
+
+    scores: ExactArray
+    biases: ExactArray
+    mask: NDArray[np.bool_]
+    width: ClassVar[int] = 0
+    _words: ClassVar[tuple[str, str]] = ("head", "key")  # what heads and keys are called
+
+    def _set_scores(self, scores: Any, biases: Any, mask: Any) -> list[int]:
+        """Check and keep the keys; returns how many each head has."""
+        head, key = self._words
+        a, lengths = heads_of(scores, "scores", ndim=3)
+        if 0 in a.shape:
+            raise InvalidInputError(
+                f"scores must hold at least one {head} with one {key} in one dimension, but has shape "
+                f"{a.shape}."
+            )
+        b = ExactArray(np.zeros(a.shape[:2]))
+        if biases is not None:
+            b, found = biases_of(biases)
+            check_lengths(b, "biases", found, lengths, self._words)
+        self._set(scores=a, biases=b, mask=mask_of(mask, lengths, a.shape[1]))
+        return lengths
+
+    @property
+    def d_in(self) -> int:
+        """The dimension of the input."""
+        return self.scores.shape[2]
+
+    @property
+    def heads(self) -> int:
+        """The number of heads, each with a routing."""
+        return self.scores.shape[0]
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of keys of the largest head, masked ones included."""
+        return self.scores.shape[1]
+
+    @property
+    def largest(self) -> int:
+        """The most numbers that the forward pass holds per point."""
+        return max(super().largest, self.keys.counts.size)
+
+    @property
+    @abstractmethod
+    def keys(self) -> DistinctKeys:
+        """The keys as the forward pass uses them: equal ones merged, masked ones gone."""
+
+    def __repr__(self) -> str:
+        head, key = self._words
+        masked = int((~self.mask).sum())
+        return (
+            f"{type(self).__name__}({many(self.heads, head)}, {many(self.n_tokens, key)}, "
+            f"{self.d_in} -> {self.d_out}{', skip' if self.skip else ''}"
+            f"{f', {masked} masked' if masked else ''})"
+        )
+
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Attention(BaseBlock):
+class Attention(HeadBlock):
     r"""Attention at fixed keys and values.
 
     .. math:: x \mapsto [x +] \sum_{h=1}^{H} v_{h, j_h(x)}, \qquad
@@ -108,8 +169,9 @@ class Attention(BaseBlock):
     outputs: ExactArray
     mask: NDArray[np.bool_]
     skip: bool
-    width: ClassVar[int] = 0
     name: ClassVar[str] = "attention"
+    _arrays: ClassVar[dict[str, int]] = {"scores": 3, "biases": 2, "outputs": 3}
+    _options: ClassVar[tuple[str, ...]] = ("mask", "skip")
 
     def __init__(
         self,
@@ -120,61 +182,22 @@ class Attention(BaseBlock):
         mask: ArrayLike | Sequence[ArrayLike] | None = None,
         skip: bool = True,
     ) -> None:
-        a, lengths = heads_of(scores, "scores", ndim=3)
-        heads, n_tokens, d = a.shape
-        if heads == 0 or n_tokens == 0 or d == 0:
-            raise InvalidInputError(
-                f"scores must hold at least one head with one key in one dimension, but has shape {a.shape}."
-            )
-        if biases is None:
-            b, bias_lengths = ExactArray(np.zeros((heads, n_tokens))), lengths
-        else:
-            b, bias_lengths = biases_of(biases)
-        v, output_lengths = heads_of(outputs, "outputs", ndim=3)
-        for name, other, found in (("biases", b, bias_lengths), ("outputs", v, output_lengths)):
-            if other.shape[:2] != a.shape[:2] or found != lengths:
-                raise DimensionMismatchError(
-                    f"{name} must hold one entry per head and key, {sizes(lengths)}, but has shape "
-                    f"{other.shape}{'' if len(set(found)) == 1 else f' with {sizes(found)}'}."
-                )
+        lengths = self._set_scores(scores, biases, mask)
+        v, found = heads_of(outputs, "outputs", ndim=3)
+        check_lengths(v, "outputs", found, lengths, self._words)
         if v.shape[2] == 0:
             raise InvalidInputError(f"outputs must have at least one coordinate, but has shape {v.shape}.")
-        if skip and v.shape[2] != d:
+        if skip and v.shape[2] != self.d_in:
             raise DimensionMismatchError(
-                f"a skip connection needs outputs of the dimension of the input ({d}), but they have "
+                f"a skip connection needs outputs of the dimension of the input ({self.d_in}), but they have "
                 f"{v.shape[2]}; say skip=False or change the outputs."
             )
-        present = mask_of(mask, lengths, n_tokens)
-        object.__setattr__(self, "scores", a)
-        object.__setattr__(self, "biases", b)
-        object.__setattr__(self, "outputs", v)
-        object.__setattr__(self, "mask", present)
-        object.__setattr__(self, "skip", bool(skip))
-
-    @property
-    def d_in(self) -> int:
-        """The dimension of the input."""
-        return self.scores.shape[2]
+        self._set(outputs=v, skip=bool(skip))
 
     @property
     def d_out(self) -> int:
         """The dimension of the output."""
         return self.outputs.shape[2]
-
-    @property
-    def heads(self) -> int:
-        """The number of heads H."""
-        return self.scores.shape[0]
-
-    @property
-    def n_tokens(self) -> int:
-        """The number of keys N of the largest head, masked ones included."""
-        return self.scores.shape[1]
-
-    @property
-    def largest(self) -> int:
-        """The most numbers that the forward pass holds per point."""
-        return max(super().largest, self.keys.counts.size)
 
     @cached_property
     def keys(self) -> DistinctKeys:
@@ -243,21 +266,10 @@ class Attention(BaseBlock):
         >>> layer([3.0, -1.0])
         array([3.5, 1. ])
         """
-        factored = factored_attention(
-            context,
-            (W_Q, W_K, W_V, W_O),
-            (b_Q, b_K, b_V),
-            b_O,
-            score_bias,
-            scale,
+        scores, biases, outputs = _factored(
+            context, (W_Q, W_K, W_V, W_O), (b_Q, b_K, b_V), b_O, score_bias, scale
         )
-        present = (
-            None if mask is None else mask_of(mask, [factored.n_tokens] * factored.heads, factored.n_tokens)
-        )
-        scores: Any = factored.scores
-        biases: Any = factored.biases
-        outputs: Any = factored.outputs
-        return cls(scores, biases, outputs, mask=present, skip=skip)
+        return cls(scores, biases, outputs, mask=mask, skip=skip)
 
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
         """The output at the rows of a float64 matrix."""
@@ -272,11 +284,56 @@ class Attention(BaseBlock):
 
     def with_keys(self, n_tokens: int) -> Self:
         """The same block with the first keys of each head only; the others are masked."""
+        kept: Any = (self.scores, self.biases, self.outputs)
         first = np.arange(self.n_tokens) < n_tokens
-        scores: Any = self.scores
-        biases: Any = self.biases
-        outputs: Any = self.outputs
-        return type(self)(scores, biases, outputs, mask=self.mask & first, skip=self.skip)
+        return type(self)(*kept, mask=self.mask & first, skip=self.skip)
+
+    def layers(self, head: int, unit: int) -> list[Layer]:
+        """The internal form: keys with the same score become one key with the mean of their outputs."""
+        decided, groups = decided_keys(self.scores, self.biases, self.mask)
+        outputs = self.outputs.rearranged(lambda array: array.reshape(-1, self.d_out))
+        sizes = np.array([len(group) for group in groups], dtype=np.int64)
+        means = mean_rows(outputs, groups)
+        return [ArgmaxLayer(**decided, multiplicities=sizes, outputs=means, skip=self.skip, first_head=head)]
+
+    def _added(
+        self, current: FloatMap, choice: NDArray[Any], exactly: Callable[[], flint.fmpq_mat]
+    ) -> FloatMap:
+        constant = np.zeros((self.d_out, current.rows.shape[1]))
+        for h, key in enumerate(choice.tolist()):
+            constant[:, -1] += self._output(h, key, current, exactly)
+        return FloatMap(constant, np.abs(constant))
+
+    def _output(self, h: int, key: int, current: FloatMap, exactly: Callable[[], flint.fmpq_mat]) -> Floats:
+        """What head ``h`` adds on the cell where ``key`` wins: the mean over the keys that tie there."""
+        keys = self.keys
+        width = keys.offsets.shape[1]
+        winner = int(np.flatnonzero((keys.first[h] == key) & (keys.counts[h] > 0))[0])
+        slopes = keys.slopes[:, h * width : (h + 1) * width].T
+        rows, size = slopes @ current.rows, np.abs(slopes) @ current.size
+        rows[:, -1] += keys.offsets[h]
+        size[:, -1] += np.abs(keys.offsets[h])
+        with np.errstate(invalid="ignore"):  # padding has offset minus infinity
+            near = (np.abs(rows - rows[winner]) <= _NEARLY * (size + size[winner])).all(axis=1)
+        near &= keys.counts[h] > 0
+        if np.count_nonzero(near) > 1:
+            exact = exact_scores(self.scores, self.biases, self.mask, exactly())[h]
+            near[near] = [exact[j] == exact[key] for j in keys.first[h, near].tolist()]
+        weights, outputs = keys.counts[h, near], keys.outputs[h, near]
+        if len(weights) == 1:
+            return np.asarray(outputs[0])
+        return np.asarray((weights[:, None] * outputs).cumsum(axis=0)[-1] / weights.sum())
+
+    def _added_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat:
+        last = current.ncols() - 1
+        added = flint.fmpq_mat(self.d_out, last + 1)
+        for h, rows in enumerate(exact_scores(self.scores, self.biases, self.mask, current)):
+            winner = max(rows, key=rows.__getitem__) if choice is None else int(choice[h])
+            tied = [j for j, row in rows.items() if row == rows[winner]]
+            for i in range(self.d_out):
+                total = sum((self.outputs.rational((h, j, i)) for j in tied), flint.fmpq(0))
+                added[i, last] = added[i, last] + total / len(tied)
+        return added
 
     def _sum(self, points: Floats, added: list[Floats]) -> Floats:
         y = points.copy() if self.skip else np.zeros((len(points), self.d_out))
@@ -284,11 +341,6 @@ class Attention(BaseBlock):
             for part in added:
                 y += part
         return y
-
-    def __repr__(self) -> str:
-        size = f"{many(self.heads, 'head')}, {many(self.n_tokens, 'key')}, {self.d_in} -> {self.d_out}"
-        masked = int((~self.mask).sum())
-        return f"Attention({size}{', skip' if self.skip else ''}{f', {masked} masked' if masked else ''})"
 
 
 def working_floats(array: ExactArray) -> Floats:
@@ -394,34 +446,15 @@ def distinct_keys(
     return DistinctKeys(np.ascontiguousarray(slopes.reshape(-1, d).T), offsets, first, counts, means)
 
 
-@dataclass(frozen=True, eq=False)
-class FactoredAttention:
-    """Scores, biases and outputs of a layer, multiplied out only when somebody needs them exactly."""
-
-    scores: ExactProduct
-    biases: ExactArray
-    outputs: ExactProduct
-
-    @property
-    def heads(self) -> int:
-        """The number of heads."""
-        return self.scores.shape[0]
-
-    @property
-    def n_tokens(self) -> int:
-        """The number of tokens in the context."""
-        return self.scores.shape[1]
-
-
-def factored_attention(
+def _factored(
     context: Any,
     matrices: tuple[Any, Any, Any, Any],
     vectors: tuple[Any, Any, Any],
     b_O: Any,
     score_bias: Any,
     scale: Any,
-) -> FactoredAttention:
-    """The factors of :meth:`hardmax.networks.blocks.Attention.from_weights`, checked and put together."""
+) -> tuple[Any, Any, Any]:
+    """Scores, biases and outputs of :meth:`Attention.from_weights`, multiplied out only when needed."""
     c = as_exact(context, "context", ndim=2)
     if 0 in c.shape:
         raise InvalidInputError(
@@ -452,27 +485,28 @@ def factored_attention(
     offset = None if b_O is None else _vectors([b_O], "b_O", [e])[0]
 
     ones = ExactArray(np.ones((n_tokens, 1)))
-    tokens = _beside(c, ones)
+    tokens = exact_stack([c, ones], axis=1)
     scores, biases, outputs = [], [], []
     biased = any(b is not None for b in b_q) or shifts is not None
     for h in range(heads):
-        keys = _above(_turned(w_k[h]), _row(b_k[h], w_k[h].shape[0]))
+        keys = exact_stack([w_k[h].transposed, _row(b_k[h], w_k[h].shape[0])])
         scores.append((tokens, keys, w_q[h]))
         if biased:
-            column = _turned(_row(b_q[h], w_q[h].shape[0]))
+            column = _row(b_q[h], w_q[h].shape[0]).transposed
             if shifts is None:
                 biases.append((tokens, keys, column))
             else:
                 shift = as_exact(fractions_of(shifts)[h] / scales[h], "score_bias over scale", ndim=1)
-                shifted = _beside(tokens, _turned(_row(shift, n_tokens)))
-                biases.append((shifted, _with_corner(keys), _above(column, ExactArray(np.ones((1, 1))))))
-        values = _above(_turned(w_v[h]), _row(b_v[h], w_v[h].shape[0]))
-        readout = _turned(w_o[h])
+                shifted = exact_stack([tokens, _row(shift, n_tokens).transposed], axis=1)
+                one = ExactArray(np.ones((1, 1)))
+                biases.append((shifted, _with_corner(keys), exact_stack([column, one])))
+        values = exact_stack([w_v[h].transposed, _row(b_v[h], w_v[h].shape[0])])
+        readout = w_o[h].transposed
         if h == 0 and offset is not None:  # every winner of head 0 brings b_O along, so it is added once
-            values = _beside(values, ExactArray(np.eye(d_model + 1)[:, -1:]))
-            readout = _above(readout, _row(offset, e))
+            values = exact_stack([values, ExactArray(np.eye(d_model + 1)[:, -1:])], axis=1)
+            readout = exact_stack([readout, _row(offset, e)])
         outputs.append((tokens, values, readout))
-    return FactoredAttention(
+    return (
         ExactProduct(scores, scales),
         ExactProduct(biases, scales, column=True) if biased else ExactArray(np.zeros((heads, n_tokens))),
         ExactProduct(outputs),
@@ -537,39 +571,14 @@ def _score_biases(values: Any, heads: int, n_tokens: int) -> ExactArray | None:
     return shifts
 
 
-# Matrices put together; nothing is computed
-# ----------------------------------------------------------------------------------------------------------
-
-
-def _joined(a: ExactArray, b: ExactArray, axis: int) -> ExactArray:
-    floats = np.concatenate([a.floats, b.floats], axis=axis)
-    if a.fractions is None and b.fractions is None:
-        return ExactArray(floats)
-    return ExactArray(floats, np.concatenate([fractions_of(a), fractions_of(b)], axis=axis))
-
-
-def _beside(a: ExactArray, b: ExactArray) -> ExactArray:
-    return _joined(a, b, 1)
-
-
-def _above(a: ExactArray, b: ExactArray) -> ExactArray:
-    return _joined(a, b, 0)
-
-
-def _turned(a: ExactArray) -> ExactArray:
-    return ExactArray(
-        np.ascontiguousarray(a.floats.T), None if a.fractions is None else np.ascontiguousarray(a.fractions.T)
-    )
-
-
 def _row(vector: ExactArray | None, length: int) -> ExactArray:
     if vector is None:
         return ExactArray(np.zeros((1, length)))
-    return ExactArray(vector.floats[None], None if vector.fractions is None else vector.fractions[None])
+    return vector.rearranged(lambda array: array[None])
 
 
 def _with_corner(a: ExactArray) -> ExactArray:
     """The matrix with one more row and column, which hold a one where they meet."""
     rows, columns = a.shape
-    wider = _beside(a, ExactArray(np.zeros((rows, 1))))
-    return _above(wider, ExactArray(np.eye(columns + 1)[-1:]))
+    wider = exact_stack([a, ExactArray(np.zeros((rows, 1)))], axis=1)
+    return exact_stack([wider, ExactArray(np.eye(columns + 1)[-1:])])

@@ -1,32 +1,44 @@
 """What all blocks of a network share: one interface, and the checks of their arguments.
 
 A walk over blocks need not ask for their class. Arguments may be heads of different sizes, masks, and vectors
-that are left out.
+that are left out. In a file a block is a dictionary of plain values. Exact numbers survive: an array whose
+floats are exact is saved as floats, any other as fractions, and the product of weights as its factors, each
+of them once.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.networks.affine_maps import FloatMap
+from hardmax.networks.layers import Layer
+
+if TYPE_CHECKING:
+    from hardmax.networks.blocks import Block
 
 __all__ = [
     "BaseBlock",
     "Traced",
-    "no_routings",
-    "no_units",
     "biases_of",
+    "check_lengths",
     "checked_temperature",
     "heads_of",
     "many",
     "mask_of",
+    "no_routings",
+    "no_units",
     "points_of",
     "sizes",
     "vector_of",
@@ -53,6 +65,9 @@ class BaseBlock(ABC):
         What the block is, in words.
     d_in, d_out : int
     """
+
+    _arrays: ClassVar[dict[str, int]]  # the arrays of a block and their numbers of axes
+    _options: ClassVar[tuple[str, ...]]  # what else makes the block
 
     if TYPE_CHECKING:  # fields of some blocks, properties or constants of others
 
@@ -81,6 +96,11 @@ class BaseBlock(ABC):
             """In words."""
             ...
 
+    def _set(self, **fields: Any) -> None:
+        """Fill the fields of a frozen block."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
     @property
     @abstractmethod
     def d_in(self) -> int:
@@ -101,15 +121,18 @@ class BaseBlock(ABC):
         """The most numbers that the forward pass holds per point."""
         return max(self.d_in, self.d_out, self.width)
 
+    # Values
+    # ------------------------------------------------------------------------------------------------------
+
     def __call__(self, x: ArrayLike, temperature: float = 0.0) -> Floats:
         r"""The output at points; heads are softmax of their scores over :math:`\tau` at a temperature."""
         points, single = points_of(x, self.d_in)
         y = self.forward(as_exact(points, "x", ndim=2).floats, checked_temperature(temperature))
         return y[0] if single else y
 
-    @abstractmethod
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
         """The output at the rows of a float64 matrix."""
+        return self.trace(points)[0]
 
     @abstractmethod
     def trace(self, points: Floats) -> Traced:
@@ -118,9 +141,69 @@ class BaseBlock(ABC):
         Among tied keys the lowest index wins; a unit is on when its pre-activation is above zero.
         """
 
+    # The affine map of a cell, from that of the blocks before
+    # ------------------------------------------------------------------------------------------------------
+
+    def compose(
+        self, current: FloatMap, choice: NDArray[Any], exactly: Callable[[], flint.fmpq_mat]
+    ) -> FloatMap:
+        """The map behind the block in floats, where its heads or units take a ``choice``.
+
+        ``exactly`` gives the map in front of the block in rationals, for ties that floats leave open.
+        """
+        added = self._added(current, choice, exactly)
+        return current.plus(added) if self.skip else added
+
+    def compose_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat:
+        """The same in rationals; the values at a point, a single column, need no choice."""
+        added = self._added_exactly(current, choice)
+        return current + added if self.skip else added
+
+    @abstractmethod
+    def _added(
+        self, current: FloatMap, choice: NDArray[Any], exactly: Callable[[], flint.fmpq_mat]
+    ) -> FloatMap: ...
+
+    @abstractmethod
+    def _added_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat: ...
+
+    # Other forms
+    # ------------------------------------------------------------------------------------------------------
+
     def with_keys(self, n_tokens: int) -> Self:
         """The same block with the first keys of each head only."""
         return self
+
+    def plain(self) -> tuple[Block, ...]:
+        """The same map as blocks without leaky units."""
+        return (self,)  # type: ignore[return-value]
+
+    @abstractmethod
+    def layers(self, head: int, unit: int) -> list[Layer]:
+        """The internal form of a plain block whose first head and unit have these numbers."""
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a file.
+
+        >>> from hardmax.networks.blocks import Affine
+        >>> Affine([[2.0]]).state()
+        {'block': 'Affine', 'w': array([[2.]]), 'b': array([0.])}
+        """
+        state: dict[str, Any] = {"block": type(self).__name__}
+        factors: dict[int, tuple[int, ExactArray]] = {}
+        for name in self._arrays:
+            array: ExactArray | None = getattr(self, name)
+            if isinstance(array, ExactProduct):
+                chains = [
+                    [factors.setdefault(id(factor), (len(factors), factor))[0] for factor in chain]
+                    for chain in array.chains
+                ]
+                state[name] = {"chains": chains, "scales": list(array.scales), "column": array.column}
+            else:
+                state[name] = None if array is None else array.numbers
+        if factors:
+            state["factors"] = [factor.numbers for _, factor in factors.values()]
+        return state | {name: getattr(self, name) for name in self._options}
 
 
 def no_routings(points: Floats) -> NDArray[np.int32]:
@@ -160,7 +243,7 @@ def heads_of(values: Any, name: str, *, ndim: int) -> tuple[ExactArray, list[int
         floats[h, : lengths[h]] = part.floats
     if not any(part.rounded for part in parts):
         return ExactArray(floats), lengths
-    exact = fractions_of(ExactArray(np.zeros(shape))).copy()
+    exact = np.full(shape, Fraction(0), dtype=object)
     for h, part in enumerate(parts):
         exact[h, : lengths[h]] = fractions_of(part)
     return ExactArray(floats, exact), lengths
@@ -258,15 +341,26 @@ def checked_temperature(temperature: float) -> float:
     return value
 
 
-def sizes(lengths: list[int]) -> str:
+def sizes(lengths: list[int], head: str = "head", key: str = "key") -> str:
     """The heads and their keys in words.
 
     >>> sizes([3, 3]), sizes([3, 1])
     ('2 heads of 3 keys', 'heads of 3, 1 keys')
     """
     if len(set(lengths)) == 1:
-        return f"{many(len(lengths), 'head')} of {many(lengths[0], 'key')}"
-    return f"heads of {', '.join(str(n) for n in lengths)} keys"
+        return f"{many(len(lengths), head)} of {many(lengths[0], key)}"
+    return f"{head}s of {', '.join(str(n) for n in lengths)} {key}s"
+
+
+def check_lengths(
+    array: ExactArray, name: str, found: list[int], lengths: list[int], words: tuple[str, str]
+) -> None:
+    """Refuse an array that has not as many entries per head as the scores."""
+    if found != lengths:
+        raise DimensionMismatchError(
+            f"{name} must hold one entry per {words[0]} and {words[1]}, {sizes(lengths, *words)}, but has "
+            f"shape {array.shape}{'' if len(set(found)) == 1 else f' with {sizes(found, *words)}'}."
+        )
 
 
 def many(n: int, thing: str) -> str:

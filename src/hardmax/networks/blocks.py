@@ -4,44 +4,44 @@ All numbers are :class:`~hardmax.exact.rationals.ExactArray`: floats drive the f
 numbers behind them, where they differ, decide about regions. :class:`Attention` has a module of its own,
 :mod:`hardmax.networks.attention`.
 
+A leaky ReLU layer is a plain one between two affine maps, exactly. With :math:`\alpha \ne 0`,
+
+.. math:: \max(0, z) + \alpha \min(0, z)
+          = \alpha \left( z + \tfrac{1 - \alpha}{\alpha} \max(0, z) \right),
+
+a plain layer with a skip connection, scaled. The plain layer sees the same pre-activations, so bits and folds
+are the same. Numbers that are no floats are kept as fractions.
+
 A group of a :class:`Maxout` is a head whose output is the winning *score* instead of a value that belongs to
 the winner. So its routing, the index of the winning piece, is part of the signature like that of a head; but
 where it changes the two pieces have the same value, and the map bends without a jump.
-
-In a file a block is a dictionary of plain values. Exact numbers survive: an array whose floats are exact is
-saved as floats, any other as fractions, and the product of weights as its factors, each of them once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
+import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray, as_exact
-from hardmax.networks.attention import Attention, DistinctKeys, distinct_keys
-from hardmax.networks.block import (
-    BaseBlock,
-    Traced,
-    biases_of,
-    heads_of,
-    many,
-    mask_of,
-    no_routings,
-    no_units,
-    sizes,
-    vector_of,
-)
+from hardmax.networks.affine_maps import FloatMap, exact_affine, exact_scores
+from hardmax.networks.attention import Attention, DistinctKeys, HeadBlock, distinct_keys
+from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units, vector_of
+from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer, decided_keys
 
-__all__ = ["Affine", "Attention", "Block", "FeedForward", "Maxout", "block_of", "state_of"]
+__all__ = ["Affine", "Attention", "Block", "FeedForward", "Maxout", "block_of", "plain_blocks"]
 
 Floats = NDArray[np.float64]
+Exactly = Callable[[], flint.fmpq_mat]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -97,6 +97,8 @@ class FeedForward(BaseBlock):
     slope: ExactArray
     heads: ClassVar[int] = 0
     n_tokens: ClassVar[int] = 0
+    _arrays: ClassVar[dict[str, int]] = {"w_in": 2, "b_in": 1, "w_out": 2, "b_out": 1}
+    _options: ClassVar[tuple[str, ...]] = ("skip",)
 
     def __init__(
         self,
@@ -122,19 +124,17 @@ class FeedForward(BaseBlock):
                 f"w_out must have one column per unit ({width}) and at least one row, but has shape "
                 f"{second.shape}."
             )
-        if skip and second.shape[0] != d:
-            raise DimensionMismatchError(
-                f"a skip connection needs as many outputs as inputs, but has {second.shape[0]} and {d}; "
-                "say skip=False or change w_out."
-            )
-        object.__setattr__(self, "w_in", first)
-        object.__setattr__(self, "b_in", vector_of(b_in, "b_in", width, "unit"))
-        object.__setattr__(self, "w_out", second)
-        object.__setattr__(self, "b_out", vector_of(b_out, "b_out", second.shape[0], "output"))
-        object.__setattr__(self, "skip", bool(skip))
+        _check_skip(skip, d, second.shape[0])
         one_for_all = not isinstance(slope, ExactArray) and np.ndim(slope) == 0
         slopes: Any = np.full(width, slope) if one_for_all else slope
-        object.__setattr__(self, "slope", vector_of(slopes, "slope", width, "unit"))
+        self._set(
+            w_in=first,
+            b_in=vector_of(b_in, "b_in", width, "unit"),
+            w_out=second,
+            b_out=vector_of(b_out, "b_out", second.shape[0], "output"),
+            skip=bool(skip),
+            slope=vector_of(slopes, "slope", width, "unit"),
+        )
 
     @property
     def name(self) -> str:
@@ -161,36 +161,76 @@ class FeedForward(BaseBlock):
         """The number of ReLU units."""
         return self.w_out.shape[1]
 
-    def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
-        """The output at the rows of a float64 matrix."""
-        return self._output(points, self._preactivations(points))
-
     def trace(self, points: Floats) -> Traced:
         """The output and which units are on, (n, width): those whose pre-activation is above zero."""
-        z = self._preactivations(points)
-        on = z > 0.0
-        return self._output(points, z), no_routings(points), on
-
-    def _preactivations(self, points: Floats) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
             if self.w_in is None:
-                return points + self.b_in.floats
-            z = points @ self.w_in.floats.T
-            z += self.b_in.floats
-        return np.asarray(z)
-
-    def _output(self, points: Floats, z: Floats) -> Floats:
-        """The output when the pre-activations are known; they are overwritten."""
-        with np.errstate(over="ignore", invalid="ignore"):
+                z = points + self.b_in.floats
+            else:
+                z = points @ self.w_in.floats.T
+                z += self.b_in.floats
+            on = z > 0.0
             if self.leaky:
-                z = np.where(z > 0.0, z, z * self.slope.floats)
+                z = np.where(on, z, z * self.slope.floats)
             else:
                 z = np.maximum(z, 0.0, out=z)
             y = z @ self.w_out.floats.T
             y += self.b_out.floats
             if self.skip:
                 y += points
-        return np.asarray(y)
+        return y, no_routings(points), on
+
+    def plain(self) -> tuple[Block, ...]:
+        """The same map without leaky units, as at most three plain blocks."""
+        return tuple(self._plain()) if self.leaky else (self,)
+
+    def _plain(self) -> Iterator[Block]:
+        slopes = fractions_of(self.slope).tolist()
+        n, d, e = self.width, self.d_in, self.d_out
+        kept = d if self.skip else 0
+        # the hidden vector: the input if it is added, the pre-activations, a place for each zero slope
+        zero = np.array([slope == 0 for slope in slopes])
+        size = kept + n + int(zero.sum())
+        places = kept + np.arange(n)
+        ends = np.where(zero, kept + n - 1 + np.cumsum(zero), places)
+        kept_part = (np.diag_indices(kept), ExactArray(np.ones(kept)))
+        simple = size == n
+        if not (simple and self.w_in is None and self.b_in.all_zero()):
+            w_in = ExactArray(np.eye(d)) if self.w_in is None else self.w_in
+            w = _assembled((size, d), kept_part, (np.ix_(places, np.arange(d)), w_in))
+            yield Affine(w, _assembled((size,), ((places,), self.b_in)))
+        factors = [Fraction(1) if slope == 0 else (1 - slope) / slope for slope in slopes]
+        steeper = as_exact(np.array(factors, dtype=object), "(1 - slope) / slope", ndim=1)
+        selected = _assembled((n, size), ((np.arange(n), places), ExactArray(np.ones(n))))
+        added = _assembled((size, n), ((ends, np.arange(n)), steeper))
+        yield FeedForward(None if simple else selected, None, added, None, skip=True)
+        w_out = _scaled(self.w_out, [Fraction(1) if slope == 0 else slope for slope in slopes])
+        b_out: Any = self.b_out
+        yield Affine(_assembled((e, size), kept_part, (np.ix_(np.arange(e), ends), w_out)), b_out)
+
+    def layers(self, head: int, unit: int) -> list[Layer]:
+        """The internal form; an identity in front is left out."""
+        w = self.w_in
+        identity = w is None or (not w.rounded and np.array_equal(w.floats, np.eye(self.width)))
+        scores = None if identity else w
+        return [ReluLayer(scores, self.b_in, self.w_out, self.b_out, self.skip, unit)]
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a file; a slope of zero need not."""
+        return super().state() | ({"slope": self.slope.numbers} if self.leaky else {})
+
+    def _added(self, current: FloatMap, choice: NDArray[Any], exactly: Exactly) -> FloatMap:
+        seen = current.then(self.w_in, self.b_in)
+        factor = np.where(choice, 1.0, self.slope.floats)[:, None]
+        return FloatMap(seen.rows * factor, seen.size * np.abs(factor)).then(self.w_out, self.b_out)
+
+    def _added_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat:
+        z = exact_affine(self.w_in, self.b_in, current)
+        for u in range(self.width):
+            on = z[u, 0] > 0 if choice is None else choice[u]
+            for c in range(0 if on else z.ncols()):
+                z[u, c] = self.slope.rational(u) * z[u, c]
+        return exact_affine(self.w_out, self.b_out, z)
 
     def __repr__(self) -> str:
         size = f"{many(self.width, 'unit')}, {self.d_in} -> {self.d_out}"
@@ -225,6 +265,8 @@ class Affine(BaseBlock):
     n_tokens: ClassVar[int] = 0
     skip: ClassVar[bool] = False
     name: ClassVar[str] = "affine map"
+    _arrays: ClassVar[dict[str, int]] = {"w": 2, "b": 1}
+    _options: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, w: ArrayLike, b: ArrayLike | None = None) -> None:
         matrix = as_exact(w, "w", ndim=2)
@@ -232,8 +274,7 @@ class Affine(BaseBlock):
             raise InvalidInputError(
                 f"w must have at least one row and one column, but has shape {matrix.shape}."
             )
-        object.__setattr__(self, "w", matrix)
-        object.__setattr__(self, "b", vector_of(b, "b", matrix.shape[0], "output"))
+        self._set(w=matrix, b=vector_of(b, "b", matrix.shape[0], "output"))
 
     @property
     def d_in(self) -> int:
@@ -245,21 +286,28 @@ class Affine(BaseBlock):
         """The dimension of the output."""
         return self.w.shape[0]
 
-    def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
-        """The output at the rows of a float64 matrix."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(points @ self.w.floats.T + self.b.floats)
-
     def trace(self, points: Floats) -> Traced:
         """The output; an affine map chooses nothing."""
-        return self.forward(points), no_routings(points), no_units(points)
+        with np.errstate(over="ignore", invalid="ignore"):
+            y = np.asarray(points @ self.w.floats.T + self.b.floats)
+        return y, no_routings(points), no_units(points)
+
+    def layers(self, head: int, unit: int) -> list[Layer]:
+        """The internal form."""
+        return [AffineLayer(self.w, self.b)]
+
+    def _added(self, current: FloatMap, choice: NDArray[Any], exactly: Exactly) -> FloatMap:
+        return current.then(self.w, self.b)
+
+    def _added_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat:
+        return exact_affine(self.w, self.b, current)
 
     def __repr__(self) -> str:
         return f"Affine({self.d_in} -> {self.d_out})"
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Maxout(BaseBlock):
+class Maxout(HeadBlock):
     r"""The largest of several affine pieces, group by group.
 
     .. math:: x \mapsto [x +]\; W_{out}\, m(x) + b_{out}, \qquad
@@ -312,8 +360,10 @@ class Maxout(BaseBlock):
     b_out: ExactArray
     mask: NDArray[np.bool_]
     skip: bool
-    width: ClassVar[int] = 0
     name: ClassVar[str] = "maxout"
+    _words: ClassVar[tuple[str, str]] = ("group", "piece")
+    _arrays: ClassVar[dict[str, int]] = {"scores": 3, "biases": 2, "w_out": 2, "b_out": 1}
+    _options: ClassVar[tuple[str, ...]] = ("mask", "skip")
 
     def __init__(
         self,
@@ -325,22 +375,8 @@ class Maxout(BaseBlock):
         mask: ArrayLike | Sequence[ArrayLike] | None = None,
         skip: bool = False,
     ) -> None:
-        a, lengths = heads_of(scores, "scores", ndim=3)
-        groups, pieces, d = a.shape
-        if groups == 0 or pieces == 0 or d == 0:
-            raise InvalidInputError(
-                "scores must hold at least one group with one piece in one dimension, but has shape "
-                f"{a.shape}."
-            )
-        if biases is None:
-            b, bias_lengths = ExactArray(np.zeros((groups, pieces))), lengths
-        else:
-            b, bias_lengths = biases_of(biases)
-        if b.shape != a.shape[:2] or bias_lengths != lengths:
-            wanted = sizes(lengths).replace("head", "group").replace("key", "piece")
-            raise DimensionMismatchError(
-                f"biases must hold one number per group and piece, {wanted}, but has shape {b.shape}."
-            )
+        self._set_scores(scores, biases, mask)
+        groups = self.heads
         second = None if w_out is None else as_exact(w_out, "w_out", ndim=2)
         if second is not None and (second.shape[1] != groups or second.shape[0] == 0):
             raise DimensionMismatchError(
@@ -348,17 +384,8 @@ class Maxout(BaseBlock):
                 f"{second.shape}."
             )
         e = groups if second is None else second.shape[0]
-        if skip and e != d:
-            raise DimensionMismatchError(
-                f"a skip connection needs as many outputs as inputs, but has {e} and {d}; say skip=False or "
-                "change w_out."
-            )
-        object.__setattr__(self, "scores", a)
-        object.__setattr__(self, "biases", b)
-        object.__setattr__(self, "w_out", second)
-        object.__setattr__(self, "b_out", vector_of(b_out, "b_out", e, "output"))
-        object.__setattr__(self, "mask", mask_of(mask, lengths, pieces))
-        object.__setattr__(self, "skip", bool(skip))
+        _check_skip(skip, self.d_in, e)
+        self._set(w_out=second, b_out=vector_of(b_out, "b_out", e, "output"), skip=bool(skip))
 
     @classmethod
     def pool(cls, d: int, windows: Sequence[Sequence[int]]) -> Maxout:
@@ -392,44 +419,20 @@ class Maxout(BaseBlock):
         return cls(rows)
 
     @property
-    def d_in(self) -> int:
-        """The dimension of the input."""
-        return self.scores.shape[2]
-
-    @property
     def d_out(self) -> int:
         """The dimension of the output."""
         return self.b_out.shape[0]
-
-    @property
-    def heads(self) -> int:
-        """The number of groups G: each has a routing."""
-        return self.scores.shape[0]
 
     @property
     def pieces(self) -> int:
         """The number of pieces of the largest group, masked ones included."""
         return self.scores.shape[1]
 
-    @property
-    def n_tokens(self) -> int:
-        """The number of pieces of the largest group, under the name that it has in every block."""
-        return self.pieces
-
-    @property
-    def largest(self) -> int:
-        """The most numbers that the forward pass holds per point."""
-        return max(super().largest, self.keys.counts.size)
-
     @cached_property
     def keys(self) -> DistinctKeys:
         """The pieces as the forward pass uses them: equal ones merged, masked ones gone."""
         nothing = ExactArray(np.zeros((*self.biases.shape, 0)))
         return distinct_keys(self.scores, self.biases, nothing, self.mask)
-
-    def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
-        """The output at the rows of a float64 matrix."""
-        return self.trace(points)[0]
 
     def trace(self, points: Floats) -> Traced:
         """The output and the winning pieces (n, G), the lowest index among ties."""
@@ -442,86 +445,108 @@ class Maxout(BaseBlock):
                 y += points
         return y, keys.first[np.arange(len(keys.first)), winners[:, :, 0]], no_units(points)
 
-    def __repr__(self) -> str:
-        size = f"{many(self.heads, 'group')}, {many(self.pieces, 'piece')}, {self.d_in} -> {self.d_out}"
-        masked = int((~self.mask).sum())
-        return f"Maxout({size}{', skip' if self.skip else ''}{f', {masked} masked' if masked else ''})"
+    def layers(self, head: int, unit: int) -> list[Layer]:
+        """The internal form: the maxima and, unless they go on as they are, an affine layer."""
+        decided, groups = decided_keys(self.scores, self.biases, self.mask)
+        single, nothing = np.ones(len(groups), dtype=np.int64), ExactArray(np.zeros((len(groups), 0)))
+        maxima = MaxLayer(**decided, multiplicities=single, outputs=nothing, skip=self.skip, first_head=head)
+        if self.w_out is None and self.b_out.all_zero() and not self.skip:
+            return [maxima]
+        w_out = ExactArray(np.eye(self.heads)) if self.w_out is None else self.w_out
+        if self.skip:
+            w_out = exact_stack([ExactArray(np.eye(self.d_out)), w_out], axis=1)
+        return [maxima, AffineLayer(w_out, self.b_out)]
+
+    def _winning(self, winners: NDArray[Any]) -> tuple[ExactArray, ExactArray]:
+        """Slopes and constants of the winning pieces."""
+        chosen = (np.arange(self.heads), winners)
+        return self.scores.take(chosen), self.biases.take(chosen)
+
+    def _added(self, current: FloatMap, choice: NDArray[Any], exactly: Exactly) -> FloatMap:
+        return current.then(*self._winning(choice)).then(self.w_out, self.b_out)
+
+    def _added_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat:
+        if choice is None:
+            scores = exact_scores(self.scores, self.biases, self.mask, current)
+            choice = np.array([max(rows, key=rows.__getitem__) for rows in scores])
+        return exact_affine(self.w_out, self.b_out, exact_affine(*self._winning(choice), current))
 
 
 Block = Attention | FeedForward | Maxout | Affine
 
-_ARRAYS: dict[str, dict[str, int]] = {  # the arrays of each block and their numbers of axes
-    "Attention": {"scores": 3, "biases": 2, "outputs": 3},
-    "FeedForward": {"w_in": 2, "b_in": 1, "w_out": 2, "b_out": 1},
-    "Maxout": {"scores": 3, "biases": 2, "w_out": 2, "b_out": 1},
-    "Affine": {"w": 2, "b": 1},
-}
 
+def plain_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The same map without leaky units: every leaky layer becomes at most three plain blocks.
 
-def state_of(block: Block) -> dict[str, Any]:
-    """What must survive a file.
-
-    >>> state_of(Affine([[2.0]]))
-    {'block': 'Affine', 'w': array([[2.]]), 'b': array([0.])}
+    Examples
+    --------
+    >>> leaky = FeedForward([[2.0]], [1.0], [[3.0]], slope=0.25)
+    >>> plain = plain_blocks([leaky])
+    >>> plain
+    (Affine(1 -> 1), FeedForward(1 unit, 1 -> 1, skip), Affine(1 -> 1))
+    >>> from hardmax.networks.network import Network
+    >>> points = [[-2.0], [0.0], [2.0]]
+    >>> Network(plain)(points)[:, 0], leaky(points)[:, 0]
+    (array([-2.25,  3.  , 15.  ]), array([-2.25,  3.  , 15.  ]))
     """
-    kind = type(block).__name__
-    state: dict[str, Any] = {"block": kind}
-    factors: dict[int, tuple[int, ExactArray]] = {}
-    for name in _ARRAYS[kind]:
-        array: ExactArray | None = getattr(block, name)
-        if isinstance(array, ExactProduct):
-            chains = [
-                [factors.setdefault(id(factor), (len(factors), factor))[0] for factor in chain]
-                for chain in array.chains
-            ]
-            state[name] = {"chains": chains, "scales": list(array.scales), "column": array.column}
-        else:
-            state[name] = _values(array)
-    if factors:
-        state["factors"] = [_values(factor) for _, factor in factors.values()]
-    if isinstance(block, (Attention, Maxout)):
-        state["mask"] = block.mask
-    if isinstance(block, FeedForward) and block.leaky:
-        state["slope"] = _values(block.slope)
-    if not isinstance(block, Affine):
-        state["skip"] = block.skip
-    return state
+    return tuple(plain for block in blocks for plain in block.plain())
 
 
 def block_of(state: Mapping[str, Any]) -> Block:
     """The block of a state; whatever does not fit together raises ``ValueError``, ``KeyError`` or the like.
 
-    >>> block_of(state_of(Affine([[2.0]], [1.0])))([3.0])
+    >>> block_of(Affine([[2.0]], [1.0]).state())([3.0])
     array([7.])
     """
-    kind = state["block"]
+    kinds: dict[str, type[Block]] = {kind.__name__: kind for kind in (Attention, FeedForward, Maxout, Affine)}
+    kind = kinds[state["block"]]
     factors = [as_exact(values, "factor", ndim=2) for values in state.get("factors", [])]
-    arrays: dict[str, Any] = {}
-    for name, ndim in _ARRAYS[kind].items():
+    options: dict[str, Any] = {name: state[name] for name in kind._options}
+    for name, ndim in kind._arrays.items():
         values = state[name]
         if isinstance(values, Mapping):
             chains = [[factors[i] for i in chain] for chain in values["chains"]]
-            arrays[name] = ExactProduct(chains, values["scales"], column=values["column"])
+            options[name] = ExactProduct(chains, values["scales"], column=values["column"])
         else:
-            arrays[name] = None if values is None else as_exact(values, name, ndim=ndim)
-    if kind == "Affine":
-        return Affine(**arrays)
-    if kind == "FeedForward":
-        slope = as_exact(state["slope"], "slope", ndim=1) if "slope" in state else 0
-        return FeedForward(**arrays, skip=_flag(state["skip"]), slope=slope)  # type: ignore[arg-type]
-    mask = np.asarray(state["mask"])
-    if kind == "Maxout":
-        return Maxout(**arrays, mask=mask, skip=_flag(state["skip"]))
-    return Attention(**arrays, mask=mask, skip=_flag(state["skip"]))
+            options[name] = None if values is None else as_exact(values, name, ndim=ndim)
+    if "slope" in state:
+        options["slope"] = as_exact(state["slope"], "slope", ndim=1)
+    if not isinstance(options.get("skip", False), bool):
+        raise TypeError(f"skip must be True or False, not {options['skip']!r}")
+    return kind(**options)
 
 
-def _values(array: ExactArray | None) -> Any:
-    if array is None:
-        return None
-    return array.floats if array.fractions is None else array.fractions
+def _check_skip(skip: bool, d_in: int, d_out: int) -> None:
+    if skip and d_out != d_in:
+        raise DimensionMismatchError(
+            f"a skip connection needs as many outputs as inputs, but has {d_out} and {d_in}; say skip=False "
+            "or change w_out."
+        )
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"skip must be True or False, not {value!r}")
-    return value
+def _assembled(shape: tuple[int, ...], *parts: tuple[Any, ExactArray]) -> Any:
+    """An exact array that is zero but for its parts, each an index and what stands there."""
+    floats = np.zeros(shape)
+    for index, part in parts:
+        floats[index] = part.floats
+    if not any(part.rounded for _, part in parts):
+        return ExactArray(floats)
+    fractions = np.full(shape, Fraction(0), dtype=object)
+    for index, part in parts:
+        fractions[index] = fractions_of(part)
+    return ExactArray(floats, fractions)
+
+
+def _scaled(matrix: ExactArray, factors: list[Fraction]) -> ExactArray:
+    """Columns times factors."""
+    if not matrix.rounded and all(_is_power_of_two(abs(factor)) for factor in factors):
+        floats = np.array([float(factor) for factor in factors])
+        products = matrix.floats * floats
+        if (products / floats == matrix.floats).all():  # nothing was lost at the ends of the range
+            return ExactArray(products)
+    return as_exact(fractions_of(matrix) * np.array(factors, dtype=object), "w_out times slope", ndim=2)
+
+
+def _is_power_of_two(value: Fraction) -> bool:
+    p, q = value.numerator, value.denominator
+    return p & (p - 1) == 0 and q & (q - 1) == 0 and max(p, q) < 2**500

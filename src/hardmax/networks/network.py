@@ -20,7 +20,7 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteE
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks import affine_maps, random_networks
 from hardmax.networks.block import checked_temperature, many, points_of
-from hardmax.networks.blocks import Affine, Block, FeedForward, block_of, state_of
+from hardmax.networks.blocks import Affine, Block, FeedForward, block_of
 from hardmax.networks.signatures import Signature, pack_bits
 from hardmax.networks.torch_modules import blocks_of_module
 from hardmax.results import Result
@@ -279,9 +279,8 @@ class Network(Result):
                 f"origin and directions must live in the {self.d} input dimensions of the network, but have "
                 f"shapes {o.shape} and {u.shape}."
             )
-        columns: Any = ExactArray(u.floats.T.copy(), None if u.fractions is None else u.fractions.T.copy())
-        offset: Any = o
-        return Network((Affine(columns, offset), *self.blocks), self.description)
+        slice_map: Any = (u.transposed, o)
+        return Network((Affine(*slice_map), *self.blocks), self.description)
 
     def truncate(self, n_blocks: int) -> Network:
         """The first blocks only, to see what each depth adds.
@@ -465,7 +464,7 @@ class Network(Result):
     # ------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        return {"blocks": [state_of(block) for block in self.blocks], "description": self.description}
+        return {"blocks": [block.state() for block in self.blocks], "description": self.description}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:

@@ -39,7 +39,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from hardmax.errors import IncompleteError, InvalidInputError, MissingExtraError
-from hardmax.networks.blocks import state_of
 from hardmax.papers import replay
 from hardmax.progress import shown
 from hardmax.results import Result, plain
@@ -626,7 +625,7 @@ def network_record(network: Network) -> list[dict[str, Any]]:
     """
     records = []
     for block in network.blocks:
-        state = state_of(block)
+        state = block.state()
         mask = state.pop("mask", None)
         if state["block"] == "Maxout" or "slope" in state or not (mask is None or np.all(mask)):
             raise InvalidInputError(

@@ -16,7 +16,8 @@ from oracles.rational_space import enumerate_space
 
 import hardmax as hm
 from hardmax import FeedForward, Maxout, Network, errors
-from hardmax.networks.layers import AffineLayer, MaxLayer, ReluLayer, layers_of, plain_blocks
+from hardmax.networks.blocks import plain_blocks
+from hardmax.networks.layers import AffineLayer, MaxLayer, ReluLayer, layers_of
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.sampling.signature_hashes import SignatureHasher, UniformPoints

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError, InvalidInputError, NotFiniteError
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.attention import working_floats
-from hardmax.networks.blocks import Affine, Attention, Maxout
-from hardmax.networks.layers import plain_blocks
+from hardmax.networks.blocks import Affine, Attention, Maxout, plain_blocks
 from hardmax.networks.network import Network
 from hardmax.regions.plane.geometry import corners_of, domain_polygon
 from hardmax.regions.sampling import kernels
