@@ -66,7 +66,6 @@ class HeadBlock(BaseBlock):
     scores: ExactArray
     biases: ExactArray
     mask: NDArray[np.bool_]
-    width: ClassVar[int] = 0
     _words: ClassVar[tuple[str, str]] = ("head", "key")  # what heads and keys are called
 
     def _set_scores(self, scores: Any, biases: Any, mask: Any) -> list[int]:

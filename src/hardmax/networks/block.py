@@ -49,42 +49,12 @@ Traced = tuple[Floats, NDArray[np.int32], NDArray[np.bool_]]  # output, routings
 
 
 class BaseBlock(ABC):
-    """A piecewise-affine map with heads whose routing it chooses and ReLU units that it switches.
-
-    Attributes
-    ----------
-    heads : int
-        Heads, each with a routing in the signature; 0 for blocks without.
-    width : int
-        ReLU units, each with a bit in the signature; 0 for blocks without.
-    n_tokens : int
-        Keys of the largest head; 0 for blocks without heads.
-    skip : bool
-        Whether the input is added.
-    name : str
-        What the block is, in words.
-    d_in, d_out : int
-    """
+    """A piecewise-affine map with heads whose routing it chooses and ReLU units that it switches."""
 
     _arrays: ClassVar[dict[str, int]]  # the arrays of a block and their numbers of axes
     _options: ClassVar[tuple[str, ...]]  # what else makes the block
 
-    if TYPE_CHECKING:  # fields of some blocks, properties or constants of others
-
-        @property
-        def heads(self) -> int:
-            """Heads."""
-            ...
-
-        @property
-        def width(self) -> int:
-            """ReLU units."""
-            ...
-
-        @property
-        def n_tokens(self) -> int:
-            """Keys of the largest head."""
-            ...
+    if TYPE_CHECKING:  # fields of some blocks, constants of others
 
         @property
         def skip(self) -> bool:
@@ -93,8 +63,23 @@ class BaseBlock(ABC):
 
         @property
         def name(self) -> str:
-            """In words."""
+            """What the block is, in words."""
             ...
+
+    @property
+    def heads(self) -> int:
+        """The number of heads, each with a routing in the signature."""
+        return 0
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of keys of the largest head, masked ones included."""
+        return 0
+
+    @property
+    def width(self) -> int:
+        """The number of ReLU units, each with a bit in the signature."""
+        return 0
 
     def _set(self, **fields: Any) -> None:
         """Fill the fields of a frozen block."""

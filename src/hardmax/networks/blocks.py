@@ -95,8 +95,6 @@ class FeedForward(BaseBlock):
     b_out: ExactArray
     skip: bool
     slope: ExactArray
-    heads: ClassVar[int] = 0
-    n_tokens: ClassVar[int] = 0
     _arrays: ClassVar[dict[str, int]] = {"w_in": 2, "b_in": 1, "w_out": 2, "b_out": 1}
     _options: ClassVar[tuple[str, ...]] = ("skip",)
 
@@ -260,9 +258,6 @@ class Affine(BaseBlock):
 
     w: ExactArray
     b: ExactArray
-    heads: ClassVar[int] = 0
-    width: ClassVar[int] = 0
-    n_tokens: ClassVar[int] = 0
     skip: ClassVar[bool] = False
     name: ClassVar[str] = "affine map"
     _arrays: ClassVar[dict[str, int]] = {"w": 2, "b": 1}

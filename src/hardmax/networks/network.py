@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks import affine_maps, random_networks
-from hardmax.networks.block import checked_temperature, many, points_of
+from hardmax.networks.block import checked_temperature, many, points_of, vector_of
 from hardmax.networks.blocks import Affine, Block, FeedForward, block_of
 from hardmax.networks.signatures import Signature, pack_bits
 from hardmax.networks.torch_modules import blocks_of_module
@@ -174,12 +174,8 @@ class Network(Result):
         bits = np.empty((len(points), -(-self.units_total // 64)), dtype=np.uint64)
         for rows, y in self._parts(points):
             relu = np.empty((len(y), self.units_total), dtype=np.bool_)
-            head = unit = 0
-            for block in self.blocks:
-                hard, winners, on = block.trace(y)
-                routings[rows, head : head + block.heads] = winners
-                relu[:, unit : unit + block.width] = on
-                head, unit = head + block.heads, unit + block.width
+            for block, heads, units in self._places():
+                hard, routings[rows, heads], relu[:, units] = block.trace(y)
                 y = hard if tau == 0.0 else block.forward(y, tau)
             _finite(y)
             bits[rows] = pack_bits(relu)
@@ -208,12 +204,10 @@ class Network(Result):
         """
         point = self._one_point(x)
         seen = self.signature(point.floats)
-        choices: list[NDArray[Any]] = []
-        head = unit = 0
-        for block in self.blocks:
-            winners, on = seen.routings[0, head : head + block.heads], seen.relu[0, unit : unit + block.width]
-            choices.append(winners if block.heads else on)
-            head, unit = head + block.heads, unit + block.width
+        choices = [
+            seen.routings[0, heads] if block.heads else seen.relu[0, units]
+            for block, heads, units in self._places()
+        ]
         return affine_maps.affine_map(self.blocks, choices)
 
     def exact_value(self, x: ArrayLike) -> tuple[Fraction, ...]:
@@ -231,6 +225,13 @@ class Network(Result):
         (Fraction(1, 6),)
         """
         return affine_maps.exact_value(self.blocks, self._one_point(x))
+
+    def _places(self) -> Iterator[tuple[Block, slice, slice]]:
+        """Each block with the places of its heads and units among all heads and units."""
+        head = unit = 0
+        for block in self.blocks:
+            yield block, slice(head, head + block.heads), slice(unit, unit + block.width)
+            head, unit = head + block.heads, unit + block.width
 
     def _one_point(self, x: ArrayLike) -> ExactArray:
         point = as_exact(x, "x", ndim=1)
@@ -509,15 +510,7 @@ def _pairs(layers: Any) -> list[tuple[Any, Any]]:
                 f"layers must hold pairs (W, b), but layer {i} is no pair; write (W, None) for zero biases."
             ) from None
         matrix = as_exact(w, f"W of layer {i}", ndim=2)
-        vector = (
-            ExactArray(np.zeros(matrix.shape[0])) if b is None else as_exact(b, f"b of layer {i}", ndim=1)
-        )
-        if vector.shape[0] != matrix.shape[0]:
-            raise DimensionMismatchError(
-                f"b of layer {i} must hold one number per row of its W ({matrix.shape[0]}), but holds "
-                f"{vector.shape[0]}."
-            )
-        pairs.append((matrix, vector))
+        pairs.append((matrix, vector_of(b, f"b of layer {i}", matrix.shape[0], "row of its W")))
     if not pairs:
         raise InvalidInputError("layers must hold at least one pair (W, b), but is empty.")
     return pairs
