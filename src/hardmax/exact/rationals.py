@@ -19,7 +19,18 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
-__all__ = ["ExactArray", "as_exact", "dot", "grain", "nearest_float", "power_of_two", "rational"]
+__all__ = [
+    "ExactArray",
+    "as_exact",
+    "dot",
+    "fraction",
+    "grain",
+    "nearest_float",
+    "pivots",
+    "power_of_two",
+    "rational",
+    "vector_of",
+]
 
 _EXACT_INTEGER = 2**53
 
@@ -35,6 +46,24 @@ def rational(value: float | int | Fraction) -> flint.fmpq:
     if isinstance(value, (int, np.integer)):
         return flint.fmpq(int(value))
     return flint.fmpq(*float(value).as_integer_ratio())
+
+
+def fraction(value: flint.fmpq) -> Fraction:
+    """A flint rational as a ``Fraction``.
+
+    >>> fraction(flint.fmpq(3, 4))
+    Fraction(3, 4)
+    """
+    return Fraction(int(value.p), int(value.q))
+
+
+def pivots(reduced: flint.fmpq_mat, rank: int) -> list[int]:
+    """The first column that is not zero in each of the first rows of a reduced matrix.
+
+    >>> pivots(*flint.fmpq_mat([[0, 1], [0, 2]]).rref())
+    [1]
+    """
+    return [next(c for c in range(reduced.ncols()) if reduced[i, c] != 0) for i in range(rank)]
 
 
 def dot(u: Sequence[flint.fmpq], v: Sequence[flint.fmpq]) -> flint.fmpq:
@@ -193,6 +222,20 @@ def as_exact(values: Any, name: str, *, ndim: int) -> ExactArray:
     return _from_objects(array, name)
 
 
+def vector_of(values: Any, name: str, length: int, per: str) -> ExactArray:
+    """A vector of a given length; zeros when left out.
+
+    >>> vector_of(None, "b", 2, "output").floats
+    array([0., 0.])
+    """
+    vector = ExactArray(np.zeros(length)) if values is None else as_exact(values, name, ndim=1)
+    if vector.shape[0] != length:
+        raise DimensionMismatchError(
+            f"{name} must hold one number per {per} ({length}), but holds {vector.shape[0]}."
+        )
+    return vector
+
+
 def _fits(integers: NDArray[Any]) -> bool:
     return int(integers.max()) <= _EXACT_INTEGER and int(integers.min()) >= -_EXACT_INTEGER
 
@@ -230,7 +273,7 @@ def _as_fraction(value: Any, name: str, index: tuple[int, ...]) -> Fraction:
         if isinstance(value, (int, np.integer)):
             return Fraction(int(value))
         if isinstance(value, flint.fmpq):
-            return Fraction(int(value.p), int(value.q))
+            return fraction(value)
         return Fraction(*value.as_integer_ratio())
     except (OverflowError, ValueError):
         raise NotFiniteError(f"{name} must be finite, but holds {value} at index {index}.") from None

@@ -7,8 +7,9 @@ none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +17,43 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact
 
-__all__ = ["Box", "Domain", "Polytope", "WholeSpace"]
+__all__ = ["Box", "Domain", "Polytope", "WholeSpace", "domain_of"]
+
+
+class _Halfspaces:
+    """What every domain offers."""
+
+    if TYPE_CHECKING:  # fields of some domains, properties of others
+
+        @property
+        def d(self) -> int:
+            """The dimension of the space."""
+            ...
+
+        @property
+        def a(self) -> ExactArray:
+            """The rows of A, exactly."""
+            ...
+
+        @property
+        def b(self) -> ExactArray:
+            """The right-hand sides b, exactly."""
+            ...
+
+    def halfspaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """``(A, b)`` with :math:`A x \\le b`, as floats; of a box the upper sides first."""
+        return self.a.floats, self.b.floats
+
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+        """Which of the points (one per row) satisfy every inequality, in float arithmetic."""
+        x = as_exact(points, "points", ndim=2).floats
+        if x.shape[1] != self.d:
+            raise DimensionMismatchError(f"points must have {self.d} columns, but have {x.shape[1]}.")
+        return np.asarray((x @ self.a.floats.T <= self.b.floats).all(axis=1))
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class Polytope:
+class Polytope(_Halfspaces):
     r"""The polyhedron :math:`\{x \in \mathbb{R}^d : A x \le b\}`.
 
     It may be unbounded. Rows of ``A`` that are zero, and systems without interior, are refused when cells are
@@ -52,21 +85,16 @@ class Polytope:
         """The dimension of the space."""
         return self.a.shape[1]
 
-    def halfspaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """``(A, b)`` with :math:`A x \\le b`, as floats."""
-        return self.a.floats, self.b.floats
-
-    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
-        """Which of the points (one per row) satisfy every inequality, in float arithmetic."""
-        x = _points(points, self.d)
-        return np.asarray((x @ self.a.floats.T <= self.b.floats).all(axis=1))
+    def state(self) -> dict[str, Any]:
+        """The domain as plain values."""
+        return {"kind": "Polytope", "a": _plain(self.a), "b": _plain(self.b)}
 
     def __repr__(self) -> str:
         return f"Polytope(d={self.d}, {self.b.shape[0]} half-spaces)"
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class Box:
+class Box(_Halfspaces):
     r"""The box :math:`[l_1, h_1] \times \dots \times [l_d, h_d]`.
 
     Examples
@@ -123,22 +151,11 @@ class Box:
     @cached_property
     def b(self) -> ExactArray:
         """The right-hand sides b, exactly."""
-        floats = np.concatenate([self.high.floats, -self.low.floats])
-        if self.low.fractions is None and self.high.fractions is None:
-            return ExactArray(floats)
-        values = [self.high.rational(i) for i in range(self.d)] + [
-            -self.low.rational(i) for i in range(self.d)
-        ]
-        return as_exact(np.array(values, dtype=object), "box", ndim=1)
+        return as_exact(np.concatenate([self.high.numbers, -self.low.numbers]), "box", ndim=1)
 
-    def halfspaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """``(A, b)`` with :math:`A x \\le b`, as floats: upper sides first, then lower sides."""
-        return self.a.floats, self.b.floats
-
-    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
-        """Which of the points (one per row) lie in the closed box."""
-        x = _points(points, self.d)
-        return np.asarray(((x >= self.low.floats) & (x <= self.high.floats)).all(axis=1))
+    def state(self) -> dict[str, Any]:
+        """The domain as plain values."""
+        return {"kind": "Box", "low": _plain(self.low), "high": _plain(self.high)}
 
     def __repr__(self) -> str:
         low, high = (", ".join(f"{v:g}" for v in side.floats) for side in (self.low, self.high))
@@ -146,7 +163,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class WholeSpace:
+class WholeSpace(_Halfspaces):
     r"""All of :math:`\mathbb{R}^d`.
 
     Examples
@@ -171,20 +188,34 @@ class WholeSpace:
         """The right-hand sides b, exactly."""
         return ExactArray(np.empty(0))
 
-    def halfspaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """``(A, b)`` without rows."""
-        return self.a.floats, self.b.floats
-
-    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
-        """``True`` for every point."""
-        return np.ones(len(_points(points, self.d)), dtype=np.bool_)
+    def state(self) -> dict[str, Any]:
+        """The domain as plain values."""
+        return {"kind": "WholeSpace", "d": self.d}
 
 
 Domain = Box | Polytope | WholeSpace
 
 
-def _points(points: ArrayLike, d: int) -> NDArray[np.float64]:
-    x = as_exact(points, "points", ndim=2).floats
-    if x.shape[1] != d:
-        raise DimensionMismatchError(f"points must have {d} columns, but have {x.shape[1]}.")
-    return x
+def domain_of(state: dict[str, Any]) -> Domain:
+    """The domain that plain values stand for.
+
+    >>> domain_of(Box([0, -1], [1, 2]).state())
+    Box([0, -1], [1, 2])
+    """
+    if state["kind"] == "WholeSpace":
+        return WholeSpace(int(state["d"]))
+    if state["kind"] == "Box":
+        return Box(_numbers(state["low"]), _numbers(state["high"]))
+    b = _numbers(state["b"])
+    a = np.array(_numbers(state["a"]), dtype=object).reshape(len(b), -1)
+    return Polytope(a.tolist(), b)
+
+
+def _plain(array: ExactArray) -> list[Any]:
+    if array.fractions is not None:
+        return [str(value) for value in array.fractions.flat]
+    return array.floats.ravel().tolist()
+
+
+def _numbers(values: list[Any]) -> list[Any]:
+    return [Fraction(value) if isinstance(value, str) else float(value) for value in values]

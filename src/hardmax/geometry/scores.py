@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.exact.rationals import ExactArray, as_exact, dot, grain
+from hardmax.exact.rationals import ExactArray, as_exact, dot, grain, vector_of
 
 __all__ = ["Scores"]
 
@@ -95,31 +95,16 @@ class Scores:
         name: str = "keys",
     ) -> Scores:
         r"""Attention scores :math:`k_j \cdot (W_Q x + b_Q) + b_j`, where ``query_map = (W_Q, b_Q)``."""
-        k = as_exact(keys, name, ndim=2)
-        if k.shape[0] == 0 or k.shape[1] == 0:
-            raise InvalidInputError(
-                f"{name} must hold at least one key of at least one coordinate, but has shape {k.shape}."
-            )
-        if biases is None:
-            b = ExactArray(np.zeros(k.shape[0]))
-        else:
-            b = as_exact(biases, "biases", ndim=1)
-        if b.shape[0] != k.shape[0]:
-            raise DimensionMismatchError(
-                f"biases must hold one number per key ({k.shape[0]}), but holds {b.shape[0]}."
-            )
+        k = _rows_of(keys, name, "key")
+        b = vector_of(biases, "biases", k.shape[0], "key")
         if query_map is None:
             return cls._direct(k, b)
-        w_q, b_q = query_map
-        w = as_exact(w_q, "W_Q", ndim=2)
+        w = as_exact(query_map[0], "W_Q", ndim=2)
         if w.shape[0] != k.shape[1]:
             raise DimensionMismatchError(
                 f"W_Q must have one row per key coordinate ({k.shape[1]}), but has shape {w.shape}."
             )
-        c = ExactArray(np.zeros(w.shape[0])) if b_q is None else as_exact(b_q, "b_Q", ndim=1)
-        if c.shape[0] != w.shape[0]:
-            raise DimensionMismatchError(f"b_Q must have {w.shape[0]} entries, but has {c.shape[0]}.")
-        return cls._mapped(k, b, w, c)
+        return cls._mapped(k, b, w, vector_of(query_map[1], "b_Q", w.shape[0], "row of W_Q"))
 
     @classmethod
     def _direct(cls, slopes: ExactArray, offsets: ExactArray) -> Scores:
@@ -132,14 +117,8 @@ class Scores:
         def exact_row(j: int) -> list[flint.fmpq]:
             return [*slopes.rational_row(j), *offsets.rational_row(j)]
 
-        return cls(
-            slopes.floats,
-            offsets.floats,
-            error,
-            exact_row,
-            offsets.all_zero(),
-            {"keys": slopes, "biases": offsets},
-        )
+        source = {"keys": slopes, "biases": offsets}
+        return cls(slopes.floats, offsets.floats, error, exact_row, offsets.all_zero(), source)
 
     @classmethod
     def _mapped(cls, keys: ExactArray, biases: ExactArray, w: ExactArray, c: ExactArray) -> Scores:
@@ -156,13 +135,12 @@ class Scores:
             [(keys.floats, w.floats, keys.shape[1]), (keys.floats, c.floats, keys.shape[1])], biases.floats
         ):
             error = np.zeros_like(error)
-        weights = [[w.rational((i, m)) for i in range(w.shape[0])] for m in range(w.shape[1])]
+        columns = [w.transposed.rational_row(m) for m in range(w.shape[1])]
         shift = [c.rational(i) for i in range(c.shape[0])]
 
         def exact_row(j: int) -> list[flint.fmpq]:
             key = keys.rational_row(j)
-            row = [dot(key, column) for column in weights]
-            return [*row, dot(key, shift) + biases.rational(j)]
+            return [*(dot(key, column) for column in columns), dot(key, shift) + biases.rational(j)]
 
         source = {"keys": keys, "biases": biases, "w_q": w, "b_q": c}
         return cls(slopes, offsets, error, exact_row, c.all_zero() and biases.all_zero(), source)
@@ -173,16 +151,8 @@ class Scores:
 
         .. math:: |x - c_j|^2 - w_j = |x|^2 - 2\,\bigl(c_j \cdot x + \tfrac12 (w_j - |c_j|^2)\bigr).
         """
-        c = as_exact(sites, "sites", ndim=2)
-        if c.shape[0] == 0 or c.shape[1] == 0:
-            raise InvalidInputError(
-                f"sites must hold at least one point of at least one coordinate, but has shape {c.shape}."
-            )
-        w = ExactArray(np.zeros(c.shape[0])) if weights is None else as_exact(weights, "weights", ndim=1)
-        if w.shape[0] != c.shape[0]:
-            raise DimensionMismatchError(
-                f"weights must hold one number per site ({c.shape[0]}), but holds {w.shape[0]}."
-            )
+        c = _rows_of(sites, "sites", "point")
+        w = vector_of(weights, "weights", c.shape[0], "site")
         with np.errstate(over="ignore", invalid="ignore"):
             squares = np.einsum("ij,ij->i", c.floats, c.floats)
             offsets = 0.5 * (w.floats - squares)
@@ -197,10 +167,8 @@ class Scores:
             return [*site, (w.rational(j) - dot(site, site)) / 2]
 
         # whether all offsets vanish is decided on the exact numbers, but only where the floats leave it open
-        linear = (
-            all(exact_row(j)[-1] == 0 for j in range(c.shape[0]))
-            if bool((np.abs(offsets) <= error).all())
-            else False
+        linear = bool((np.abs(offsets) <= error).all()) and all(
+            exact_row(j)[-1] == 0 for j in range(c.shape[0])
         )
         return cls(c.floats, offsets, error, exact_row, linear, {"sites": c, "weights": w})
 
@@ -232,6 +200,15 @@ class Scores:
                 group[j] = first.setdefault(label, j)
         group.setflags(write=False)
         return group
+
+
+def _rows_of(values: ArrayLike, name: str, row: str) -> ExactArray:
+    matrix = as_exact(values, name, ndim=2)
+    if 0 in matrix.shape:
+        raise InvalidInputError(
+            f"{name} must hold at least one {row} of at least one coordinate, but has shape {matrix.shape}."
+        )
+    return matrix
 
 
 def _rounding(floats: NDArray[np.float64]) -> NDArray[np.float64]:

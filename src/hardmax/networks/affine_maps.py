@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.products import integer_matrix, integer_stack
-from hardmax.exact.rationals import ExactArray
+from hardmax.exact.rationals import ExactArray, fraction
 
 if TYPE_CHECKING:
     from hardmax.networks.block import BaseBlock
@@ -75,7 +75,7 @@ def exact_value(blocks: Sequence[BaseBlock], point: ExactArray) -> tuple[Fractio
     column = flint.fmpq_mat(point.shape[0], 1, [point.rational(i) for i in range(point.shape[0])])
     for block in blocks:
         column = block.compose_exactly(column, None)
-    return tuple(Fraction(int(value.p), int(value.q)) for value in column.entries())
+    return tuple(fraction(value) for value in column.entries())
 
 
 def _exact_map(blocks: Sequence[BaseBlock], choices: Sequence[NDArray[Any]]) -> flint.fmpq_mat:

@@ -41,7 +41,6 @@ __all__ = [
     "no_units",
     "points_of",
     "sizes",
-    "vector_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -281,20 +280,6 @@ def _mask_rows(values: Any, lengths: list[int], n_tokens: int) -> list[NDArray[n
             f"{', '.join(map(str, shapes)) or 'none at all'}."
         )
     return rows
-
-
-def vector_of(values: ArrayLike | None, name: str, length: int, per: str) -> ExactArray:
-    """A vector of a given length; zeros when left out.
-
-    >>> vector_of(None, "b", 2, "output").floats
-    array([0., 0.])
-    """
-    vector = ExactArray(np.zeros(length)) if values is None else as_exact(values, name, ndim=1)
-    if vector.shape[0] != length:
-        raise DimensionMismatchError(
-            f"{name} must hold one number per {per} ({length}), but holds {vector.shape[0]}."
-        )
-    return vector
 
 
 def points_of(x: ArrayLike, d: int) -> tuple[NDArray[Any], bool]:

@@ -32,10 +32,10 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.products import ExactProduct
-from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks.affine_maps import FloatMap, exact_affine, exact_scores
 from hardmax.networks.attention import Attention, DistinctKeys, HeadBlock, distinct_keys
-from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units, vector_of
+from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units
 from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer, decided_keys
 
 __all__ = ["Affine", "Attention", "Block", "FeedForward", "Maxout", "block_of", "plain_blocks"]

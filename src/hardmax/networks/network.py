@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks import affine_maps, random_networks
-from hardmax.networks.block import checked_temperature, many, points_of, vector_of
+from hardmax.networks.block import checked_temperature, many, points_of
 from hardmax.networks.blocks import Affine, Block, FeedForward, block_of
 from hardmax.networks.signatures import Signature, pack_bits
 from hardmax.networks.torch_modules import blocks_of_module

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
-from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
+from hardmax.geometry.domains import Box, Domain, domain_of
 from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
@@ -35,7 +35,7 @@ from hardmax.results import Result
 if TYPE_CHECKING:
     from hardmax.regions.verify import Verification
 
-__all__ = ["Cell", "CellCount", "RegionCount", "RegionSet", "domain_from_state", "domain_state"]
+__all__ = ["Cell", "CellCount", "RegionCount", "RegionSet"]
 
 Floats = NDArray[np.float64]
 
@@ -418,7 +418,7 @@ class RegionSet(Result):
     def _state(self) -> dict[str, Any]:
         return {
             "network": self.network._state(),
-            "domain": domain_state(self.domain),
+            "domain": self.domain.state(),
             "arithmetic": self.arithmetic,
             "complete": self.complete,
             "coverage": self.covered,
@@ -430,7 +430,7 @@ class RegionSet(Result):
     def _from_state(cls, state: dict[str, Any]) -> Self:
         return cls(
             network=Network._from_state(state["network"]),
-            domain=domain_from_state(state["domain"]),
+            domain=domain_of(state["domain"]),
             cells=Cells.from_state(state["cells"]),
             arithmetic=state["arithmetic"],
             complete=state["complete"],
@@ -464,39 +464,6 @@ def _rows(routings: NDArray[np.int32], bits: NDArray[np.uint64]) -> list[bytes]:
         axis=1,
     )
     return [row.tobytes() for row in table]
-
-
-def domain_state(domain: Domain) -> dict[str, Any]:
-    """A domain as plain values."""
-    if isinstance(domain, WholeSpace):
-        return {"kind": "WholeSpace", "d": domain.d}
-    if isinstance(domain, Box):
-        sides = {"low": domain.low, "high": domain.high}
-        return {"kind": "Box", **{name: _numbers_of(side) for name, side in sides.items()}}
-    return {"kind": "Polytope", "a": _numbers_of(domain.a), "b": _numbers_of(domain.b)}
-
-
-def _numbers_of(array: Any) -> Any:
-    return (
-        [str(v) for v in array.fractions.flat]
-        if array.fractions is not None
-        else array.floats.ravel().tolist()
-    )
-
-
-def domain_from_state(state: dict[str, Any]) -> Domain:
-    """The domain that plain values stand for."""
-
-    def numbers(values: list[Any]) -> list[Any]:
-        return [Fraction(v) if isinstance(v, str) else float(v) for v in values]
-
-    if state["kind"] == "WholeSpace":
-        return WholeSpace(int(state["d"]))
-    if state["kind"] == "Box":
-        return Box(numbers(state["low"]), numbers(state["high"]))
-    b = numbers(state["b"])
-    a = np.array(numbers(state["a"]), dtype=object).reshape(len(b), -1)
-    return Polytope(a.tolist(), b)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

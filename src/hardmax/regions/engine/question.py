@@ -17,13 +17,12 @@ import numpy as np
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
-from hardmax.geometry.domains import Domain
+from hardmax.geometry.domains import Domain, domain_of
 from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.regions.cells import Cells, Table
 from hardmax.regions.maps.merging import Fingerprints
 from hardmax.regions.plane.geometry import planar
-from hardmax.regions.result import domain_from_state, domain_state
 from hardmax.regions.space.machine import LARGEST_DIMENSION
 
 __all__ = ["ENGINES", "Question", "engine_for"]
@@ -151,7 +150,7 @@ class Question:
         """Plain values and arrays from which a worker rebuilds the question."""
         return {
             "network": self.network._state(),
-            "domain": domain_state(self.domain),
+            "domain": self.domain.state(),
             "arithmetic": self.arithmetic,
             "sliver": self.sliver,
             "keep": self.keep,
@@ -166,6 +165,6 @@ class Question:
             **{
                 **message,
                 "network": Network._from_state(message["network"]),
-                "domain": domain_from_state(message["domain"]),
+                "domain": domain_of(message["domain"]),
             }
         )
