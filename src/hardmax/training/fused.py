@@ -231,7 +231,7 @@ class FusedSteps:
         given = (_seen(X, np.float32), _seen(Y, np.float32), _seen(order, np.int64))
         vectors = (self._theta, self._grad, self._first, self._second, self._ws)
         loss = fused_kernels.run(
-            *(self._plan, self._layers, self._betas, *vectors, *given, batch, self._step),
+            *(self._plan, self._layers, self._betas, vectors, *given, batch, self._step),
             *(_seen(rates, np.float64), self._decay, self._clip, task, out),
         )
         return float(loss)

@@ -26,7 +26,9 @@ the end. All of it stands in one file, because numba's cache does not notice edi
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from collections import namedtuple
+from functools import wraps
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -49,7 +51,7 @@ LANES = _lanes()
 _FLOAT, _INT = ir.FloatType(), ir.IntType(32)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 _WHOLE = ir.VectorType(_INT, LANES)
-_N = types.intp
+_ZERO = ir.Constant(_VECTOR, None)
 
 
 class VectorType(types.Type):
@@ -59,7 +61,7 @@ class VectorType(types.Type):
         super().__init__(name=f"vector of {LANES} floats")
 
 
-VECTOR = VectorType()
+VECTOR, ARRAY, INDEX = VectorType(), None, types.intp  # types of arguments; an array keeps its own
 
 
 @register_model(VectorType)
@@ -68,12 +70,34 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, kind, _VECTOR)
 
 
+def emitted(result: Any, *kinds: Any) -> Any:
+    """Make ``emit(builder, *values)``, which writes LLVM instructions, a function that kernels can call.
+
+    Of an array, which is one-dimensional and contiguous, ``emit`` gets the address of its numbers.
+    """
+
+    def decorate(emit: Any) -> Any:
+        @wraps(emit)
+        def typed(typing: Any, *given: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+                values = [
+                    context.make_array(kind)(context, builder, value).data
+                    if isinstance(kind, types.Array)
+                    else value
+                    for kind, value in zip(signature.args, values, strict=True)
+                ]
+                made = emit(builder, *values)
+                return context.get_dummy_value() if made is None else made
+
+            return result(*(a if k is ARRAY else k for a, k in zip(given, kinds, strict=True))), generate
+
+        return intrinsic(typed)
+
+    return decorate
+
+
 # Memory
 # ---------------------------------------------------------------------------------------------------------
-
-
-def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    return context.make_array(kind)(context, builder, array).data
 
 
 def _load(builder: Any, data: Any, index: Any, kind: Any = _VECTOR) -> Any:
@@ -92,254 +116,201 @@ def _spread(builder: Any, number: Any) -> Any:
     return builder.shuffle_vector(one, one, ir.Constant(_WHOLE, None))
 
 
-@intrinsic
-def load(typing: Any, array: Any, index: Any) -> Any:
-    """The vector that begins at ``array[index]``; the array is one-dimensional and contiguous."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _load(builder, _data(context, builder, signature.args[0], arguments[0]), arguments[1])
-
-    return VECTOR(array, _N), generate
+def _spread_at(builder: Any, data: Any, index: Any) -> Any:
+    return _spread(builder, builder.load(builder.gep(data, [index])))
 
 
-@intrinsic
-def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
+@emitted(VECTOR, ARRAY, INDEX)
+def load(builder, array, index):
+    """The vector that begins at ``array[index]``."""
+    return _load(builder, array, index)
+
+
+@emitted(types.void, ARRAY, INDEX, VECTOR)
+def store(builder, array, index, value):
     """Write a vector to ``array[index : index + LANES]``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = _data(context, builder, signature.args[0], arguments[0])
-        _store(builder, data, arguments[1], arguments[2])
-        return context.get_dummy_value()
-
-    return types.void(array, _N, VECTOR), generate
+    _store(builder, array, index, value)
 
 
-@intrinsic
-def spread(typing: Any, number: Any) -> Any:
+@emitted(VECTOR, types.float32)
+def spread(builder, number):
     """The same number in every lane."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _spread(builder, arguments[0])
-
-    return VECTOR(types.float32), generate
+    return _spread(builder, number)
 
 
-@intrinsic
-def spread_at(typing: Any, array: Any, index: Any) -> Any:
+@emitted(VECTOR, ARRAY, INDEX)
+def spread_at(builder, array, index):
     """``array[index]`` in every lane."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = _data(context, builder, signature.args[0], arguments[0])
-        return _spread(builder, builder.load(builder.gep(data, [arguments[1]])))
-
-    return VECTOR(array, _N), generate
+    return _spread_at(builder, array, index)
 
 
 # Arithmetic
 # -----------------------------------------------------------------------------------------------------
 
 
-def _call(builder: Any, name: str, arguments: Any) -> Any:
-    kind = ir.FunctionType(_VECTOR, [_VECTOR] * len(arguments))
+def _call(builder: Any, name: str, *values: Any) -> Any:
+    kind = ir.FunctionType(_VECTOR, [_VECTOR] * len(values))
     function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{LANES}f32")
-    return builder.call(function, arguments)
+    return builder.call(function, values)
 
 
-def _called(name: str) -> Any:
-    return lambda context, builder, signature, arguments: _call(builder, name, arguments)
+def _select(builder: Any, sign: str, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(sign, a, b), a, b)
 
 
-@intrinsic
-def madd(typing: Any, a: Any, b: Any, c: Any) -> Any:
+@emitted(VECTOR, VECTOR, VECTOR, VECTOR)
+def madd(builder, a, b, c):
     """``a * b + c``, rounded once."""
-    return VECTOR(VECTOR, VECTOR, VECTOR), _called("fma")
+    return _call(builder, "fma", a, b, c)
 
 
-@intrinsic
-def plus(typing: Any, a: Any, b: Any) -> Any:
+@emitted(VECTOR, VECTOR, VECTOR)
+def plus(builder, a, b):
     """``a + b``."""
-    return VECTOR(VECTOR, VECTOR), lambda context, builder, signature, arguments: builder.fadd(*arguments)
+    return builder.fadd(a, b)
 
 
-@intrinsic
-def minus(typing: Any, a: Any, b: Any) -> Any:
+@emitted(VECTOR, VECTOR, VECTOR)
+def minus(builder, a, b):
     """``a - b``."""
-    return VECTOR(VECTOR, VECTOR), lambda context, builder, signature, arguments: builder.fsub(*arguments)
+    return builder.fsub(a, b)
 
 
-@intrinsic
-def times(typing: Any, a: Any, b: Any) -> Any:
+@emitted(VECTOR, VECTOR, VECTOR)
+def times(builder, a, b):
     """``a * b``."""
-    return VECTOR(VECTOR, VECTOR), lambda context, builder, signature, arguments: builder.fmul(*arguments)
+    return builder.fmul(a, b)
 
 
-@intrinsic
-def over(typing: Any, a: Any, b: Any) -> Any:
+@emitted(VECTOR, VECTOR, VECTOR)
+def over(builder, a, b):
     """``a / b``."""
-    return VECTOR(VECTOR, VECTOR), lambda context, builder, signature, arguments: builder.fdiv(*arguments)
+    return builder.fdiv(a, b)
 
 
-@intrinsic
-def root(typing: Any, a: Any) -> Any:
+@emitted(VECTOR, VECTOR)
+def root(builder, a):
     """The square root."""
-    return VECTOR(VECTOR), _called("sqrt")
+    return _call(builder, "sqrt", a)
 
 
-@intrinsic
-def larger(typing: Any, a: Any, b: Any) -> Any:
+@emitted(VECTOR, VECTOR, VECTOR)
+def larger(builder, a, b):
     """The larger of each pair; the second where the first is NaN."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
-
-    return VECTOR(VECTOR, VECTOR), generate
+    return _select(builder, ">", a, b)
 
 
-@intrinsic
-def smaller(typing: Any, a: Any, b: Any) -> Any:
+@emitted(VECTOR, VECTOR, VECTOR)
+def smaller(builder, a, b):
     """The smaller of each pair; the second where the first is NaN."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.select(builder.fcmp_ordered("<", *arguments), *arguments)
-
-    return VECTOR(VECTOR, VECTOR), generate
+    return _select(builder, "<", a, b)
 
 
 ROUNDING = 12582912.0
 """1.5 * 2^23: ``x + ROUNDING`` is x rounded to a whole number, which stands in its lowest bits."""
 
 
-@intrinsic
-def power_of_two(typing: Any, a: Any, shifted: Any) -> Any:
+@emitted(VECTOR, VECTOR, VECTOR)
+def power_of_two(builder, a, shifted):
     """``a * 2**n`` where ``shifted`` is n + ROUNDING: n is added to the exponent bits, if they have room."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        bits = [builder.bitcast(argument, _WHOLE) for argument in arguments]
-        exponent = builder.shl(bits[1], ir.Constant(_WHOLE, [23] * LANES))
-        return builder.bitcast(builder.add(bits[0], exponent), _VECTOR)
-
-    return VECTOR(VECTOR, VECTOR), generate
+    exponent = builder.shl(builder.bitcast(shifted, _WHOLE), ir.Constant(_WHOLE, [23] * LANES))
+    return builder.bitcast(builder.add(builder.bitcast(a, _WHOLE), exponent), _VECTOR)
 
 
-@intrinsic
-def rough_reciprocal(typing: Any, a: Any) -> Any:
+@emitted(VECTOR, VECTOR)
+def rough_reciprocal(builder, a):
     """1 / a for positive a, to an eighth: the exponent bits are mirrored; Newton's steps do the rest."""
+    mirror = ir.Constant(_WHOLE, [0x7EF311C7] * LANES)
+    return builder.bitcast(builder.sub(mirror, builder.bitcast(a, _WHOLE)), _VECTOR)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        mirror = ir.Constant(_WHOLE, [0x7EF311C7] * LANES)
-        return builder.bitcast(builder.sub(mirror, builder.bitcast(arguments[0], _WHOLE)), _VECTOR)
 
-    return VECTOR(VECTOR), generate
+def _rotated(builder: Any, vector: Any, n: int) -> Any:
+    return builder.shuffle_vector(
+        vector, vector, ir.Constant(_WHOLE, [(i + n) % LANES for i in range(LANES)])
+    )
 
 
 def _folded(builder: Any, value: Any, combine: Any) -> Any:
     half = LANES // 2
     while half:
-        mask = ir.Constant(_WHOLE, [(i + half) % LANES for i in range(LANES)])
-        value = combine(value, builder.shuffle_vector(value, value, mask))
+        value = combine(value, _rotated(builder, value, half))
         half //= 2
     return builder.extract_element(value, _INT(0))
 
 
-@intrinsic
-def total(typing: Any, a: Any) -> Any:
+@emitted(types.float32, VECTOR)
+def total(builder, a):
     """The sum over the lanes."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _folded(builder, arguments[0], builder.fadd)
-
-    return types.float32(VECTOR), generate
+    return _folded(builder, a, builder.fadd)
 
 
-@intrinsic
-def largest(typing: Any, a: Any) -> Any:
+@emitted(types.float32, VECTOR)
+def largest(builder, a):
     """The largest lane."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def combine(one: Any, other: Any) -> Any:
-            return builder.select(builder.fcmp_ordered(">", one, other), one, other)
-
-        return _folded(builder, arguments[0], combine)
-
-    return types.float32(VECTOR), generate
+    return _folded(builder, a, lambda one, other: _select(builder, ">", one, other))
 
 
 # Tiles
 # ----------------------------------------------------------------------------------------------------------
 
+ZERO, KEPT, BIAS = 0, 1, 2  # what a product starts from
 
-def product_tile(n_rows: int, n_vectors: int) -> Any:
-    """The tile of a product that makes ``n_rows`` rows of ``n_vectors`` vectors.
 
-    ``tile(W, w, by_row, by_column, ws, x, x_step, inner, out, out_step, start, base)`` writes, for row i,
+def _sums(builder: Any, n: int) -> list[Any]:
+    """Places for n vectors, all zero; LLVM keeps them in registers."""
+    places = [cgutils.alloca_once(builder, _VECTOR) for _ in range(n)]
+    for place in places:
+        builder.store(_ZERO, place)
+    return places
+
+
+def _steps(builder: Any, begin: Any, step: Any, n: int) -> list[Any]:
+    """begin, begin + step, ...: n indices."""
+    return [builder.add(begin, builder.mul(step, step.type(i))) for i in range(n)]
+
+
+def product_tile(heights: tuple[int, ...], n_vectors: int) -> Any:
+    """The tile of a product that makes some rows of ``n_vectors`` vectors.
+
+    ``tile(high, W, w, by_row, by_column, ws, x, x_step, inner, out, out_step, start, base)`` writes, for row
+    i < high, which is one of ``heights``,
 
         ws[out + i out_step + lane] = start + sum_j W[w + i by_row + j by_column] ws[x + j x_step + lane],
 
-    j < inner, where start is 0 (``start == 0``), ``ws[base + i out_step + lane]`` (1) or ``W[base + i]`` (2).
+    j < inner, where start is 0 (ZERO), ``ws[base + i out_step + lane]`` (KEPT) or ``W[base + i]`` (BIAS).
     """
 
-    @intrinsic
-    def tile(
-        typing: Any,
-        W: Any,
-        w: Any,
-        by_row: Any,
-        by_column: Any,
-        ws: Any,
-        x: Any,
-        x_step: Any,
-        inner: Any,
-        out: Any,
-        out_step: Any,
-        start: Any,
-        base: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            matrix = _data(context, builder, signature.args[0], arguments[0])
-            memory = _data(context, builder, signature.args[4], arguments[4])
-            w, by_row, by_column = arguments[1:4]
-            x, x_step, inner, out, out_step, start, base = arguments[5:]
-            whole = inner.type
-            sums = [[cgutils.alloca_once(builder, _VECTOR) for _ in range(n_vectors)] for _ in range(n_rows)]
+    @emitted(types.void, INDEX, ARRAY, *[INDEX] * 3, ARRAY, *[INDEX] * 7)
+    def tile(builder, high, W, w, by_row, by_column, ws, x, x_step, inner, out, out_step, start, base):
+        whole = inner.type
+        lanes = [whole(v * LANES) for v in range(n_vectors)]
 
-            def beginning(pick: Any) -> None:
-                for i in range(n_rows):
-                    for v in range(n_vectors):
-                        builder.store(pick(i, v), sums[i][v])
-
-            def kept(i: int, v: int) -> Any:
-                place = builder.add(base, builder.mul(out_step, whole(i)))
-                return _load(builder, memory, builder.add(place, whole(v * LANES)))
-
-            def bias(i: int, v: int) -> Any:
-                return _spread(builder, builder.load(builder.gep(matrix, [builder.add(base, whole(i))])))
-
-            beginning(lambda i, v: ir.Constant(_VECTOR, None))
-            with builder.if_then(builder.icmp_signed("==", start, whole(1))):
-                beginning(kept)
-            with builder.if_then(builder.icmp_signed("==", start, whole(2))):
-                beginning(bias)
-            rows = [builder.add(w, builder.mul(by_row, whole(i))) for i in range(n_rows)]
+        def rows_at_once(n_rows):
+            sums = [_sums(builder, n_vectors) for _ in range(n_rows)]
+            with builder.if_then(builder.icmp_signed("==", start, whole(KEPT))):
+                for row, place in zip(sums, _steps(builder, base, out_step, n_rows), strict=True):
+                    for one, lane in zip(row, lanes, strict=True):
+                        builder.store(_load(builder, ws, builder.add(place, lane)), one)
+            with builder.if_then(builder.icmp_signed("==", start, whole(BIAS))):
+                for i, row in enumerate(sums):
+                    for one in row:
+                        builder.store(_spread_at(builder, W, builder.add(base, whole(i))), one)
+            places = _steps(builder, w, by_row, n_rows)
             with cgutils.for_range(builder, inner) as loop:
                 across = builder.mul(loop.index, by_column)
                 at = builder.add(x, builder.mul(loop.index, x_step))
-                vectors = [
-                    _load(builder, memory, builder.add(at, whole(v * LANES))) for v in range(n_vectors)
-                ]
-                for i in range(n_rows):
-                    number = builder.load(builder.gep(matrix, [builder.add(rows[i], across)]))
-                    factor = _spread(builder, number)
-                    for v in range(n_vectors):
-                        value = _call(builder, "fma", [factor, vectors[v], builder.load(sums[i][v])])
-                        builder.store(value, sums[i][v])
-            for i in range(n_rows):
-                place = builder.add(out, builder.mul(out_step, whole(i)))
-                for v in range(n_vectors):
-                    value = builder.load(sums[i][v])
-                    _store(builder, memory, builder.add(place, whole(v * LANES)), value)
-            return context.get_dummy_value()
+                vectors = [_load(builder, ws, builder.add(at, lane)) for lane in lanes]
+                for row, place in zip(sums, places, strict=True):
+                    factor = _spread_at(builder, W, builder.add(place, across))
+                    for one, vector in zip(row, vectors, strict=True):
+                        builder.store(_call(builder, "fma", factor, vector, builder.load(one)), one)
+            for row, place in zip(sums, _steps(builder, out, out_step, n_rows), strict=True):
+                for one, lane in zip(row, lanes, strict=True):
+                    _store(builder, ws, builder.add(place, lane), builder.load(one))
 
-        return types.void(W, _N, _N, _N, ws, _N, _N, _N, _N, _N, _N, _N), generate
+        for n_rows in heights:
+            with builder.if_then(builder.icmp_signed("==", high, whole(n_rows))):
+                rows_at_once(n_rows)
 
     return tile
 
@@ -378,8 +349,7 @@ def _totals(builder: Any, vectors: list[Any]) -> tuple[Any, list[int]]:
         lanes[number] = place * block
     while block > 1:
         block //= 2
-        mask = ir.Constant(_WHOLE, [(i + block) % LANES for i in range(LANES)])
-        vector = builder.fadd(vector, builder.shuffle_vector(vector, vector, mask))
+        vector = builder.fadd(vector, _rotated(builder, vector, block))
     return vector, lanes
 
 
@@ -400,57 +370,30 @@ def outer_tile(n_rows: int, n_columns: int) -> Any:
     n a multiple of the lanes.
     """
 
-    @intrinsic
-    def tile(
-        typing: Any,
-        out: Any,
-        o: Any,
-        by_row: Any,
-        by_column: Any,
-        ws: Any,
-        y: Any,
-        y_step: Any,
-        x: Any,
-        x_step: Any,
-        n: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            target = _data(context, builder, signature.args[0], arguments[0])
-            memory = _data(context, builder, signature.args[4], arguments[4])
-            o, by_row, by_column = arguments[1:4]
-            y, y_step, x, x_step, n = arguments[5:]
-            whole = n.type
-            sums = [[cgutils.alloca_once(builder, _VECTOR) for _ in range(n_columns)] for _ in range(n_rows)]
-            for row in sums:
-                for one in row:
-                    builder.store(ir.Constant(_VECTOR, None), one)
-            ys = [builder.add(y, builder.mul(y_step, whole(i))) for i in range(n_rows)]
-            xs = [builder.add(x, builder.mul(x_step, whole(j))) for j in range(n_columns)]
-            with cgutils.for_range(builder, builder.sdiv(n, whole(LANES))) as loop:
-                at = builder.mul(loop.index, whole(LANES))
-                columns = [_load(builder, memory, builder.add(place, at)) for place in xs]
-                for i in range(n_rows):
-                    row = _load(builder, memory, builder.add(ys[i], at))
-                    for j in range(n_columns):
-                        value = _call(builder, "fma", [row, columns[j], builder.load(sums[i][j])])
-                        builder.store(value, sums[i][j])
-            vector, lanes = _totals(builder, [builder.load(one) for row in sums for one in row])
-            rows = [builder.add(o, builder.mul(by_row, whole(i))) for i in range(n_rows)]
-            with builder.if_else(builder.icmp_signed("==", by_column, whole(1))) as (together, apart):
-                with together:
-                    for i in range(n_rows):
-                        _add_row(builder, target, rows[i], vector, lanes[i * n_columns : (i + 1) * n_columns])
-                with apart:
-                    for i in range(n_rows):
-                        for j in range(n_columns):
-                            place = builder.gep(
-                                target, [builder.add(rows[i], builder.mul(by_column, whole(j)))]
-                            )
-                            one = builder.extract_element(vector, _INT(lanes[i * n_columns + j]))
-                            builder.store(builder.fadd(builder.load(place), one), place)
-            return context.get_dummy_value()
-
-        return types.void(out, _N, _N, _N, ws, _N, _N, _N, _N, _N), generate
+    @emitted(types.void, ARRAY, *[INDEX] * 3, ARRAY, *[INDEX] * 5)
+    def tile(builder, out, o, by_row, by_column, ws, y, y_step, x, x_step, n):
+        whole = n.type
+        sums = [_sums(builder, n_columns) for _ in range(n_rows)]
+        ys, xs = _steps(builder, y, y_step, n_rows), _steps(builder, x, x_step, n_columns)
+        with cgutils.for_range(builder, builder.sdiv(n, whole(LANES))) as loop:
+            at = builder.mul(loop.index, whole(LANES))
+            columns = [_load(builder, ws, builder.add(place, at)) for place in xs]
+            for row, place in zip(sums, ys, strict=True):
+                factor = _load(builder, ws, builder.add(place, at))
+                for one, column in zip(row, columns, strict=True):
+                    builder.store(_call(builder, "fma", factor, column, builder.load(one)), one)
+        vector, lanes = _totals(builder, [builder.load(one) for row in sums for one in row])
+        rows = _steps(builder, o, by_row, n_rows)
+        with builder.if_else(builder.icmp_signed("==", by_column, whole(1))) as (together, apart):
+            with together:
+                for i, place in enumerate(rows):
+                    _add_row(builder, out, place, vector, lanes[i * n_columns : (i + 1) * n_columns])
+            with apart:
+                places = [one for place in rows for one in _steps(builder, place, by_column, n_columns)]
+                for place, lane in zip(places, lanes, strict=True):
+                    number = builder.gep(out, [place])
+                    one = builder.extract_element(vector, _INT(lane))
+                    builder.store(builder.fadd(builder.load(number), one), number)
 
     return tile
 
@@ -461,27 +404,17 @@ def sum_tile(n_rows: int) -> Any:
     ``tile(out, o, ws, y, y_step, n)`` adds the sum of ``ws[y + i y_step : ... + n]`` to ``out[o + i]``.
     """
 
-    @intrinsic
-    def tile(typing: Any, out: Any, o: Any, ws: Any, y: Any, y_step: Any, n: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            target = _data(context, builder, signature.args[0], arguments[0])
-            memory = _data(context, builder, signature.args[2], arguments[2])
-            o, (y, y_step, n) = arguments[1], arguments[3:]
-            whole = n.type
-            sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(n_rows)]
-            for one in sums:
-                builder.store(ir.Constant(_VECTOR, None), one)
-            ys = [builder.add(y, builder.mul(y_step, whole(i))) for i in range(n_rows)]
-            with cgutils.for_range(builder, builder.sdiv(n, whole(LANES))) as loop:
-                at = builder.mul(loop.index, whole(LANES))
-                for i in range(n_rows):
-                    row = _load(builder, memory, builder.add(ys[i], at))
-                    builder.store(builder.fadd(builder.load(sums[i]), row), sums[i])
-            vector, lanes = _totals(builder, [builder.load(one) for one in sums])
-            _add_row(builder, target, o, vector, lanes)
-            return context.get_dummy_value()
-
-        return types.void(out, _N, ws, _N, _N, _N), generate
+    @emitted(types.void, ARRAY, INDEX, ARRAY, *[INDEX] * 3)
+    def tile(builder, out, o, ws, y, y_step, n):
+        whole = n.type
+        sums, ys = _sums(builder, n_rows), _steps(builder, y, y_step, n_rows)
+        with cgutils.for_range(builder, builder.sdiv(n, whole(LANES))) as loop:
+            at = builder.mul(loop.index, whole(LANES))
+            for one, place in zip(sums, ys, strict=True):
+                row = _load(builder, ws, builder.add(place, at))
+                builder.store(builder.fadd(builder.load(one), row), one)
+        vector, lanes = _totals(builder, [builder.load(one) for one in sums])
+        _add_row(builder, out, o, vector, lanes)
 
     return tile
 
@@ -490,7 +423,6 @@ def sum_tile(n_rows: int) -> Any:
 # ----------------------------------------------------------------------------------------------------------
 
 f32 = np.float32
-ZERO, KEPT, BIAS = 0, 1, 2  # what a product starts from
 NO_POSITIONS, ADDITIVE, APPENDED = 0, 1, 2
 LOOK, DERIVE, LEARN = 0, 1, 2  # how far a pass goes
 
@@ -511,52 +443,18 @@ LAYER = np.dtype(
 )
 
 
-class Plan(NamedTuple):
-    """Sizes, and where everything begins."""
-
-    depth: int
-    n_tokens: int
-    d_token: int
-    n_outputs: int
-    gelu: int
-    positions: int
-    cls_position: int
-    layer_norm: int
-    d_embedded: int
-    d_position: int
-    encoder_hidden: int
+# sizes, and where everything begins
+Plan = namedtuple(
+    "Plan",
+    "depth n_tokens d_token n_outputs gelu positions cls_position layer_norm "
+    "d_embedded d_position encoder_hidden "
     # parameters
-    first_weight: int
-    first_bias: int
-    encoder_weight: int
-    encoder_bias: int
-    cls: int
-    place: int
+    "first_weight first_bias encoder_weight encoder_bias cls place "
     # columns: of one sequence, of a block, of a group; rows of attention weights
-    own: int
-    columns: int
-    group: int
-    rows: int
+    "own columns group rows "
     # work space
-    inputs: int
-    embedded_pre: int
-    embedded_act: int
-    output: int
-    d_output: int
-    dx: int
-    dx_above: int
-    dy: int
-    da: int
-    dqkv: int
-    dp: int
-    dh: int
-    dc: int
-    dcy: int
-    dch: int
-    dv: int
-    du: int
-    dq: int
-    dd: int
+    "inputs embedded_pre embedded_act output d_output dx dx_above dy da dqkv dp dh dc dcy dch dv du dq dd",
+)
 
 
 # Elementary functions
@@ -623,9 +521,7 @@ def tanh(x):
 # Products
 # -------------------------------------------------------------------------------------------------------
 
-product_6x2, product_4x2, product_2x2, product_1x2 = (product_tile(n, 2) for n in (6, 4, 2, 1))
-product_12x1, product_8x1, product_6x1 = (product_tile(n, 1) for n in (12, 8, 6))
-product_4x1, product_2x1, product_1x1 = (product_tile(n, 1) for n in (4, 2, 1))
+product_of_two, product_of_one = product_tile((6, 4, 2, 1), 2), product_tile((12, 8, 6, 4, 2, 1), 1)
 outer_2x4, outer_1x4, outer_4x1, outer_1x1 = (outer_tile(*n) for n in ((2, 4), (1, 4), (4, 1), (1, 1)))
 sum_8, sum_1 = (sum_tile(n) for n in (8, 1))
 
@@ -638,43 +534,24 @@ def product(W, w, by_row, by_column, ws, x, x_step, out, out_step, rows, inner, 
     ``out`` itself.
     """
     t = 0
-    high = 6 if rows % 6 == 0 else 4 if rows >= 4 else 2 if rows >= 2 else 1
-    while t + 2 * LANES <= columns:
+    while t < columns:
+        wide = 2 if t + 2 * LANES <= columns else 1
+        high = 4 if rows >= 4 else 2 if rows >= 2 else 1
+        if wide == 2:
+            high = 6 if rows % 6 == 0 else high
+        else:
+            high = 12 if rows % 12 == 0 else 8 if rows >= 8 else 6 if rows >= 6 else high
         i = 0
         while i < rows:
             k = min(i, rows - high)
             r, p, o = w + k * by_row, x + t, out + k * out_step + t
             b = base + k if start == BIAS else base + k * out_step + t
-            if high == 6:
-                product_6x2(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
-            elif high == 4:
-                product_4x2(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
-            elif high == 2:
-                product_2x2(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+            if wide == 2:
+                product_of_two(high, W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
             else:
-                product_1x2(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
+                product_of_one(high, W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
             i += high
-        t += 2 * LANES
-    if t < columns:
-        high = 12 if rows % 12 == 0 else 8 if rows >= 8 else 6 if rows >= 6 else high
-        i = 0
-        while i < rows:
-            k = min(i, rows - high)
-            r, p, o = w + k * by_row, x + t, out + k * out_step + t
-            b = base + k if start == BIAS else base + k * out_step + t
-            if high == 12:
-                product_12x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
-            elif high == 8:
-                product_8x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
-            elif high == 6:
-                product_6x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
-            elif high == 4:
-                product_4x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
-            elif high == 2:
-                product_2x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
-            else:
-                product_1x1(W, r, by_row, by_column, ws, p, x_step, inner, o, out_step, start, b)
-            i += high
+        t += wide * LANES
 
 
 @kernel(inner=True)
@@ -879,6 +756,32 @@ def fill(ws, at, n):
         store(ws, at + i, spread(f32(0.0)))
 
 
+@kernel(inner=True)
+def feed_forward(plan, layer, theta, ws, y, hat, deviation, pre, act, out, columns):
+    """Layer norm if there is one, in place of the states y, and the feed-forward block from y to ``out``."""
+    E, w, C = layer.width, layer.hidden, columns
+    if plan.layer_norm:
+        normalise(ws, y, hat, deviation, theta, layer.norm_weight, layer.norm_bias, E, C)
+    product(theta, layer.hidden_weight, E, 1, ws, y, C, pre, C, w, E, C, BIAS, layer.hidden_bias)
+    activate(ws, pre, act, w * C, plan.gelu)
+    product(theta, layer.out_weight, w, 1, ws, act, C, out, C, layer.above, w, C, BIAS, layer.out_bias)
+
+
+@kernel(inner=True)
+def feed_backward(plan, layer, theta, grad, ws, d, y, hat, deviation, pre, act, dh, dy, columns):
+    """From the derivative ``d`` of what came out to ``dy``, that of the states before the layer norm."""
+    E, w, above, C = layer.width, layer.hidden, layer.above, columns
+    sums(grad, layer.out_bias, ws, d, C, above, C)
+    outer(grad, layer.out_weight, w, 1, ws, d, C, act, C, above, w, C)
+    product(theta, layer.out_weight, 1, w, ws, d, C, dh, C, w, above, C, ZERO, 0)
+    activate_back(ws, pre, act, dh, w * C, plan.gelu)
+    sums(grad, layer.hidden_bias, ws, dh, C, w, C)
+    outer(grad, layer.hidden_weight, E, 1, ws, dh, C, y, C, w, E, C)
+    product(theta, layer.hidden_weight, 1, E, ws, dh, C, dy, C, E, w, C, ZERO, 0)
+    if plan.layer_norm:
+        normalise_back(ws, dy, hat, deviation, theta, grad, layer.norm_weight, layer.norm_bias, E, C)
+
+
 # CLS tokens of a group
 # ------------------------------------------------------------------------------------------
 
@@ -886,8 +789,8 @@ def fill(ws, at, n):
 @kernel(inner=True)
 def cls_forward(plan, layer, beta, theta, ws, out):
     """The CLS tokens of a group through one layer; ``out`` gets what comes out of the block above."""
-    E, h, w, G, own, C = layer.width, layer.heads, layer.hidden, plan.group, plan.own, plan.columns
-    n, T, B = E // h, plan.n_tokens, plan.columns // plan.own
+    E, h, G, own, C = layer.width, layer.heads, plan.group, plan.own, plan.columns
+    n, T, B = E // h, plan.n_tokens, C // own
     product(theta, layer.query, E, 1, ws, layer.c, G, layer.q, G, E, E, G, ZERO, 0)
     for i in range(h):
         key, u = layer.key + i * n * E, layer.u + i * E * G
@@ -904,33 +807,19 @@ def cls_forward(plan, layer, beta, theta, ws, out):
         value = layer.value + i * n * E
         product(theta, value, E, 1, ws, layer.z + i * E * G, G, layer.v + i * n * G, G, n, E, G, ZERO, 0)
     product(theta, layer.output, E, 1, ws, layer.v, G, layer.cy, G, E, E, G, KEPT, layer.c)
-    if plan.layer_norm:
-        normalise(ws, layer.cy, layer.chat, layer.cspread, theta, layer.norm_weight, layer.norm_bias, E, G)
-    product(
-        theta, layer.hidden_weight, E, 1, ws, layer.cy, G, layer.cpre, G, w, E, G, BIAS, layer.hidden_bias
-    )
-    activate(ws, layer.cpre, layer.cact, w * G, plan.gelu)
-    product(theta, layer.out_weight, w, 1, ws, layer.cact, G, out, G, layer.above, w, G, BIAS, layer.out_bias)
+    y, hat, deviation, pre, act = layer.cy, layer.chat, layer.cspread, layer.cpre, layer.cact
+    feed_forward(plan, layer, theta, ws, y, hat, deviation, pre, act, out, G)
 
 
 @kernel(inner=True)
 def cls_backward(plan, layer, beta, theta, grad, ws, d, dx):
     """From the derivative ``d`` of what came out to that of the CLS tokens (``plan.dc``) and of the tokens
     that they read (``dx``)."""
-    E, h, w, G, own, C = layer.width, layer.heads, layer.hidden, plan.group, plan.own, plan.columns
-    n, B = E // h, plan.columns // plan.own
-    dh, dy, dv, dz, du, dq = plan.dch, plan.dcy, plan.dv, layer.u - h * E * G, plan.du, plan.dq
-    sums(grad, layer.out_bias, ws, d, G, layer.above, G)
-    outer(grad, layer.out_weight, w, 1, ws, d, G, layer.cact, G, layer.above, w, G)
-    product(theta, layer.out_weight, 1, w, ws, d, G, dh, G, w, layer.above, G, ZERO, 0)
-    activate_back(ws, layer.cpre, layer.cact, dh, w * G, plan.gelu)
-    sums(grad, layer.hidden_bias, ws, dh, G, w, G)
-    outer(grad, layer.hidden_weight, E, 1, ws, dh, G, layer.cy, G, w, E, G)
-    product(theta, layer.hidden_weight, 1, E, ws, dh, G, dy, G, E, w, G, ZERO, 0)
-    if plan.layer_norm:
-        normalise_back(
-            ws, dy, layer.chat, layer.cspread, theta, grad, layer.norm_weight, layer.norm_bias, E, G
-        )
+    E, h, G, own, C = layer.width, layer.heads, plan.group, plan.own, plan.columns
+    n, B = E // h, C // own
+    dy, dv, dz, du, dq = plan.dcy, plan.dv, layer.u - h * E * G, plan.du, plan.dq
+    y, hat, deviation, pre, act = layer.cy, layer.chat, layer.cspread, layer.cpre, layer.cact
+    feed_backward(plan, layer, theta, grad, ws, d, y, hat, deviation, pre, act, plan.dch, dy, G)
     outer(grad, layer.output, E, 1, ws, dy, G, layer.v, G, E, E, G)
     product(theta, layer.output, 1, E, ws, dy, G, dv, G, E, E, G, ZERO, 0)
     for i in range(h):
@@ -964,19 +853,10 @@ def cls_backward(plan, layer, beta, theta, grad, ws, d, dx):
 @kernel(inner=True)
 def tokens_forward(plan, layer, beta, theta, ws, block, out):
     """The tokens of a block through one layer, ``out`` gets those of the next."""
-    E, h, w, own, C, R, T = (
-        layer.width,
-        layer.heads,
-        layer.hidden,
-        plan.own,
-        plan.columns,
-        plan.rows,
-        plan.n_tokens,
-    )
+    E, h, own, C, R, T = layer.width, layer.heads, plan.own, plan.columns, plan.rows, plan.n_tokens
     n, B = E // h, C // own
     x, q = layer.x + block * E * C, layer.qkv + block * 3 * E * C
     k, v, a, y = q + E * C, q + 2 * E * C, layer.a + block * E * C, layer.y + block * E * C
-    pre, act = layer.pre + block * w * C, layer.act + block * w * C
     product(theta, layer.query, E, 1, ws, x, C, q, C, 3 * E, E, C, ZERO, 0)
     for b in range(B):
         for i in range(h):
@@ -991,34 +871,23 @@ def tokens_forward(plan, layer, beta, theta, ws, block, out):
                 for m in range(n):
                     store(ws, a + o + m * C + t, times(factor, load(ws, a + o + m * C + t)))
     product(theta, layer.output, E, 1, ws, a, C, y, C, E, E, C, KEPT, x)
-    if plan.layer_norm:
-        hat, deviation = layer.hat + block * E * C, layer.spread + block * C
-        normalise(ws, y, hat, deviation, theta, layer.norm_weight, layer.norm_bias, E, C)
-    product(theta, layer.hidden_weight, E, 1, ws, y, C, pre, C, w, E, C, BIAS, layer.hidden_bias)
-    activate(ws, pre, act, w * C, plan.gelu)
-    product(theta, layer.out_weight, w, 1, ws, act, C, out, C, layer.above, w, C, BIAS, layer.out_bias)
+    hat, deviation = layer.hat + block * E * C, layer.spread + block * C
+    pre, act = layer.pre + block * layer.hidden * C, layer.act + block * layer.hidden * C
+    feed_forward(plan, layer, theta, ws, y, hat, deviation, pre, act, out, C)
 
 
 @kernel(inner=True)
 def tokens_backward(plan, layer, beta, theta, grad, ws, block, d, dx):
     """From the derivative ``d`` of the next layer's tokens to that of this one's, added to ``dx``."""
-    E, h, w, own, C, R = layer.width, layer.heads, layer.hidden, plan.own, plan.columns, plan.rows
-    n, B, T, above = E // h, C // own, plan.n_tokens, layer.above
+    E, h, own, C, R, T = layer.width, layer.heads, plan.own, plan.columns, plan.rows, plan.n_tokens
+    n, B = E // h, C // own
     x, q = layer.x + block * E * C, layer.qkv + block * 3 * E * C
     k, v, a, y = q + E * C, q + 2 * E * C, layer.a + block * E * C, layer.y + block * E * C
-    pre, act = layer.pre + block * w * C, layer.act + block * w * C
-    dh, dy, da, dq, dp = plan.dh, plan.dy, plan.da, plan.dqkv, plan.dp
+    dy, da, dq, dp = plan.dy, plan.da, plan.dqkv, plan.dp
     dk, dv = dq + E * C, dq + 2 * E * C
-    sums(grad, layer.out_bias, ws, d, C, above, C)
-    outer(grad, layer.out_weight, w, 1, ws, d, C, act, C, above, w, C)
-    product(theta, layer.out_weight, 1, w, ws, d, C, dh, C, w, above, C, ZERO, 0)
-    activate_back(ws, pre, act, dh, w * C, plan.gelu)
-    sums(grad, layer.hidden_bias, ws, dh, C, w, C)
-    outer(grad, layer.hidden_weight, E, 1, ws, dh, C, y, C, w, E, C)
-    product(theta, layer.hidden_weight, 1, E, ws, dh, C, dy, C, E, w, C, ZERO, 0)
-    if plan.layer_norm:
-        hat, deviation = layer.hat + block * E * C, layer.spread + block * C
-        normalise_back(ws, dy, hat, deviation, theta, grad, layer.norm_weight, layer.norm_bias, E, C)
+    hat, deviation = layer.hat + block * E * C, layer.spread + block * C
+    pre, act = layer.pre + block * layer.hidden * C, layer.act + block * layer.hidden * C
+    feed_backward(plan, layer, theta, grad, ws, d, y, hat, deviation, pre, act, plan.dh, dy, C)
     outer(grad, layer.output, E, 1, ws, dy, C, a, C, E, E, C)
     product(theta, layer.output, 1, E, ws, dy, C, da, C, E, E, C, ZERO, 0)
     fill(ws, dk, 2 * E * C)
@@ -1061,7 +930,7 @@ def forward(plan, layers, betas, theta, ws, data, rows, first, last):
     """Outputs for the sequences ``rows[first:last]``, at most a group, one column each."""
     T, d, own, C, G = plan.n_tokens, plan.d_token, plan.own, plan.columns, plan.group
     B, E, inner = C // own, layers[0].width, plan.encoder_hidden
-    x, wide = layers[0].x, plan.d_embedded
+    x, wide, weight, bias = layers[0].x, plan.d_embedded, plan.encoder_weight, plan.encoder_bias
     for b in range(G):
         at = rows[min(first + b, last - 1)] * T * d  # an unfinished group repeats its last sequence
         to = plan.inputs + (b // B) * d * C + (b % B) * own
@@ -1075,24 +944,9 @@ def forward(plan, layers, betas, theta, ws, data, rows, first, last):
             pre, act = plan.embedded_pre + block * inner * C, plan.embedded_act + block * inner * C
             product(theta, plan.first_weight, d, 1, ws, come, C, pre, C, inner, d, C, BIAS, plan.first_bias)
             activate(ws, pre, act, inner * C, plan.gelu)
-            product(
-                theta,
-                plan.encoder_weight,
-                inner,
-                1,
-                ws,
-                act,
-                C,
-                to,
-                C,
-                wide,
-                inner,
-                C,
-                BIAS,
-                plan.encoder_bias,
-            )
+            product(theta, weight, inner, 1, ws, act, C, to, C, wide, inner, C, BIAS, bias)
         else:
-            product(theta, plan.encoder_weight, d, 1, ws, come, C, to, C, wide, d, C, BIAS, plan.encoder_bias)
+            product(theta, weight, d, 1, ws, come, C, to, C, wide, d, C, BIAS, bias)
         if plan.positions != NO_POSITIONS:
             step, begin = T + plan.cls_position, E - plan.d_position
             for b in range(B):
@@ -1200,32 +1054,15 @@ def norm(grad):
 
 
 @kernel
-def run(
-    plan,
-    layers,
-    betas,
-    theta,
-    grad,
-    first,
-    second,
-    ws,
-    data,
-    wanted,
-    order,
-    batch,
-    step,
-    rates,
-    decay,
-    clip,
-    task,
-    out,
-):
+def run(plan, layers, betas, vectors, data, wanted, order, batch, step, rates, decay, clip, task, out):
     """One pass over a batch of ``order`` for each rate; the mean squared error.
 
     ``task`` says how far a pass goes: LOOK writes the outputs to ``out``, DERIVE adds the gradient to
     ``grad``, LEARN makes a step of AdamW. It is one kernel because each that can be called from Python would
-    hold, and compile, all of the others.
+    hold, and compile, all of the others. ``vectors`` are parameters, gradient, both moments of AdamW, and the
+    work space.
     """
+    theta, grad, first, second, ws = vectors
     m, G = plan.n_outputs, plan.group
     scale, loss = f32(2.0) / f32(batch * m), 0.0
     for k in range(rates.size):
