@@ -84,7 +84,7 @@ def retrieval(
         tuple(Term(f) for f in functions),
         outer,
         d_token=1 if d is None else d,
-        domain=as_domain(domain),
+        domain=domain,
         name=f"retrieval of {len(functions)} maxima",
     )
 
@@ -128,7 +128,7 @@ def pairwise(matrices: ArrayLike, *, domain: InputDomain | str = "gaussian") -> 
     return Target(
         tuple(Term(form, 2) for form in forms),
         d_token=forms[0].matrix.shape[0],
-        domain=as_domain(domain),
+        domain=domain,
         name=f"sum of {len(forms)} maxima of bilinear forms",
     )
 
@@ -157,7 +157,7 @@ def triangle_center(d: int = 2, *, domain: InputDomain | str = "cube11", distinc
     (<Interval: 3>, <Interval: 3>)
     """
     term = Term(SquaredSum(3), 3, "min", "distinct" if distinct else "all")
-    return Target((term,), d_token=d, domain=as_domain(domain), name="triangle-center")
+    return Target((term,), d_token=d, domain=domain, name="triangle-center")
 
 
 def depth_separation(
@@ -213,9 +213,7 @@ def kth_largest(
     k = positive("k", k)
     term = Term(Coordinate(0) if score is None else score, rank=k)
     names = {1: "largest", 2: "second largest", 3: "third largest"}
-    return Target(
-        (term,), d_token=d, domain=as_domain(domain), name=f"{names.get(k, f'{k}-th largest')} score"
-    )
+    return Target((term,), d_token=d, domain=domain, name=f"{names.get(k, f'{k}-th largest')} score")
 
 
 def position_sum(positions: Sequence[int], *, d: int = 1, domain: InputDomain | str = "gaussian") -> Target:
@@ -231,4 +229,4 @@ def position_sum(positions: Sequence[int], *, d: int = 1, domain: InputDomain | 
     (<Interval: 3>, <Interval: 1>, <Interval: 0>)
     """
     term = FixedTerm(positions)  # type: ignore[arg-type]
-    return Target((term,), d_token=d, domain=as_domain(domain), name=f"sum over {term}")
+    return Target((term,), d_token=d, domain=domain, name=f"sum over {term}")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -246,6 +247,7 @@ def role_tree(term: Term, width: int, n_tokens: int, held: Sequence[int]) -> Com
     return ComparisonTree(tuple(leaves) or ((0,),), (term.best_within,))
 
 
+@cache
 def threshold_leaves(k: int, n: int) -> int:
     """Leaves of the tree that finds the k-th best of n single tokens.
 
@@ -258,22 +260,14 @@ def threshold_leaves(k: int, n: int) -> int:
     >>> threshold_leaves(1, 8), threshold_leaves(2, 8), threshold_leaves(8, 8)
     (8, 24, 8)
     """
-    table: dict[tuple[int, int], int] = {}
-
-    def leaves(k: int, n: int) -> int:
-        k = min(k, n + 1 - k)
-        if k == 1:
-            return n
-        if (k, n) not in table:
-            left = n // 2
-            right = n - left
-            table[k, n] = sum(
-                (leaves(i, left) if i else 0) + (leaves(k - i, right) if k - i else 0)
-                for i in range(max(0, k - right), min(k, left) + 1)
-            )
-        return table[k, n]
-
-    return leaves(k, n)
+    k = min(k, n + 1 - k)
+    if k == 1:
+        return n
+    left, right = n // 2, n - n // 2
+    return sum(
+        (threshold_leaves(i, left) if i else 0) + (threshold_leaves(k - i, right) if k - i else 0)
+        for i in range(max(0, k - right), min(k, left) + 1)
+    )
 
 
 def threshold_tree(term: Term, n_tokens: int) -> ComparisonTree:
@@ -298,11 +292,8 @@ def threshold_tree(term: Term, n_tokens: int) -> ComparisonTree:
         left, right = positions[: n // 2], positions[n // 2 :]
         options = []
         for i in range(max(0, k - len(right)), min(k, len(left)) + 1):
-            parts = []
-            if i:
-                parts.append(grow(i, left, better))
-            if k - i:
-                parts.append(grow(k - i, right, better))
+            halves = ((i, left), (k - i, right))
+            parts = [grow(rank, half, better) for rank, half in halves if rank]
             options.append(joined(parts, 1 - better))
         return joined(options, better)
 

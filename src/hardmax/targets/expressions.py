@@ -55,10 +55,14 @@ class Node:
     @property
     def parts(self) -> tuple[Node, ...]:
         """The nodes below this one."""
-        return ()
+        return tuple(value for value in vars(self).values() if isinstance(value, Node))
 
     def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
         """The value: ``tokens`` are arrays (..., d), ``bests`` values of maxima."""
+        return self._combined(*(part.evaluate(tokens, bests) for part in self.parts))
+
+    def _combined(self, *values: Any) -> Any:
+        """The value, given those of the parts."""
         raise NotImplementedError
 
     def walk(self) -> Iterator[Node]:
@@ -73,31 +77,6 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False)
-class OfOne(Node):
-    """Made of one part."""
-
-    part: Node
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """What it is made of."""
-        return (self.part,)
-
-
-@dataclass(frozen=True, eq=False)
-class OfTwo(Node):
-    """Made of two parts."""
-
-    left: Node
-    right: Node
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """What it is made of."""
-        return (self.left, self.right)
-
-
-@dataclass(frozen=True, eq=False)
 class Constant(Node):
     """A number, a given vector or a given matrix."""
 
@@ -105,8 +84,7 @@ class Constant(Node):
     kind: str
     column: int
 
-    def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
-        """Itself."""
+    def _combined(self) -> Any:
         return self.value
 
 
@@ -141,20 +119,16 @@ class Best(Node):
     column: int
     kind: str = "scalar"
 
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """Its body."""
-        return (self.body,)
-
     def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
         """The value that was found for it."""
         return bests[self]
 
 
 @dataclass(frozen=True, eq=False)
-class Transposed(OfOne):
+class Transposed(Node):
     """x'."""
 
+    part: Node
     column: int
 
     @property
@@ -162,16 +136,16 @@ class Transposed(OfOne):
         """A row for a vector and a vector for a row."""
         return {"vector": "row", "row": "vector"}.get(self.part.kind, self.part.kind)
 
-    def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
-        """The same array, or the transposed matrix."""
-        value = self.part.evaluate(tokens, bests)
+    def _combined(self, value: Any) -> Any:
         return value.T if self.kind == "matrix" else value
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(OfTwo):
+class Sum(Node):
     """a + b, or a - b with sign -1."""
 
+    left: Node
+    right: Node
     sign: float
     column: int
 
@@ -180,90 +154,88 @@ class Sum(OfTwo):
         """That of its parts."""
         return self.left.kind
 
-    def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
-        """The sum."""
-        return self.left.evaluate(tokens, bests) + self.sign * self.right.evaluate(tokens, bests)
+    def _combined(self, a: Any, b: Any) -> Any:
+        return a + self.sign * b
 
 
 @dataclass(frozen=True, eq=False)
-class Product(OfTwo):
+class Product(Node):
     """A product of numbers, vectors and matrices that fit together."""
 
+    left: Node
+    right: Node
     kind: str
     column: int
 
-    def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
-        """The product."""
-        a, b = self.left.evaluate(tokens, bests), self.right.evaluate(tokens, bests)
-        kinds = (self.left.kind, self.right.kind)
-        if kinds == ("row", "vector"):
-            return (a * b).sum(axis=-1)
-        if kinds == ("row", "matrix"):
-            return a @ b
-        if kinds == ("matrix", "vector"):
-            return b @ a.T
-        if kinds == ("matrix", "matrix"):
-            return a @ b
-        if kinds[0] == "scalar" and kinds[1] in ("vector", "row"):
-            return np.asarray(a)[..., None] * b
-        if kinds[1] == "scalar" and kinds[0] in ("vector", "row"):
-            return a * np.asarray(b)[..., None]
+    def _combined(self, a: Any, b: Any) -> Any:
+        match self.left.kind, self.right.kind:
+            case "row", "vector":
+                return (a * b).sum(axis=-1)
+            case "matrix", "vector":
+                return b @ a.T
+            case "row" | "matrix", "matrix":
+                return a @ b
+            case "scalar", "vector" | "row":
+                return np.asarray(a)[..., None] * b
+            case "vector" | "row", "scalar":
+                return a * np.asarray(b)[..., None]
         return a * b
 
 
 @dataclass(frozen=True, eq=False)
-class Quotient(OfTwo):
+class Quotient(Node):
     """A scalar divided by a scalar."""
 
+    left: Node
+    right: Node
     column: int
     kind: str = "scalar"
 
-    def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
-        """The quotient."""
-        return self.left.evaluate(tokens, bests) / self.right.evaluate(tokens, bests)
+    def _combined(self, a: Any, b: Any) -> Any:
+        return a / b
 
 
 @dataclass(frozen=True, eq=False)
-class Power(OfOne):
+class Power(Node):
     """A scalar to a fixed power."""
 
+    part: Node
     exponent: float
     column: int
     kind: str = "scalar"
 
     def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
         """The power; the square of a length without its root."""
-        if isinstance(self.part, Norm) and self.exponent == 2:
-            value = self.part.part.evaluate(tokens, bests)
-            return (value * value).sum(axis=-1)
-        value = self.part.evaluate(tokens, bests)
-        return value * value if self.exponent == 2 else value**self.exponent
+        if self.exponent != 2:
+            return self.part.evaluate(tokens, bests) ** self.exponent
+        base = self.part.part if isinstance(self.part, Norm) else self.part
+        value = base.evaluate(tokens, bests)
+        return value * value if base.kind == "scalar" else (value * value).sum(axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
-class Norm(OfOne):
+class Norm(Node):
     """|v|, the length of a vector or the absolute value of a scalar."""
 
+    part: Node
     column: int
     kind: str = "scalar"
 
-    def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
-        """The length."""
-        value = self.part.evaluate(tokens, bests)
+    def _combined(self, value: Any) -> Any:
         return np.abs(value) if self.part.kind == "scalar" else np.sqrt((value * value).sum(axis=-1))
 
 
 @dataclass(frozen=True, eq=False)
-class Apply(OfOne):
+class Apply(Node):
     """One of the functions of :data:`FUNCTIONS` of a scalar."""
 
+    part: Node
     name: str
     column: int
     kind: str = "scalar"
 
-    def evaluate(self, tokens: Mapping[Index, Floats], bests: Mapping[Node, Floats]) -> Any:
-        """The value of the function."""
-        return FUNCTIONS[self.name](self.part.evaluate(tokens, bests))
+    def _combined(self, value: Any) -> Any:
+        return FUNCTIONS[self.name](value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,102 +261,98 @@ class Quadratic:
     quadratic: Mapping[tuple[Index, Index], Floats] = field(default_factory=dict)
 
 
+class _NotQuadratic(Exception):
+    """Raised on the way through an expression that is no polynomial of degree two."""
+
+
 def degree_two(node: Node, d: int) -> Quadratic | None:
     """A scalar as a polynomial of degree two at most in the coordinates of its tokens, or None."""
-    return _scalar(node, d)
+    try:
+        return _scalar(node, d)
+    except _NotQuadratic:
+        return None
 
 
-def _scalar(node: Node, d: int) -> Quadratic | None:
-    if isinstance(node, Constant):
-        return Quadratic(float(node.value))
-    if isinstance(node, Token) and node.coordinate is not None:
-        return Quadratic(linear={node.index: np.eye(d)[node.coordinate]})
-    if isinstance(node, Sum):
-        left, right = _scalar(node.left, d), _scalar(node.right, d)
-        return None if left is None or right is None else _add(left, right, node.sign)
-    if isinstance(node, Quotient):
-        left, right = _scalar(node.left, d), _scalar(node.right, d)
-        if left is None or right is None or right.linear or right.quadratic or right.constant == 0.0:
-            return None
-        return _times(left, Quadratic(1.0 / right.constant))
-    if isinstance(node, Product):
-        if node.left.kind == "row":
-            a, b = _vector(node.left, d), _vector(node.right, d)
-            return None if a is None or b is None else _inner(a, b)
-        left, right = _scalar(node.left, d), _scalar(node.right, d)
-        return None if left is None or right is None else _times(left, right)
-    if isinstance(node, Power) and node.exponent == 2:
-        if isinstance(node.part, Norm) and node.part.part.kind != "scalar":
-            v = _vector(node.part.part, d)
-            return None if v is None else _inner(v, v)
-        base = _scalar(node.part.part if isinstance(node.part, Norm) else node.part, d)
-        return None if base is None else _times(base, base)
-    return None
+def _scalar(node: Node, d: int) -> Quadratic:
+    match node:
+        case Constant():
+            return Quadratic(float(node.value))
+        case Token() if node.coordinate is not None:
+            return Quadratic(linear={node.index: np.eye(d)[node.coordinate]})
+        case Sum():
+            left, right = _scalar(node.left, d), _scalar(node.right, d)
+            return Quadratic(
+                left.constant + node.sign * right.constant,
+                _added(left.linear, right.linear, node.sign),
+                _added(left.quadratic, right.quadratic, node.sign),
+            )
+        case Quotient():
+            left, right = _scalar(node.left, d), _scalar(node.right, d)
+            if not (right.linear or right.quadratic or right.constant == 0.0):
+                return _times(left, Quadratic(1.0 / right.constant))
+        case Product() if node.left.kind == "row":
+            return _inner(_vector(node.left, d), _vector(node.right, d))
+        case Product():
+            return _times(_scalar(node.left, d), _scalar(node.right, d))
+        case Power(exponent=2):
+            base = node.part.part if isinstance(node.part, Norm) else node.part
+            if base.kind != "scalar":
+                v = _vector(base, d)
+                return _inner(v, v)
+            value = _scalar(base, d)
+            return _times(value, value)
+    raise _NotQuadratic
 
 
 _Affine = tuple[Floats, dict[Index, Floats]]  # constant vector, and a matrix for each token
 
 
-def _vector(node: Node, d: int) -> _Affine | None:
+def _vector(node: Node, d: int) -> _Affine:
     """A vector, or a row as the vector it transposes, as an affine map of tokens."""
-    if isinstance(node, Constant):
-        return np.asarray(node.value, dtype=float), {}
-    if isinstance(node, Token):
-        return np.zeros(d), {node.index: np.eye(d)}
-    if isinstance(node, Transposed):
-        return _vector(node.part, d)
-    if isinstance(node, Sum):
-        left, right = _vector(node.left, d), _vector(node.right, d)
-        if left is None or right is None:
-            return None
-        parts = dict(left[1])
-        for t, matrix in right[1].items():
-            parts[t] = parts.get(t, 0.0) + node.sign * matrix
-        return left[0] + node.sign * right[0], parts
-    if isinstance(node, Product):
-        for factor, rest in ((node.left, node.right), (node.right, node.left)):
-            if factor.kind in ("scalar", "matrix") and not factor.indices():
-                value = np.asarray(factor.evaluate({}, {}), dtype=float)
-                inner = _vector(rest, d)
-                if inner is None:
-                    return None
-                if factor.kind == "scalar":
-                    return value * inner[0], {t: value * m for t, m in inner[1].items()}
-                matrix = value if factor is node.left else value.T  # a row times M is M' times the vector
-                return matrix @ inner[0], {t: matrix @ m for t, m in inner[1].items()}
-    return None
+    match node:
+        case Constant():
+            return np.asarray(node.value, dtype=float), {}
+        case Token():
+            return np.zeros(d), {node.index: np.eye(d)}
+        case Transposed():
+            return _vector(node.part, d)
+        case Sum():
+            (a, left), (b, right) = _vector(node.left, d), _vector(node.right, d)
+            return a + node.sign * b, _added(left, right, node.sign)
+        case Product():
+            for factor, rest in ((node.left, node.right), (node.right, node.left)):
+                if factor.kind in ("scalar", "matrix") and not factor.indices():
+                    value = np.asarray(factor.evaluate({}, {}), dtype=float)
+                    constant, parts = _vector(rest, d)
+                    if factor.kind == "scalar":
+                        return value * constant, {t: value * m for t, m in parts.items()}
+                    matrix = value if factor is node.left else value.T  # a row times M is M' times the vector
+                    return matrix @ constant, {t: matrix @ m for t, m in parts.items()}
+    raise _NotQuadratic
 
 
-def _add(a: Quadratic, b: Quadratic, sign: float) -> Quadratic:
-    linear, quadratic = dict(a.linear), dict(a.quadratic)
-    for t, v in b.linear.items():
-        linear[t] = linear.get(t, 0.0) + sign * v
-    for pair, m in b.quadratic.items():
-        quadratic[pair] = quadratic.get(pair, 0.0) + sign * m
-    return Quadratic(a.constant + sign * b.constant, linear, quadratic)
+def _added(one: Mapping[Any, Floats], other: Mapping[Any, Floats], factor: float = 1.0) -> dict[Any, Floats]:
+    total = dict(one)
+    for key, array in other.items():
+        total[key] = total.get(key, 0.0) + factor * array
+    return total
 
 
-def _times(a: Quadratic, b: Quadratic) -> Quadratic | None:
+def _scaled(arrays: Mapping[Any, Floats], factor: float) -> dict[Any, Floats]:
+    return {key: factor * array for key, array in arrays.items()}
+
+
+def _times(a: Quadratic, b: Quadratic) -> Quadratic:
     if (a.quadratic and (b.linear or b.quadratic)) or (b.quadratic and a.linear):
-        return None
-    linear = {t: b.constant * v for t, v in a.linear.items()}
-    for t, v in b.linear.items():
-        linear[t] = linear.get(t, 0.0) + a.constant * v
-    quadratic = {pair: b.constant * m for pair, m in a.quadratic.items()}
-    for pair, m in b.quadratic.items():
-        quadratic[pair] = quadratic.get(pair, 0.0) + a.constant * m
-    for s, v in a.linear.items():
-        for t, w in b.linear.items():
-            quadratic[s, t] = quadratic.get((s, t), 0.0) + np.outer(v, w)
-    return Quadratic(a.constant * b.constant, linear, quadratic)
+        raise _NotQuadratic
+    quadratic = _added(_scaled(a.quadratic, b.constant), b.quadratic, a.constant)
+    mixed = {(s, t): np.outer(v, w) for s, v in a.linear.items() for t, w in b.linear.items()}
+    linear = _added(_scaled(a.linear, b.constant), b.linear, a.constant)
+    return Quadratic(a.constant * b.constant, linear, _added(quadratic, mixed))
 
 
 def _inner(a: _Affine, b: _Affine) -> Quadratic:
-    linear: dict[Index, Floats] = {}
-    for t, m in b[1].items():
-        linear[t] = linear.get(t, 0.0) + a[0] @ m
-    for t, m in a[1].items():
-        linear[t] = linear.get(t, 0.0) + b[0] @ m
+    linear = _added({t: a[0] @ m for t, m in b[1].items()}, {t: b[0] @ m for t, m in a[1].items()})
     quadratic = {(s, t): m.T @ n for s, m in a[1].items() for t, n in b[1].items()}
     linear = {t: v for t, v in linear.items() if np.any(v)}
     return Quadratic(float(a[0] @ b[0]), linear, quadratic)

@@ -66,14 +66,9 @@ _PRODUCT_KINDS = {
     ("row", "matrix"): "row",
     ("matrix", "vector"): "vector",
     ("matrix", "matrix"): "matrix",
-    ("scalar", "scalar"): "scalar",
-    ("scalar", "vector"): "vector",
-    ("scalar", "row"): "row",
-    ("scalar", "matrix"): "matrix",
-    ("vector", "scalar"): "vector",
-    ("row", "scalar"): "row",
-    ("matrix", "scalar"): "matrix",
 }
+for _kind in ("scalar", "vector", "row", "matrix"):
+    _PRODUCT_KINDS |= {("scalar", _kind): _kind, (_kind, "scalar"): _kind}
 _KINDS = {",": "all", "!=": "distinct", "<=": "unordered", "<": "subsets"}
 _SUMMANDS = 1000
 _WORDS = ("max", "min", "kth", "sum", "x", *FUNCTIONS)
@@ -312,12 +307,8 @@ class Parser:
                 raise self._error(symbol.column, f"{symbol.text!r} is a fixed position inside a maximum")
             return self.counters[symbol.text]
         if symbol.text not in self.running:
-            known = [*self.running, *self.counters]
-            have = (
-                f"only {', '.join(known)} can stand here"
-                if known
-                else "no max, min or sum around it names it"
-            )
+            known = ", ".join((*self.running, *self.counters))
+            have = f"only {known} can stand here" if known else "no max, min or sum around it names it"
             raise self._error(symbol.column, f"the index {symbol.text!r} is not known; {have}")
         return symbol.text
 
@@ -345,9 +336,8 @@ class Parser:
             names.append(self._fresh(names))
             places.append(self.symbols[self.at - 1].column)
         if len(signs) > 1:
-            raise self._error(
-                places[0], f"one sign must join all indices, but {' and '.join(sorted(signs))} do"
-            )
+            joined = " and ".join(sorted(signs))
+            raise self._error(places[0], f"one sign must join all indices, but {joined} do")
         if rank > 1 and len(names) > 1:
             raise self._error(places[1], "kth takes a single index")
         self._take(")", "')' or another index")

@@ -8,9 +8,8 @@ function.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -202,9 +201,7 @@ class _Outer:
 
     def __call__(self, values: Floats) -> Floats:
         bests: dict[Node, Floats] = {node: values[:, i] for i, node in enumerate(self.nodes)}
-        total = np.full(len(values), self.constant)
-        for factor, part in self.summands:
-            total = total + factor * np.asarray(part.evaluate({}, bests))
+        total = _total(self.constant, self.summands, len(values), {}, bests)
         return total + values[:, -1] if self.fixed else total
 
 
@@ -264,11 +261,22 @@ class _FixedSum:
     constant: float
 
     def __call__(self, tokens: Floats) -> Floats:
-        at: dict[Index, Any] = {p: tokens[:, j] for j, p in enumerate(self.positions)}
-        total = np.full(len(tokens), self.constant)
-        for factor, part in self.parts:
-            total = total + factor * np.asarray(part.evaluate(at, {}))
-        return total
+        at: dict[Index, Floats] = {p: tokens[:, j] for j, p in enumerate(self.positions)}
+        return _total(self.constant, self.parts, len(tokens), at, {})
+
+
+def _total(
+    constant: float,
+    summands: Iterable[tuple[float, Node]],
+    n: int,
+    tokens: Mapping[Index, Floats],
+    bests: Mapping[Node, Floats],
+) -> Floats:
+    """A constant and n-fold values of expressions, each times a factor."""
+    total = np.full(n, constant)
+    for factor, part in summands:
+        total = total + factor * np.asarray(part.evaluate(tokens, bests))
+    return total
 
 
 def _recognised(form: Quadratic | None, names: tuple[str, ...]) -> TokenFunction | None:

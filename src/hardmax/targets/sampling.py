@@ -14,7 +14,7 @@ there are more than :math:`D_0 b`. Where there are not, K > 2b is a hint and no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,10 +91,8 @@ def is_permutation_invariant(
     length = max(target.min_tokens, 6) if n_tokens is None else n_tokens
     X = target.sample(n, length, generator)
     before = target(X)
-    after = target(
-        generator.permuted(X, axis=1) if target.d_token == 1 else X[:, generator.permutation(length)]
-    )
-    return bool(np.allclose(before, after, rtol=1e-9, atol=1e-12))
+    moved = generator.permuted(X, axis=1) if target.d_token == 1 else X[:, generator.permutation(length)]
+    return bool(np.allclose(before, target(moved), rtol=1e-9, atol=1e-12))
 
 
 def winning_supports(target: TermFunction, n_tokens: int, *, n: int = 2000, rng: int = 0) -> tuple[int, ...]:
@@ -200,9 +198,7 @@ def _count_walls(
     left, right = target.winners(before), target.winners(after)
     moved = np.stack([_differ((a,), (b,)) for a, b in zip(left, right, strict=True)], axis=1)
     first = moved.argmax(axis=1)
-    met = (
-        met & moved.any(axis=1) & _together(left, right, moved, first)
-    )  # not two walls at once, nor one lost
+    met = met & moved.any(axis=1) & _together(left, right, moved, first)  # not two at once, nor one lost
     held = (target.active_set(before) | target.active_set(after)).sum(axis=1)
     supports = np.zeros(len(before), dtype=np.int64)
     for i, term in enumerate(target.terms):
@@ -233,22 +229,32 @@ def _together(left: tuple[Integers, ...], right: tuple[Integers, ...], moved: An
 
 def _wall_support(term: Term, walls: Floats, left: Integers, right: Integers) -> Integers:
     """On how many tokens the difference of two winning tuples depends, by differences in each coordinate."""
-    n, length, width = walls.shape
-    rows = np.arange(n)
     step = 1e-5 * (1.0 + np.abs(walls).max())
-    slopes = np.zeros((n, length))
-    for positions in np.concatenate([left, right], axis=1).T:
-        for c in range(width):
-            gap = []
-            for sign in (1.0, -1.0):
-                moved = walls.copy()
-                moved[rows, positions, c] += sign * step
-                gap.append(term.values(moved, left) - term.values(moved, right))
-            slopes[rows, positions] = np.maximum(
-                slopes[rows, positions], np.abs(gap[0] - gap[1]) / (2 * step)
-            )
+
+    def gap(moved: Floats) -> Floats:
+        return term.values(moved, left) - term.values(moved, right)
+
+    slopes = _slopes(gap, walls, np.concatenate([left, right], axis=1).T, step)
     depends: Integers = (slopes > 1e-4 * slopes.max(axis=1, keepdims=True)).sum(axis=1)
     return depends
+
+
+def _slopes(
+    function: Callable[[Floats], Floats], sequences: Floats, positions: Iterable[Any], step: float
+) -> Floats:
+    """The largest central difference of each sequence over the coordinates of its token at each position."""
+    n, length, width = sequences.shape
+    rows = np.arange(n)
+    slopes = np.zeros((n, length))
+    for at in positions:
+        for c in range(width):
+            sides = []
+            for sign in (1.0, -1.0):
+                moved = sequences.copy()
+                moved[rows, at, c] += sign * step
+                sides.append(function(moved))
+            slopes[rows, at] = np.maximum(slopes[rows, at], np.abs(sides[0] - sides[1]) / (2 * step))
+    return slopes
 
 
 def retrieval_witness(target: TermFunction, *, n: int = 4096, rng: int = 0) -> bool:
@@ -320,23 +326,18 @@ def active_by_differences(
     >>> active_by_differences(lambda X: X.max(axis=(1, 2)), np.array([[[0.1], [0.7], [0.3]]]))
     array([[False,  True, False]])
     """
-    n, length, width = sequences.shape
-    slopes = np.zeros((n, length))
-    for t in range(length):
-        for c in range(width):
-            sides = []
-            for sign in (1.0, -1.0):
-                moved = sequences.copy()
-                moved[:, t, c] += sign * step
-                value = np.asarray(function(moved), dtype=np.float64)
-                if value.shape != (n,):
-                    raise DimensionMismatchError(
-                        f"function must return shape {(n,)}, but returned {value.shape}."
-                    )
-                if np.isnan(value).any():
-                    raise NotFiniteError("function must return real numbers, but returned NaN on its domain.")
-                sides.append(value)
-            slopes[:, t] = np.maximum(slopes[:, t], np.abs(sides[0] - sides[1]) / (2 * step))
+
+    def checked(moved: Floats) -> Floats:
+        value = np.asarray(function(moved), dtype=np.float64)
+        if value.shape != moved.shape[:1]:
+            raise DimensionMismatchError(
+                f"function must return shape {moved.shape[:1]}, but returned {value.shape}."
+            )
+        if np.isnan(value).any():
+            raise NotFiniteError("function must return real numbers, but returned NaN on its domain.")
+        return value
+
+    slopes = _slopes(checked, sequences, range(sequences.shape[1]), step)
     active: NDArray[np.bool_] = slopes > 1e-6 * slopes.max(axis=1, keepdims=True)
     return active
 
@@ -397,7 +398,6 @@ def measure_active(
         if large > _GROWTH * small:
             raise GrowingActiveSetError(
                 f"function must depend on a bounded number of tokens, but depends on {small} at T = "
-                f"{before} and on "
-                f"{large} at T = {last}; only functions that retrieve tokens can be analysed."
+                f"{before} and on {large} at T = {last}; only functions that retrieve tokens can be analysed."
             )
     return sizes

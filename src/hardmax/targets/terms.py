@@ -20,7 +20,7 @@ given in ascending order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement, islice, permutations, product
 from math import comb, perm
@@ -33,7 +33,7 @@ from hardmax.bounds.large_integers import positive, whole_numbers
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.targets.tokens import Bilinear, SquaredSum, TokenFunction
 
-__all__ = ["KINDS", "FixedTerm", "Term", "blocks_of_tuples", "count_tuples", "repeats", "tuples_within"]
+__all__ = ["KINDS", "FixedTerm", "Term", "blocks_of_tuples", "count_tuples", "repeats"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -41,7 +41,30 @@ Integers = NDArray[np.int64]
 _BLOCK = 1 << 20  # numbers that a block of tuples may hold
 
 
-KINDS = ("all", "distinct", "unordered", "subsets")
+KINDS: Mapping[str, tuple[Callable[[int, int], int], Callable[[range, int], Iterator[tuple[int, ...]]]]] = {
+    "all": (pow, lambda positions, arity: product(positions, repeat=arity)),
+    "distinct": (perm, permutations),
+    "unordered": (lambda n, arity: comb(n + arity - 1, arity), combinations_with_replacement),
+    "subsets": (comb, combinations),
+}
+"""How many tuples of each kind there are, and what goes through them in lexicographic order."""
+
+
+def repeats(kind: str) -> bool:
+    """Whether a tuple may hold a position twice."""
+    return kind in ("all", "unordered")
+
+
+def count_tuples(kind: str, n_tokens: int, arity: int) -> int:
+    """How many tuples there are."""
+    return int(KINDS[kind][0](n_tokens, arity))
+
+
+def blocks_of_tuples(kind: str, n_tokens: int, arity: int, size: int) -> Iterator[Integers]:
+    """The tuples in lexicographic order, ``size`` rows at a time."""
+    walk = KINDS[kind][1](range(n_tokens), arity)
+    while block := list(islice(walk, size)):
+        yield np.array(block, dtype=np.int64).reshape(len(block), arity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,13 +152,18 @@ class Term:
 
     # How the best tuple is found
 
+    @property
+    def _tried(self) -> str:
+        """The kind of tuples that are tried: one of several orders with the same value."""
+        ascending = {"all": "unordered", "distinct": "subsets"} if self.symmetric else {}
+        return ascending.get(self.tuples, self.tuples)
+
     def _evaluate(self, *tokens: Floats) -> Floats:
         value = np.asarray(self.function(*tokens), dtype=np.float64)
         if value.shape != tokens[0].shape[:-1]:
             raise DimensionMismatchError(
                 f"function must return shape {tokens[0].shape[:-1]} for tokens of shape {tokens[0].shape}, "
-                "but "
-                f"returned {value.shape}."
+                f"but returned {value.shape}."
             )
         if np.isnan(value).any():
             raise NotFiniteError("function must return real numbers, but returned NaN on these sequences.")
@@ -181,9 +209,7 @@ class Term:
 
     def _blockwise(self, sequences: Floats) -> Integers:
         n, length, width = sequences.shape
-        kind = self.tuples
-        if self.symmetric:  # other orders have the same value
-            kind = {"all": "unordered", "distinct": "subsets"}.get(kind, kind)
+        kind = self._tried
         batch = max(1, min(n, _BLOCK // (width * min(count_tuples(kind, length, self.arity), 1 << 14))))
         size = max(1, _BLOCK // (width * batch))
         out = np.full((n, self.arity), -1, dtype=np.int64)
@@ -193,12 +219,10 @@ class Term:
                 part = sequences[start : start + batch]
                 scores = self.sign * self._evaluate(*(part[:, block[:, j]] for j in range(self.arity)))
                 at = scores.argmax(axis=1)
-                rows = np.arange(len(part))
-                better = (scores[rows, at] > best[start : start + batch]) | (
-                    out[start : start + batch, 0] < 0
-                )
-                best[start : start + batch][better] = scores[rows, at][better]
-                out[start : start + batch][better] = block[at[better]]
+                value = scores[np.arange(len(part)), at]
+                best_here, out_here = best[start : start + batch], out[start : start + batch]
+                better = (value > best_here) | (out_here[:, 0] < 0)
+                best_here[better], out_here[better] = value[better], block[at[better]]
         return out
 
     def best_within(self, tokens: Floats) -> Floats:
@@ -210,10 +234,7 @@ class Term:
         n, length, _ = tokens.shape
         best = np.full(n, -np.inf)
         if length >= self.min_tokens and self.rank == 1:
-            kind = self.tuples
-            if self.symmetric:
-                kind = {"all": "unordered", "distinct": "subsets"}.get(kind, kind)
-            for block in blocks_of_tuples(kind, length, self.arity, 4096):
+            for block in blocks_of_tuples(self._tried, length, self.arity, 4096):
                 scores = self.sign * self._evaluate(*(tokens[:, block[:, j]] for j in range(self.arity)))
                 best = np.maximum(best, scores.max(axis=1))
         return best
@@ -269,8 +290,7 @@ class FixedTerm:
         if length < self.min_tokens:
             raise InvalidInputError(
                 f"position {max(self.positions)} is unknown in a sequence of {length} tokens; positions "
-                "count "
-                "from 0."
+                "count from 0."
             )
         return np.tile(np.array(self.positions, dtype=np.int64), (len(sequences), 1))
 
@@ -290,38 +310,3 @@ class FixedTerm:
 
     def __str__(self) -> str:
         return f"positions {', '.join(map(str, self.positions))}"
-
-
-def repeats(kind: str) -> bool:
-    """Whether a tuple may hold a position twice."""
-    return kind in ("all", "unordered")
-
-
-def count_tuples(kind: str, n_tokens: int, arity: int) -> int:
-    """How many tuples there are."""
-    if kind == "all":
-        return int(n_tokens**arity)
-    if kind == "distinct":
-        return perm(n_tokens, arity)
-    return comb(n_tokens + arity - 1, arity) if kind == "unordered" else comb(n_tokens, arity)
-
-
-def tuples_within(kind: str, n_tokens: int, arity: int) -> Iterator[tuple[int, ...]]:
-    """The tuples in lexicographic order."""
-    if kind not in KINDS:
-        raise InvalidInputError(f"tuples must be one of {', '.join(map(repr, KINDS))}, but was {kind!r}.")
-    positions = range(n_tokens)
-    if kind == "all":
-        return product(positions, repeat=arity)
-    if kind == "distinct":
-        return permutations(positions, arity)
-    if kind == "unordered":
-        return combinations_with_replacement(positions, arity)
-    return combinations(positions, arity)
-
-
-def blocks_of_tuples(kind: str, n_tokens: int, arity: int, size: int) -> Iterator[NDArray[np.int64]]:
-    """The tuples in lexicographic order, ``size`` rows at a time."""
-    walk = tuples_within(kind, n_tokens, arity)
-    while block := list(islice(walk, size)):
-        yield np.array(block, dtype=np.int64).reshape(len(block), arity)

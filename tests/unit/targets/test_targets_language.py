@@ -45,6 +45,7 @@ MEANINGS = {
     ),
     "|max(t) x[t][0] - 2|^3": lambda: np.abs(X[:, :, 0].max(1) - 2) ** 3,
     "max(t) (x[t][0]^2 - sin(x[t][1]) / 2)": lambda: (X[:, :, 0] ** 2 - np.sin(X[:, :, 1]) / 2).max(1),
+    "max(t) tanh(|x[t][0]|^2)": lambda: np.tanh(X[:, :, 0] ** 2).max(1),
     "max(t) 2^2 x[t][0]": lambda: 4 * X[:, :, 0].max(1),
     "max(t) x[t][0]^-2": lambda: (X[:, :, 0] ** -2.0).max(1),
     "max(s<t) x[s][0] - min(t) x[t][0]": None,
