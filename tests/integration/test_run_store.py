@@ -26,13 +26,13 @@ import hardmax as hm
 from hardmax import storage
 from hardmax.cli import main
 from hardmax.errors import FileFormatError, IncompleteError, InvalidInputError, MissingExtraError
+from hardmax.training.data import canonical
 from hardmax.training.studies import RunStore, Study, StudyJob, overview, read_study, run_study, write_study
 from hardmax.training.studies import driver as driver_module
 from hardmax.training.studies import runners as runs_module
 from hardmax.training.studies import store as store_module
 from hardmax.training.studies.runners import perform
 from hardmax.training.studies.store import SCHEMA, DriverState, RunRecord, checked_content, run_file
-from hardmax.training.studies.study import canonical
 
 
 @pytest.fixture(autouse=True)

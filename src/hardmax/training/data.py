@@ -52,7 +52,12 @@ def canonical(value: Any) -> str:
     >>> canonical({"b": 1, "a": (1, 2.0)})
     '{"a":[1,2.0],"b":1}'
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"what is stored must consist of JSON values (no NaN, no infinity), but {error}."
+        ) from error
 
 
 def content_hash(value: Any) -> str:
@@ -91,72 +96,45 @@ def outputs_of(description: Description) -> tuple[Target, ...]:
             f"target must be a text or a mapping whose name is one of {known}, but was {description!r}."
         )
     chosen = {key: value for key, value in description.items() if key not in ("name", "inputs")}
-    maker, allowed = _MAKERS[description["name"]]
-    unknown = sorted(set(chosen) - {*allowed, "domain"})
+    maker, needed, optional = _MAKERS[description["name"]]
+    unknown = sorted(set(chosen) - {*needed, *optional, "domain"})
     if unknown:
+        allowed = ", ".join((*needed, *optional))
         raise InvalidInputError(
-            f"the target {description['name']!r} has no setting {unknown[0]!r}; it has {', '.join(allowed)} "
-            "and domain."
+            f"the target {description['name']!r} has no setting {unknown[0]!r}; it has {allowed} and domain."
         )
-    try:
-        made = maker(chosen)
-    except KeyError as error:
+    missing = [] if "matrices" in chosen else [name for name in needed if name not in chosen]
+    if missing:
         raise InvalidInputError(
-            f"the target {description['name']!r} needs {error.args[0]!r}, which was left out."
-        ) from error
+            f"the target {description['name']!r} needs {missing[0]!r}, which was left out."
+        )
+    made = maker(**chosen)
     return made if isinstance(made, tuple) else (made,)
 
 
-def _domain(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    return {"domain": chosen["domain"]} if "domain" in chosen else {}
+def _pairwise(*, D: int = 0, d: int = 0, seed: int = 0, matrices: Any = None, **domain: Any) -> Target:
+    if matrices is None:
+        matrices = np.random.default_rng(seed).standard_normal((D, d, d))
+    return pairwise(matrices, **domain)
 
 
-def _pairwise(chosen: Mapping[str, Any]) -> Target:
-    if "matrices" in chosen:
-        return pairwise(chosen["matrices"], **_domain(chosen))
-    d = chosen["d"]
-    drawn = np.random.default_rng(chosen.get("seed", 0)).standard_normal((chosen["D"], d, d))
-    return pairwise(drawn, **_domain(chosen))
-
-
-def _retrieval(chosen: Mapping[str, Any]) -> Target:
-    return retrieval(chosen["D"], d=chosen.get("d"), **_domain(chosen))
-
-
-def _triangle(chosen: Mapping[str, Any]) -> Target:
-    return triangle_center(chosen.get("d", 2), **_domain(chosen))
-
-
-def _depth(chosen: Mapping[str, Any]) -> Target:
-    return depth_separation(chosen.get("d", 3), **_domain(chosen))
-
-
-def _kth(chosen: Mapping[str, Any]) -> Target:
-    return kth_largest(chosen["k"], d=chosen.get("d", 1), **_domain(chosen))
-
-
-def _positions(chosen: Mapping[str, Any]) -> tuple[Target, ...]:
-    positions, d = chosen["positions"], chosen.get("d", 1)
-    place = chosen.get("domain", "gaussian")
+def _positions(*, positions: Sequence[int], d: int = 1, domain: str = "gaussian") -> tuple[Target, ...]:
     if d == 1:
-        return (position_sum(positions, domain=place),)
+        return (position_sum(positions, domain=domain),)
     texts = [" + ".join(f"x[{p}][{c}]" for p in positions) for c in range(d)]
-    return tuple(parse(text, d=d, domain=place) for text in texts)
+    return tuple(parse(text, d=d, domain=domain) for text in texts)
 
 
-def _text(chosen: Mapping[str, Any]) -> Target:
-    return parse(chosen["text"], d=chosen.get("d"), rng=chosen.get("seed"), **_domain(chosen))
-
-
-_MAKERS: dict[str, tuple[Callable[[Mapping[str, Any]], Any], tuple[str, ...]]] = {
-    "pairwise": (_pairwise, ("D", "d", "seed", "matrices")),
-    "retrieval": (_retrieval, ("D", "d")),
-    "triangle_center": (_triangle, ("d",)),
-    "depth_separation": (_depth, ("d",)),
-    "kth_largest": (_kth, ("k", "d")),
-    "positions": (_positions, ("positions", "d")),
-    "text": (_text, ("text", "d", "seed")),
+_MAKERS: Mapping[str, tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]] = {
+    "pairwise": (_pairwise, ("D", "d"), ("seed", "matrices")),
+    "retrieval": (lambda D, **rest: retrieval(D, **rest), ("D",), ("d",)),
+    "triangle_center": (triangle_center, (), ("d",)),
+    "depth_separation": (depth_separation, (), ("d",)),
+    "kth_largest": (kth_largest, ("k",), ("d",)),
+    "positions": (_positions, ("positions",), ("d",)),
+    "text": (lambda text, seed=None, **rest: parse(text, rng=seed, **rest), ("text",), ("d", "seed")),
 }
+"""What makes each target, the settings it needs, and others that it has."""
 
 
 # Sequences and values
@@ -208,21 +186,22 @@ def examples(
     """
     if n < 1:
         raise InvalidInputError(f"n must be a whole number, 1 or more, but was {n}.")
-    asked = {
-        "maker": _MAKER,
-        "target": description,
-        "n_tokens": n_tokens,
-        "n": n,
-        "seed": [seed, stream],
-    }
+    asked = {"target": description, "n_tokens": n_tokens, "n": n, "seed": [seed, stream], "maker": _MAKER}
     path = None if cache is None else Path(cache) / f"{content_hash(asked)}.npz"
     if path is not None and path.exists():
         kept = _cached(path, n)
         if kept is not None:
             return kept
     counts = [min(BLOCK, n - start) for start in range(0, n, BLOCK)]
-    blocks = _blocks(description, n_tokens, counts, (seed, stream), n_jobs)
-    made = Examples(np.concatenate([X for X, _ in blocks]), np.concatenate([Y for _, Y in blocks]))
+    tasks = [(description, n_tokens, count, (seed, stream, i)) for i, count in enumerate(counts)]
+    if n_jobs == 1 or len(counts) == 1:
+        targets = outputs_of(description)
+        blocks = [_block(*task, targets=targets) for task in tasks]
+    else:
+        from joblib import Parallel, delayed
+
+        blocks = Parallel(n_jobs=n_jobs)(delayed(_block)(*task) for task in tasks)
+    made = Examples(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
     for array in (made.X, made.Y):
         array.setflags(write=False)
     if path is not None:
@@ -241,29 +220,15 @@ def _cached(path: Path, n: int) -> Examples | None:
     return found if len(found) == n else None
 
 
-def _blocks(
-    description: Description, n_tokens: int, counts: Sequence[int], seed: tuple[int, int], n_jobs: int | None
-) -> list[tuple[Floats, Floats]]:
-    if n_jobs == 1 or len(counts) == 1:
-        targets = outputs_of(description)
-        return [_block(targets, description, n_tokens, n, (*seed, i)) for i, n in enumerate(counts)]
-    from joblib import Parallel, delayed
-
-    made: list[tuple[Floats, Floats]] = Parallel(n_jobs=n_jobs)(
-        delayed(_described_block)(description, n_tokens, n, (*seed, i)) for i, n in enumerate(counts)
-    )
-    return made
-
-
-def _described_block(
-    description: Description, n_tokens: int, n: int, seed: tuple[int, ...]
-) -> tuple[Floats, Floats]:
-    return _block(outputs_of(description), description, n_tokens, n, seed)
-
-
 def _block(
-    targets: tuple[Target, ...], description: Description, n_tokens: int, n: int, seed: tuple[int, ...]
+    description: Description,
+    n_tokens: int,
+    n: int,
+    seed: tuple[int, int, int],
+    targets: tuple[Target, ...] | None = None,
 ) -> tuple[Floats, Floats]:
+    """Sequences and values; ``targets`` are those of the description, if they have been made already."""
+    targets = targets or outputs_of(description)
     X = targets[0].sample(n, n_tokens, np.random.default_rng(seed))
     X = _reshaped(X, {} if isinstance(description, str) else description.get("inputs") or {})
     single = X.astype(np.float32)

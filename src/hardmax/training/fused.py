@@ -13,17 +13,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError
 from hardmax.training import fused_kernels
-from hardmax.training.fused_kernels import (
-    ADDITIVE,
-    APPENDED,
-    DERIVE,
-    LANES,
-    LAYER,
-    LEARN,
-    LOOK,
-    NO_POSITIONS,
-    Plan,
-)
+from hardmax.training.fused_kernels import ADDITIVE, APPENDED, DERIVE, LANES, LAYER, LEARN, LOOK, NO_POSITIONS
 from hardmax.training.layout import TransformerShape
 
 __all__ = ["FusedSteps", "gradient"]
@@ -48,11 +38,10 @@ class _Room:
         return at
 
 
-def planned(shape: TransformerShape) -> tuple[Plan, NDArray[Any], NDArray[np.float32], int]:
+def planned(shape: TransformerShape) -> tuple[Any, NDArray[Any], NDArray[np.float32], int]:
     """The plan, the table of layers, the inverse temperatures, and the size of the work space."""
     own = -(-shape.n_tokens // LANES) * LANES
-    group = _GROUP
-    side_by_side = 1
+    group, side_by_side = _GROUP, 1
     while 2 * side_by_side * own <= _BLOCK and 2 * side_by_side <= group:
         side_by_side *= 2
     columns, rows = side_by_side * own, -(-shape.n_tokens // 4) * 4
@@ -60,23 +49,31 @@ def planned(shape: TransformerShape) -> tuple[Plan, NDArray[Any], NDArray[np.flo
     room = _Room()
     layers = np.zeros(shape.depth, dtype=LAYER)
     for l in range(shape.depth):
-        _lay_out(layers[l], l, shape, at, room, group, own, columns, rows)
+        _lay_out(layers[l], l, shape, at, room, own, rows)
     tokens, E, w = group * own, max(shape.widths), max(*shape.hidden, shape.encoder_hidden)
     heads = max(h * width for h, width in zip(shape.heads, shape.widths, strict=True))
-    tall = max(E, shape.n_outputs)
-    positions = {None: NO_POSITIONS, "additive": ADDITIVE, "appended": APPENDED}
-    plan = Plan(
-        depth=shape.depth,
-        n_tokens=shape.n_tokens,
-        d_token=shape.d_token,
-        n_outputs=shape.n_outputs,
+    work = {
+        "inputs": shape.d_token * tokens,
+        "embedded_pre": shape.encoder_hidden * tokens,
+        "embedded_act": shape.encoder_hidden * tokens,
+        "output": shape.n_outputs * group,
+        "d_output": max(E, shape.n_outputs) * group,
+        **dict.fromkeys(("dx", "dx_above"), E * tokens),
+        **dict.fromkeys(("dy", "da"), E * columns),
+        "dqkv": 3 * E * columns,
+        "dp": rows * own,
+        "dh": w * columns,
+        **dict.fromkeys(("dc", "dcy", "dv", "dq"), E * group),
+        "dch": w * group,
+        "du": heads * group,
+        "dd": own,
+    }
+    same = ("depth", "n_tokens", "d_token", "n_outputs", "cls_position", "layer_norm", "d_embedded")
+    plan = fused_kernels.Plan(
+        **{name: int(getattr(shape, name)) for name in (*same, "encoder_hidden")},
         gelu=int(shape.activation == "gelu"),
-        positions=positions[shape.positions],
-        cls_position=int(shape.cls_position),
-        layer_norm=int(shape.layer_norm),
-        d_embedded=shape.d_embedded,
+        positions={None: NO_POSITIONS, "additive": ADDITIVE, "appended": APPENDED}[shape.positions],
         d_position=shape.d_position or 0,
-        encoder_hidden=shape.encoder_hidden,
         first_weight=at.get("encoder_hidden.weight", 0),
         first_bias=at.get("encoder_hidden.bias", 0),
         encoder_weight=at["encoder.weight"],
@@ -87,41 +84,15 @@ def planned(shape: TransformerShape) -> tuple[Plan, NDArray[Any], NDArray[np.flo
         columns=columns,
         group=group,
         rows=rows,
-        inputs=room.take(shape.d_token * tokens),
-        embedded_pre=room.take(shape.encoder_hidden * tokens),
-        embedded_act=room.take(shape.encoder_hidden * tokens),
-        output=room.take(shape.n_outputs * group),
-        d_output=room.take(tall * group),
-        dx=room.take(E * tokens),
-        dx_above=room.take(E * tokens),
-        dy=room.take(E * columns),
-        da=room.take(E * columns),
-        dqkv=room.take(3 * E * columns),
-        dp=room.take(rows * own),
-        dh=room.take(w * columns),
-        dc=room.take(E * group),
-        dcy=room.take(E * group),
-        dch=room.take(w * group),
-        dv=room.take(E * group),
-        du=room.take(heads * group),
-        dq=room.take(E * group),
-        dd=room.take(own),
+        **{name: room.take(size) for name, size in work.items()},
     )
     return plan, layers, np.array(shape.betas, dtype=np.float32), room.size
 
 
 def _lay_out(
-    layer: Any,
-    l: int,
-    shape: TransformerShape,
-    at: dict[str, int],
-    room: _Room,
-    group: int,
-    own: int,
-    columns: int,
-    rows: int,
+    layer: Any, l: int, shape: TransformerShape, at: dict[str, int], room: _Room, own: int, rows: int
 ) -> None:
-    E, h, w = shape.widths[l], shape.heads[l], shape.hidden[l]
+    E, h, w, group = shape.widths[l], shape.heads[l], shape.hidden[l], _GROUP
     top = l + 1 == shape.depth
     sizes = {"width": E, "heads": h, "hidden": w, "above": shape.n_outputs if top else shape.widths[l + 1]}
     for name, size in sizes.items():

@@ -213,14 +213,8 @@ class Job:
 
     def to_json(self) -> str:
         """The job as one line of canonical JSON."""
-        return canonical(
-            {
-                "target": self.target,
-                "shape": self.shape.to_json(),
-                "settings": self.settings.to_json(),
-                "seed": self.seed,
-            }
-        )
+        parts = {"shape": self.shape.to_json(), "settings": self.settings.to_json()}
+        return canonical({"target": self.target, "seed": self.seed, **parts})
 
     @classmethod
     def from_json(cls, text: str | Mapping[str, Any]) -> Job:

@@ -276,9 +276,7 @@ class TransformerShape:
 
     def to_json(self) -> dict[str, Any]:
         """The shape in plain Python."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
-        }
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> TransformerShape:

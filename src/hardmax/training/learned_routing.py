@@ -18,8 +18,8 @@ question.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -120,14 +120,8 @@ def routed_flow(shape: TransformerShape, parameters: ArrayLike, X: ArrayLike) ->
 def _own_scores(shape: TransformerShape) -> Plan:
     """Rule 1 for every head, with the names of its scores only: a trained score reads whole states, not the
     slots that a plan knows."""
-    rest = {
-        "rule": "max",
-        "prune": None,
-        "residual": True,
-        "rank": None,
-        "query_slots": None,
-        "key_slots": None,
-    }
+    absent = dict.fromkeys(("prune", "rank", "query_slots", "key_slots"))
+    rest = {"rule": "max", "residual": True, **absent}
     layers = []
     for number, h in enumerate(shape.heads, start=1):
         rules = [{**rest, "score": f"head {i} of layer {number}"} for i in range(1, h + 1)]
@@ -159,8 +153,8 @@ def fixed_context(
     Attention
         On states of width E, residual included. Scores are raw, so the model runs it at temperature 1/beta.
     """
-    states = _states(shape, parameters, sequence, layer)
     heads = head_weights(shape, parameters, layer)
+    states = _states(shape, parameters, sequence, layer)
     return Attention.from_weights(states, list(heads.W_Q), list(heads.W_K), list(heads.W_V), list(heads.W_O))
 
 
@@ -206,8 +200,6 @@ def _states(shape: TransformerShape, parameters: ArrayLike, sequence: ArrayLike,
             f"sequence must have the shape (T, d) = ({shape.n_tokens}, {shape.d_token}), but had "
             f"{tokens.shape}."
         )
-    if not 0 <= layer < shape.depth:
-        raise InvalidInputError(f"layer must be between 0 and {shape.depth - 1}, but was {layer}.")
     return np.asarray(run_states(shape, parameters, tokens[None])[0][layer].tokens[0])
 
 
@@ -284,17 +276,9 @@ def measured_hardness(
                 if scores:
                     report = check_stability(np.concatenate(scores), temperature, tolerance=tolerance)
                     margin = report.margin / temperature
-                    rows.append(
-                        Hardness(
-                            number + 1,
-                            i + 1,
-                            who,
-                            report.share_hard,
-                            float(np.median(margin)),
-                            float(np.quantile(margin, 0.1)),
-                            report.margin_needed / temperature,
-                        )
-                    )
+                    typical, low = float(np.median(margin)), float(np.quantile(margin, 0.1))
+                    needed = report.margin_needed / temperature
+                    rows.append(Hardness(number + 1, i + 1, who, report.share_hard, typical, low, needed))
     return tuple(rows)
 
 
@@ -334,17 +318,8 @@ class TrainingGeometry(Result):
     tolerance: float
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "samples": self.samples,
-            "share_hard": self.share_hard,
-            "margin": self.margin,
-            "heads": list(self.heads),
-            "cells": self.cells,
-            "reachable": self.reachable,
-            "learns": self.learns,
-            "nmse": self.nmse,
-            "tolerance": self.tolerance,
-        }
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**state, "heads": list(self.heads)}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
@@ -413,34 +388,28 @@ def follow_training(
     inputs = np.asarray(X, dtype=np.float64)
     wanted = (target(inputs) - scale[0]) / scale[1]
     plane = _plane(shape.d_token, rng)
-    rows: dict[str, list[Any]] = {
-        name: [] for name in ("samples", "share_hard", "margin", "cells", "reachable", "learns", "nmse")
-    }
-    names: tuple[str, ...] = ()
+    rows: list[dict[str, Any]] = []
+    heads: tuple[str, ...] = ()
     for samples, vector in checkpoints:
         hardness = measured_hardness(shape, vector, inputs, tolerance=tolerance)
-        names = tuple(f"layer {row.layer}, head {row.head}, {row.who}" for row in hardness)
-        rows["samples"].append(int(samples))
-        rows["share_hard"].append([row.share_hard for row in hardness])
-        rows["margin"].append([row.margin for row in hardness])
-        rows["cells"].append([cells_in_plane(shape, vector, x, plane, radius) for x in inputs[:n_sequences]])
-        rows["reachable"].append(_reachable(shape, vector, inputs[:n_sequences]))
-        rows["learns"].append(routed_flow(shape, vector, inputs).learns(target).share)
+        heads = tuple(f"layer {row.layer}, head {row.head}, {row.who}" for row in hardness)
         found = run_states(shape, vector, inputs)[1][:, 0]
-        rows["nmse"].append(float(((found - wanted) ** 2).mean() / wanted.var()))
-    if not rows["samples"]:
+        few = inputs[:n_sequences]
+        rows.append(
+            {
+                "samples": int(samples),
+                "share_hard": [row.share_hard for row in hardness],
+                "margin": [row.margin for row in hardness],
+                "cells": [cells_in_plane(shape, vector, x, plane, radius) for x in few],
+                "reachable": _reachable(shape, vector, few),
+                "learns": routed_flow(shape, vector, inputs).learns(target).share,
+                "nmse": float(((found - wanted) ** 2).mean() / wanted.var()),
+            }
+        )
+    if not rows:
         raise InvalidInputError("checkpoints must hold at least one, but was empty.")
-    return TrainingGeometry(
-        samples=np.array(rows["samples"], dtype=np.int64),
-        share_hard=np.array(rows["share_hard"]),
-        margin=np.array(rows["margin"]),
-        heads=names,
-        cells=np.array(rows["cells"], dtype=np.int64),
-        reachable=np.array(rows["reachable"]),
-        learns=np.array(rows["learns"]),
-        nmse=np.array(rows["nmse"]),
-        tolerance=tolerance,
-    )
+    measured = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return TrainingGeometry(heads=heads, tolerance=tolerance, **measured)
 
 
 def _plane(d: int, rng: int) -> Floats:
@@ -450,11 +419,8 @@ def _plane(d: int, rng: int) -> Floats:
     return np.asarray(directions)
 
 
-def _reachable(
-    shape: TransformerShape, parameters: ArrayLike, sequences: Sequence[Any] | Floats
-) -> list[float]:
-    counts = [
-        [int(head_diagram(shape, parameters, x, i).nonempty.sum()) for i in range(shape.heads[0])]
-        for x in sequences
-    ]
-    return [float(value) for value in np.mean(counts, axis=0)]
+def _reachable(shape: TransformerShape, parameters: ArrayLike, sequences: Floats) -> Floats:
+    """Keys with a cell in the diagram of each head of the first layer, mean over the sequences."""
+    heads = range(shape.heads[0])
+    counts = [[head_diagram(shape, parameters, x, i).nonempty.sum() for i in heads] for x in sequences]
+    return np.asarray(np.mean(counts, axis=0))

@@ -15,7 +15,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Protocol, Self
@@ -148,13 +148,8 @@ class TrainingResult(Result):
     # ------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        arrays = (
-            *("parameters", "best_parameters", "samples", "train_nmse", "validation_nmse"),
-            *("mean", "scale", "checkpoint_samples", "checkpoint_parameters"),
-            *("diverged", "cpu_seconds", "path"),
-        )
-        state = {name: getattr(self, name) for name in arrays}
-        return {"job": json.loads(self.job.to_json()), "numerics": NUMERICS, **state}
+        rest = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "job"}
+        return {"job": json.loads(self.job.to_json()), "numerics": NUMERICS, **rest}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
@@ -169,11 +164,7 @@ class TrainingResult(Result):
         )
 
     def _table(self) -> dict[str, Any]:
-        return {
-            "samples": self.samples,
-            "train_nmse": self.train_nmse,
-            "validation_nmse": self.validation_nmse,
-        }
+        return {name: getattr(self, name) for name in ("samples", "train_nmse", "validation_nmse")}
 
 
 def train(
@@ -204,7 +195,7 @@ def train(
     -------
     TrainingResult
     """
-    if path not in _PATHS:
+    if path not in ("fused", "torch"):
         raise InvalidInputError(f"path must be 'fused' or 'torch', but was {path!r}.")
     begin = time.thread_time()
     settings, shape = job.settings, job.shape
@@ -217,7 +208,7 @@ def train(
     mean = known.Y.mean(axis=0, dtype=np.float64).astype(np.float32)
     scale = known.Y.std(axis=0, dtype=np.float64).astype(np.float32)
     scale[scale == 0] = 1.0
-    steps = _PATHS[path](shape, job.initial(), settings)
+    steps = _steps(path, job)
     journal = _Journal(steps, held_out, mean, scale, settings)
     journal.look(0, math.nan)
     done, losses, n_losses = 0, 0.0, 0
@@ -315,23 +306,16 @@ class _Journal:
             self.kept_samples.append(done * self._batch)
 
 
-def _fused(shape: TransformerShape, vector: Floats, settings: TrainingSettings) -> Steps:
-    from hardmax.training.fused import FusedSteps
-
-    return FusedSteps(
-        shape, vector, batch=settings.batch, weight_decay=settings.weight_decay, clip=settings.clip
-    )
-
-
-def _torch(shape: TransformerShape, vector: Floats, settings: TrainingSettings) -> Steps:
-    from hardmax.training.transformer import TorchSteps
-
-    return TorchSteps(
-        shape, vector, batch=settings.batch, weight_decay=settings.weight_decay, clip=settings.clip
-    )
-
-
-_PATHS = {"fused": _fused, "torch": _torch}
+def _steps(path: str, job: Job) -> Steps:
+    kind: Any
+    if path == "fused":
+        from hardmax.training.fused import FusedSteps as kind
+    else:
+        from hardmax.training.transformer import TorchSteps as kind
+    settings = job.settings
+    options = {"batch": settings.batch, "weight_decay": settings.weight_decay, "clip": settings.clip}
+    steps: Steps = kind(job.shape, job.initial(), **options)
+    return steps
 
 
 def predict(shape: TransformerShape, vector: NDArray[Any], X: ArrayLike) -> Floats:

@@ -23,7 +23,7 @@ converge to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -161,27 +161,29 @@ def run_states(
     left: list[LayerStates] = []
     for layer in range(shape.depth):
         heads = _head_weights(shape, arrays, layer)
-        last = layer == shape.depth - 1
-        keys = np.einsum("hne,bte->bhtn", heads.W_K, tokens, optimize=True)
-        values = np.einsum("hne,bte->bhtn", heads.W_V, tokens, optimize=True)
-
-        def attention(queries: Floats, heads: HeadWeights = heads, keys: Floats = keys) -> Floats:
-            asked = np.einsum("hne,bte->bhtn", heads.W_Q, queries, optimize=True)
-            return np.asarray(asked @ keys.swapaxes(2, 3))
-
-        def fetched(scores: Floats, heads: HeadWeights = heads, values: Floats = values) -> Floats:
-            mixed = _softmax(heads.beta * scores) @ values
-            return np.asarray(np.einsum("hen,bhtn->bte", heads.W_O, mixed, optimize=True))
-
-        cls_scores = attention(cls[:, None])
-        cls_attended = _normed(shape, arrays, layer, cls + fetched(cls_scores)[:, 0])
-        scores = None if last else attention(tokens)
-        attended = None if scores is None else _normed(shape, arrays, layer, tokens + fetched(scores))
+        keys, values = (_by_head(matrix, tokens) for matrix in (heads.W_K, heads.W_V))
+        cls_scores, read = _attention(heads, cls[:, None], keys, values)
+        cls_attended = _normed(shape, arrays, layer, cls + read[:, 0])
+        scores = attended = None
+        if layer + 1 < shape.depth:
+            scores, read = _attention(heads, tokens, keys, values)
+            attended = _normed(shape, arrays, layer, tokens + read)
         left.append(LayerStates(tokens, cls, scores, cls_scores[:, :, 0], attended, cls_attended, heads.beta))
         cls = _feed_forward(shape, arrays, layer, cls_attended)
         if attended is not None:
             tokens = _feed_forward(shape, arrays, layer, attended)
     return left, cls
+
+
+def _by_head(matrices: Floats, states: Floats) -> Floats:
+    return np.asarray(np.einsum("hne,bte->bhtn", matrices, states, optimize=True))
+
+
+def _attention(heads: HeadWeights, queries: Floats, keys: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """The scores of queries (B, S, E), and what they read: (B, h, S, T) and (B, S, E)."""
+    scores = _by_head(heads.W_Q, queries) @ keys.swapaxes(2, 3)
+    mixed = _softmax(heads.beta * scores) @ values
+    return scores, np.asarray(np.einsum("hen,bhtn->bte", heads.W_O, mixed, optimize=True))
 
 
 def states_in_blocks(
@@ -207,14 +209,13 @@ def _inputs(shape: TransformerShape, X: ArrayLike) -> Floats:
 
 def _encoded(shape: TransformerShape, arrays: Mapping[str, Floats], X: Floats) -> Floats:
     if shape.encoder_hidden:
-        hidden = X @ arrays["encoder_hidden.weight"].T + arrays["encoder_hidden.bias"]
-        X = _activated(shape.activation, hidden)
-    tokens = X @ arrays["encoder.weight"].T + arrays["encoder.bias"]
+        X = _activated(shape.activation, _linear(arrays, "encoder_hidden", X))
+    tokens = _linear(arrays, "encoder", X)
     if shape.positions is None:
-        return np.asarray(tokens)
+        return tokens
     places = arrays["positions"][:, : shape.n_tokens].T
     if shape.positions == "additive":
-        return np.asarray(tokens + places)
+        return tokens + places
     return np.concatenate([tokens, np.broadcast_to(places, (len(X), *places.shape))], axis=2)
 
 
@@ -235,9 +236,12 @@ def _normed(shape: TransformerShape, arrays: Mapping[str, Floats], layer: int, x
 
 
 def _feed_forward(shape: TransformerShape, arrays: Mapping[str, Floats], layer: int, x: Floats) -> Floats:
-    hidden = x @ arrays[f"layers.{layer}.hidden.weight"].T + arrays[f"layers.{layer}.hidden.bias"]
-    active = _activated(shape.activation, hidden)
-    return np.asarray(active @ arrays[f"layers.{layer}.out.weight"].T + arrays[f"layers.{layer}.out.bias"])
+    active = _activated(shape.activation, _linear(arrays, f"layers.{layer}.hidden", x))
+    return _linear(arrays, f"layers.{layer}.out", active)
+
+
+def _linear(arrays: Mapping[str, Floats], name: str, x: Floats) -> Floats:
+    return np.asarray(x @ arrays[f"{name}.weight"].T + arrays[f"{name}.bias"])
 
 
 def _activated(kind: str, z: Floats) -> Floats:
@@ -287,23 +291,15 @@ class Recovery(Result):
         return self.trained / self.initialised
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "rank": self.rank,
-            "initialised": self.initialised,
-            "trained": self.trained,
-            "n_fit": self.n_fit,
-            "n_test": self.n_test,
-            "fit": self.fit,
-        }
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         return cls(**state)
 
     def _summary(self) -> str:
-        which = {1: "largest", 2: "second largest", 3: "third largest"}.get(
-            self.rank, f"{self.rank}-th largest"
-        )
+        names = {1: "largest", 2: "second largest", 3: "third largest"}
+        which = names.get(self.rank, f"{self.rank}-th largest")
         ratios = ", ".join(f"{value:.3g}" for value in self.ratio)
         return f"{which} token, trained / initialised {ratios}"
 
@@ -374,8 +370,7 @@ def recovery_errors(
     if len(states) < 2 * states.shape[1]:
         raise InvalidInputError(
             f"X_fit must hold at least {2 * states.shape[1]} tokens for maps of {states.shape[1]} "
-            f"coefficients, "
-            f"but held {len(states)}."
+            f"coefficients, but held {len(states)}."
         )
     maps = _fitted(states, wanted, fit)
     states, wanted = _regression(shape, parameters, X_test, rank)

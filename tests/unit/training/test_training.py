@@ -232,8 +232,8 @@ def test_elementary_functions(which, exact, low, high, absolute, relative):
 
 def tile_kernel(tile):
     @numba.njit
-    def run(W, w, by_row, by_column, ws, x, x_step, inner, out, out_step, start, base):
-        tile(W, w, by_row, by_column, ws, x, x_step, inner, out, out_step, start, base)
+    def run(high, W, w, by_row, by_column, ws, x, x_step, inner, out, out_step, start, base):
+        tile(high, W, w, by_row, by_column, ws, x, x_step, inner, out, out_step, start, base)
 
     return run
 
@@ -242,11 +242,13 @@ def test_a_product_tile_makes_its_rows_and_nothing_else():
     rng = np.random.default_rng(0)
     W, inner, rows, step = rng.standard_normal(40).astype(np.float32), 5, 3, 3 * LANES
     before = rng.standard_normal(20 * step).astype(np.float32)
-    run = tile_kernel(product_tile(rows, 2))
+    run = tile_kernel(product_tile((2, rows), 2))
     at, base = 10 * step, 15 * step
     for start in (fused_kernels.ZERO, fused_kernels.KEPT, fused_kernels.BIAS):
         ws = before.copy()
-        run(W, 2, 7, 1, ws, 0, step, inner, at, step, start, 30 if start == fused_kernels.BIAS else base)
+        run(
+            rows, W, 2, 7, 1, ws, 0, step, inner, at, step, start, 30 if start == fused_kernels.BIAS else base
+        )
         wanted = before.copy().reshape(-1, step)
         for i in range(rows):
             row = sum(W[2 + 7 * i + j] * wanted[j, : 2 * LANES] for j in range(inner))

@@ -295,15 +295,8 @@ class Driver:
         if isinstance(outcome, Lost):
             self._lose(job, outcome.reason, begun=not self.pool.local or begun.exists())
         elif isinstance(outcome, Run):
-            record = RunRecord(
-                key,
-                outcome.values,
-                outcome.seconds,
-                outcome.cpu_seconds,
-                self._attempts[key],
-                outcome.version,
-                time.time(),
-            )
+            stated = {name: value for name, value in vars(outcome).items() if name != "content"}
+            record = RunRecord(key=key, attempts=self._attempts[key], finished=time.time(), **stated)
             self._unwritten.append(lambda: store.finish(outcome.content, record))
         else:
             self._unwritten.append(lambda: store.fail(key, outcome, self._attempts[key]))

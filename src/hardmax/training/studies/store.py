@@ -199,8 +199,8 @@ class RunStore:
             _write_jobs(folder / "jobs", new)
         if not is_store(folder):  # last, because a folder with this file is a study
             described = {"schema": SCHEMA, "study": study.name, "runner": study.runner}
-            version = str(installed_versions()["hardmax"])
-            _write(folder / _STUDY, json.dumps({**described, "version": version}, indent=1))
+            described["version"] = str(installed_versions()["hardmax"])
+            _write(folder / _STUDY, json.dumps(described, indent=1))
         return cls(folder)
 
     def read_jobs(self) -> list[StudyJob]:
@@ -319,9 +319,8 @@ class RunStore:
 
     def write_driver(self, driver: DriverState) -> None:
         """Write the file of a driver."""
-        stated = {"host": driver.host, "pid": driver.pid, "slots": driver.slots, "at": driver.at}
-        path = self.folder / "drivers" / f"{driver.name}.json"
-        _write(path, json.dumps({**stated, "running": dict(driver.running)}))
+        stated = asdict(driver)
+        _write(self.folder / "drivers" / f"{stated.pop('name')}.json", json.dumps(stated))
 
     def remove_driver(self, name: str) -> None:
         """Remove the file of a driver."""
@@ -403,9 +402,8 @@ def _names(folder: Path, ending: str) -> set[str]:
 
 def _is_sound(path: Path) -> bool:
     try:
-        checked_content(path)
-    except FileNotFoundError:
-        return True  # another driver has removed it
+        with suppress(FileNotFoundError):  # another driver has removed it
+            checked_content(path)
     except FileFormatError:
         return False
     return True
@@ -416,10 +414,8 @@ def _is_process(pid: int) -> bool:
         return True
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 

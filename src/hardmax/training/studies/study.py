@@ -20,28 +20,12 @@ from typing import Any
 
 from hardmax.errors import FileFormatError, HardmaxError, InvalidInputError
 from hardmax.storage import written_whole
+from hardmax.training.data import canonical
 from hardmax.training.studies.runners import RUNNERS, check_runner_name, imported
 
-__all__ = ["Study", "StudyJob", "canonical", "read_study", "write_study"]
-
+__all__ = ["Study", "StudyJob", "read_study", "write_study"]
 
 _MOST_JOBS = 1_000_000
-
-
-def canonical(job: Any) -> str:
-    """The one text of a JSON value: keys sorted, nothing that could be written in another way.
-
-    Examples
-    --------
-    >>> canonical({"seed": 3, "heads": (2, 2)})
-    '{"heads":[2,2],"seed":3}'
-    """
-    try:
-        return json.dumps(job, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"a job must consist of JSON values (no NaN, no infinity), but {error}."
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -167,8 +151,7 @@ class Study:
 def _text(job: Any) -> str:
     if hasattr(job, "to_json"):
         job = job.to_json()
-        if isinstance(job, str):
-            job = json.loads(job)
+        job = json.loads(job) if isinstance(job, str) else job
     return canonical(job)
 
 
