@@ -34,13 +34,14 @@ from hardmax.errors import (
     NotFiniteError,
     UnsupportedDimensionError,
 )
-from hardmax.exact.rationals import ExactArray, as_exact, dot, nearest_float, rational
+from hardmax.exact.rationals import ExactArray, as_exact, dot, fraction, nearest_float
 from hardmax.geometry.cones.heads import Frame, Head, independent_columns, scaled_heads
 from hardmax.geometry.cones.rational_splitting import is_inside, surely_inside
-from hardmax.geometry.cones.splitting import refine
+from hardmax.geometry.cones.splitting import Refinement, refine
 from hardmax.geometry.domains import WholeSpace
 from hardmax.geometry.feasibility.linear_programs import (
     corral_workspace,
+    fill_rows_kernel,
     search_prefixes_kernel,
     tabulate_walls_kernel,
 )
@@ -73,9 +74,7 @@ class Verification:
         return not any(outcome.startswith("failed") for outcome in self.checks.values())
 
     def __repr__(self) -> str:
-        return (
-            "<Verification: " + "; ".join(f"{name} {outcome}" for name, outcome in self.checks.items()) + ">"
-        )
+        return f"<Verification: {'; '.join(f'{name} {outcome}' for name, outcome in self.checks.items())}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -155,32 +154,22 @@ class MinkowskiVertices(Result):
         >>> minkowski_vertices(np.random.default_rng(0).standard_normal((3, 7, 4))).verify().ok
         True
         """
+        distinct = len(np.unique(self.choices, axis=0)) == self.count
         checks = {
             "witnesses": self._check_witnesses(),
-            "distinct": self._check_distinct(),
+            "distinct": "passed" if distinct else "failed: a tuple occurs twice",
             "maximum": self._check_maximum(),
         }
-        checks |= self._check_identities()
-        return Verification(checks)
+        return Verification(checks | self._check_identities())
 
     def _check_witnesses(self) -> str:
         families, domain = self.families, WholeSpace(self.d)
         shown = surely_inside(families, domain, self.choices, self.witnesses)
         for i in np.flatnonzero(~shown).tolist():
-            if i in self.exact_witnesses:
-                point = self.exact_witnesses[i]
-                if not all(
-                    _wins(family, int(j), point) for family, j in zip(families, self.choices[i], strict=True)
-                ):
-                    return f"failed: the rational witness of row {i} does not win"
-            elif not is_inside(families, domain, self.choices[i], self.witnesses[i]):
+            point = self.exact_witnesses.get(i, self.witnesses[i])
+            if not is_inside(families, domain, self.choices[i], point):
                 return f"failed: the witness of row {i} does not win"
         return "passed"
-
-    def _check_distinct(self) -> str:
-        return (
-            "passed" if len(np.unique(self.choices, axis=0)) == self.count else "failed: a tuple occurs twice"
-        )
 
     def _check_maximum(self) -> str:
         from hardmax.bounds import vertex_maximum
@@ -203,9 +192,7 @@ class MinkowskiVertices(Result):
         if 2**H > _SUBFAMILIES:
             return dict.fromkeys(names, f"skipped: 2^{H} subfamilies")
         subsets = [subset for size in range(H + 1) for subset in combinations(range(H), size)]
-        counts = {
-            subset: len(_enumerate([families[h] for h in subset])[0].choices) for subset in subsets[1:-1]
-        }
+        counts = {subset: len(_enumerate([families[h] for h in subset]).choices) for subset in subsets[1:-1]}
         counts |= {(): 1, subsets[-1]: self.count}
         mixed = {
             T: sum((-1) ** (len(T) - k) * counts[S] for k in range(len(T) + 1) for S in combinations(T, k))
@@ -220,7 +207,7 @@ class MinkowskiVertices(Result):
         }
 
     def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {
+        return {
             "choices": self.choices,
             "vertices": self.vertices,
             "witnesses": self.witnesses,
@@ -231,7 +218,6 @@ class MinkowskiVertices(Result):
             "point_sets": [_stored(points) for points in self.point_sets],
             "biases": None if self.biases is None else [_stored(values) for values in self.biases],
         }
-        return state
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
@@ -313,7 +299,7 @@ def minkowski_vertices(
             f"point_sets must have dimension at most {_HIGHEST}, but have {d}; "
             "project the keys to fewer coordinates first."
         )
-    found, degenerate = _enumerate(families)
+    found = _enumerate(families)
     vertices = np.zeros((len(found.choices), d))
     with np.errstate(over="ignore"):
         for h, family in enumerate(families):
@@ -327,7 +313,7 @@ def minkowski_vertices(
         vertices=vertices,
         witnesses=found.witnesses,
         exact_witnesses=found.exact_witnesses,
-        degenerate=degenerate,
+        degenerate=found.degenerate,
         n_decided_exactly=found.n_decided_exactly,
         point_sets=tuple(family.source["keys"] for family in families),
         biases=None if values is None else tuple(family.source["biases"] for family in families),
@@ -392,23 +378,9 @@ def _odd_prime_above(n: int) -> int:
     return candidate
 
 
-@dataclass(frozen=True)
-class _Found:
-    choices: Integers
-    witnesses: Floats
-    exact_witnesses: dict[int, tuple[Fraction, ...]]
-    n_decided_exactly: int
-
-
-def _enumerate(families: list[Scores]) -> tuple[_Found, bool | None]:
+def _enumerate(families: list[Scores]) -> Refinement | PrefixSearch:
     homogeneous = families[0].d + (not all(f.linear for f in families))
-    if homogeneous <= _RAYS_UP_TO:
-        cells = refine(families)
-        found = _Found(cells.choices, cells.witnesses, cells.exact_witnesses, cells.n_decided_exactly)
-        return found, cells.degenerate
-    search = PrefixSearch(families)
-    found = _Found(search.choices, search.witnesses, search.exact_witnesses, search.n_decided_exactly)
-    return found, search.degenerate
+    return refine(families) if homogeneous <= _RAYS_UP_TO else PrefixSearch(families)
 
 
 def _checked(point_sets: Any, biases: Any) -> tuple[list[Any], list[Any] | None]:
@@ -453,12 +425,6 @@ def _families(sets: list[Any], biases: list[Any] | None) -> list[Scores]:
                 f"and point_sets[{h}] {family.d}."
             )
     return families
-
-
-def _wins(family: Scores, j: int, point: tuple[Fraction, ...]) -> bool:
-    x = [*(rational(v) for v in point), rational(1)]
-    own = dot(family.exact_row(j), x)
-    return all(dot(family.exact_row(l), x) < own for l in range(family.n_keys) if family.tie_group[l] != j)
 
 
 def _stored(array: ExactArray) -> Any:
@@ -547,7 +513,7 @@ class PrefixSearch:
                 answer = self._decide(heads, prefix)
                 if answer.witness is None:
                     continue
-                point = [Fraction(int(v.p), int(v.q)) for v in answer.witness]
+                point = [fraction(v) for v in answer.witness]
                 size = max(abs(v) for v in point)
                 floats = np.array([float(v / size) for v in point])
                 if len(prefix) == H:
@@ -566,12 +532,8 @@ class PrefixSearch:
             lowest = len(prefix)
             for g, j in enumerate(prefix):
                 choice[g] = j
-                own = points[key_start[g] + j]
-                others = np.delete(points[key_start[g] : key_start[g + 1]], j, axis=0)
-                noise = np.delete(error[key_start[g] : key_start[g + 1]], j) + error[key_start[g] + j]
-                lengths = np.maximum(np.linalg.norm(own - others, axis=1), 1e-300)
-                rows[row_start[g] : row_start[g + 1]] = (own - others) / lengths[:, None]
-                row_error[row_start[g] : row_start[g + 1]] = noise / lengths + 4 * D * 2.0**-53
+                first, last = key_start[g], key_start[g + 1]
+                fill_rows_kernel(points, error, first, last, first + j, rows, row_error, row_start[g])
             state[0], next_key[lowest], sure[lowest], sizes[lowest] = lowest, 0, False, 0
             x[lowest] = floats
         return np.concatenate(found_choices), np.concatenate(found_points), exact
@@ -584,9 +546,8 @@ class PrefixSearch:
             rows.append([flint.fmpq(0)] * (self.frame.D - 1) + [flint.fmpq(1)])
         for head, j in zip(heads, prefix, strict=False):
             own = head.exact(j)
-            for l in range(head.n_keys):
-                if l != j:
-                    rows.append([a - b for a, b in zip(own, head.exact(l), strict=True)])
+            others = [head.exact(l) for l in range(head.n_keys) if l != j]
+            rows += [[a - b for a, b in zip(own, other, strict=True)] for other in others]
         if not rows:
             return Separation(tuple(flint.fmpq(1) for _ in range(self.frame.D)))
 
@@ -615,7 +576,7 @@ class PrefixSearch:
             y = exact.get(tuple(prefix))
             if y is None:
                 witness = self._decide(self.heads, prefix).witness
-                y = [Fraction(int(v.p), int(v.q)) for v in witness or ()]
+                y = [fraction(v) for v in witness or ()]
             x = self.frame.to_space_exactly(y)
             witnesses[i] = [nearest_float(v) for v in x]
             if not is_inside(self.families, self.domain, users[i], witnesses[i]):

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from hardmax.compiling import kernel
 from hardmax.errors import InvalidInputError
 from hardmax.exact.rationals import grain as grain_of
-from hardmax.exact.rationals import power_of_two
+from hardmax.exact.rationals import pivots, power_of_two
 from hardmax.geometry.cones.splitting_kernels import INEXACT, Rows
 from hardmax.geometry.domains import Domain
 from hardmax.geometry.scores import Scores
@@ -201,8 +201,7 @@ def independent_columns(families: list[Scores], domain: Domain) -> list[int]:
         return list(range(d))
     if not basis:
         return []
-    reduced, rank = flint.fmpq_mat(basis).rref()
-    return [next(c for c in range(d) if reduced[i, c] != 0) for i in range(rank)]
+    return pivots(*flint.fmpq_mat(basis).rref())
 
 
 def _proposed(rows: Floats, d: int) -> list[int]:

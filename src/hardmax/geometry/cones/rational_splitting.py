@@ -10,15 +10,17 @@ keeps many cones in flat arrays for the compiled kernel, rational ones rounded w
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import gcd
+from functools import reduce
+from operator import or_
 
 import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.exact.rationals import dot, rational
+from hardmax.exact.rationals import dot, pivots, rational
 from hardmax.geometry.cones.splitting_kernels import (
     ARTIFICIAL,
     CUTS,
@@ -46,14 +48,12 @@ def integer_row(row: list[flint.fmpq]) -> list[int]:
     >>> integer_row([flint.fmpq(1, 2), flint.fmpq(-1, 3)])
     [3, -2]
     """
-    denominator = 1
-    for value in row:
-        denominator = denominator * int(value.q) // gcd(denominator, int(value.q))
+    denominator = math.lcm(*(int(value.q) for value in row))
     return _primitive([int(value.p) * (denominator // int(value.q)) for value in row])
 
 
 def _primitive(vector: list[int]) -> list[int]:
-    divisor = gcd(*vector)
+    divisor = math.gcd(*vector)
     return [value // divisor for value in vector] if divisor > 1 else vector
 
 
@@ -95,10 +95,7 @@ class RationalCone:
         )
 
     def cut(self, normal: list[int], label: Label) -> int:
-        """Intersect with ``normal .
-
-        y >= 0``; returns MISSES, TOUCHES, CUTS or EMPTIES as the compiled kernel does.
-        """
+        """Intersect with ``normal . y >= 0``; returns MISSES, TOUCHES, CUTS or EMPTIES as the kernel does."""
         bit = 1 << len(self.facets)
         for i, line in enumerate(self.lines):
             value = _dot(normal, line)
@@ -155,15 +152,11 @@ class RationalCone:
         """The facets (numbers in ``facets``) that the cone still touches outside its lines."""
         if self.dimension - len(self.lines) == 1:
             return list(range(len(self.facets)))
-        alive = 0
-        for m in self.masks:
-            alive |= m
+        alive = reduce(or_, self.masks, 0)
         return [s for s in range(len(self.facets)) if alive >> s & 1]
 
     def interior_point(self) -> list[int]:
-        """A sum of the extreme rays, moved along the lines: a point in the interior of a full-dimensional
-        cone.
-        """
+        """A sum of the extreme rays, moved along the lines: in the interior of a full-dimensional cone."""
         point = [sum(ray[c] for ray in self.rays) for c in range(self.dimension)]
         for i, line in enumerate(self.lines):
             point = [p + (2 * i + 3) ** 2 * v for p, v in zip(point, line, strict=True)]
@@ -176,15 +169,12 @@ class RationalCone:
         if not self.lines:
             return 0, self.rays
         basis, rank = flint.fmpq_mat([[flint.fmpq(x) for x in line] for line in self.lines]).rref()
-        free, pivots = 0, []
-        for i in range(rank):
-            pivot = next(c for c in range(self.dimension) if basis[i, c] != 0)
-            pivots.append(pivot)
-            free |= 1 << pivot
+        columns = pivots(basis, rank)
+        free = sum(1 << pivot for pivot in columns)
         rays = []
         for ray in self.rays:
             moved = [flint.fmpq(x) for x in ray]
-            for i, pivot in enumerate(pivots):
+            for i, pivot in enumerate(columns):
                 shift = moved[pivot]
                 moved = [x - shift * basis[i, c] for c, x in enumerate(moved)]
             rays.append(integer_row(moved))
@@ -391,11 +381,14 @@ def surely_inside(
     return np.asarray(shown & (b - safe @ a.T > 4 * (a.shape[1] + 3) * 2.0**-53 * size).all(axis=1))
 
 
-def is_inside(families: list[Scores], domain: Domain, choice: Integers, point: Floats) -> bool:
-    """Whether one float point lies strictly inside a cell, decided in rationals."""
-    if not np.isfinite(point).all():
+def is_inside(
+    families: list[Scores], domain: Domain, choice: Integers, point: Iterable[float | Fraction]
+) -> bool:
+    """Whether one point lies strictly inside a cell, decided in rationals."""
+    values = list(point)
+    if not all(isinstance(v, Fraction) or math.isfinite(v) for v in values):
         return False
-    x = [rational(float(v)) for v in point] + [flint.fmpq(1)]
+    x = [rational(v) for v in values] + [flint.fmpq(1)]
     for family, j in zip(families, choice.tolist(), strict=True):
         own = dot(family.exact_row(j), x)
         if any(dot(family.exact_row(l), x) >= own for l in range(family.n_keys) if family.tie_group[l] != j):

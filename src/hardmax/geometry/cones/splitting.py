@@ -45,9 +45,7 @@ _FEW_KEYS = 40  # with fewer keys in a head, looking for its own walls first doe
 _COMPARE_ALL = {1: 250, 2: 250, 3: 600}  # homogeneous dimension -> up to how many keys all pairs are compared
 _COMPARE_ALL_BEYOND = 2500  # the same in higher dimension, where candidate lists are long and cost more
 _PARENTS_PER_CALL = 4096  # the compiled loop returns this often, so that Ctrl-C is heard
-_CHECK_ALL_KEYS = (
-    400_000_000  # above this many comparisons a witness is checked against the facets of its cell only
-)
+_CHECK_ALL_KEYS = 400_000_000  # with more comparisons a witness is checked against the facets of its cell
 
 
 @dataclass(eq=False)
@@ -301,143 +299,9 @@ class _Engine:
 
     def _level(self, cells: Cells, h: int) -> Cells:
         """Cut every cell into the cells of head h."""
-        head, D = self.heads[h], self.frame.D
-        guess = max(8 * cells.n, 2 * head.n_keys, 256)
-        out = Cells(D, cells.words, guess, guess * 2 ** (D - 1), guess * 2 * D)
-        work = Workspace(D, head.n_keys)
-        visited, parked = np.zeros(head.n_keys, dtype=np.int64), np.empty(head.n_keys, dtype=np.int64)
-        counts, nobody = out.counts, np.empty(0, dtype=np.int64)
-        if cells.n == 1:  # candidate lists are only safe for walks that start at a key that wins
-            self._walk(cells, out, h, work, visited, parked)
-            counts[5] += 1
-        while counts[5] < cells.n:
-            if not self.exact:
-                stop = min(cells.n, int(counts[5]) + _PARENTS_PER_CALL)
-                _align(cells, out, work)
-                status = kernels.expand_many(
-                    D,
-                    h,
-                    head.rows,
-                    cells.store,
-                    stop,
-                    nobody,
-                    visited,
-                    work.cone,
-                    work.scratch,
-                    counts,
-                    out.store,
-                    parked,
-                )
-                if status != kernels.DONE:
-                    work.make_room(status, cells, out)
-                    continue
-                if counts[5] >= stop:
-                    continue
-            self._walk(cells, out, h, work, visited, parked)
-            counts[5] += 1
-        out.trim()
-        out.choices = np.column_stack([cells.choices[out.store.parent], out.store.key])
-        return out
+        return _Level(self, cells, h).run()
 
-    def _walk(
-        self, cells: Cells, out: Cells, h: int, work: Workspace, visited: Integers, parked: Integers
-    ) -> None:
-        """Find all cells of one parent, starting from what the compiled walk has left open.
-
-        Where it has found nothing at all (its first guess only tied for the maximum, or this is the very
-        first cell) the walk starts anew from the keys that win or tie at an interior point, decided exactly:
-        at least one of them has a cell.
-        """
-        head, counts = self.heads[h], out.counts
-        parent = int(counts[5])
-        cone = self._rational_cone(cells, parent)
-        self._resume(cells, out, h, work, visited, parked, cone, parked[: counts[3]].tolist())
-        if not _has_child(out, parent):
-            counts[6] += 1
-            starts = self._winners(cone.interior_point(), head)
-            if self.exact:
-                visited[starts] = counts[6]
-            else:
-                self._compiled_children(cells, out, h, work, starts, visited, parked)
-                starts = parked[: counts[3]].tolist()
-            self._resume(cells, out, h, work, visited, parked, cone, starts)
-        if not _has_child(out, parent):
-            raise CertificateError("a cell lost all its keys; please report this input.")
-
-    def _resume(
-        self, cells: Cells, out: Cells, h: int, work: Workspace, visited: Integers, parked: Integers,
-        cone: RationalCone, pending: list[int],
-    ) -> None:  # fmt: skip
-        """Decide the pending keys of a parent in rationals and walk on from them."""
-        head, counts = self.heads[h], out.counts
-        while pending:
-            near: set[int] = set()
-            for j in pending:
-                near |= self._rational_child(cone, head, h, int(counts[5]), j, out)
-            counts[3] = 0
-            pending = sorted(l for l in near if visited[l] != counts[6])
-            if self.exact:
-                visited[pending] = counts[6]
-            elif pending:
-                self._compiled_children(cells, out, h, work, pending, visited, parked)
-                pending = parked[: counts[3]].tolist()
-        counts[3] = 0
-
-    def _rational_child(
-        self, cone: RationalCone, head: Head, h: int, parent: int, j: int, out: Cells
-    ) -> set[int]:
-        """Append the cell of key j inside a rational cone, if it has interior; returns what it touches."""
-        child, own = cone.copy(), head.exact(j)
-        self.n_exact += 1
-        start, stop = head.rows.neighbour_start[j], head.rows.neighbour_start[j + 1]
-        for l in head.rows.neighbours[start:stop].tolist():
-            normal = integer_row([a - b for a, b in zip(own, head.exact(l), strict=True)])
-            if child.cut(normal, (h, l)) == kernels.EMPTIES:
-                return set()
-        out.append(child, parent, j)
-        labels = [child.facets[s][1] for s in child.touching()]
-        return {key for head_of_label, key in labels if head_of_label == h}
-
-    def _compiled_children(
-        self,
-        cells: Cells,
-        out: Cells,
-        h: int,
-        work: Workspace,
-        seeds: list[int],
-        visited: Integers,
-        parked: Integers,
-    ) -> None:
-        """The compiled walk from given keys; what it cannot decide is left in ``parked``."""
-        counts = out.counts
-        before, seen = counts.copy(), visited.copy()
-        starts = np.array(seeds, dtype=np.int64)
-        while True:
-            _align(cells, out, work)
-            status = kernels.expand(
-                self.frame.D, h, self.heads[h].rows, cells.store, int(counts[5]), starts, len(starts),
-                visited, int(counts[6]), work.cone, work.scratch, counts, out.store, parked,
-            )  # fmt: skip
-            if status == kernels.DONE:
-                return
-            counts[:], visited[:] = before, seen
-            work.make_room(status, cells, out)
-
-    def _winners(self, y: list[int], head: Head) -> list[int]:
-        """The keys whose scores are largest at an integer point: those that floats cannot rule out, compared
-        exactly.
-        """
-        size = max(map(abs, y))
-        floats = np.array([float(Fraction(v, size)) for v in y])
-        scores = head.rows.points @ floats
-        slack = 4 * (len(y) + 2) ** 2 * 2.0**-53 + head.rows.error
-        near = np.flatnonzero(scores + 2 * slack >= scores.max()).tolist()
-        point = [flint.fmpq(v) for v in y]
-        exact = [dot(head.exact(j), point) for j in near]
-        best = max(exact)
-        return [j for j, score in zip(near, exact, strict=True) if score == best]
-
-    def _rational_cone(self, cells: Cells, cell: int) -> RationalCone:
+    def rational_cone(self, cells: Cells, cell: int) -> RationalCone:
         """A stored cell again, from its facets, in rationals."""
         cone, store = RationalCone(self.frame.D), cells.store
         for g in range(int(store.facet_start[cell]), int(store.facet_start[cell + 1])):
@@ -465,7 +329,7 @@ class _Engine:
         rank[order] = np.arange(len(order))
         exact_witnesses: dict[int, tuple[Fraction, ...]] = {}
         for cell in np.flatnonzero(~shown).tolist():
-            point = frame.to_space_exactly(self._rational_cone(cells, cell).interior_point())
+            point = frame.to_space_exactly(self.rational_cone(cells, cell).interior_point())
             witnesses[cell] = [nearest_float(v) for v in point]
             if not is_inside(self.families, self.domain, users[cell], witnesses[cell]):
                 exact_witnesses[int(rank[cell])] = tuple(point)
@@ -490,15 +354,129 @@ class _Engine:
         return start, self.heads[h].index[store.label[mine, 1]]
 
 
-def _has_child(out: Cells, parent: int) -> bool:
-    return out.n > 0 and int(out.store.parent[out.n - 1]) == parent
+class _Level:
+    """The cells of one head inside every cell of the heads before it."""
 
+    def __init__(self, engine: _Engine, cells: Cells, h: int) -> None:
+        self.engine, self.cells, self.h = engine, cells, h
+        self.head, D = engine.heads[h], engine.frame.D
+        n_keys = self.head.n_keys
+        guess = max(8 * cells.n, 2 * n_keys, 256)
+        self.out = Cells(D, cells.words, guess, guess * 2 ** (D - 1), guess * 2 * D)
+        self.work = Workspace(D, n_keys)
+        self.visited, self.parked = np.zeros(n_keys, dtype=np.int64), np.empty(n_keys, dtype=np.int64)
 
-def _align(cells: Cells, out: Cells, work: Workspace) -> None:
-    """All facet sets with equally many words."""
-    words = max(cells.words, out.words, work.words)
-    for holder in (cells, out, work):
-        holder.widen(words)
+    def run(self) -> Cells:
+        cells, out, counts, nobody = self.cells, self.out, self.out.counts, np.empty(0, dtype=np.int64)
+        if cells.n == 1:  # candidate lists are only safe for walks that start at a key that wins
+            self._walk()
+        while counts[5] < cells.n:
+            if not self.engine.exact:
+                stop = min(cells.n, int(counts[5]) + _PARENTS_PER_CALL)
+                self._align()
+                status = kernels.expand_many(
+                    out.D, self.h, self.head.rows, cells.store, stop, nobody, self.visited,
+                    self.work.cone, self.work.scratch, counts, out.store, self.parked,
+                )  # fmt: skip
+                if status != kernels.DONE:
+                    self.work.make_room(status, cells, out)
+                    continue
+                if counts[5] >= stop:
+                    continue
+            self._walk()
+        out.trim()
+        out.choices = np.column_stack([cells.choices[out.store.parent], out.store.key])
+        return out
+
+    def _walk(self) -> None:
+        """Find all cells of the next parent, starting from what the compiled walk has left open.
+
+        Where it has found nothing at all (its first guess only tied for the maximum, or this is the very
+        first cell) the walk starts anew from the keys that win or tie at an interior point, decided exactly:
+        at least one of them has a cell.
+        """
+        counts = self.out.counts
+        cone = self.engine.rational_cone(self.cells, int(counts[5]))
+        self._resume(cone, self._take_parked())
+        if not self._has_child():
+            counts[6] += 1
+            self._resume(cone, self._unsettled(self._winners(cone.interior_point())))
+        if not self._has_child():
+            raise CertificateError("a cell lost all its keys; please report this input.")
+        counts[5] += 1
+
+    def _has_child(self) -> bool:
+        n, parents = self.out.n, self.out.store.parent
+        return n > 0 and int(parents[n - 1]) == self.out.counts[5]
+
+    def _take_parked(self) -> list[int]:
+        pending: list[int] = self.parked[: self.out.counts[3]].tolist()
+        self.out.counts[3] = 0
+        return pending
+
+    def _resume(self, cone: RationalCone, pending: list[int]) -> None:
+        """Decide the pending keys of a parent in rationals and walk on from them."""
+        while pending:
+            near: set[int] = set().union(*(self._rational_child(cone, j) for j in pending))
+            pending = self._unsettled(sorted(l for l in near if self.visited[l] != self.out.counts[6]))
+
+    def _unsettled(self, keys: list[int]) -> list[int]:
+        """Walk from some keys in floats; returns those that are left to rationals."""
+        if self.engine.exact:
+            self.visited[keys] = self.out.counts[6]
+            return keys
+        if keys:
+            self._compiled_children(keys)
+        return self._take_parked()
+
+    def _rational_child(self, cone: RationalCone, j: int) -> set[int]:
+        """Append the cell of key j inside a rational cone, if it has interior; returns what it touches."""
+        head = self.head
+        child, own = cone.copy(), head.exact(j)
+        self.engine.n_exact += 1
+        start, stop = head.rows.neighbour_start[j], head.rows.neighbour_start[j + 1]
+        for l in head.rows.neighbours[start:stop].tolist():
+            normal = integer_row([a - b for a, b in zip(own, head.exact(l), strict=True)])
+            if child.cut(normal, (self.h, l)) == kernels.EMPTIES:
+                return set()
+        self.out.append(child, int(self.out.counts[5]), j)
+        labels = [child.facets[s][1] for s in child.touching()]
+        return {key for head_of_label, key in labels if head_of_label == self.h}
+
+    def _compiled_children(self, seeds: list[int]) -> None:
+        """The compiled walk from given keys; what it cannot decide is left in ``parked``."""
+        out, counts, work, visited = self.out, self.out.counts, self.work, self.visited
+        before, seen = counts.copy(), visited.copy()
+        starts = np.array(seeds, dtype=np.int64)
+        while True:
+            self._align()
+            status = kernels.expand(
+                out.D, self.h, self.head.rows, self.cells.store, int(counts[5]), starts, len(starts),
+                visited, int(counts[6]), work.cone, work.scratch, counts, out.store, self.parked,
+            )  # fmt: skip
+            if status == kernels.DONE:
+                return
+            counts[:], visited[:] = before, seen
+            work.make_room(status, self.cells, out)
+
+    def _winners(self, y: list[int]) -> list[int]:
+        """The keys whose scores are largest at an integer point: those that floats cannot rule out, compared
+        exactly.
+        """
+        size = max(map(abs, y))
+        scores = self.head.rows.points @ np.array([float(Fraction(v, size)) for v in y])
+        slack = 4 * (len(y) + 2) ** 2 * 2.0**-53 + self.head.rows.error
+        near = np.flatnonzero(scores + 2 * slack >= scores.max()).tolist()
+        point = [flint.fmpq(v) for v in y]
+        exact = [dot(self.head.exact(j), point) for j in near]
+        best = max(exact)
+        return [j for j, score in zip(near, exact, strict=True) if score == best]
+
+    def _align(self) -> None:
+        """All facet sets with equally many words."""
+        words = max(self.cells.words, self.out.words, self.work.words)
+        for holder in (self.cells, self.out, self.work):
+            holder.widen(words)
 
 
 def _bit(mask: NDArray[np.uint64], slot: int) -> NDArray[np.bool_]:

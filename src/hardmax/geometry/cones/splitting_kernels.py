@@ -2,10 +2,9 @@ r"""The compiled half of the splitting kernel: cones cut by hyperplanes, with pr
 
 A cell is a polyhedral cone in :math:`\mathbb{R}^D` (affine problems are homogenised, so :math:`D = d + 1`),
 kept as its extreme rays and the set of facets that each ray lies on. A ray is never derived from other rays:
-it is the generalised cross product of
-:math:`D-1` facet normals, so its error does not grow with the number of cuts that led to it. Every normal is
-scaled by a power of two to :math:`\|F_i\|_1 \le 1`. Then every minor of order :math:`k` is at most 1 in
-absolute value, Laplace expansion computes it within
+it is the generalised cross product of :math:`D-1` facet normals, so its error does not grow with the number
+of cuts that led to it. Every normal is scaled by a power of two to :math:`\|F_i\|_1 \le 1`. Then every minor
+of order :math:`k` is at most 1 in absolute value, Laplace expansion computes it within
 :math:`\tfrac12 k (k+1) u` plus the sum of the errors of its rows, and the sign of :math:`a \cdot r` is proven
 whenever
 
@@ -84,10 +83,7 @@ class Scratch(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Many cones in flat arrays: cell i has the rays ray_start[i] ..
-
-    ray_start[i + 1] - 1, and facets likewise.
-    """
+    """Many cones in flat arrays: cell i has the rays ray_start[i] .. ray_start[i + 1] - 1, and so on."""
 
     parent: Integers
     key: Integers
@@ -412,22 +408,10 @@ def cut(
                             break
                 if not adjacent:
                     continue
-            if not _edge_ray(
-                D,
-                mask,
-                facets,
-                p,
-                q,
-                shared,
-                slot,
-                s_rays,
-                s_mask,
-                pick,
-                pool,
-                minors,
-                residual,
-                n_new,
-            ):
+            proven = _edge_ray(
+                D, mask, facets, p, q, shared, slot, s_rays, s_mask, pick, pool, minors, residual, n_new
+            )
+            if not proven:
                 return UNDECIDED
             _set(s_mask, n_new, slot)
             n_new += 1
@@ -546,10 +530,8 @@ def _load(D, store, parent, cone):
     rays, mask, used, facets, label = cone.rays, cone.mask, cone.used, cone.facets, cone.label
     p_rays, p_mask, p_facets, p_label = store.rays, store.mask, store.facets, store.label
     first, n = store.ray_start[parent], store.ray_start[parent + 1] - store.ray_start[parent]
-    first_facet, n_facets = (
-        store.facet_start[parent],
-        store.facet_start[parent + 1] - store.facet_start[parent],
-    )
+    first_facet = store.facet_start[parent]
+    n_facets = store.facet_start[parent + 1] - first_facet
     if n > rays.shape[0] or D + n_facets > 64 * used.shape[0]:
         return False
     cone.state[0] = n
@@ -653,14 +635,8 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
     [cells, rays, facets, parked, last winner, next parent, stamp].
     """
     queue = scratch.queue
-    state, rays, mask, used, facets, label = (
-        cone.state,
-        cone.rays,
-        cone.mask,
-        cone.used,
-        cone.facets,
-        cone.label,
-    )
+    state, rays, mask = cone.state, cone.rays, cone.mask
+    used, facets, label = cone.used, cone.facets, cone.label
     sign, order, shared_with = scratch.sign, scratch.order, scratch.shared_with
     s_rays, s_mask = scratch.rays, scratch.mask
     pick, pool, minors, residual = scratch.pick, scratch.pool, scratch.minors, scratch.residual
@@ -759,10 +735,7 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
 
 @kernel
 def expand_many(D, h, head, store, stop, nobody, visited, cone, scratch, counts, out, parked):
-    """`expand` for the parents counts[5] ..
-
-    stop-1, until one needs the driver's help (more room, or a rational decision).
-    """
+    """`expand` for the parents counts[5] .. stop-1, until one needs more room or a rational decision."""
     while counts[5] < stop:
         cells, n_rays, n_facets = counts[0], counts[1], counts[2]
         counts[6] += 1

@@ -37,8 +37,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import CertificateError
-from hardmax.exact.rationals import nearest_float, power_of_two
+from hardmax.exact.rationals import dot, fraction, nearest_float, pivots, power_of_two
 from hardmax.geometry.cones.splitting import refine
+from hardmax.geometry.diagrams.max_margins import proven_margins
 from hardmax.geometry.feasibility import linear_programs as programs
 from hardmax.geometry.feasibility.rational_programs import convex_weights, separate_exactly
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
@@ -52,11 +53,8 @@ _TOLERANCE = 1e-12  # relative margin below which the compiled search hands over
 _SMALL = 3000  # open keys times entries: such work is done in rationals before a kernel could be loaded
 _GUESS_ALL = 8192  # above this many keys the quadratic table of guesses is not worth its time
 _CUT_SECONDS = {1: 2e-5, 2: 4e-5, 3: 3.5e-4}  # rough time per key of cutting space into cells, by dimension
-_SETTLE_SECONDS = (
-    6e-5,
-    3e-8,
-)  # rough time per open key of the search: fixed, and per key that it is held against
-_BLOCK = 1 << 18  # scores per block: stays in cache
+# rough time per open key of the search: fixed, and per key that it is held against
+_SETTLE_SECONDS = (6e-5, 3e-8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +188,7 @@ class LiftedKeys:
     def not_beaten(self, row: int, y: list[flint.fmpz], most: int) -> list[int]:
         """At most ``most`` rows that ``row`` does not strictly beat in direction y; none if it beats all."""
         bits = max(abs(v).bit_length() for v in y)
-        floats = np.array([_scaled_float(v, bits) for v in y])
+        floats = np.array([float(Fraction(int(v), 2**bits)) for v in y])
         products = self.points @ floats
         length = float(np.linalg.norm(floats)) * (1.0 + 1e-9)
         slack = self.noise * (1.5 * length)  # half as much again for the rounding of y
@@ -199,9 +197,10 @@ class LiftedKeys:
         found: list[int] = []
         if self.affine and y[-1] <= 0:
             found.append(self.n)
-        for other in np.flatnonzero(~(gap > 0.0))[np.argsort(gap[~(gap > 0.0)], kind="stable")].tolist():
+        doubtful = np.flatnonzero(~(gap > 0.0))
+        for other in doubtful[np.argsort(gap[doubtful], kind="stable")].tolist():
             difference = self.exact_difference(row, other)
-            if sum((g * v for g, v in zip(difference, y, strict=True)), flint.fmpq(0)) <= 0:
+            if dot(difference, y) <= 0:
                 found.append(other)
                 if len(found) >= most:
                     break
@@ -275,10 +274,11 @@ def _by_splitting(scores: Scores) -> Interiors:
     own[winners] = True
     points = np.full((scores.n_keys, scores.d), np.nan)
     points[winners] = cells.witnesses
-    exact = {}
-    for cell, point in cells.exact_witnesses.items():
-        for j in np.flatnonzero(group == winners[cell]).tolist():
-            exact[j] = point
+    exact = {
+        j: point
+        for cell, point in cells.exact_witnesses.items()
+        for j in np.flatnonzero(group == winners[cell]).tolist()
+    }
     return Interiors(own[group], points[group], exact, *_no_supports(scores.n_keys), cells.n_decided_exactly)
 
 
@@ -327,27 +327,17 @@ class _Search:
         return np.ascontiguousarray(whitened)
 
     def _try(self, directions: Floats) -> None:
-        points, noise, n = self.lifted.points, self.lifted.noise, self.lifted.n
-        transposed = np.ascontiguousarray(points.T)
+        """Directions, one per key, that provably make it win become witnesses."""
         tame = np.asarray((np.abs(directions) < 1e150).all(axis=1))
         directions = np.where(tame[:, None], directions, 0.0)  # no direction, and so no witness
-        step = max(1, _BLOCK // n)
-        for start in range(0, n, step):
-            y = directions[start : start + step]
-            keys = np.arange(start, start + len(y))
-            length = np.sqrt(np.einsum("ij,ij->i", y, y)) * (1.0 + 1e-9)
-            table = y @ transposed
-            with np.errstate(over="ignore", invalid="ignore"):
-                own = table[np.arange(len(y)), keys] - noise[keys] * length
-                table += np.multiply.outer(length, noise)
-            table[np.arange(len(y)), keys] = -np.inf
-            sure = (table.max(axis=1) < own) & (length > 1e-100) & (self.verdict[keys] == programs.OPEN)
-            won = keys[sure]
-            self.verdict[won] = programs.WINS
-            self.witnesses[won] = y[sure]
-            count = int(self.n_rivals[0])
-            self.rivals[count : count + len(won)] = won
-            self.n_rivals[0] += len(won)
+        long = np.abs(directions).max(axis=1) > 1e-100
+        margins = proven_margins(self.lifted.points, self.lifted.noise, np.arange(self.lifted.n), directions)
+        won = np.flatnonzero((margins > 0.0) & long & (self.verdict == programs.OPEN))
+        self.verdict[won] = programs.WINS
+        self.witnesses[won] = directions[won]
+        count = int(self.n_rivals[0])
+        self.rivals[count : count + len(won)] = won
+        self.n_rivals[0] += len(won)
 
     def settle(self, guesses: Floats) -> None:
         """Run the compiled search on the open keys, a few hundred at a time so that Ctrl-C is heard."""
@@ -427,10 +417,11 @@ class _Search:
         points[won] = lifted.to_space(self.witnesses[won])[0]
         for key, floats in self.rounded_points.items():
             points[key] = self._with_zeros(floats, 0.0)
-        exact = {}
-        for key, point in self.exact_points.items():
-            for j in np.flatnonzero(position == key).tolist():
-                exact[j] = point
+        exact = {
+            j: point
+            for key, point in self.exact_points.items()
+            for j in np.flatnonzero(position == key).tolist()
+        }
         sizes = np.where(won, 0, self.corral_sizes)[position]
         index = np.append(lifted.index, scores.n_keys)
         members = index[self.corrals[position]]
@@ -464,16 +455,8 @@ def carrying_columns(scores: Scores) -> Integers:
         bound = np.abs(inverse) @ np.abs(square)
         residual = np.abs(np.eye(rows) - inverse @ square) + bound * (UNIT_ROUNDOFF * 2 * (rows + 4))
         return np.sort(pivots[:rows]).astype(np.int64) if residual.sum(axis=1).max() < 0.5 else every
-    exact = [w.rational_row(i) for i in range(rows)]
-    reduced, rank = flint.fmpq_mat(exact).rref()
-    return np.array(
-        [next(c for c in range(scores.d) if reduced[i, c] != 0) for i in range(rank)], dtype=np.int64
-    )
-
-
-def _scaled_float(value: flint.fmpz, bits: int) -> float:
-    """value / 2^bits, correctly rounded."""
-    return float(Fraction(int(value), 2**bits))
+    exact = flint.fmpq_mat([w.rational_row(i) for i in range(rows)])
+    return np.array(pivots(*exact.rref()), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -521,7 +504,7 @@ class EmptinessCertificate:
         solved = _solve(self.scores, self.key, self.found)
         support = np.array(sorted(solved), dtype=np.int64)
         support.setflags(write=False)
-        return support, tuple(Fraction(int(solved[i].p), int(solved[i].q)) for i in support.tolist())
+        return support, tuple(fraction(solved[i]) for i in support.tolist())
 
     def verify(self) -> bool:
         """Check the combination with nothing but fractions and the numbers as given."""
@@ -549,7 +532,7 @@ class EmptinessCertificate:
 
 
 def _fractions(scores: Scores, j: int) -> list[Fraction]:
-    return [Fraction(int(value.p), int(value.q)) for value in scores.exact_row(j)]
+    return [fraction(value) for value in scores.exact_row(j)]
 
 
 def _solve(scores: Scores, key: int, found: tuple[int, ...]) -> dict[int, flint.fmpq]:
@@ -582,20 +565,14 @@ def _raised(scores: Scores, weights: dict[int, flint.fmpq]) -> dict[int, flint.f
     """
     keys = list(weights)
     exact = [scores.exact_row(i) for i in keys]
-    columns = [[flint.fmpq(1), *row[:-1]] for row in exact]
-    reduced, rank = flint.fmpq_mat([list(c) for c in zip(*columns, strict=True)]).rref()
-    pivots, free, r = [], [], 0
-    for c in range(len(keys)):
-        if r < rank and reduced[r, c] != 0:
-            pivots.append(c)
-            r += 1
-        else:
-            free.append(c)
-    direction = [flint.fmpq(0)] * len(keys)
-    direction[free[0]] = flint.fmpq(1)
-    for r, c in enumerate(pivots):
-        direction[c] = -reduced[r, free[0]]
-    if sum((s * row[-1] for s, row in zip(direction, exact, strict=True)), flint.fmpq(0)) < 0:
+    lifted = [[flint.fmpq(1), *row[:-1]] for row in exact]
+    reduced, rank = flint.fmpq_mat([list(column) for column in zip(*lifted, strict=True)]).rref()
+    dependent = pivots(reduced, rank)
+    free = next(c for c in range(len(keys)) if c not in dependent)
+    direction = [flint.fmpq(int(c == free)) for c in range(len(keys))]
+    for r, c in enumerate(dependent):
+        direction[c] = -reduced[r, free]
+    if dot(direction, [row[-1] for row in exact]) < 0:
         direction = [-s for s in direction]
     step = min(weights[i] / -s for i, s in zip(keys, direction, strict=True) if s < 0)
     moved = {i: weights[i] + step * s for i, s in zip(keys, direction, strict=True)}

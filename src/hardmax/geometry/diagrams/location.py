@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
 from hardmax.errors import NotFiniteError
-from hardmax.exact.rationals import ExactArray, rational
+from hardmax.exact.rationals import ExactArray, dot, rational
 from hardmax.exact.rationals import grain as grain_of
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 
@@ -31,9 +31,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _BLOCK = 1 << 18  # scores per block: two megabytes, so that they are read back from cache
-_TREE_ABOVE = (
-    2000  # from this many sites on, in low dimension, a search tree is faster than the matrix product
-)
+_TREE_ABOVE = 2000  # with more sites, in low dimension, a search tree is faster than the matrix product
 _SAFE = 1e280  # error bounds beyond this belong to scores that may overflow
 _CHECK_ROWS = 20_000  # derived rows are compared with their exact values up to this many keys
 
@@ -79,11 +77,8 @@ class Locator:
         with np.errstate(over="ignore"):
             centre = slopes.mean(axis=0)
             spread = np.abs(slopes - centre).max(initial=0.0)
-        return bool(
-            np.isfinite(centre).all()
-            and np.isfinite(spread)
-            and np.abs(centre).max(initial=0.0) > 16 * spread
-        )
+            far = np.abs(centre).max(initial=0.0) > 16 * spread  # not if the spread overflows
+        return bool(np.isfinite(centre).all() and far)
 
     def locate(self, points: ExactArray | Floats, *, certified: bool = True) -> Integers:
         """The winning key at each point (rows), the lowest index among ties."""
@@ -144,7 +139,7 @@ class Locator:
         best, highest = -1, None
         for j in np.flatnonzero(~(values < values.max() - noise)).tolist():
             row = self.scores.exact_row(int(self.index[j]))
-            value = sum((a * b for a, b in zip(row, [*point, flint.fmpq(1)], strict=True)), flint.fmpq(0))
+            value = dot(row, [*point, flint.fmpq(1)])
             if highest is None or value > highest:
                 best, highest = j, value
         return best
@@ -188,9 +183,8 @@ class Locator:
         grain = grain_of(slopes) + grain_of(points)
         if offsets.any():
             grain = min(grain, grain_of(offsets))
-        with np.errstate(
-            over="ignore", divide="ignore"
-        ):  # logarithms, because the product itself may underflow
+        with np.errstate(over="ignore", divide="ignore"):
+            # logarithms, because the product itself may underflow
             products = np.log2(np.abs(slopes).sum(axis=1).max()) + np.log2(np.abs(points).max(initial=0.0))
             largest = max(products, np.log2(np.abs(offsets).max())) + 1.0
         return bool(largest == -np.inf or (grain > -1000 and largest < grain + 52))
@@ -203,10 +197,7 @@ class Locator:
             return False
         floats = np.column_stack([scores.slopes, scores.offsets])
         return all(
-            all(
-                exact == rational(v) for exact, v in zip(scores.exact_row(j), floats[j].tolist(), strict=True)
-            )
-            for j in doubtful.tolist()
+            scores.exact_row(j) == [rational(v) for v in floats[j].tolist()] for j in doubtful.tolist()
         )
 
 

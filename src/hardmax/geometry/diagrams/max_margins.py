@@ -24,7 +24,7 @@ from hardmax.geometry.feasibility import linear_programs as programs
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 from hardmax.results import Result
 
-__all__ = ["MaxMargin", "max_margins"]
+__all__ = ["MaxMargin", "max_margins", "proven_margins"]
 
 Floats = NDArray[np.float64]
 
@@ -128,7 +128,8 @@ def max_margins(scores: Scores, nonempty: NDArray[np.bool_], guesses: Floats) ->
     best = np.where(nearest.any(axis=1, keepdims=True), nearest, starts)
     unit = best / np.maximum(np.linalg.norm(best, axis=1, keepdims=True), 1e-300)
     length = np.linalg.norm(nearest, axis=1)
-    margins = _margins(points, noise, rows, unit)
+    # the queries are of norm 1 up to rounding, by which the bound is lowered
+    margins = np.maximum(proven_margins(points, noise, rows, unit), 0.0) * (1.0 - (d + 16) * UNIT_ROUNDOFF)
     lower, upper = np.zeros(n), np.zeros(n)
     with np.errstate(over="ignore", under="ignore"):
         lower[keys] = np.maximum(np.ldexp(margins, exponent) - 5e-324, 0.0)
@@ -138,21 +139,23 @@ def max_margins(scores: Scores, nonempty: NDArray[np.bool_], guesses: Floats) ->
     return MaxMargin(values, lower, upper, queries)
 
 
-def _margins(points: Floats, noise: Floats, rows: NDArray[np.int64], queries: Floats) -> Floats:
-    """A proven lower bound on the margin that each query gives its key, divided by the query's norm."""
+def proven_margins(points: Floats, noise: Floats, rows: NDArray[np.int64], queries: Floats) -> Floats:
+    """A proven lower bound on the margin that each query gives the point of its row; not above 0 if none.
+
+    A product of a point with a query of norm 1 is off by at most its ``noise``.
+    """
     out = np.zeros(len(rows))
     transposed = np.ascontiguousarray(points.T)
     step = max(1, _BLOCK // len(points))
+    longer = 1.0 + UNIT_ROUNDOFF * 1.01 * (points.shape[1] + 8)  # a computed norm times this is rounded up
     for start in range(0, len(rows), step):
         q, keys = queries[start : start + step], rows[start : start + step]
         each = np.arange(len(q))
-        length = np.sqrt(np.einsum("ij,ij->i", q, q)) * (
-            1.0 + UNIT_ROUNDOFF * 1.01 * (points.shape[1] + 8)
-        )  # rounded up
+        length = np.sqrt(np.einsum("ij,ij->i", q, q)) * longer
         table = q @ transposed
-        own = table[each, keys] - noise[keys] * length
-        table += np.multiply.outer(length, noise)
-        table[each, keys] = -np.inf
-        margin = own - table.max(axis=1)
-        out[start : start + step] = np.maximum(margin, 0.0) / np.maximum(length, 0.5) * (1.0 - 1e-15)
+        with np.errstate(over="ignore", invalid="ignore"):
+            own = table[each, keys] - noise[keys] * length
+            table += np.multiply.outer(length, noise)
+            table[each, keys] = -np.inf
+            out[start : start + step] = own - table.max(axis=1)
     return out

@@ -33,7 +33,7 @@ from hardmax.errors import (
     InvalidInputError,
     UnsupportedDimensionError,
 )
-from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.exact.rationals import ExactArray, as_exact, fraction
 from hardmax.geometry.cones.splitting import Refinement, refine
 from hardmax.geometry.diagrams.interiors import (
     EmptinessCertificate,
@@ -382,10 +382,7 @@ class PowerDiagram(Result):
     def _state(self) -> dict[str, Any]:
         found = self._interiors
         return {
-            "source": {
-                name: array.floats if array.fractions is None else array.fractions
-                for name, array in self.scores.source.items()
-            },
+            "source": {name: array.numbers for name, array in self.scores.source.items()},
             "nonempty": found.nonempty,
             "witnesses": found.witnesses,
             "exact_witnesses": {str(j): list(point) for j, point in found.exact_witnesses.items()},
@@ -573,4 +570,4 @@ def _exact_vertex(scores: Scores, keys: list[int]) -> tuple[Fraction, ...]:
     first, *others = (scores.exact_row(j) for j in keys)
     system = flint.fmpq_mat([[a - b for a, b in zip(first, row, strict=True)] for row in others])
     reduced, _ = system.rref()
-    return tuple(Fraction(int(-reduced[i, scores.d].p), int(reduced[i, scores.d].q)) for i in range(scores.d))
+    return tuple(fraction(-reduced[i, scores.d]) for i in range(scores.d))

@@ -66,6 +66,7 @@ __all__ = [
     "WINS",
     "ZERO",
     "certify_zero_kernel",
+    "fill_rows_kernel",
     "corral_workspace",
     "min_norm_point_kernel",
     "reach_kernel",
@@ -463,10 +464,8 @@ def _wins_surely(points, error, noise, key, y, scores, row):  # type: ignore[no-
                 row[k] = points[key, k] - points[other, k]
                 margin += row[k] * y[k]
                 span += abs(row[k] * y[k])
-            if (
-                not margin
-                > span * ((d + 4) * 2.0**-53) + (error[key] + error[other]) * largest * 1.001 + 1e-290
-            ):
+            slack = span * ((d + 4) * 2.0**-53) + (error[key] + error[other]) * largest * 1.001 + 1e-290
+            if not margin > slack:
                 sure = False
                 if strongest < 0 or scores[other] > scores[strongest]:
                     strongest = other
@@ -673,8 +672,8 @@ def reach_kernel(points, error, keys, guesses, scale, tol, nearest, away, work):
         away[which] = (length * (1.0 + (d + 4) * 2.0**-53) + slack) / mass * (1.0 + (size + 4) * 2.0**-53)
 
 
-@kernel(reorder=True, inlined=True)
-def _fill_rows(points, error, first, last, j, rows, row_error, start):  # type: ignore[no-untyped-def]
+@kernel(reorder=True)
+def fill_rows_kernel(points, error, first, last, j, rows, row_error, start):  # type: ignore[no-untyped-def]
     """Unit rows points[j] - points[l] for the other keys of a head, with bounds on their errors."""
     d = points.shape[1]
     k = start
@@ -702,16 +701,12 @@ def _surely_positive(rows, row_error, start, stop, x):  # type: ignore[no-untype
 @kernel(reorder=True)
 def tabulate_walls_kernel(points, error, key_start, walls):  # type: ignore[no-untyped-def]
     """Unit rows points[j] - points[l] for all pairs of keys of each head, with a bound on their errors."""
-    d = points.shape[1]
     k = 0
     for g in range(key_start.shape[0] - 1):
-        for j in range(key_start[g], key_start[g + 1]):
-            for other in range(key_start[g], key_start[g + 1]):
-                if other != j:
-                    length = _unit_difference(points[j], points[other], walls[k])
-                    moved = (error[j] + error[other]) / length if length > 0.0 else 4.0
-                    walls[k, d] = (moved + 3.0 * 2.0**-53 * np.sqrt(d)) * (1.0 + 1e-9)
-                    k += 1
+        first, last = key_start[g], key_start[g + 1]
+        for j in range(first, last):
+            fill_rows_kernel(points, error, first, last, j, walls, walls[:, -1], k)
+            k += last - first - 1
 
 
 @kernel(reorder=True)
@@ -758,7 +753,7 @@ def search_prefixes_kernel(  # type: ignore[no-untyped-def]
                     rows[row_start[level] + i, k] = walls[first + i, k]
                 row_error[row_start[level] + i] = walls[first + i, d]
         else:
-            _fill_rows(
+            fill_rows_kernel(
                 points, error, key_start[level], key_start[level + 1], key_start[level] + j,
                 rows, row_error, row_start[level],
             )  # fmt: skip

@@ -14,6 +14,7 @@ with an answer: the squared norm falls strictly from corral to corral, and there
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.exact.rationals import as_exact, rational
+from hardmax.exact.rationals import as_exact, dot, pivots, rational
 from hardmax.geometry.feasibility import linear_programs as programs
 from hardmax.geometry.scores import UNIT_ROUNDOFF
 
@@ -98,11 +99,9 @@ def convex_weights(rows: Sequence[Sequence[flint.fmpq]]) -> list[flint.fmpq] | N
     """
     integer = [_integers(row) for row in rows]
     weights = _smallest_affine_weights([vector for vector, _ in integer], 0)
-    if weights is None:
+    if weights is None or min(weights) <= 0:
         return None
-    if min(weights) <= 0:
-        return None
-    multiples = _common_multiples(weights)
+    multiples, _ = _common_multiples(weights)
     for column in zip(*(vector for vector, _ in integer), strict=True):
         if _dot(multiples, column) != 0:  # the affine hull of the rows misses the origin
             return None
@@ -159,13 +158,10 @@ class _Walk:
 
     def _point(self) -> IntegerRow:
         """A positive integer multiple of the current point."""
-        multiples = _common_multiples(self._weights)
+        multiples, _ = _common_multiples(self._weights)
         vectors = [self._vectors[i] for i in self._corral]
         point = [_dot(multiples, column) for column in zip(*vectors, strict=True)]
-        common = flint.fmpz(0)
-        for entry in point:
-            common = common.gcd(entry)
-        return [entry // common for entry in point] if common > 1 else point
+        return _primitive(point)[0]
 
     def _shrink_to_inside(self) -> None:
         while True:
@@ -188,24 +184,21 @@ class _Walk:
 
 def _integers(row: Sequence[flint.fmpq]) -> tuple[IntegerRow, flint.fmpq]:
     """A positive integer multiple of a rational row, and the factor."""
-    denominator = flint.fmpz(1)
-    for value in row:
-        denominator = denominator.lcm(value.q)
-    vector = [value.p * (denominator // value.q) for value in row]
-    common = flint.fmpz(0)
-    for entry in vector:
-        common = common.gcd(entry)
-    if common > 1:
-        return [entry // common for entry in vector], flint.fmpq(denominator, common)
-    return vector, flint.fmpq(denominator)
+    vector, denominator = _common_multiples(row)
+    primitive, common = _primitive(vector)
+    return primitive, flint.fmpq(denominator, common)
 
 
-def _common_multiples(values: Sequence[flint.fmpq]) -> list[flint.fmpz]:
-    """The values times their common denominator."""
-    denominator = flint.fmpz(1)
-    for value in values:
-        denominator = denominator.lcm(value.q)
-    return [value.p * (denominator // value.q) for value in values]
+def _primitive(vector: IntegerRow) -> tuple[IntegerRow, int]:
+    """The entries over their greatest common divisor, and the divisor; of zeros 1."""
+    common = math.gcd(*map(int, vector)) or 1
+    return [entry // common for entry in vector] if common > 1 else vector, common
+
+
+def _common_multiples(values: Sequence[flint.fmpq]) -> tuple[list[flint.fmpz], int]:
+    """The values times their common denominator, and that denominator."""
+    denominator = math.lcm(*(int(value.q) for value in values))
+    return [value.p * (denominator // value.q) for value in values], denominator
 
 
 def _smallest_affine_weights(vectors: list[IntegerRow], size: int) -> list[flint.fmpq] | None:
@@ -233,12 +226,7 @@ def _independent(vectors: dict[int, IntegerRow]) -> list[int]:
     indices = list(vectors)
     lifted = [[flint.fmpz(1), *vectors[i]] for i in indices]
     reduced, _, rank = flint.fmpz_mat(lifted).transpose().rref()
-    chosen, row = [], 0
-    for column, index in enumerate(indices):
-        if row < rank and reduced[row, column] != 0:
-            chosen.append(index)
-            row += 1
-    return chosen
+    return [indices[column] for column in pivots(reduced, rank)]
 
 
 def _dot(u: Sequence[flint.fmpz], v: Sequence[flint.fmpz]) -> flint.fmpz:
@@ -343,7 +331,7 @@ def _not_positive(
         surely = values > size * ((len(y) + 8) * UNIT_ROUNDOFF) + error * 1.01 + 1e-290
     found = []
     for i in np.flatnonzero(~surely).tolist():
-        if sum((g * v for g, v in zip(exact_row(i), y, strict=True)), flint.fmpq(0)) <= 0:
+        if dot(exact_row(i), y) <= 0:
             found.append(i)
             if len(found) > len(y):
                 break
