@@ -444,17 +444,17 @@ def carrying_columns(scores: Scores) -> Integers:
 
     w = scores.source["w_q"]
     rows = w.shape[0]
-    _, triangle, pivots = qr(w.floats, mode="economic", pivoting=True)
+    _, triangle, order = qr(w.floats, mode="economic", pivoting=True)
     sizes = np.abs(np.diag(triangle))
     rank = int((sizes > 1e-10 * max(sizes.max(initial=0.0), 1e-300)).sum())
     if rank == scores.d:
         return every
     if rank == rows:
-        square = w.floats[:, pivots[:rows]]
+        square = w.floats[:, order[:rows]]
         inverse = np.linalg.inv(square)
         bound = np.abs(inverse) @ np.abs(square)
         residual = np.abs(np.eye(rows) - inverse @ square) + bound * (UNIT_ROUNDOFF * 2 * (rows + 4))
-        return np.sort(pivots[:rows]).astype(np.int64) if residual.sum(axis=1).max() < 0.5 else every
+        return np.sort(order[:rows]).astype(np.int64) if residual.sum(axis=1).max() < 0.5 else every
     exact = flint.fmpq_mat([w.rational_row(i) for i in range(rows)])
     return np.array(pivots(*exact.rref()), dtype=np.int64)
 
