@@ -57,7 +57,7 @@ def fraction(value: flint.fmpq) -> Fraction:
     return Fraction(int(value.p), int(value.q))
 
 
-def pivots(reduced: flint.fmpq_mat, rank: int) -> list[int]:
+def pivots(reduced: flint.fmpq_mat | flint.fmpz_mat, rank: int) -> list[int]:
     """The first column that is not zero in each of the first rows of a reduced matrix.
 
     >>> pivots(*flint.fmpq_mat([[0, 1], [0, 2]]).rref())
@@ -66,8 +66,8 @@ def pivots(reduced: flint.fmpq_mat, rank: int) -> list[int]:
     return [next(c for c in range(reduced.ncols()) if reduced[i, c] != 0) for i in range(rank)]
 
 
-def dot(u: Sequence[flint.fmpq], v: Sequence[flint.fmpq]) -> flint.fmpq:
-    """The exact product of two vectors of rationals.
+def dot(u: Sequence[flint.fmpq], v: Sequence[Any]) -> flint.fmpq:
+    """The exact product of two vectors of rationals, of which the second may hold integers.
 
     >>> dot([flint.fmpq(1, 2), flint.fmpq(1, 3)], [flint.fmpq(2), flint.fmpq(3)])
     2
