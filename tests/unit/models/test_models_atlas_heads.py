@@ -14,7 +14,7 @@ from scipy.optimize import linprog, minimize
 
 import hardmax as hm
 from hardmax.errors import InvalidInputError, NotFiniteError
-from hardmax.models.atlas.head_measures import key_usage, measure_queries, reading_position
+from hardmax.models.atlas.head_measures import key_usage, measure_queries
 from hardmax.models.atlas.reachable_keys import keys_that_can_win, largest_probability, read_keys
 from hardmax.models.reading.sources import CapturedLayer
 
@@ -253,9 +253,9 @@ def test_bad_numbers_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="scale"):
         measure_queries(replace(layer, scale=0.0), 0)
     with pytest.raises(InvalidInputError, match="masks all"):
-        reading_position(replace(layer, present=np.zeros((8, 8), dtype=bool)))
+        replace(layer, present=np.zeros((8, 8), dtype=bool)).reading_position()
     with pytest.raises(InvalidInputError, match="positions"):
-        reading_position(layer, 8)
+        layer.reading_position(8)
 
 
 # Keys that can win

@@ -22,16 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
-from hardmax.models.reading.sources import CapturedLayer, as_source, named_texts, read
+from hardmax.models.reading.sources import CapturedLayer, RecordedResult, as_source, named_texts, read
 from hardmax.models.spread import Spread, spread
-from hardmax.results import Result
 from hardmax.temperature.observed_scores import check_stability
 
 __all__ = ["AssumptionRecorder", "AssumptionReport", "check_assumptions"]
@@ -59,7 +58,7 @@ class AssumptionRecorder:
         asking = layer.present.any(axis=1)
         for head in range(layer.heads):
             found = check_stability(layer.scores(head)[asking], 1.0)
-            keys = np.asarray(layer.keys[layer.group(head)], dtype=np.float64)
+            keys = layer.keys_of(head)
             place = {"text": self.text, "layer": layer.index, "head": head}
             choice = found.n_keys > 1
             columns = {
@@ -90,7 +89,7 @@ class AssumptionRecorder:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AssumptionReport(Result):
+class AssumptionReport(RecordedResult):
     """Margins of all queries and facts about the keys of all heads, on some texts.
 
     Attributes
@@ -165,19 +164,6 @@ class AssumptionReport(Result):
     def share_all_win(self) -> Spread:
         """The share of heads all of whose keys can win; over texts."""
         return _per_text(self.heads["can_win"] == self.heads["n_keys"], self.heads["text"], self.seed)
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "texts": list(self.texts),
-            "queries": dict(self.queries),
-            "heads": dict(self.heads),
-            "seed": self.seed,
-        }
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**{**state, "texts": tuple(state["texts"])})
 
     def _summary(self) -> str:
         texts = "1 text" if len(self.texts) == 1 else f"{len(self.texts)} texts"

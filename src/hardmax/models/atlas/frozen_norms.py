@@ -29,14 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
-from hardmax.models.reading.sources import CapturedLayer, as_source, read, required
-from hardmax.results import Result
+from hardmax.models.reading.sources import CapturedLayer, RecordedResult, as_source, read, required
 
 __all__ = ["FrozenNormEffect", "Norm", "NormInputs", "differing_shares", "disk_points", "frozen_norm_effect"]
 
@@ -239,9 +238,7 @@ def differing_shares(
     present = layer.present[position]
     if not present.any():
         raise InvalidInputError(f"position {position} must be able to read a key, but its mask is empty.")
-    keys = np.stack(
-        [np.asarray(layer.keys[layer.group(h)], dtype=np.float64)[present] for h in range(layer.heads)]
-    )
+    keys = np.stack([layer.keys_of(h)[present] for h in range(layer.heads)])
     true_forms, frozen_forms = np.einsum("fhce,hne->fhcn", asked, keys) * layer.scale
     fixed = np.einsum("he,hne->hn", constant, keys) * layer.scale
     if layer.bias is not None:
@@ -264,7 +261,7 @@ def differing_shares(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FrozenNormEffect(Result):
+class FrozenNormEffect(RecordedResult):
     """Where frozen norms route otherwise than true ones.
 
     Attributes
@@ -325,26 +322,6 @@ class FrozenNormEffect(Result):
     def one_head(self) -> Floats:
         """The same for a single head, mean over heads."""
         return np.asarray(self.shares[..., :-1].mean(axis=-1))
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "sliced": self.sliced,
-            "plane": self.plane,
-            "layers": list(self.layers),
-            "positions": list(self.positions),
-            "radii": self.radii,
-            "shares": self.shares,
-            "units": self.units,
-            "lengths": self.lengths,
-            "n_points": self.n_points,
-            "also_frozen": list(self.also_frozen),
-        }
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        names = ("layers", "positions", "also_frozen")
-        return cls(**{**state, **{name: tuple(state[name]) for name in names}})
 
     def _summary(self) -> str:
         medians = np.median(self.any_head, axis=(0, 1))

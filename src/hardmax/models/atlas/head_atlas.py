@@ -27,19 +27,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.models.atlas.head_measures import QueryMeasures, measure_queries, reading_position
+from hardmax.models.atlas.head_measures import QueryMeasures, key_usage, measure_queries
 from hardmax.models.atlas.layer_cells import LayerSlice, Plane, layer_slice, plane_through, principal_plane
 from hardmax.models.atlas.reachable_keys import KeysThatCanWin, keys_that_can_win, read_keys
-from hardmax.models.reading.sources import CapturedLayer, Source, TextReading, as_source, read
+from hardmax.models.reading.sources import (
+    CapturedLayer,
+    RecordedResult,
+    Source,
+    TextReading,
+    as_source,
+    read,
+)
 from hardmax.networks.block import many
 from hardmax.progress import shown
-from hardmax.results import Result, strict
+from hardmax.results import strict
 from hardmax.storage import written_whole
 
 if TYPE_CHECKING:
     from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
 
-from hardmax.models.atlas.head_measures import key_usage, readable
 
 __all__ = [
     "AtlasRecorder",
@@ -49,8 +55,6 @@ __all__ = [
     "Progress",
     "atlas_of",
     "head_atlas",
-    "head_record",
-    "position_record",
 ]
 
 Floats = NDArray[np.float64]
@@ -81,9 +85,8 @@ class HeadRecord:
     share_vacuous : float
         The share for which the bound says nothing: it allows more than one half.
     keys_can_win, keys_can_win_of : int
-        Keys whose cell has interior among the keys that the query at ``position`` may read.
-    certified : bool
-        Whether that was decided with proof for every key: it always is, by :mod:`hardmax.geometry`.
+        Keys whose cell has interior among the keys that the query at ``position`` may read; decided with a
+        proof for every key (:mod:`hardmax.geometry`).
     position : int
         The query whose keys those are; -1 where all queries have the same.
     query_norm, query_norm_median : float
@@ -126,7 +129,6 @@ class HeadRecord:
     share_vacuous: float
     keys_can_win: int
     keys_can_win_of: int
-    certified: bool
     position: int
     query_norm: float
     query_norm_median: float
@@ -163,7 +165,7 @@ class PositionRecord:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HeadAtlas(Result):
+class HeadAtlas(RecordedResult):
     """Every head of a model on one text.
 
     Attributes
@@ -238,20 +240,14 @@ class HeadAtlas(Result):
 
     def summary(self) -> dict[str, Any]:
         """Everything that is not query by query or cell by cell, in plain values."""
+        per_query = ("winners", "margins", "top_probabilities", "wall_distances", "can_win")
         return {
             "kind": self.kind,
-            "model": self.model,
-            "family": self.family,
-            "text_tokens": list(self.text_tokens),
-            "key_tokens": list(self.key_tokens),
+            **{name: value for name, value in super()._state().items() if name not in per_query},
             "heads": [asdict(record) for record in self.heads],
             "positions": [asdict(record) for record in self.positions],
             "slices": [piece.summary() for piece in self.slices],
-            "notes": list(self.notes),
             "reading": _facts(self.reading),
-            "settings": self.settings,
-            "seconds": self.seconds,
-            "cpu_seconds": self.cpu_seconds,
             "ratio_to_forward_pass": self.ratio,
             "provenance": self.provenance,
         }
@@ -278,31 +274,23 @@ class HeadAtlas(Result):
 
     def _state(self) -> dict[str, Any]:
         return {
-            **{field.name: getattr(self, field.name) for field in fields(self)},
-            "text_tokens": list(self.text_tokens),
-            "key_tokens": list(self.key_tokens),
+            **super()._state(),
             "heads": _columns(HeadRecord, self.heads),
             "positions": _columns(PositionRecord, self.positions),
             "slices": [piece._state() for piece in self.slices],
-            "notes": list(self.notes),
             "reading": _facts(self.reading),
         }
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         tokens, key_tokens = tuple(state["text_tokens"]), tuple(state["key_tokens"])
-        return cls(
-            **{
-                **state,
-                "text_tokens": tokens,
-                "key_tokens": key_tokens,
-                "heads": _rows(HeadRecord, state["heads"]),
-                "positions": _rows(PositionRecord, state["positions"]),
-                "slices": tuple(LayerSlice._from_state(piece) for piece in state["slices"]),
-                "notes": tuple(state["notes"]),
-                "reading": TextReading(tokens=tokens, key_tokens=key_tokens, **state["reading"]),
-            }
-        )
+        parts = {
+            "heads": _rows(HeadRecord, state["heads"]),
+            "positions": _rows(PositionRecord, state["positions"]),
+            "slices": [LayerSlice._from_state(piece) for piece in state["slices"]],
+            "reading": TextReading(tokens=tokens, key_tokens=key_tokens, **state["reading"]),
+        }
+        return super()._from_state({**state, **parts})
 
     def _summary(self) -> str:
         layers, cells = len(self.layers), sum(piece.n_cells for piece in self.slices)
@@ -496,7 +484,7 @@ class AtlasRecorder:
     def __call__(self, layer: CapturedLayer) -> None:
         """Measure one layer."""
         chosen = [h for h in range(layer.heads) if self.heads is None or h in self.heads]
-        places = [reading_position(layer, t) for t in (self.positions or (None,))]
+        places = [layer.reading_position(t) for t in (self.positions or (None,))]
         diagrams: dict[tuple[int, int], PowerDiagram] = {}
         for h in chosen:
             found = measure_queries(layer, h)
@@ -505,7 +493,8 @@ class AtlasRecorder:
             self.can_win.append(reached[-1].can_win)
             self.records.append(head_record(layer, h, found, reached[-1], self.sink_factor))
             self.position_records += [
-                position_record(layer.index, h, t, one) for t, one in zip(places, reached, strict=True)
+                PositionRecord(layer.index, h, t, **_reach(one))
+                for t, one in zip(places, reached, strict=True)
             ]
         if self.plane is not None and chosen:
             self._slice(layer, chosen, places)
@@ -592,7 +581,7 @@ def head_record(
     layer: CapturedLayer, head: int, found: QueryMeasures, reached: KeysThatCanWin, sink_factor: float
 ) -> HeadRecord:
     """The row of one head, from what its queries do and what its keys can do."""
-    usage = key_usage(found, readable(layer, head)[0], factor=sink_factor)
+    usage = key_usage(found, layer.readable(head)[0], factor=sink_factor)
     some = found.choice
     bound, measured = found.total_variation_bound[some], found.total_variation[some]
     norm = found.norm[some]
@@ -614,17 +603,11 @@ def head_record(
         share_measured_1=_share(measured <= 0.01),
         share_measured_10=_share(measured <= 0.1),
         share_vacuous=_share(bound >= 0.5),
-        keys_can_win=reached.n_can_win,
-        keys_can_win_of=reached.n_present,
-        certified=True,
+        **_reach(reached),
         position=-1 if reached.position is None else reached.position,
         query_norm=reached.query_norm,
         query_norm_median=reached.median_norm,
-        largest_reach_margin=reached.margin,
-        largest_reach_margin_bound=reached.margin_bound,
         median_reach_margin=reached.margin_at_median,
-        largest_reach_probability=reached.probability,
-        largest_reach_probability_bound=reached.probability_bound,
         keys_do_win=int((usage.wins > 0).sum()),
         usage_entropy=usage.entropy if some.any() else float("nan"),
         usage_entropy_relative=usage.relative_entropy if some.any() else float("nan"),
@@ -638,19 +621,16 @@ def head_record(
     )
 
 
-def position_record(layer: int, head: int, position: int, found: KeysThatCanWin) -> PositionRecord:
-    """The row of one head and position."""
-    return PositionRecord(
-        layer,
-        head,
-        position,
-        found.n_can_win,
-        found.n_present,
-        found.margin,
-        found.margin_bound,
-        found.probability,
-        found.probability_bound,
-    )
+def _reach(found: KeysThatCanWin) -> dict[str, Any]:
+    """What the rows of heads and of positions both say."""
+    return {
+        "keys_can_win": found.n_can_win,
+        "keys_can_win_of": found.n_present,
+        "largest_reach_margin": found.margin,
+        "largest_reach_margin_bound": found.margin_bound,
+        "largest_reach_probability": found.probability,
+        "largest_reach_probability_bound": found.probability_bound,
+    }
 
 
 def _median(values: Floats) -> float:

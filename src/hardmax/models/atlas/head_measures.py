@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError, NotFiniteError
 from hardmax.models.reading.sources import CapturedLayer
 
-__all__ = ["QueryMeasures", "Usage", "key_usage", "measure_queries", "readable", "reading_position"]
+__all__ = ["QueryMeasures", "Usage", "key_usage", "measure_queries"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -83,35 +83,6 @@ class QueryMeasures:
     key_mass: Floats
 
 
-def readable(layer: CapturedLayer, head: int) -> tuple[NDArray[np.bool_], Floats | None]:
-    """Which keys each query of a head may read (Q, N), and the bias of its scores or None.
-
-    A bias of minus infinity masks a key; it is replaced by zero.
-    """
-    if layer.bias is None:
-        return layer.present, None
-    bias = np.asarray(layer.bias[head if len(layer.bias) > 1 else 0], dtype=np.float64)
-    masked = np.isneginf(bias)
-    return layer.present & ~masked, np.where(masked, 0.0, bias)
-
-
-def reading_position(layer: CapturedLayer, position: int | None = None) -> int:
-    """A query that may read something: the one that was asked for, or the last."""
-    reads = np.asarray(layer.present.any(axis=1))
-    if position is None:
-        if not reads.any():
-            raise InvalidInputError(
-                f"layer {layer.index} must have a query that may read a key, but masks all."
-            )
-        return int(np.flatnonzero(reads)[-1])
-    if not 0 <= position < layer.n_queries or not reads[position]:
-        raise InvalidInputError(
-            f"positions must be queries from 0 to {layer.n_queries - 1} that may read a key, but one was "
-            f"{position}."
-        )
-    return int(position)
-
-
 def measure_queries(layer: CapturedLayer, head: int) -> QueryMeasures:
     """Measure every query of one head.
 
@@ -144,16 +115,14 @@ def measure_queries(layer: CapturedLayer, head: int) -> QueryMeasures:
     if not 0.0 < scale < np.inf:
         raise InvalidInputError(f"scale must be a finite number above 0, but was {scale}.")
     queries = np.asarray(layer.queries[head], dtype=np.float64)
-    keys, copy_of = np.unique(
-        np.asarray(layer.keys[layer.group(head)], dtype=np.float64), axis=0, return_inverse=True
-    )
+    keys, copy_of = np.unique(layer.keys_of(head), axis=0, return_inverse=True)
     if not (np.isfinite(queries).all() and np.isfinite(keys).all()):
         raise NotFiniteError(
             f"queries and keys must be finite, but layer {layer.index}, head {head}, holds NaN or infinities."
         )
     values = np.asarray(layer.values[layer.group(head)], dtype=np.float64)
     weights = None if layer.output_weights is None else np.asarray(layer.output_weights[head], np.float64).T
-    present, bias = readable(layer, head)
+    present, bias = layer.readable(head)
     step = max(1, _NUMBERS // max(1, layer.n_keys))
     parts = []
     for start in range(0, layer.n_queries, step):

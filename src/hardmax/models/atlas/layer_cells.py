@@ -15,9 +15,9 @@ the picture is that of the query there. For other tokens it is theirs only in so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,10 @@ from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box, WholeSpace
-from hardmax.models.atlas.head_measures import readable, reading_position
-from hardmax.models.reading.sources import CapturedLayer, QueryMap
+from hardmax.models.reading.sources import CapturedLayer, QueryMap, RecordedResult
 from hardmax.networks.blocks import Attention
 from hardmax.networks.network import Network
 from hardmax.regions.api import count_cells, enumerate_regions
-from hardmax.results import Result
 
 __all__ = ["LayerSlice", "Plane", "layer_slice", "plane_through", "principal_plane", "slice_network"]
 
@@ -135,7 +133,7 @@ def _completed(axes: Floats, d: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LayerSlice(Result):
+class LayerSlice(RecordedResult):
     """The exact routing cells of the heads of a layer on a plane of inputs.
 
     Attributes
@@ -225,16 +223,6 @@ class LayerSlice(Result):
         left_out = ("origin", "directions", "routings", "witnesses", "corners", "start")
         return {name: value for name, value in self._state().items() if name not in left_out}
 
-    def _state(self) -> dict[str, Any]:
-        return {
-            field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
-            for field in fields(self)
-        }
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**{**state, "heads": tuple(state["heads"]), "frozen": tuple(state["frozen"])})
-
     def _summary(self) -> str:
         how = "complete, exact" if self.complete else "INCOMPLETE"
         return (
@@ -274,11 +262,11 @@ def _exact_scores(
     layer: CapturedLayer, head: int, position: int, matrix: Floats, offset: Floats, plane: Plane
 ) -> tuple[NDArray[np.object_], NDArray[np.object_], NDArray[np.bool_]]:
     """Slopes (N, 2) and offsets (N,) of one head's scores on the plane, in fractions."""
-    present, bias = readable(layer, head)
+    present, bias = layer.readable(head)
     columns = np.column_stack([plane.directions.T, plane.origin])
     asked = _fractions(ExactArray(matrix), ExactArray(columns))  # W u_1, W u_2, W o
     asked[:, 2] += fractions_of(ExactArray(offset))
-    keys = np.asarray(layer.keys[layer.group(head)], dtype=np.float64)
+    keys = layer.keys_of(head)
     rounded = np.array([[float(entry) for entry in row] for row in asked])
     table = _fractions(ExactArray(keys), ExactArray(rounded, asked))
     if bias is not None:
@@ -332,7 +320,7 @@ def layer_slice(
     >>> found.n_cells, found.n_cells_per_head, found.token_agreement
     (3, array([3]), array([1., 1., 1.]))
     """
-    t = reading_position(layer, position)
+    t = layer.reading_position(position)
     chosen = tuple(range(layer.heads)) if heads is None else tuple(heads)
     network, asked = slice_network(layer, plane, t, heads=chosen)
     inputs = np.asarray(layer.inputs, dtype=np.float64)
@@ -348,7 +336,7 @@ def layer_slice(
     routings = np.asarray(found.routings, dtype=np.int64)
     check = _Floats(layer, chosen, t, asked, plane)
     n_checked = check.confirmed(np.asarray(found.witnesses), routings)
-    sizes = [len(np.unique(layer.keys[layer.group(h)][readable(layer, h)[0][t]], axis=0)) for h in chosen]
+    sizes = [len(np.unique(layer.keys[layer.group(h)][layer.readable(h)[0][t]], axis=0)) for h in chosen]
     return LayerSlice(
         layer=layer.index,
         heads=chosen,
@@ -390,19 +378,19 @@ class _Floats:
 
     def _head(self, number: int) -> tuple[Floats, Floats, Floats]:
         h = self.heads[number]
-        keys = np.asarray(self.layer.keys[self.layer.group(h)], dtype=np.float64)
+        keys = self.layer.keys_of(h)
         return np.asarray(self.asked.matrix[h], np.float64), np.asarray(self.asked.offset[h]), keys
 
     def _copies(self, number: int) -> Integers:
         """Equal numbers for keys that have the same score everywhere at the position."""
-        keys, bias = self._head(number)[2], readable(self.layer, self.heads[number])[1]
+        keys, bias = self._head(number)[2], self.layer.readable(self.heads[number])[1]
         rows = keys if bias is None else np.column_stack([keys, bias[self.position]])
         return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1]).ravel()
 
     def scores(self, number: int, x: Floats, rows: NDArray[Any] | int) -> tuple[Floats, Floats]:
         """Scaled scores at inputs under the masks of the queries ``rows``, and bounds on their rounding."""
         matrix, offset, keys = self._head(number)
-        present, bias = readable(self.layer, self.heads[number])
+        present, bias = self.layer.readable(self.heads[number])
         scale = float(self.layer.scale)
         queries = x @ matrix.T + offset
         table = (queries @ keys.T) * scale
@@ -451,7 +439,7 @@ class _Floats:
         """Whether mask, biases and map are those of every query."""
         if self.asked.position is not None or not (self.layer.present == self.layer.present[0]).all():
             return False
-        biases = [readable(self.layer, h)[1] for h in self.heads]
+        biases = [self.layer.readable(h)[1] for h in self.heads]
         return all(bias is None or bool((bias == bias[0]).all()) for bias in biases)
 
     def query_difference(self) -> float:

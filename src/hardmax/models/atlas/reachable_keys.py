@@ -32,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram
-from hardmax.models.atlas.head_measures import readable, reading_position
 from hardmax.models.reading.sources import CapturedLayer
 
 __all__ = ["KeysThatCanWin", "ReadKeys", "keys_that_can_win", "largest_probability", "read_keys"]
@@ -74,11 +73,11 @@ class ReadKeys:
 
 def read_keys(layer: CapturedLayer, head: int, position: int | None = None) -> ReadKeys:
     """The keys that the query at ``position`` (by default the last that reads anything) may read."""
-    row = reading_position(layer, position)
-    present, bias = readable(layer, head)
+    row = layer.reading_position(position)
+    present, bias = layer.readable(head)
     shared = bool((present == present[row]).all()) and (bias is None or bool((bias == bias[row]).all()))
     seen = present[row]
-    keys = np.asarray(layer.keys[layer.group(head)], dtype=np.float64)[seen]
+    keys = layer.keys_of(head)[seen]
     if bias is None or not np.ptp(bias[row][seen]):
         different, copy_of = np.unique(keys, axis=0, return_inverse=True)
         return ReadKeys(None if shared else row, seen, different, None, copy_of.ravel())

@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.models.influence.routing_flow import TokenFlow
+from hardmax.models.reading.sources import RecordedResult
 from hardmax.models.spread import Spread, spread
-from hardmax.results import Result
 
 __all__ = ["COLUMNS", "InfluenceReport", "RecallSummary", "TextInfluence", "recall_columns", "report_of"]
 
@@ -149,7 +149,7 @@ class RecallSummary:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InfluenceReport(Result):
+class InfluenceReport(RecordedResult):
     """Recall of influence by the information sets of a model, against other sets of the same size.
 
     Attributes
@@ -304,38 +304,16 @@ class InfluenceReport(Result):
         }
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "rules": list(self.rules),
-            "measures": list(self.measures),
-            "texts": [
-                {
-                    "name": text.name,
-                    "flows": [flow._state() for flow in text.flows],
-                    "influence": dict(text.influence),
-                    "baselines": dict(text.baselines),
-                    "rollout": text.rollout,
-                    "gradient_probes": text.gradient_probes,
-                    "d": text.d,
-                    "gradient_error": text.gradient_error,
-                }
-                for text in self.texts
-            ],
-            "columns": dict(self.columns),
-            "n_draws": self.n_draws,
-            "n_bootstrap": self.n_bootstrap,
-            "seed": self.seed,
-        }
+        texts = [{**vars(text), "flows": [flow._state() for flow in text.flows]} for text in self.texts]
+        return {**super()._state(), "texts": texts}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        texts = tuple(
+        texts = [
             TextInfluence(**{**text, "flows": tuple(TokenFlow._from_state(flow) for flow in text["flows"])})
             for text in state["texts"]
-        )
-        return cls(
-            **{**state, "texts": texts, "rules": tuple(state["rules"]), "measures": tuple(state["measures"])}
-        )
+        ]
+        return super()._from_state({**state, "texts": texts})
 
     def _summary(self) -> str:
         first = self.summary()

@@ -32,7 +32,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,7 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow import bitsets
 from hardmax.flow.bitsets import Words
-from hardmax.models.reading.sources import CapturedLayer, TextReading, read
-from hardmax.results import Result
+from hardmax.models.reading.sources import CapturedLayer, RecordedResult, TextReading, read
 
 __all__ = ["FlowRecorder", "RolloutRecorder", "RoutingRule", "TokenFlow", "fetched_keys", "token_flow"]
 
@@ -201,7 +200,7 @@ class FlowRecorder:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TokenFlow(Result):
+class TokenFlow(RecordedResult):
     """The information sets of every token of a text, after every layer of a model.
 
     Positions count from 0. A query that is no key (a classification token that is never read) starts with an
@@ -308,21 +307,6 @@ class TokenFlow(Result):
         self.known_by(position)  # the check
         column = self.sets[:, position]
         return np.where(column[-1], column.argmax(axis=0), -1).astype(np.int64)
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "tokens": list(self.tokens),
-            "key_tokens": list(self.key_tokens),
-            "rule": self.rule,
-            "heads": list(self.heads),
-            "words": self.words,
-            "keys_read": self.keys_read,
-            "ties": self.ties,
-        }
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**{**state, **{name: tuple(state[name]) for name in ("tokens", "key_tokens", "heads")}})
 
     def _summary(self) -> str:
         medians = ", ".join(f"{size:g}" for size in self.growth["median"])

@@ -20,18 +20,20 @@ Nothing here knows torch: whatever gives these arrays can be measured, a model o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, MissingExtraError
+from hardmax.results import Result
 
 __all__ = [
     "CapturedLayer",
     "QueryMap",
+    "RecordedResult",
     "Recorder",
     "Source",
     "TextReading",
@@ -123,14 +125,44 @@ class CapturedLayer:
         """Which keys and values a head reads."""
         return head // (self.heads // len(self.keys))
 
+    def keys_of(self, head: int) -> NDArray[np.float64]:
+        """The keys (N, d_head) that a head reads, in double precision."""
+        return np.asarray(self.keys[self.group(head)], dtype=np.float64)
+
+    def readable(self, head: int) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None]:
+        """Which keys each query of a head may read (Q, N), and the bias of its scores or None.
+
+        A bias of minus infinity masks a key; it is replaced by zero.
+        """
+        if self.bias is None:
+            return self.present, None
+        bias = np.asarray(self.bias[head if len(self.bias) > 1 else 0], dtype=np.float64)
+        masked = np.isneginf(bias)
+        return self.present & ~masked, np.where(masked, 0.0, bias)
+
+    def reading_position(self, position: int | None = None) -> int:
+        """A query that may read something: the one that was asked for, or the last."""
+        reads = np.asarray(self.present.any(axis=1))
+        if position is None:
+            if not reads.any():
+                raise InvalidInputError(
+                    f"layer {self.index} must have a query that may read a key, but masks all."
+                )
+            return int(np.flatnonzero(reads)[-1])
+        if not 0 <= position < self.n_queries or not reads[position]:
+            raise InvalidInputError(
+                f"positions must be queries from 0 to {self.n_queries - 1} that may read a key, but one was "
+                f"{position}."
+            )
+        return int(position)
+
     def scores(self, head: int, rows: slice = slice(None)) -> NDArray[np.float64]:
         """Scaled scores (Q, N) of one head in double precision, -inf where a key may not be read.
 
         ``rows`` picks queries, for texts whose whole matrix would be large.
         """
         q = np.asarray(self.queries[head, rows], dtype=np.float64)
-        k = np.asarray(self.keys[self.group(head)], dtype=np.float64)
-        scores = (q @ k.T) * float(self.scale)
+        scores = (q @ self.keys_of(head).T) * float(self.scale)
         if self.bias is not None:
             scores += self.bias[head if len(self.bias) > 1 else 0, rows]
         np.copyto(scores, -np.inf, where=~self.present[rows])
@@ -154,6 +186,20 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
     total = weights.sum(axis=1, keepdims=True)
     return np.asarray(np.divide(weights, total, out=weights, where=total > 0))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RecordedResult(Result):
+    """What was recorded while layers passed: a result that is saved field by field, tuples as lists."""
+
+    def _state(self) -> dict[str, Any]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        tuples = {field.name for field in fields(cls) if str(field.type).startswith("tuple")}
+        return cls(**{name: tuple(value) if name in tuples else value for name, value in state.items()})
 
 
 Visit = Callable[[CapturedLayer], None]

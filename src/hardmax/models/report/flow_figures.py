@@ -15,15 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.models.report.svg import (
+    LEFT,
+    RIGHT,
     WIDTH,
     Figure,
+    axis_title,
     element,
     escape,
     legend,
+    line,
     linear_scale,
+    mark,
     number,
     shortened,
     text,
+    tick,
     y_axis,
 )
 from hardmax.networks.block import many
@@ -39,18 +45,12 @@ __all__ = ["growth", "known_levels", "known_tokens", "recall", "recall_rows", "s
 
 Floats = NDArray[np.float64]
 
-_LEFT, _RIGHT = 40.0, WIDTH - 8.0
-
 _ROWS = 8  # layers in the picture of recall
-
 _COMPARED = 0.05  # share of tokens whose sets can be compared, below which a layer is left out of it
 
 _EDGE, _WIDEST, _TALLEST = 1.0, WIDTH - 2.0, 400.0
-
 _LABELS = 60  # tokens beyond this many get a point and no name
-
 _FILLS = 6
-
 _VISIBLE = 0.7  # a strip narrower than this disappears under the strokes of its walls
 
 
@@ -59,40 +59,31 @@ def growth(flows: Sequence[TokenFlow], position: int) -> Figure:
     n_keys, depth = len(flows[0].key_tokens), flows[0].n_layers
     top, bottom = 26.0, 166.0
     scale = linear_scale(0.0, float(n_keys), bottom, top)
-    parts = y_axis(scale, _LEFT, _RIGHT, "positions that a token may know", top)
-    inner = (_RIGHT - _LEFT - 24) / max(depth, 1)
-    xs = [_LEFT + 12 + inner * layer for layer in range(depth + 1)]
-    for layer in range(0, depth + 1, 1 + depth // 17):
-        parts.append(text(xs[layer], bottom + 13, layer, class_="tick", text_anchor="middle"))
-    parts.append(
-        text((_LEFT + _RIGHT) / 2, bottom + 27, "layers passed", class_="axis-title", text_anchor="middle")
-    )
+    parts = y_axis(scale, LEFT, RIGHT, "positions that a token may know", top)
+    inner = (RIGHT - LEFT - 24) / max(depth, 1)
+    xs = [LEFT + 12 + inner * layer for layer in range(depth + 1)]
+    parts += [tick(xs[layer], bottom + 13, layer) for layer in range(0, depth + 1, 1 + depth // 17)]
+    parts.append(axis_title((LEFT + RIGHT) / 2, bottom + 27, "layers passed"))
     items, medians = [], []
+
+    def points(sizes: Floats) -> list[str]:
+        return [f"{x:.1f},{scale.place(float(v)):.1f}" for x, v in zip(xs, sizes, strict=True)]
+
     for i, flow in enumerate(flows[:4]):
         sizes = flow.sizes
         low, middle, high = np.quantile(sizes, [0.25, 0.5, 0.75], axis=1)
-        upper = [f"{x:.1f},{scale.place(float(v)):.1f}" for x, v in zip(xs, high, strict=True)]
-        lower = [f"{x:.1f},{scale.place(float(v)):.1f}" for x, v in zip(xs, low, strict=True)]
-        parts.append(element("polygon", points=" ".join(upper + lower[::-1]), class_=f"band-{i}"))
-        line = " ".join(f"{x:.1f},{scale.place(float(v)):.1f}" for x, v in zip(xs, middle, strict=True))
-        parts.append(element("polyline", points=line, class_=f"curve line-{i}"))
+        band = " ".join(points(high) + points(low)[::-1])
+        parts.append(element("polygon", points=band, class_=f"band-{i}"))
+        parts.append(element("polyline", points=" ".join(points(middle)), class_=f"curve line-{i}"))
         for layer, x in enumerate(xs):
             own = int(sizes[layer, position])
-            hover = element("title", escape(f"{flow.rule}, after {layer} layers: the read-out knows {own}"))
-            y = scale.place(float(own))
-            parts.append(
-                element("circle", hover, cx=x, cy=y, r=2.8, class_=f"ring line-{i}", stroke_width=1.3)
-            )
-        mark = element("line", x1=-6, x2=6, y1=0, y2=0, class_=f"line-{i}", stroke_width=1.8)
-        items.append((mark, flow.rule))
+            hover = f"{flow.rule}, after {layer} layers: the read-out knows {own}"
+            parts.append(mark(x, scale.place(float(own)), hover, ring=True, colour=i, r=2.8, stroke=1.3))
+        items.append((line(-6, 6, 0, 0, f"line-{i}", stroke_width=1.8), flow.rule))
         medians.append(f"{flow.rule}: median {', '.join(number(float(v)) for v in middle)}")
-    items.append(
-        (
-            element("circle", cx=0, cy=0, r=2.8, class_="ring line-5", stroke_width=1.3),
-            f"read-out ({shortened(flows[0].tokens[position], 12)})",
-        )
-    )
-    key, used = legend(items, _LEFT, bottom + 45, _RIGHT - _LEFT)
+    read_out = f"read-out ({shortened(flows[0].tokens[position], 12)})"
+    items.append((mark(0, 0, ring=True, colour=5, r=2.8, stroke=1.3), read_out))
+    key, used = legend(items, LEFT, bottom + 45, RIGHT - LEFT)
     return Figure(
         "growth",
         "How far information can have travelled",
@@ -156,9 +147,7 @@ def recall_rows(influence: InfluenceReport) -> list[dict[str, Any]]:
     kinds = {"information set": "recall", "rollout": "rollout", "random": "random", "best": "best"}
     measures = [influence.measures[0], *(m for m in influence.measures[1:] if m == "gradient")]
     depth = influence.n_layers
-    some = sorted(
-        {1 + round(i * (depth - 1) / max(min(depth, _ROWS) - 1, 1)) for i in range(min(depth, _ROWS))}
-    )
+    some = np.unique(np.linspace(1, depth, min(depth, _ROWS)).round().astype(int)).tolist()
     rows: list[dict[str, Any]] = []
     for measure in measures:
         for layer in some:
@@ -180,53 +169,29 @@ def recall_rows(influence: InfluenceReport) -> list[dict[str, Any]]:
 def recall(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """How much of the influence lies inside the sets, beside random, rollout's and best sets of the size."""
     kinds = [("information set", 0, False), ("rollout", 1, False), ("random", 5, False), ("best", 2, True)]
-    line, top = 30.0, 8.0
-    left = 140.0
-    bottom = top + line * len(rows)
+    step, top, left = 30.0, 8.0, 140.0
+    bottom = top + step * len(rows)
     parts = []
-    inner = _RIGHT - left
-    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x = left + tick * inner
-        parts.append(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid"))
-        parts.append(text(x, bottom + 13, number(tick), class_="tick", text_anchor="middle"))
-    parts.append(
-        text(
-            left + inner / 2,
-            bottom + 27,
-            "share of influence inside the set",
-            class_="axis-title",
-            text_anchor="middle",
-        )
-    )
+    inner = RIGHT - left
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x = left + share * inner
+        parts += [line(x, x, top, bottom, "grid"), tick(x, bottom + 13, number(share))]
+    parts.append(axis_title(left + inner / 2, bottom + 27, "share of influence inside the set"))
     for i, row in enumerate(rows):
-        y = top + line * (i + 0.5)
+        y = top + step * (i + 0.5)
         parts.append(text(0, y - 1, row["where"]))
         parts.append(text(0, y + 10, row["measure"], class_="key small"))
         for j, (kind, colour, ring) in enumerate(kinds):
-            found = row.get(kind)
-            if found is None:
-                continue
-            at, low, high = found
+            at, low, high = row[kind]  # all three are NaN where nothing was compared
             if math.isnan(at):
                 continue
             level = y - 7.5 + 5 * j
-            if not math.isnan(low) and not math.isnan(high):
-                a, b = left + low * inner, left + high * inner
-                parts.append(
-                    element("line", x1=a, x2=b, y1=level, y2=level, class_=f"line-{colour}", stroke_width=1)
-                )
-            hover = element("title", escape(f"{row['where']}, {row['measure']}, {kind}: {number(at)}"))
-            style = f"ring line-{colour}" if ring else f"dot-{colour}"
-            parts.append(
-                element(
-                    "circle", hover, cx=left + at * inner, cy=level, r=2.6, class_=style, stroke_width=1.2
-                )
-            )
-    items = []
-    for kind, colour, ring in kinds:
-        style = f"ring line-{colour}" if ring else f"dot-{colour}"
-        items.append((element("circle", cx=0, cy=0, r=3, class_=style, stroke_width=1.2), kind))
-    key, used = legend(items, 0, bottom + 47, _RIGHT)
+            a, b = left + low * inner, left + high * inner
+            parts.append(line(a, b, level, level, f"line-{colour}", stroke_width=1))
+            hover = f"{row['where']}, {row['measure']}, {kind}: {number(at)}"
+            parts.append(mark(left + at * inner, level, hover, ring=ring, colour=colour))
+    items = [(mark(0, 0, ring=ring, colour=colour, r=3), kind) for kind, colour, ring in kinds]
+    key, used = legend(items, 0, bottom + 47, RIGHT)
     return Figure(
         "recall",
         "Influence inside the information sets, layer by layer",
@@ -249,44 +214,36 @@ def slice_figures(atlas: HeadAtlas) -> dict[str, Figure]:
 
 def slice_figure(piece: LayerSlice, tokens: Sequence[str], number: int) -> Figure:
     """The cells of one slice; one colour per routing, tokens where they fall into the plane."""
-    polygons = [np.asarray(polygon, dtype=np.float64) for polygon in piece.polygons]
-    corners = np.concatenate(polygons) if polygons else np.asarray(piece.token_places, dtype=np.float64)
+    polygons = piece.polygons
+    corners = piece.corners if polygons else piece.token_places
     low, high = corners.min(axis=0), corners.max(axis=0)
     extent = np.where(high > low, high - low, 1.0)
-    unit = min(
-        _WIDEST / extent[0], _TALLEST / extent[1]
-    )  # one unit for both axes: angles and distances are true
+    # one unit for both axes: angles and distances are true
+    unit = min(_WIDEST / extent[0], _TALLEST / extent[1])
     wide, tall = float(unit * extent[0]), float(unit * extent[1])
 
     def place(points: Floats) -> Floats:
-        moved = (np.asarray(points, dtype=np.float64) - low) * unit
+        moved = (points - low) * unit
         return np.column_stack([_EDGE + moved[:, 0], _EDGE + tall - moved[:, 1]])
 
     parts = []
-    routings = np.asarray(piece.routings)
-    for polygon, colour in zip(polygons, _colours(routings), strict=True):
+    for polygon, colour in zip(polygons, _colours(piece.routings), strict=True):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in place(polygon))
         parts.append(element("polygon", points=points, class_=f"fill-{colour} wall"))
     parts.append(element("rect", x=_EDGE, y=_EDGE, width=wide, height=tall, class_="frame"))
     parts += _tokens(place(piece.token_places), tokens, wide, tall)
     many, per_head = f"{piece.n_cells:,}", ", ".join(f"{n:,}" for n in piece.n_cells_per_head)
     shown = per_head if len(per_head) <= 80 else per_head[:80].rsplit(",", 1)[0] + ", …"
-    agree = np.asarray(piece.token_agreement, dtype=np.float64)
-    agree = agree[np.isfinite(agree)]
-    seen = (
-        ""
-        if not agree.size
-        else (f" At their projections {agree.mean():.0%} of the routings are those of the tokens themselves.")
-    )
-    where = (
-        ""
-        if piece.any_position
-        else (
-            f" Masks and positions are those of the query at position {piece.position} "
-            f"({shortened(tokens[piece.position], 20)})."
-        )
-    )
-    frozen = f" Held fixed: {', '.join(piece.frozen)}." if piece.frozen else ""
+    after = ""
+    agree = piece.token_agreement[np.isfinite(piece.token_agreement)]
+    if agree.size:
+        share = f"{agree.mean():.0%}"
+        after += f" At their projections {share} of the routings are those of the tokens themselves."
+    if not piece.any_position:
+        token = shortened(tokens[piece.position], 20)
+        after += f" Masks and positions are those of the query at position {piece.position} ({token})."
+    if piece.frozen:
+        after += f" Held fixed: {', '.join(piece.frozen)}."
     n_thin = sum(_width(place(polygon)) < _VISIBLE for polygon in polygons)
     thin = f" {n_thin:,} of the cells are too thin to see at this size." if n_thin else ""
     return Figure(
@@ -295,7 +252,7 @@ def slice_figure(piece: LayerSlice, tokens: Sequence[str], number: int) -> Figur
         f"Inside a cell every head keeps its key; a wall is where one head changes it.{thin} The plane is "
         f"that of {piece.spanned_by}; on all of it there are {piece.n_cells_plane:,} cells, and heads of "
         f"this size could have {piece.refinement_bound:,}. Head by head in the window: {shown}. Points are "
-        f"tokens, projected.{seen}{where}{frozen}".replace("%", "\u00a0%"),
+        f"tokens, projected.{after}".replace("%", "\u00a0%"),
         "exact" if piece.complete else "a lower bound: time ran out before all cells were found",
         "".join(parts),
         _EDGE + tall + 1,
@@ -319,11 +276,8 @@ def _colours(routings: NDArray[np.int64]) -> list[int]:
 
 
 def _tokens(places: Floats, tokens: Sequence[str], wide: float, tall: float) -> list[str]:
-    inside = [
-        (float(x), float(y), t)
-        for t, (x, y) in enumerate(places)
-        if _EDGE <= x <= _EDGE + wide and _EDGE <= y <= _EDGE + tall
-    ]
+    within = ((places >= _EDGE) & (places <= [_EDGE + wide, _EDGE + tall])).all(axis=1)
+    inside = [(float(x), float(y), t) for t, (x, y) in enumerate(places) if within[t]]
     parts = []
     for x, y, t in inside:
         title = element("title", escape(f"{shortened(tokens[t], 40)} (position {t})"))
@@ -350,15 +304,15 @@ def place_labels(
     found: list[tuple[float, float] | None] = []
     for (x, y), word in zip(points, words, strict=True):
         wide = len(word) * size * 0.56
-        chosen = None
         for dx, dy in ((5, 3), (-5 - wide, 3), (-wide / 2, -5), (-wide / 2, size + 4)):
             box = (x + dx, y + dy - size, x + dx + wide, y + dy + 1)
-            if box[0] < left or box[1] < top or box[2] > right or box[3] > bottom:
-                continue
-            if any(box[0] < t[2] and t[0] < box[2] and box[1] < t[3] and t[1] < box[3] for t in taken):
-                continue
-            taken.append(box)
-            chosen = (x + dx, y + dy)
-            break
-        found.append(chosen)
+            fits = box[0] >= left and box[1] >= top and box[2] <= right and box[3] <= bottom
+            if fits and not any(
+                box[0] < t[2] and t[0] < box[2] and box[1] < t[3] and t[1] < box[3] for t in taken
+            ):
+                taken.append(box)
+                found.append((x + dx, y + dy))
+                break
+        else:
+            found.append(None)
     return found

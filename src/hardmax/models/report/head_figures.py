@@ -11,16 +11,21 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hardmax.models.report.svg import (
-    WIDTH,
+    LEFT,
+    RIGHT,
     Figure,
+    axis_title,
     element,
     escape,
     legend,
+    line,
     linear_scale,
     log_scale,
+    mark,
     number,
     shortened,
     text,
+    tick,
     y_axis,
 )
 from hardmax.temperature.bands import margin_needed
@@ -28,10 +33,10 @@ from hardmax.temperature.bands import margin_needed
 if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
 
-__all__ = ["guarantees", "hardness_map", "head_figures", "keys_that_win", "margins", "sinks"]
+__all__ = ["head_figures", "layers_of", "mean_of"]
 
-_LEFT, _RIGHT = 40.0, WIDTH - 8.0
 _MANY = 160  # heads from which on intervals would be a smear
+_STEPS = (0.1, 0.25, 0.5, 0.75, 0.9)  # where the colours of a map change
 
 
 def head_figures(atlas: HeadAtlas) -> dict[str, Figure]:
@@ -50,50 +55,40 @@ def layers_of(heads: Sequence[HeadRecord]) -> list[tuple[int, list[HeadRecord]]]
     return [(n, sorted((r for r in heads if r.layer == n), key=lambda r: r.head)) for n in numbers]
 
 
-def _columns(heads: Sequence[HeadRecord], right: float = _RIGHT) -> list[tuple[HeadRecord, float]]:
+def _columns(heads: Sequence[HeadRecord], right: float = RIGHT) -> list[tuple[HeadRecord, float]]:
     """Where every head stands."""
     layers = layers_of(heads)
-    step = (right - _LEFT) / len(layers)
+    step = (right - LEFT) / len(layers)
     places = []
     for i, (_, records) in enumerate(layers):
         room = min(step * 0.84 / len(records), 14.0)
-        start = _LEFT + step * (i + 0.5) - room * (len(records) - 1) / 2
+        start = LEFT + step * (i + 0.5) - room * (len(records) - 1) / 2
         places += [(record, start + room * j) for j, record in enumerate(records)]
     return places
 
 
-def _layer_axis(heads: Sequence[HeadRecord], top: float, bottom: float, right: float = _RIGHT) -> list[str]:
+def _layer_axis(heads: Sequence[HeadRecord], top: float, bottom: float, right: float = RIGHT) -> list[str]:
     layers = layers_of(heads)
-    step = (right - _LEFT) / len(layers)
+    step = (right - LEFT) / len(layers)
     every = 1 + (len(layers) - 1) // 16
     parts = []
     for i, (layer, _) in enumerate(layers):
-        x = _LEFT + step * i
+        x = LEFT + step * i
         if i:
-            parts.append(
-                element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid", stroke_dasharray="1 2")
-            )
+            parts.append(line(x, x, top, bottom, "grid", stroke_dasharray="1 2"))
         if i % every == 0:
-            parts.append(text(x + step / 2, bottom + 13, layer, class_="tick", text_anchor="middle"))
-    parts.append(text((_LEFT + right) / 2, bottom + 27, "layer", class_="axis-title", text_anchor="middle"))
-    return parts
+            parts.append(tick(x + step / 2, bottom + 13, layer))
+    return [*parts, axis_title((LEFT + right) / 2, bottom + 27, "layer")]
 
 
 def _name(record: HeadRecord) -> str:
     return f"layer {record.layer}, head {record.head}"
 
 
-def _mark(x: float, y: float, hover: str, *, ring: bool = False, colour: int = 0, r: float = 2.6) -> str:
-    title = element("title", escape(hover))
-    if ring:
-        return element("circle", title, cx=x, cy=y, r=r, class_=f"ring line-{colour}", stroke_width=1.2)
-    return element("circle", title, cx=x, cy=y, r=r, class_=f"dot-{colour}")
-
-
 def margins(atlas: HeadAtlas) -> Figure:
     """Median margin and its deciles, head by head, beside the margins that guarantee hardness."""
     heads = atlas.heads
-    top, bottom, right = 26.0, 180.0, _RIGHT - 26
+    top, bottom, right = 26.0, 180.0, RIGHT - 26
     keys = max(record.n_keys for record in heads)
     needed = [(eta, margin_needed(keys, 1.0, tolerance=eta)) for eta in (0.01, 0.1)] if keys > 1 else []
     finite = [m for r in heads for m in (r.margin_median, r.margin_high) if math.isfinite(m) and m > 0]
@@ -101,12 +96,12 @@ def margins(atlas: HeadAtlas) -> Figure:
     high = max([*finite, *(m for _, m in needed), 1.0])
     low = max(min([*lows, *finite, 1.0]), high * 1e-4, 1e-3)
     scale = log_scale(low, high, bottom, top)
-    parts = y_axis(scale, _LEFT, right, "margin of the winning key, in units of temperature", top)
+    parts = y_axis(scale, LEFT, right, "margin of the winning key, in units of temperature", top)
     parts += _layer_axis(heads, top, bottom, right)
     many = len(heads) > _MANY
     for eta, margin in needed:
         y = scale.place(margin)
-        parts.append(element("line", x1=_LEFT, x2=right, y1=y, y2=y, class_="limit"))
+        parts.append(line(LEFT, right, y, y, "limit"))
         down = 6.0 if eta > 0.05 else 0.0  # the lower line gets its number a little below it
         parts.append(text(right + 3, y + down + 0.4, f"{eta:.0%}".replace("%", " %"), class_="small"))
     for record, x in _columns(heads, right):
@@ -118,18 +113,12 @@ def margins(atlas: HeadAtlas) -> Figure:
         )
         if not many:
             y1, y2 = scale.place(record.margin_low), scale.place(record.margin_high)
-            parts.append(element("line", x1=x, x2=x, y1=y1, y2=y2, class_="line-0", stroke_width=1.1))
-        parts.append(_mark(x, scale.place(record.margin_median), hover, r=1.5 if many else 2.6))
-    dash = element("line", x1=-7, x2=7, y1=0, y2=0, class_="limit")
+            parts.append(line(x, x, y1, y2, "line-0", stroke_width=1.1))
+        parts.append(mark(x, scale.place(record.margin_median), hover, r=1.5 if many else 2.6))
     words = " and ".join(f"{number(m)} for {eta:.0%}".replace("%", " %") for eta, m in needed)
-    items = [
-        (_mark(0, 0, ""), "median"),
-        (element("line", x1=0, x2=0, y1=-6, y2=5, class_="line-0"), "10 % to 90 %"),
-    ]
-    items += [(dash, f"proven near hardmax from {words}")] if needed else []
-    key, used = legend(items, _LEFT, bottom + 45, _RIGHT - _LEFT)
-    parts += key
-    body = "".join(parts)
+    items = [(mark(0, 0), "median"), (line(0, 0, -6, 5, "line-0"), "10 % to 90 %")]
+    items += [(line(-7, 7, 0, 0, "limit"), f"proven near hardmax from {words}")] if needed else []
+    key, used = legend(items, LEFT, bottom + 45, RIGHT - LEFT)
     return Figure(
         "margins",
         "How far the winning key leads, head by head",
@@ -137,7 +126,7 @@ def margins(atlas: HeadAtlas) -> Figure:
         "keys a margin above a dashed line guarantees that softmax is within 1 % or 10 % of hardmax in "
         "total variation.",
         "measured; dashed lines are proven",
-        body,
+        "".join(parts + key),
         bottom + 40 + used,
         _in_words(heads, "median margin", lambda r: r.margin_median),
     )
@@ -149,37 +138,24 @@ def guarantees(atlas: HeadAtlas) -> Figure:
     layers = layers_of(heads)
     top, height, gap = 26.0, 74.0, 34.0
     parts: list[str] = []
-    for panel, (eta, bound, seen) in enumerate(
-        ((0.1, "share_hard_10", "share_measured_10"), (0.01, "share_hard_1", "share_measured_1"))
-    ):
+    step = (RIGHT - LEFT) / len(layers)
+    for panel, percent in enumerate((10, 1)):
         y0 = top + panel * (height + gap)
         scale = linear_scale(0.0, 1.0, y0 + height, y0, steps=2)
-        parts += y_axis(
-            scale, _LEFT, _RIGHT, f"share of queries within {eta:.0%} of hardmax".replace("%", "\u00a0%"), y0
-        )
-        step = (_RIGHT - _LEFT) / len(layers)
+        parts += y_axis(scale, LEFT, RIGHT, f"share of queries within {percent}\u00a0% of hardmax", y0)
         for i, (layer, records) in enumerate(layers):
-            x = _LEFT + step * (i + 0.5)
-            proven, measured = _mean(records, bound), _mean(records, seen)
+            x = LEFT + step * (i + 0.5)
+            proven, measured = (mean_of(records, f"share_{how}_{percent}") for how in ("hard", "measured"))
             if math.isnan(measured):
                 continue
             hover = f"layer {layer}: measured {measured:.1%}, guaranteed {proven:.1%}"
             a, b = scale.place(proven), scale.place(measured)
-            parts.append(element("line", x1=x, x2=x, y1=a, y2=b, class_="line-0", stroke_width=1))
-            parts.append(_mark(x, a, hover, ring=True, r=3.8))
-            parts.append(_mark(x, b, hover, r=2.4))
-        if panel == 1:
-            parts += _layer_axis(heads, y0, y0 + height)
+            parts.append(line(x, x, a, b, "line-0", stroke_width=1))
+            parts += [mark(x, a, hover, ring=True, r=3.8), mark(x, b, hover, r=2.4)]
     bottom = top + 2 * height + gap
-    key, used = legend(
-        [
-            (_mark(0, 0, "", r=2.4), "measured"),
-            (_mark(0, 0, "", ring=True, r=3.8), "guaranteed by margins"),
-        ],
-        _LEFT,
-        bottom + 45,
-        _RIGHT - _LEFT,
-    )
+    parts += _layer_axis(heads, bottom - height, bottom)
+    items = [(mark(0, 0, r=2.4), "measured"), (mark(0, 0, ring=True, r=3.8), "guaranteed by margins")]
+    key, used = legend(items, LEFT, bottom + 45, RIGHT - LEFT)
     return Figure(
         "guarantees",
         "How many queries are hard, and how many are so for certain",
@@ -197,36 +173,25 @@ def keys_that_win(atlas: HeadAtlas) -> Figure:
     heads = atlas.heads
     top, bottom = 26.0, 166.0
     scale = linear_scale(0.0, 1.0, bottom, top)
-    parts = y_axis(scale, _LEFT, _RIGHT, "share of the keys of a head", top) + _layer_axis(heads, top, bottom)
+    parts = y_axis(scale, LEFT, RIGHT, "share of the keys of a head", top) + _layer_axis(heads, top, bottom)
     r = 1.5 if len(heads) > _MANY else 2.6
-    proven = all(record.certified for record in heads)
     for record, x in _columns(heads):
-        can = record.keys_can_win / max(record.keys_can_win_of, 1) if record.keys_can_win >= 0 else math.nan
-        do = record.keys_do_win / max(record.n_keys, 1)
+        can = scale.place(record.keys_can_win / max(record.keys_can_win_of, 1))
+        do = scale.place(record.keys_do_win / max(record.n_keys, 1))
         hover = (
-            f"{_name(record)}: {record.keys_can_win} of {record.keys_can_win_of} keys can win"
-            f"{'' if record.certified else ' (not certified)'}, {record.keys_do_win} do"
+            f"{_name(record)}: {record.keys_can_win} of {record.keys_can_win_of} keys can win, "
+            f"{record.keys_do_win} do"
         )
-        if not math.isnan(can):
-            a, b = scale.place(can), scale.place(do)
-            parts.append(element("line", x1=x, x2=x, y1=a, y2=b, class_="grid"))
-            parts.append(_mark(x, a, hover, ring=True, colour=1, r=r))
-        parts.append(_mark(x, scale.place(do), hover, r=r))
-    key, used = legend(
-        [
-            (_mark(0, 0, "", ring=True, colour=1), "can win: their cell has interior"),
-            (_mark(0, 0, ""), "do win here"),
-        ],
-        _LEFT,
-        bottom + 45,
-        _RIGHT - _LEFT,
-    )
+        parts.append(line(x, x, can, do, "grid"))
+        parts += [mark(x, can, hover, ring=True, colour=1, r=r), mark(x, do, hover, r=r)]
+    can_win = (mark(0, 0, ring=True, colour=1), "can win: their cell has interior")
+    key, used = legend([can_win, (mark(0, 0), "do win here")], LEFT, bottom + 45, RIGHT - LEFT)
     return Figure(
         "keys",
         "Keys that can win, and keys that do",
         "A key can win when its cell in the head’s power diagram has interior: some query would be sent to "
         "it. It does win when a query of this text is.",
-        "certified; do win: measured" if proven else "partly certified; do win: measured",
+        "certified; do win: measured",
         "".join(parts + key),
         bottom + 40 + used,
         _in_words(heads, "keys that can win", lambda r: r.keys_can_win),
@@ -247,7 +212,6 @@ def hardness_map(atlas: HeadAtlas) -> Figure:
         lambda r: r.top_probability,
         lambda r: f"{r.top_probability:.2f}".lstrip("0") if r.top_probability < 0.995 else "1",
         lambda r: f"{_name(r)}: median top probability {number(r.top_probability)}",
-        [0.1, 0.25, 0.5, 0.75, 0.9],
         "median top probability",
     )
 
@@ -272,7 +236,6 @@ def sinks(atlas: HeadAtlas) -> Figure:
             if r.sink >= 0
             else f"{_name(r)}: no sink"
         ),
-        [0.1, 0.25, 0.5, 0.75, 0.9],
         "share of queries that the sink wins",
     )
 
@@ -285,77 +248,50 @@ def _map(
     value: Callable[[HeadRecord], float],
     word: Callable[[HeadRecord], str],
     hover: Callable[[HeadRecord], str],
-    steps: Sequence[float],
     measured: str,
 ) -> Figure:
     layers = layers_of(heads)
     n_columns = max(record.head for record in heads) + 1
     top = 30.0
-    side = min((_RIGHT - _LEFT) / n_columns, 44.0)
+    side = min((RIGHT - LEFT) / n_columns, 44.0)
     tall = min(max(side, 15.0), 26.0) if side >= 15 else side
-    parts = [text(_LEFT + side * n_columns / 2, top - 16, "head", class_="axis-title", text_anchor="middle")]
+    parts = [axis_title(LEFT + side * n_columns / 2, top - 16, "head")]
     every = 1 + (n_columns - 1) // 16
-    for column in range(0, n_columns, every):
-        x = _LEFT + side * (column + 0.5)
-        parts.append(text(x, top - 4, column, class_="tick", text_anchor="middle"))
+    parts += [tick(LEFT + side * (c + 0.5), top - 4, c) for c in range(0, n_columns, every)]
     down = 1 + int(10 // tall) if tall < 10 else 1
     for i, (layer, records) in enumerate(layers):
         y = top + tall * i
         if i % down == 0:
-            parts.append(text(_LEFT - 6, y + tall / 2 + 3.2, layer, class_="tick", text_anchor="end"))
+            parts.append(tick(LEFT - 6, y + tall / 2 + 3.2, layer, anchor="end"))
         for record in records:
-            x = _LEFT + side * record.head
-            number_of = value(record)
-            level = 0 if math.isnan(number_of) else sum(number_of >= step for step in steps)
+            x = LEFT + side * record.head
+            level = sum(value(record) >= step for step in _STEPS)  # 0 for NaN
             words = word(record)
-            inside = element("title", escape(hover(record)))
             gap = 1.0 if side > 8 else 0.0
-            square = element(
-                "rect", inside, x=x, y=y, width=side - gap, height=tall - gap, class_=f"heat-{level}"
-            )
-            parts.append(square)
+            wide, high = side - gap, tall - gap
+            tip = element("title", escape(hover(record)))
+            parts.append(element("rect", tip, x=x, y=y, width=wide, height=high, class_=f"heat-{level}"))
             size = min(8.5, (side - 2) / max(len(words), 1) / 0.56)
             if words and size >= 6.0:
-                parts.append(
-                    text(
-                        x + (side - gap) / 2,
-                        y + tall / 2 + size * 0.34,
-                        words,
-                        class_=f"on-{level}",
-                        text_anchor="middle",
-                        style=f"font-size:{size:.1f}px",
-                        pointer_events="none",
-                    )
-                )
+                at = (x + wide / 2, y + tall / 2 + size * 0.34)
+                style = {"class_": f"on-{level}", "text_anchor": "middle", "style": f"font-size:{size:.1f}px"}
+                parts.append(text(*at, words, **style, pointer_events="none"))
     bottom = top + tall * len(layers)
-    y_middle = top + tall * len(layers) / 2
-    parts.append(
-        text(
-            14,
-            y_middle,
-            "layer",
-            class_="axis-title",
-            text_anchor="middle",
-            transform=f"rotate(-90 14 {y_middle:.1f})",
-        )
-    )
-    edges = ["0", *(f"{step:g}" for step in steps), "1"]
-    parts.append(text(_LEFT, bottom + 20, measured, class_="key"))
-    for level in range(len(steps) + 1):
-        x = _LEFT + 44 * level
+    middle = (top + bottom) / 2
+    parts.append(axis_title(14, middle, "layer", transform=f"rotate(-90 14 {middle:.1f})"))
+    parts.append(text(LEFT, bottom + 20, measured, class_="key"))
+    for level, edge in enumerate([0.0, *_STEPS]):
+        x = LEFT + 44 * level
         parts.append(element("rect", x=x, y=bottom + 27, width=43, height=9, class_=f"heat-{level}"))
-        parts.append(
-            text(x, bottom + 47, edges[level], class_="tick", text_anchor="middle" if level else "start")
-        )
-    parts.append(
-        text(_LEFT + 44 * (len(steps) + 1), bottom + 47, edges[-1], class_="tick", text_anchor="middle")
-    )
+        parts.append(tick(x, bottom + 47, f"{edge:g}", anchor="middle" if level else "start"))
+    parts.append(tick(LEFT + 44 * (len(_STEPS) + 1), bottom + 47, "1"))
     return Figure(
         name, title, caption, "measured", "".join(parts), bottom + 54, _in_words(heads, measured, value)
     )
 
 
-def _mean(records: Sequence[HeadRecord], field: str) -> float:
+def mean_of(records: Sequence[HeadRecord], field: str) -> float:
+    """The mean of a field over the heads that have one."""
     values = [v for v in (float(getattr(r, field)) for r in records) if not math.isnan(v)]
     return sum(values) / len(values) if values else math.nan
 

@@ -1,10 +1,9 @@
 """The report as one HTML file: what was read, figures, the table of heads, and how sure each number is.
 
-The columns of the table say which numbers it shows, how they are written, and how sure each of them is.
-The words stand in the template ``page.html.j2``, the numbers come from here. The file carries its style,
-script and data, refuses by its own policy to load anything else, and opens from disk. Token strings are data:
-the template escapes every value, and in the embedded JSON no character is left that HTML could read as
-markup.
+The words stand in the template ``page.html.j2`` and in the table of columns ``columns.csv``, the numbers come
+from here. The file carries its style, script and data, refuses by its own policy to load anything else, and
+opens from disk. Token strings are data: the template escapes every value, and in the embedded JSON no
+character is left that HTML could read as markup.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import io
 import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -34,7 +33,7 @@ from hardmax.models.report.flow_figures import (
     recall_rows,
     slice_figures,
 )
-from hardmax.models.report.head_figures import head_figures, layers_of
+from hardmax.models.report.head_figures import head_figures, layers_of, mean_of
 from hardmax.models.report.svg import CONTROL, Figure, drawing_style, figure_style, number, shortened
 from hardmax.results import strict
 
@@ -42,179 +41,37 @@ if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
     from hardmax.models.report.report import ModelReport
 
-__all__ = [
-    "COLUMNS",
-    "Cell",
-    "Column",
-    "GROUPS",
-    "column_classes",
-    "figures_of",
-    "head_cells",
-    "head_rows",
-    "heads_csv",
-    "json_for_script",
-    "page",
-]
+__all__ = ["COLUMNS", "figures_of", "head_cells", "head_rows", "heads_csv", "json_for_script", "page"]
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column: where its number comes from, what it is called, and how sure it is."""
+def _resource(name: str) -> str:
+    return (files("hardmax.models.report") / name).read_text(encoding="utf-8")
 
+
+class Column(NamedTuple):
+    """One column of the table of heads: the field of a record that it shows, what it is called, how sure it
+    is ("" for numbers that only name a head), how it is written, and what it means."""
+
+    group: str
     field: str
     name: str
-    group: str
     certainty: str
+    form: str
     meaning: str
-    shown: Callable[[Any], str] = number
 
 
-def _share(value: float) -> str:
-    if math.isnan(value):
-        return "–"
-    if 0 < value < 0.001 or 0.999 < value < 1:
-        return f"{value:.2%}".replace("%", "\u00a0%")
-    return f"{value:.1%}".replace(".0%", "%").replace("%", "\u00a0%")
-
-
-def _integer(value: float) -> str:
-    return "–" if value < 0 else f"{value:,.0f}"
-
-
-COLUMNS = (
-    Column("layer", "layer", "Head", "", "counted from 0", _integer),
-    Column("head", "head", "Head", "", "counted from 0", _integer),
-    Column(
-        "margin_median",
-        "median",
-        "Margin",
-        "measured",
-        "lead of the winning score over the next, in units of temperature; median over queries",
-    ),
-    Column("margin_low", "lowest tenth", "Margin", "measured", "one query in ten leads by less"),
-    Column("margin_high", "highest tenth", "Margin", "measured", "one query in ten leads by more"),
-    Column(
-        "top_probability",
-        "top probability",
-        "Distance to hardmax",
-        "measured",
-        "probability of the winning key, median over queries",
-    ),
-    Column(
-        "tv_to_hardmax",
-        "total variation",
-        "Distance to hardmax",
-        "measured",
-        "one minus the probability of the winner, median over queries",
-    ),
-    Column(
-        "output_distance",
-        "output",
-        "Distance to hardmax",
-        "measured",
-        "distance between the outputs of softmax and hardmax over the norm of the former, median",
-        _share,
-    ),
-    Column(
-        "share_hard_10",
-        "≤ 10 %, proven",
-        "Hard queries",
-        "bounded",
-        "share of queries whose margin alone proves a total variation of at most 10 %",
-        _share,
-    ),
-    Column(
-        "share_measured_10",
-        "≤ 10 %",
-        "Hard queries",
-        "measured",
-        "share of queries for which it is so",
-        _share,
-    ),
-    Column(
-        "share_hard_1",
-        "≤ 1 %, proven",
-        "Hard queries",
-        "bounded",
-        "the same for a total variation of 1 %",
-        _share,
-    ),
-    Column(
-        "share_measured_1", "≤ 1 %", "Hard queries", "measured", "share of queries for which it is so", _share
-    ),
-    Column(
-        "keys_can_win",
-        "can win",
-        "Keys",
-        "certified",
-        "keys whose cell has interior: some query would choose them",
-        _integer,
-    ),
-    Column("keys_do_win", "do win", "Keys", "measured", "keys that win for a query of this text", _integer),
-    Column("usage_entropy", "entropy", "Keys", "measured", "entropy of how often each key wins, in bits"),
-    Column(
-        "largest_reach_margin",
-        "margin",
-        "MaxMargin",
-        "bounded",
-        "the largest margin that any key can get at the largest query norm that occurs: attained; the "
-        "bound that is never exceeded stands in heads.csv",
-    ),
-    Column(
-        "largest_reach_probability",
-        "probability",
-        "MaxMargin",
-        "bounded",
-        "the largest probability that such a query can give a key: attained; its bound stands in heads.csv",
-    ),
-    Column("sink", "key", "Sink", "measured", "a key that wins far more than its share", str),
-    Column("sink_share", "wins", "Sink", "measured", "share of the queries that it wins", _share),
-    Column(
-        "wall_distance_median",
-        "distance",
-        "Nearest wall",
-        "measured",
-        "distance of a query to the nearest wall of its cell, in query space; median. The formula is "
-        "exact, rounding is bounded by wall_distance_rounding in heads.csv",
-    ),
-    Column(
-        "wall_distance_relative",
-        "over norm",
-        "Nearest wall",
-        "measured",
-        "the same over the norm of the query",
-    ),
-)
+COLUMNS = tuple(Column(*row) for row in list(csv.reader(io.StringIO(_resource("columns.csv"))))[1:])
 """The columns of the table, in order."""
-
-
-GROUPS = tuple((name, len(list(columns))) for name, columns in groupby(COLUMNS, key=lambda c: c.group))
-"""The groups that stand above the columns, and how many columns each has."""
-
-_SHOWN_TOKENS = 600
-
-_CERTAINTIES = (
-    (
-        "exact",
-        "true of the numbers of the model as they are; decided in rationals where floats cannot decide",
-    ),
-    ("certified", "proven, with a witness for every key that can win and a certificate for every other"),
-    ("measured", "computed in double precision on this text; another text gives other numbers"),
-    ("bounded", "a guarantee from one side; the truth may be better"),
-)
 
 
 def figures_of(report: ModelReport) -> dict[str, Figure]:
     """Every figure of a report, by name, in the order of the page."""
     made = {**head_figures(report.atlas), **slice_figures(report.atlas)}
     if report.flows:
-        figure = growth(report.flows, report.read_out)
-        made[figure.name] = figure
-    if report.influence is not None:
-        rows = recall_rows(report.influence)
-        if rows:
-            figure = recall(rows)
-            made[figure.name] = figure
+        made["growth"] = growth(report.flows, report.read_out)
+    rows = recall_rows(report.influence) if report.influence is not None else []
+    if rows:
+        made["recall"] = recall(rows)
     return made
 
 
@@ -236,6 +93,7 @@ def page(report: ModelReport) -> str:
     }
     script = _resource("report.js")
     data = {"heads": head_rows(atlas), "csv": heads_csv(atlas), "style": drawing_style()}
+    groups = [(name, len(list(columns))) for name, columns in groupby(COLUMNS, key=lambda c: c.group)]
     return _template().render(
         report=report,
         atlas=atlas,
@@ -248,18 +106,12 @@ def page(report: ModelReport) -> str:
         data=json_for_script(data),
         shape=_shape(atlas),
         facts=_facts(report),
-        shown_tokens=_SHOWN_TOKENS,
-        fidelity=_fidelity(atlas),
-        most_keys=max(record.keys_can_win_of for record in atlas.heads),
-        assumptions=_assumptions(report),
-        groups=GROUPS,
+        mean=lambda field: _percent(mean_of(atlas.heads, field)),
+        groups=groups,
         columns=COLUMNS,
-        classes=column_classes(),
+        classes=_column_classes(),
         rows=head_cells(atlas),
-        certainties=_CERTAINTIES,
-        numbers=[(f"{c.group}: {c.name}", c.meaning, c.certainty) for c in COLUMNS if c.certainty],
         settings=_settings(report),
-        **_known(report),
     )
 
 
@@ -267,7 +119,8 @@ def page(report: ModelReport) -> str:
 def _template() -> Template:
     """The template; every value is escaped, and control characters in it become visible."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, finalize=_visible)
-    environment.filters["many"] = _many
+    environment.filters.update(many=_many, number=number, median=_median)
+    environment.globals.update(known_tokens=known_tokens, known_levels=known_levels)
     return environment.from_string(_resource("page.html.j2"))
 
 
@@ -283,9 +136,8 @@ def json_for_script(value: Any) -> str:
     >>> json_for_script(["</script><b>&"])
     '["\\\\u003c/script\\\\u003e\\\\u003cb\\\\u003e\\\\u0026"]'
     """
-    written = json.dumps(
-        strict(value), allow_nan=False, separators=(",", ":")
-    )  # ASCII: U+2028 is escaped too
+    # ASCII: U+2028 is escaped too
+    written = json.dumps(strict(value), allow_nan=False, separators=(",", ":"))
     return written.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -296,15 +148,11 @@ def _policy(script: str) -> str:
     return "; ".join([*allowed, "base-uri 'none'", "form-action 'none'"])
 
 
-def _resource(name: str) -> str:
-    return (files("hardmax.models.report") / name).read_text(encoding="utf-8")
-
-
 def _percent(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.0%}".replace("%", "\u00a0%")
 
 
-def _median(values: Sequence[float]) -> float:
+def _median(values: Iterable[float]) -> float:
     known = [float(v) for v in values if not math.isnan(v)]
     return statistics.median(known) if known else math.nan
 
@@ -323,19 +171,14 @@ def _shape(atlas: HeadAtlas) -> str:
 def _facts(report: ModelReport) -> list[tuple[str, int | None, str]]:
     """The numbers at the top: what, out of how many, and what it means."""
     heads = report.atlas.heads
-    can = [r.keys_can_win / r.keys_can_win_of for r in heads if r.keys_can_win_of > 0 <= r.keys_can_win]
+    margin = number(_median(r.margin_median for r in heads))
+    sharp = str(sum(r.top_probability >= 0.9 for r in heads))
+    can = _percent(_median(r.keys_can_win / r.keys_can_win_of for r in heads if r.keys_can_win_of > 0))
+    meant = "heads whose winner gets at least 0.9 of the probability, median over queries"
     facts: list[tuple[str, int | None, str]] = [
-        (
-            number(_median([r.margin_median for r in heads])),
-            None,
-            "median margin over heads, in units of temperature",
-        ),
-        (
-            str(sum(r.top_probability >= 0.9 for r in heads)),
-            len(heads),
-            "heads whose winner gets at least 0.9 of the probability, median over queries",
-        ),
-        (_percent(_median(can)), None, "of the keys of a head can win at all, median over heads"),
+        (margin, None, "median margin over heads, in units of temperature"),
+        (sharp, len(heads), meant),
+        (can, None, "of the keys of a head can win at all, median over heads"),
     ]
     for flow in report.flows[:1]:
         name, known = flow.tokens[report.read_out][:12], int(flow.sizes[-1, report.read_out])
@@ -344,94 +187,12 @@ def _facts(report: ModelReport) -> list[tuple[str, int | None, str]]:
     return facts
 
 
-def _fidelity(atlas: HeadAtlas) -> list[tuple[str, str]]:
-    reading = atlas.reading
-    rows = [
-        ("Scores", f"{number(reading.score_difference, 2)} of the largest score"),
-        ("Probabilities", number(reading.probability_difference, 2)),
-    ]
-    if reading.native_difference is not None:
-        rows.append(("Probabilities, in the precision of the weights", number(reading.native_difference, 2)))
-    return rows
-
-
-def _known(report: ModelReport) -> dict[str, Any]:
-    """What the read-out may know, token by token."""
-    if not report.flows:
-        return {}
-    flow, position = report.flows[0], report.read_out
-    return {
-        "known": known_tokens(flow, position, report.needed),
-        "known_levels": known_levels(flow, position),
-        "needed": [flow.key_tokens[s] for s in report.needed],
-        "all_needed_known": set(flow.known_by(position)).issuperset(report.needed),
-    }
-
-
-def _assumptions(report: ModelReport) -> list[tuple[str, str, str]]:
-    heads = report.atlas.heads
-
-    def mean(field: str) -> float:
-        values = [float(getattr(r, field)) for r in heads if not math.isnan(float(getattr(r, field)))]
-        return sum(values) / len(values) if values else math.nan
-
-    every = [r for r in heads if 0 <= r.keys_can_win == r.keys_can_win_of]
-    speaks = [r for r in heads if r.share_hard_10 > 0]
-    ties = [int(flow.ties.sum()) for flow in report.flows[:1]]
-    return [
-        *(
-            (
-                "One key wins: no two share the largest score.",
-                "So for every query of every head."
-                if n == 0
-                else f"Not so for {n:,} queries, over all heads.",
-                "measured",
-            )
-            for n in ties
-        ),
-        (
-            "Attention is hardmax.",
-            f"{_percent(mean('share_measured_1'))} of the queries are within 1 % of it in total variation, "
-            f"{_percent(mean('share_measured_10'))} within 10 % (mean over heads).",
-            "measured",
-        ),
-        (
-            "The margin is large enough for the stability theorem to say something (Theorem VI.1, "
-            "corrected).",
-            f"For {_percent(mean('share_hard_10'))} of the queries at 10 %, "
-            f"{_percent(mean('share_hard_1'))} at 1 %; in {len(speaks)} of {len(heads)} heads for any query "
-            "at 10 %.",
-            "bounded",
-        ),
-        (
-            "Every key has a cell with interior (keys in general position, none in the hull of the others).",
-            f"In {len(every)} of {len(heads)} heads.",
-            "certified" if all(r.certified for r in heads) else "partly certified",
-        ),
-        (
-            "Cells are used.",
-            f"On this text {number(_median([r.keys_do_win for r in heads]))} of "
-            f"{number(_median([r.n_keys for r in heads]))} keys win in the median head.",
-            "measured",
-        ),
-        (
-            "Queries lie clear of walls.",
-            f"The nearest wall is {number(_median([r.wall_distance_relative for r in heads]))} of the "
-            "query’s norm away in the median head.",
-            "measured",
-        ),
-    ]
-
-
 def _settings(report: ModelReport) -> list[tuple[str, str]]:
     atlas = report.atlas
     forward = atlas.reading.forward_seconds
     times = f"{number(float(atlas.seconds), 2)} s for the atlas, {number(forward, 2)} s for the forward pass"
-    pairs = {
-        **dict(atlas.settings),
-        "time": times,
-        **{f"version of {key}": value for key, value in report.provenance.items()},
-    }
+    versions = {f"version of {key}": value for key, value in report.provenance.items()}
+    pairs = {**atlas.settings, "time": times, **versions}
     return [(str(key).replace("_", " "), _in_words(value)) for key, value in pairs.items()]
 
 
@@ -443,6 +204,10 @@ def _in_words(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(_in_words(item) for item in value)
     return str(value)
+
+
+# The table of heads
+# ----------------------------------------------------------------------------------------------------------
 
 
 class Cell(NamedTuple):
@@ -462,17 +227,29 @@ def head_cells(atlas: HeadAtlas) -> list[list[Cell]]:
 def _cell(column: Column, record: HeadRecord, names: Sequence[str]) -> Cell:
     value = getattr(record, column.field)
     if column.field == "sink":
-        if not 0 <= record.sink < len(names):
+        token = _sink_name(record, names)
+        if token is None:
             return Cell("sink", "", "–")
-        token = names[record.sink]
-        return Cell("sink", str(record.sink), shortened(token, 12), f"{token} (position {record.sink})")
-    shown = column.shown(value)
-    if column.field == "keys_can_win" and value >= 0:
-        shown = f"{shown}\u2009/\u2009{record.keys_can_win_of}{'' if record.certified else ' ?'}"
+        return Cell("sink", str(value), shortened(token, 12), f"{token} (position {value})")
+    shown = {"share": _share, "integer": "{:,.0f}".format, "number": number}[column.form](value)
+    if column.field == "keys_can_win":
+        shown = f"{shown}\u2009/\u2009{record.keys_can_win_of}"
     return Cell(column.field, "" if math.isnan(value) else f"{float(value):.17g}", shown)
 
 
-def column_classes() -> dict[str, str]:
+def _share(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    if 0 < value < 0.001 or 0.999 < value < 1:
+        return f"{value:.2%}".replace("%", "\u00a0%")
+    return f"{value:.1%}".replace(".0%", "%").replace("%", "\u00a0%")
+
+
+def _sink_name(record: HeadRecord, names: Sequence[str]) -> str | None:
+    return names[record.sink] if 0 <= record.sink < len(names) else None
+
+
+def _column_classes() -> dict[str, str]:
     """How each column looks: the first of a group has a line before it, layer and head stay in sight."""
     starts = {next(columns).field for _, columns in groupby(COLUMNS, key=lambda c: c.group)}
     pinned = {"layer": " pin pin-0", "head": " pin pin-1"}
@@ -481,11 +258,7 @@ def column_classes() -> dict[str, str]:
 
 def head_rows(atlas: HeadAtlas) -> list[dict[str, Any]]:
     """Every number of every head in plain Python, with the name of its sink."""
-    names = atlas.key_tokens
-    return [
-        {**asdict(record), "sink_token": names[record.sink] if 0 <= record.sink < len(names) else ""}
-        for record in atlas.heads
-    ]
+    return [{**asdict(r), "sink_token": _sink_name(r, atlas.key_tokens) or ""} for r in atlas.heads]
 
 
 def heads_csv(atlas: HeadAtlas) -> str:
@@ -495,11 +268,5 @@ def heads_csv(atlas: HeadAtlas) -> str:
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(list(rows[0]) if rows else [])
     for row in rows:
-        writer.writerow([_plain(v) for v in row.values()])
+        writer.writerow(["" if isinstance(v, float) and math.isnan(v) else v for v in row.values()])
     return file.getvalue()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bool):
-        return int(value)
-    return "" if isinstance(value, float) and math.isnan(value) else value

@@ -27,10 +27,10 @@ from hardmax.models.bundled import bundled_source
 from hardmax.models.influence.influence_report import InfluenceReport, report_of
 from hardmax.models.influence.interventions import CANDIDATES, can_disturb, disturb, text_influence
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
-from hardmax.models.reading.sources import CapturedLayer, as_source, read
+from hardmax.models.reading.sources import CapturedLayer, RecordedResult, as_source, read
 from hardmax.models.report.page import figures_of, heads_csv, page
 from hardmax.models.report.svg import Figure
-from hardmax.results import Result, plain, strict
+from hardmax.results import plain, strict
 from hardmax.storage import written_whole
 
 __all__ = ["ModelReport", "report"]
@@ -46,7 +46,7 @@ _SCHEMA = 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ModelReport(Result):
+class ModelReport(RecordedResult):
     """What :func:`report` found; :meth:`write` makes the page.
 
     Attributes
@@ -147,27 +147,21 @@ class ModelReport(Result):
 
     def _state(self) -> dict[str, Any]:
         return {
+            **super()._state(),
             "atlas": self.atlas._state(),
             "flows": [flow._state() for flow in self.flows],
             "influence": None if self.influence is None else self.influence._state(),
-            "read_out": self.read_out,
-            "d_head": self.d_head,
-            "needed": list(self.needed),
-            "about": self.about,
         }
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         influence = state["influence"]
-        return cls(
-            atlas=HeadAtlas._from_state(state["atlas"]),
-            flows=tuple(TokenFlow._from_state(flow) for flow in state["flows"]),
-            influence=None if influence is None else InfluenceReport._from_state(influence),
-            read_out=int(state["read_out"]),
-            d_head=int(state["d_head"]),
-            needed=tuple(state["needed"]),
-            about=state["about"],
-        )
+        parts = {
+            "atlas": HeadAtlas._from_state(state["atlas"]),
+            "flows": [TokenFlow._from_state(flow) for flow in state["flows"]],
+            "influence": None if influence is None else InfluenceReport._from_state(influence),
+        }
+        return super()._from_state({**state, **parts})
 
     def _summary(self) -> str:
         parts = [f"{len(self.atlas.heads)} heads on {len(self.atlas.text_tokens)} tokens"]

@@ -18,24 +18,32 @@ from importlib.resources import files
 __all__ = [
     "CONTROL",
     "Figure",
+    "LEFT",
+    "RIGHT",
     "Scale",
     "WIDTH",
     "drawing_style",
     "element",
     "escape",
     "figure_style",
+    "axis_title",
     "legend",
+    "line",
     "linear_scale",
     "log_scale",
+    "mark",
     "number",
     "shortened",
     "text",
-    "text_width",
+    "tick",
     "y_axis",
 ]
 
 WIDTH = 360
 """Width of a figure in its own units."""
+
+LEFT, RIGHT = 40.0, WIDTH - 8.0
+"""Where the axes of a chart begin and end."""
 
 _LETTER = 0.53  # the width of a letter over the size of the type, a little generous
 CONTROL = {code: chr(0x2400 + code) for code in range(32)} | {127: "\u2421"}
@@ -71,6 +79,36 @@ def element(name: str, content: str | None = None, **attributes: object) -> str:
 def text(x: float, y: float, words: object, **attributes: object) -> str:
     """Words at a point."""
     return element("text", escape(words), x=x, y=y, **attributes)
+
+
+def tick(x: float, y: float, words: object, *, anchor: str = "middle") -> str:
+    """A number beside an axis."""
+    return text(x, y, words, class_="tick", text_anchor=anchor)
+
+
+def axis_title(x: float, y: float, words: str, **attributes: object) -> str:
+    """What an axis shows, centred."""
+    return text(x, y, words, class_="axis-title", text_anchor="middle", **attributes)
+
+
+def line(x1: float, x2: float, y1: float, y2: float, class_: str, **attributes: object) -> str:
+    """A line between two points."""
+    return element("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=class_, **attributes)
+
+
+def mark(
+    x: float,
+    y: float,
+    hover: str = "",
+    *,
+    ring: bool = False,
+    colour: int = 0,
+    r: float = 2.6,
+    stroke: float = 1.2,
+) -> str:
+    """A dot or a ring, with what a pointer shows."""
+    style = {"class_": f"ring line-{colour}", "stroke_width": stroke} if ring else {"class_": f"dot-{colour}"}
+    return element("circle", element("title", escape(hover)) if hover else None, cx=x, cy=y, r=r, **style)
 
 
 def _attribute(value: object) -> str:
@@ -111,11 +149,6 @@ def shortened(token: str, letters: int) -> str:
     """
     token = token if token.strip() else "␣"
     return token if len(token) <= letters else token[: letters - 1] + "…"
-
-
-def text_width(words: str, size: float) -> float:
-    """About how wide words are in type of this size."""
-    return len(words) * size * _LETTER
 
 
 @dataclass(frozen=True)
@@ -167,8 +200,8 @@ def y_axis(scale: Scale, left: float, right: float, title: str, top: float) -> l
     parts = [text(left - 34, top - 12, title, class_="axis-title")]
     for value, word in scale.ticks:
         y = scale.place(value)
-        parts.append(element("line", x1=left, x2=right, y1=y, y2=y, class_="grid"))
-        parts.append(text(left - 5, y + 3.2, word, class_="tick", text_anchor="end"))
+        parts.append(line(left, right, y, y, "grid"))
+        parts.append(tick(left - 5, y + 3.2, word, anchor="end"))
     return parts
 
 
@@ -179,7 +212,7 @@ def legend(items: Sequence[tuple[str, str]], x: float, y: float, width: float) -
     """
     parts, at, row = [], x, y
     for mark, words in items:
-        needed = 18 + text_width(words, 10) + 10
+        needed = 18 + len(words) * 10 * _LETTER + 10
         if at > x and at + needed > x + width:
             at, row = x, row + 15
         parts.append(element("g", mark, transform=f"translate({at + 6:.1f} {row - 3.4:.1f})"))
@@ -219,28 +252,16 @@ class Figure:
 
     def inline(self) -> str:
         """As part of a page whose style sheet knows the classes."""
-        label = f"{self.name}-title"
-        inside = (
-            element("title", escape(self.title), id=label)
-            + element("desc", escape(self.description), id=f"{self.name}-desc")
-            + self.body
-        )
-        return element(
-            "svg",
-            inside,
-            viewBox=f"0 0 {WIDTH} {self.height:.0f}",
-            role="img",
-            aria_labelledby=f"{label} {self.name}-desc",
-            class_="drawing",
-        )
+        label, description = f"{self.name}-title", f"{self.name}-desc"
+        title = element("title", escape(self.title), id=label)
+        inside = title + element("desc", escape(self.description), id=description) + self.body
+        box, labels = f"0 0 {WIDTH} {self.height:.0f}", f"{label} {description}"
+        return element("svg", inside, viewBox=box, role="img", aria_labelledby=labels, class_="drawing")
 
     def standalone(self) -> str:
         """As a file of its own, in light colours written out: programs for paper know no variables."""
-        inline = self.inline().replace(
-            "<svg ",
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{self.height:.0f}" ',
-            1,
-        )
+        size = f'width="{WIDTH}" height="{self.height:.0f}"'
+        inline = self.inline().replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" {size} ', 1)
         start = inline.index(">") + 1
         background = element("rect", width="100%", height="100%", class_="paper")
         style = element("style", drawing_style())
