@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.models.influence.interventions import GradientInfluence, Passed
-from hardmax.models.reading.sources import CapturedLayer, QueryMap, TextReading, Visit
+from hardmax.models.reading.sources import CapturedLayer, QueryMap, TextReading, Visit, chosen
 from hardmax.training.data import outputs_of
 from hardmax.training.layout import TransformerShape
 from hardmax.training.states import HeadWeights, LayerStates, head_weights, run_states
@@ -30,22 +31,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class BundledSource:
-    """A small trained model on one sequence; made by :func:`bundled_source`.
-
-    Attributes
-    ----------
-    name, family : str
-    n_layers : int
-    heads : tuple of int
-        Heads of each layer.
-    model : TrainedModel
-    sequence : array (T, d)
-        What is read.
-    """
+    """A small trained model on one sequence; made by :func:`bundled_source`."""
 
     name: str
     model: TrainedModel
-    sequence: Floats
+    sequence: Floats  # (T, d): what is read
     family: str = "hardmax training"
 
     @property
@@ -72,8 +62,8 @@ class BundledSource:
     @property
     def needed(self) -> tuple[int, ...]:
         """The positions that the target depends on in this sequence: its active set."""
-        (target,) = outputs_of((self.model.about or {})["job"]["target"])
-        return tuple(int(t) for t in np.flatnonzero(np.asarray(target.active_set(self.sequence[None])[0])))
+        active = _target(self.model).active_set(self.sequence[None])[0]
+        return tuple(int(t) for t in np.flatnonzero(np.asarray(active)))
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -96,29 +86,22 @@ class BundledSource:
                 "text must be left out for the bundled model, because it reads vectors and not words; give a "
                 "model with a tokenizer to read a text."
             )
-        wanted = tuple(range(self.n_layers)) if layers is None else layers
-        for layer in wanted:
-            if not 0 <= layer < self.n_layers:
-                raise InvalidInputError(
-                    f"layers must be between 0 and {self.n_layers - 1} for this model, but held {layer}."
-                )
+        wanted = chosen(layers, self.n_layers, "layers")
         shape, vector = self.model.shape, self.model.vector
         start = time.process_time()
         states, _ = run_states(shape, vector, self.sequence[None])
         seconds = time.process_time() - start
-        of_scores, of_probabilities = [0.0], [0.0]
-        for index in sorted(wanted):
-            weights = head_weights(shape, vector, index)
-            captured = _captured(index, states[index], weights)
-            score, probability = _differences(captured, states[index])
-            of_scores.append(score)
-            of_probabilities.append(probability)
+        differences = []
+        for index in wanted:
+            captured = _captured(index, states[index], head_weights(shape, vector, index))
+            differences.append(_differences(captured, states[index]))
             visit(captured)
+        scores, probabilities = zip(*differences, strict=True)
         return TextReading(
             tokens=self.tokens,
             key_tokens=self.tokens[:-1],
-            score_difference=max(of_scores),
-            probability_difference=max(of_probabilities),
+            score_difference=max(scores),
+            probability_difference=max(probabilities),
             native_difference=None,
             forward_seconds=seconds,
         )
@@ -142,9 +125,14 @@ def bundled_source(*, rng: int | np.random.Generator = 0) -> BundledSource:
     ('CLS', True)
     """
     model = bundled_model()
-    (target,) = outputs_of((model.about or {})["job"]["target"])
-    sequence = np.asarray(target.sample(1, model.shape.n_tokens, rng=rng)[0], dtype=np.float64)
+    sequence = np.asarray(_target(model).sample(1, model.shape.n_tokens, rng=rng)[0], dtype=np.float64)
     return BundledSource("pairwise-2", model, sequence)
+
+
+def _target(model: TrainedModel) -> Any:
+    """What the model was trained to compute."""
+    (target,) = outputs_of((model.about or {})["job"]["target"])
+    return target
 
 
 class SequenceInterventions:
@@ -239,8 +227,7 @@ def _differences(layer: CapturedLayer, states: LayerStates) -> tuple[float, floa
     probabilities = states.weights(own)
     own = own * states.beta
     largest = max(float(np.abs(own).max()), np.finfo(np.float64).tiny)
-    score = max(float(np.abs(layer.scores(h)[asked] - own[h]).max()) for h in range(layer.heads))
-    probability = max(
-        float(np.abs(layer.probabilities(h)[asked] - probabilities[h]).max()) for h in range(layer.heads)
-    )
-    return score / largest, probability
+    heads = range(layer.heads)
+    scores = np.stack([layer.scores(h)[asked] for h in heads])
+    rebuilt = np.stack([layer.probabilities(h)[asked] for h in heads])
+    return float(np.abs(scores - own).max()) / largest, float(np.abs(rebuilt - probabilities).max())

@@ -14,16 +14,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spread:
-    """A number with its spread.
+    """A number with its spread: median and quartiles over all values.
 
-    Attributes
-    ----------
-    median, lower_quartile, upper_quartile : float
-        Over all values.
-    low, high : float
-        A 95 % bootstrap interval of the median: whole groups (texts) are drawn again, because tokens of one
-        text are not independent; with a single group its values are drawn.
-    n, n_groups : int
+    ``low`` and ``high`` are a 95 % bootstrap interval of the median: whole groups (texts) are drawn again,
+    because tokens of one text are not independent; with a single group its values are drawn.
     """
 
     median: float

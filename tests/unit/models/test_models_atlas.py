@@ -199,6 +199,13 @@ def test_progress_counts_layers() -> None:
     assert seen == [(1, 2), (2, 2)]
 
 
+def test_a_column_of_an_older_file_is_left_out(atlas: hm.models.HeadAtlas) -> None:
+    """Records said ``certified`` once, which was always true."""
+    state = atlas._state()
+    older = {**state, "heads": {**state["heads"], "certified": [True] * len(atlas.heads)}}
+    assert hm.models.HeadAtlas._from_state(older).heads == atlas.heads
+
+
 def test_files(atlas: hm.models.HeadAtlas, tmp_path) -> None:
     again = hm.load(atlas.save(tmp_path / "atlas.npz"))
     assert again.heads == atlas.heads

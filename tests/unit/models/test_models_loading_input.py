@@ -443,8 +443,8 @@ def test_other_bad_texts(model):
         model.read({"input_ids": torch.ones((1, 0), dtype=torch.long)}, lambda layer: None)
     with pytest.raises(InvalidInputError, match="knows 64 tokens, but it gives number 64"):
         model.read({"input_ids": torch.full((1, 5), 64)}, lambda layer: None)
-    for layers in ((3,), (-1,), ()):
-        with pytest.raises(InvalidInputError, match="numbers from 0 to 2"):
+    for layers, words in (((3,), "between 0 and 2"), ((-1,), "held -1"), ((), "numbers counted from 0")):
+        with pytest.raises(InvalidInputError, match=words):
             model.read(TEXT, lambda layer: None, layers=layers)
 
 

@@ -31,6 +31,7 @@ from hardmax.errors import InvalidInputError
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
 from hardmax.models.reading.sources import CapturedLayer, RecordedResult, as_source, named_texts, read
 from hardmax.models.spread import Spread, spread
+from hardmax.networks.block import many
 from hardmax.temperature.observed_scores import check_stability
 
 __all__ = ["AssumptionRecorder", "AssumptionReport", "check_assumptions"]
@@ -142,8 +143,10 @@ class AssumptionReport(RecordedResult):
         One value per text: median, quartiles and interval are over texts.
         """
         rows = _rows(self.queries, layer)
-        close = self.queries["guaranteed" if guaranteed else "distance"][rows] <= tolerance
-        return _per_text(close, self.queries["text"][rows], self.seed)
+        return _per_text(self._close(tolerance, guaranteed)[rows], self.queries["text"][rows], self.seed)
+
+    def _close(self, tolerance: float, guaranteed: bool) -> NDArray[np.bool_]:
+        return np.asarray(self.queries["guaranteed" if guaranteed else "distance"] <= tolerance)
 
     def share_tied(self) -> float:
         """The share of queries whose largest score is shared."""
@@ -155,7 +158,7 @@ class AssumptionReport(RecordedResult):
         """The share of heads of which at least ``of_queries`` of the queries of a text are within
         ``tolerance`` of hardmax; over texts."""
         rows = _rows(self.queries, layer)
-        close = self.queries["guaranteed" if guaranteed else "distance"][rows] <= tolerance
+        close = self._close(tolerance, guaranteed)[rows]
         place = np.stack([self.queries[name][rows] for name in ("text", "layer", "head")])
         heads, inverse, counts = np.unique(place, axis=1, return_inverse=True, return_counts=True)
         shares = np.bincount(inverse.ravel(), weights=close) / counts
@@ -166,17 +169,16 @@ class AssumptionReport(RecordedResult):
         return _per_text(self.heads["can_win"] == self.heads["n_keys"], self.heads["text"], self.seed)
 
     def _summary(self) -> str:
-        texts = "1 text" if len(self.texts) == 1 else f"{len(self.texts)} texts"
-        n = len(np.unique(np.stack([self.heads["layer"], self.heads["head"]]), axis=1).T)
-        heads = "1 head" if n == 1 else f"{n} heads"
-        hard = float((self.queries["distance"] <= 0.01).mean())
+        n = len(set(zip(self.heads["layer"], self.heads["head"], strict=True)))
+        hard = float(self._close(0.01, False).mean())
         return (
-            f"{self.model}, {texts}, {heads}, median margin {np.median(self.queries['margin']):.3g} "
-            f"temperatures, {hard:.0%} of queries within 1% of hardmax"
+            f"{self.model}, {many(len(self.texts), 'text')}, {many(n, 'head')}, median margin "
+            f"{np.median(self.queries['margin']):.3g} temperatures, {hard:.0%} of queries within 1% of "
+            "hardmax"
         )
 
     def _table(self) -> dict[str, Any]:
-        return {name: self.heads[name] for name in self.heads}
+        return self.heads
 
 
 def _rows(columns: dict[str, NDArray[Any]], layer: int | None) -> NDArray[np.bool_]:

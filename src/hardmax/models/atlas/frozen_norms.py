@@ -35,7 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.models.reading.families import norm_epsilon
 from hardmax.models.reading.sources import CapturedLayer, RecordedResult, as_source, read, required
+from hardmax.networks.block import many
 
 __all__ = ["FrozenNormEffect", "Norm", "NormInputs", "differing_shares", "disk_points", "frozen_norm_effect"]
 
@@ -49,21 +51,12 @@ _TOLERANCE = 1e-3  # relative; half precision leaves this much
 
 @dataclass(frozen=True, eq=False)
 class Norm:
-    """A layer norm or RMS norm.
+    """A layer norm or RMS norm."""
 
-    Attributes
-    ----------
-    centred : bool
-        Whether the mean is taken off: layer norms do, RMS norms do not.
-    weight, bias : array (d,)
-    epsilon : float
-        Added to the variance.
-    """
-
-    centred: bool
+    centred: bool  # whether the mean is taken off: layer norms do, RMS norms do not
     weight: Floats
     bias: Floats
-    epsilon: float
+    epsilon: float  # added to the variance
 
     def parts(self, x: Floats) -> tuple[Floats, Floats]:
         """What is divided (..., d) and what it is divided by (...,)."""
@@ -113,24 +106,21 @@ class NormInputs:
         torch = required("torch")
         self._seen: list[_Seen] = []
         self.sliced = "what enters the norm in front of each layer's queries"
-        handles = []
-        for name, module in opened.module.named_modules():
-            if "norm" in type(module).__name__.lower():
-                handles.append(module.register_forward_hook(self._hook(name, module)))
+        names = {module: name for name, module in opened.module.named_modules()}
+
+        def hook(module: Any, args: tuple[Any, ...], output: Any) -> None:
+            if args and args[0].dim() == 3:
+                entered, left = (_double(x[0]) for x in (args[0], output))
+                self._seen.append(_Seen(names[module], module, entered, left))
+
+        norms = [module for module in names if "norm" in type(module).__name__.lower()]
+        handles = [module.register_forward_hook(hook) for module in norms]
         try:
             with torch.no_grad():
                 opened.run(**opened.encode(text))
         finally:
             for handle in handles:
                 handle.remove()
-
-    def _hook(self, name: str, module: Any) -> Any:
-        def hook(_: Any, args: tuple[Any, ...], output: Any) -> None:
-            if args and args[0].dim() == 3:
-                entered, left = (np.asarray(x[0].detach().double().cpu().numpy()) for x in (args[0], output))
-                self._seen.append(_Seen(name, module, entered, left))
-
-        return hook
 
     def of(self, layer: CapturedLayer) -> tuple[Norm, Floats]:
         """The norm in front of a layer's queries, and what enters it (Q, d_model)."""
@@ -147,18 +137,16 @@ class NormInputs:
                 f"layer {layer.index} must have a norm in front of its queries to freeze, but no norm of the "
                 "model puts out what they are computed from; choose other layers with layers=."
             )
-        norm = _rebuilt(best, size)
-        return norm, best.entered
+        return _rebuilt(best, size), best.entered
 
 
 def _rebuilt(seen: _Seen, size: float) -> Norm:
     """The norm as formulas; a weight may be stored as its difference from one."""
     d = seen.entered.shape[1]
     weight, bias = _stored(seen.module, "weight", np.ones(d)), _stored(seen.module, "bias", np.zeros(d))
-    epsilon = float(getattr(seen.module, "eps", getattr(seen.module, "variance_epsilon", 0.0)) or 0.0)
-    tries = [
-        Norm(centred, scale, bias, epsilon) for scale in (weight, 1.0 + weight) for centred in (True, False)
-    ]
+    epsilon = norm_epsilon(seen.module)
+    scales = (weight, 1.0 + weight)
+    tries = [Norm(centred, scale, bias, epsilon) for scale in scales for centred in (True, False)]
     errors = [float(np.abs(norm(seen.entered) - seen.left).max()) / size for norm in tries]
     best = int(np.argmin(errors))
     if errors[best] > _TOLERANCE:
@@ -171,7 +159,11 @@ def _rebuilt(seen: _Seen, size: float) -> Norm:
 
 def _stored(module: Any, name: str, otherwise: Floats) -> Floats:
     found = getattr(module, name, None)
-    return otherwise if found is None else np.asarray(found.detach().double().cpu().numpy())
+    return otherwise if found is None else _double(found)
+
+
+def _double(tensor: Any) -> Floats:
+    return np.asarray(tensor.detach().double().cpu().numpy())
 
 
 def disk_points(n: int) -> Floats:
@@ -329,8 +321,7 @@ class FrozenNormEffect(RecordedResult):
             f"{share:.0%} of{' a disk of' if i == 0 else ''} radius {radius:g}"
             for i, (radius, share) in enumerate(zip(self.radii, medians, strict=True))
         )
-        layers = "1 layer" if len(self.layers) == 1 else f"{len(self.layers)} layers"
-        tokens = "1 token" if len(self.positions) == 1 else f"{len(self.positions)} tokens"
+        layers, tokens = many(len(self.layers), "layer"), many(len(self.positions), "token")
         return f"{self.model}, {layers}, {tokens}: some head differs on {found}"
 
     def _table(self) -> dict[str, Any]:
@@ -404,7 +395,7 @@ def frozen_norm_effect(
         )
     recorder = _NormRecorder(NormInputs(source, text), layers, positions, radii, plane, n_points, rng)
     read(source, text, [recorder])
-    found = recorder.found.values()
+    shares, units, lengths = (np.stack(part) for part in zip(*recorder.found.values(), strict=True))
     return FrozenNormEffect(
         model=source.name,
         sliced=recorder.norms.sliced,
@@ -412,9 +403,9 @@ def frozen_norm_effect(
         layers=tuple(recorder.found),
         positions=tuple(recorder.positions),
         radii=np.array(radii, dtype=np.float64),
-        shares=np.stack([shares for shares, _, _ in found]),
-        units=np.stack([units for _, units, _ in found]),
-        lengths=np.stack([lengths for _, _, lengths in found]),
+        shares=shares,
+        units=units,
+        lengths=lengths,
         n_points=n_points,
         also_frozen=tuple(sorted(recorder.frozen)),
     )
@@ -446,10 +437,9 @@ class _NormRecorder:
         directions = _plane(residual, self.plane, self.generator)
         rows, units, lengths = [], [], []
         for t in self.positions:
-            unit = _unit(residual, t, norm)
-            units.append(unit)
             lengths.append(float(np.linalg.norm(norm.parts(residual[t])[0])))
-            scaled = [unit * radius for radius in self.radii]
+            units.append(_median_distance(residual, t) or lengths[-1])
+            scaled = [units[-1] * radius for radius in self.radii]
             rows.append(
                 differing_shares(layer, norm, residual, t, directions, scaled, n_points=self.n_points)
             )
@@ -478,8 +468,7 @@ def _plane(residual: Floats, plane: str, generator: np.random.Generator) -> Floa
     return np.asarray(np.linalg.qr(spanning.T)[0].T)
 
 
-def _unit(residual: Floats, position: int, norm: Norm) -> float:
-    """The median distance from the other tokens; for a text of one token the token's own length."""
+def _median_distance(residual: Floats, position: int) -> float:
+    """From the other tokens; 0 for a text of one token."""
     others = np.delete(residual, position, axis=0)
-    distance = float(np.median(np.linalg.norm(others - residual[position], axis=1))) if len(others) else 0.0
-    return distance or float(np.linalg.norm(norm.parts(residual[position])[0]))
+    return float(np.median(np.linalg.norm(others - residual[position], axis=1))) if len(others) else 0.0

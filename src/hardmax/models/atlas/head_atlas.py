@@ -15,11 +15,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import operator
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -36,6 +36,8 @@ from hardmax.models.reading.sources import (
     Source,
     TextReading,
     as_source,
+    chosen,
+    integers,
     read,
 )
 from hardmax.networks.block import many
@@ -263,11 +265,10 @@ class HeadAtlas(RecordedResult):
         """Write the table of heads, one line each; what is not a number there is empty."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        names = [field.name for field in fields(HeadRecord)]
-        writer.writerow(names)
-        for record in self.heads:
-            values = [getattr(record, name) for name in names]
-            writer.writerow(["" if isinstance(v, float) and np.isnan(v) else v for v in values])
+        columns = self._table()
+        writer.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            writer.writerow(["" if isinstance(value, float) and np.isnan(value) else value for value in row])
         with written_whole(path) as file:
             file.write(text.getvalue().encode())
         return Path(path)
@@ -454,11 +455,11 @@ class AtlasRecorder:
     ) -> None:
         self.started, self.started_cpu = time.perf_counter(), time.process_time()
         self.model, self.family = source.name, source.family
-        self.layers = _chosen(layers, source.n_layers, "layers")
-        self.heads = None if heads is None else _chosen(heads, max(source.heads), "heads")
+        self.layers = chosen(layers, source.n_layers, "layers")
+        self.heads = None if heads is None else chosen(heads, max(source.heads), "heads")
         if self.heads is not None:
             self.layers = tuple(n for n in self.layers if any(h < source.heads[n] for h in self.heads))
-        self.positions = None if positions is None else _integers(positions, "positions")
+        self.positions = None if positions is None else integers(positions, "positions")
         self.plane = _checked_plane(plane)
         self.time_limit, self.sink_factor, self.progress = time_limit, sink_factor, progress
         self.records: list[HeadRecord] = []
@@ -483,10 +484,10 @@ class AtlasRecorder:
 
     def __call__(self, layer: CapturedLayer) -> None:
         """Measure one layer."""
-        chosen = [h for h in range(layer.heads) if self.heads is None or h in self.heads]
+        heads = [h for h in range(layer.heads) if self.heads is None or h in self.heads]
         places = [layer.reading_position(t) for t in (self.positions or (None,))]
         diagrams: dict[tuple[int, int], PowerDiagram] = {}
-        for h in chosen:
+        for h in heads:
             found = measure_queries(layer, h)
             reached = [self._reached(layer, h, t, found, diagrams) for t in places]
             self.measures.append(found)
@@ -496,8 +497,8 @@ class AtlasRecorder:
                 PositionRecord(layer.index, h, t, **_reach(one))
                 for t, one in zip(places, reached, strict=True)
             ]
-        if self.plane is not None and chosen:
-            self._slice(layer, chosen, places)
+        if self.plane is not None and heads:
+            self._slice(layer, heads, places)
         self.n_done += 1
         if self.progress is not None:
             self.progress(self.n_done, len(self.layers))
@@ -548,33 +549,12 @@ class AtlasRecorder:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _integers(values: Iterable[int], name: str) -> tuple[int, ...]:
-    try:
-        numbers = tuple(operator.index(value) for value in values)
-    except TypeError:  # 0.5 is no layer
-        numbers = ()
-    if not numbers:
-        raise InvalidInputError(f"{name} must be a list of numbers counted from 0, but was {values!r}.")
-    return numbers
-
-
-def _chosen(values: Iterable[int] | None, n: int, name: str) -> tuple[int, ...]:
-    if values is None:
-        return tuple(range(n))
-    numbers = tuple(sorted(set(_integers(values, name))))
-    wrong = [number for number in numbers if not 0 <= number < n]
-    if wrong:
-        others = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        raise InvalidInputError(f"{name} must be between 0 and {n - 1}, but held {wrong[0]}{others}.")
-    return numbers
-
-
 def _checked_plane(plane: str | Sequence[int] | None) -> str | tuple[int, ...] | None:
     if plane is None or plane == "principal":
         return plane
     if isinstance(plane, str):
         raise InvalidInputError(f'plane must be "principal", three tokens or None, but was {plane!r}.')
-    return _integers(plane, "plane")
+    return integers(plane, "plane")
 
 
 def head_record(
@@ -592,17 +572,17 @@ def head_record(
         head=head,
         n_queries=int(some.sum()),
         n_keys=layer.n_keys,
-        margin_median=_median(found.margin[some]),
-        margin_low=_quantile(found.margin[some], 0.1),
-        margin_high=_quantile(found.margin[some], 0.9),
-        top_probability=_median(found.top_probability[some]),
-        tv_to_hardmax=_median(measured),
-        output_distance=_median(found.output_distance[some]),
-        share_hard_1=_share(bound <= 0.01),
-        share_hard_10=_share(bound <= 0.1),
-        share_measured_1=_share(measured <= 0.01),
-        share_measured_10=_share(measured <= 0.1),
-        share_vacuous=_share(bound >= 0.5),
+        margin_median=_over(found.margin[some]),
+        margin_low=_over(found.margin[some], partial(np.quantile, q=0.1)),
+        margin_high=_over(found.margin[some], partial(np.quantile, q=0.9)),
+        top_probability=_over(found.top_probability[some]),
+        tv_to_hardmax=_over(measured),
+        output_distance=_over(found.output_distance[some]),
+        share_hard_1=_over(bound <= 0.01, np.mean),
+        share_hard_10=_over(bound <= 0.1, np.mean),
+        share_measured_1=_over(measured <= 0.01, np.mean),
+        share_measured_10=_over(measured <= 0.1, np.mean),
+        share_vacuous=_over(bound >= 0.5, np.mean),
         **_reach(reached),
         position=-1 if reached.position is None else reached.position,
         query_norm=reached.query_norm,
@@ -615,8 +595,8 @@ def head_record(
         sink_share=usage.sink_share,
         sink_mass=usage.sink_mass,
         n_sinks=len(usage.sinks),
-        wall_distance_median=_median(walls),
-        wall_distance_relative=_median(relative),
+        wall_distance_median=_over(walls),
+        wall_distance_relative=_over(relative),
         wall_distance_rounding=float(found.wall_rounding[some].max(initial=0.0)),
     )
 
@@ -633,13 +613,5 @@ def _reach(found: KeysThatCanWin) -> dict[str, Any]:
     }
 
 
-def _median(values: Floats) -> float:
-    return float(np.median(values)) if values.size else float("nan")
-
-
-def _quantile(values: Floats, q: float) -> float:
-    return float(np.quantile(values, q)) if values.size else float("nan")
-
-
-def _share(flags: NDArray[np.bool_]) -> float:
-    return float(flags.mean()) if flags.size else float("nan")
+def _over(values: NDArray[Any], statistic: Callable[[Any], Any] = np.median) -> float:
+    return float(statistic(values)) if values.size else float("nan")

@@ -39,48 +39,20 @@ _UNIT = 2.0**-53
 
 @dataclass(frozen=True, eq=False)
 class QueryMeasures:
-    """What one head does with each query; one entry per query.
+    """What one head does with each query; one entry per query."""
 
-    Attributes
-    ----------
-    winner : int64
-        The winning key, the lowest index among copies; -1 where nothing may be read.
-    choice : bool
-        Whether there are at least two different keys to choose from. All else is NaN where there is none.
-    n_keys : int64
-        Keys that the query may read.
-    margin : float64
-        The lead of the winner over the best other key, in units of temperature.
-    top_probability : float64
-        The probability of the winner itself.
-    total_variation : float64
-        Measured distance to hardmax.
-    total_variation_bound : float64
-        What margin and number of keys guarantee for it.
-    output_distance : float64
-        Distance between the output of softmax and that of hardmax, over the norm of the former.
-    wall_distance : float64
-        Distance of the query to the boundary of its cell; infinite where no wall exists.
-    wall_rounding : float64
-        How far rounding may have moved that distance, proven.
-    norm : float64
-        The norm of the query.
-    key_mass : float64 (N,)
-        For each key the sum of its probabilities over the queries with a choice.
-    """
-
-    winner: Integers
-    choice: NDArray[np.bool_]
-    n_keys: Integers
-    margin: Floats
-    top_probability: Floats
-    total_variation: Floats
-    total_variation_bound: Floats
-    output_distance: Floats
-    wall_distance: Floats
-    wall_rounding: Floats
-    norm: Floats
-    key_mass: Floats
+    winner: Integers  # the winning key, the lowest index among copies; -1 where nothing may be read
+    choice: NDArray[np.bool_]  # are there two different keys to choose from? All below is NaN where not
+    n_keys: Integers  # keys that the query may read
+    margin: Floats  # the lead of the winner over the best other key, in units of temperature
+    top_probability: Floats  # of the winner itself
+    total_variation: Floats  # measured distance to hardmax
+    total_variation_bound: Floats  # what margin and number of keys guarantee for it
+    output_distance: Floats  # between the outputs of softmax and of hardmax, over the norm of the former
+    wall_distance: Floats  # of the query to the boundary of its cell; infinite where no wall exists
+    wall_rounding: Floats  # how far rounding may have moved that distance, proven
+    norm: Floats  # of the query
+    key_mass: Floats  # (N,): for each key the sum of its probabilities over the queries with a choice
 
 
 def measure_queries(layer: CapturedLayer, head: int) -> QueryMeasures:
@@ -127,14 +99,8 @@ def measure_queries(layer: CapturedLayer, head: int) -> QueryMeasures:
     parts = []
     for start in range(0, layer.n_queries, step):
         rows = slice(start, start + step)
-        part = _Part(
-            queries[rows],
-            keys,
-            copy_of.ravel(),
-            present[rows],
-            None if bias is None else bias[rows],
-            scale,
-        )
+        some = None if bias is None else bias[rows]
+        part = _Part(queries[rows], keys, copy_of.ravel(), present[rows], some, scale)
         parts.append(part.measured(values, weights))
     columns: dict[str, Any] = {
         name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "key_mass"
@@ -154,13 +120,7 @@ class _Part:
         bias: Floats | None,
         scale: float,
     ) -> None:
-        self.queries, self.keys, self.copy_of, self.present, self.scale = (
-            queries,
-            keys,
-            copy_of,
-            present,
-            scale,
-        )
+        self.keys, self.copy_of, self.present, self.scale = keys, copy_of, present, scale
         self.norm = np.linalg.norm(queries, axis=1)
         # different keys are multiplied once, so that copies have the same score to the last bit
         self.scores = (queries @ keys.T * scale)[:, copy_of]
@@ -195,7 +155,7 @@ class _Part:
                 apart, size = apart @ output_weights, size @ output_weights
             moved, length = np.linalg.norm(apart, axis=1), np.linalg.norm(size, axis=1)
             walls, rounding = self._walls(lead)
-            columns: dict[str, NDArray[Any]] = {
+            measured = {
                 "margin": margin,
                 "top_probability": 1.0 / total,
                 "total_variation": np.where(self.rival, weights, 0.0).sum(axis=1),
@@ -204,13 +164,14 @@ class _Part:
                 "wall_distance": walls,
                 "wall_rounding": rounding,
             }
-        columns = {name: np.where(self.choice, column, np.nan) for name, column in columns.items()}
-        columns["winner"] = np.where(self.reads, self.winner, -1)
-        columns["choice"] = self.choice
-        columns["n_keys"] = n
-        columns["norm"] = self.norm
-        columns["key_mass"] = weights[self.choice].sum(axis=0)
-        return columns
+        return {
+            **{name: np.where(self.choice, column, np.nan) for name, column in measured.items()},
+            "winner": np.where(self.reads, self.winner, -1),
+            "choice": self.choice,
+            "n_keys": n,
+            "norm": self.norm,
+            "key_mass": weights[self.choice].sum(axis=0),
+        }
 
     def _walls(self, lead: Floats) -> tuple[Floats, Floats]:
         """Distances to the nearest wall, and a bound on what rounding did to them.
@@ -236,38 +197,20 @@ class _Part:
         nearest = distance.min(axis=1, initial=np.inf)
         low = np.where(wall, distance - wrong, np.inf).min(axis=1, initial=np.inf)
         high = np.where(wall, distance + wrong, np.inf).min(axis=1, initial=np.inf)
-        finite = np.isfinite(nearest)
-        spread = np.maximum(np.where(finite, nearest - low, 0.0), np.where(finite, high - nearest, 0.0))
-        return nearest, spread
+        moved = np.maximum(nearest - low, high - nearest)
+        return nearest, np.where(np.isfinite(nearest), moved, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Usage:
-    """Which keys win on a sequence, and whether one wins far more than its share.
+    """Which keys win on a sequence, and whether one wins far more than its share (:func:`key_usage`)."""
 
-    Attributes
-    ----------
-    wins : array of int (N,)
-        Queries with a choice that each key wins.
-    entropy : float
-        Of the distribution of wins, in bits.
-    relative_entropy : float
-        Over the largest possible, log2 of the smaller of queries and keys; 0 where that is 0.
-    sinks : tuple of int
-        Keys that win at least ``factor`` times their even share and a quarter of the queries that may read
-        them, and at least two; the greatest first.
-    sink_share : float
-        The share of the queries that may read it which the first sink wins; 0 without one.
-    sink_mass : float
-        Its mean probability over the same queries; 0 without one.
-    """
-
-    wins: Integers
-    entropy: float
-    relative_entropy: float
-    sinks: tuple[int, ...]
-    sink_share: float
-    sink_mass: float
+    wins: Integers  # (N,): queries with a choice that each key wins
+    entropy: float  # of the distribution of wins, in bits
+    relative_entropy: float  # over the largest possible, log2 of the smaller of queries and keys
+    sinks: tuple[int, ...]  # the greatest first
+    sink_share: float  # the share of the queries that may read it which the first sink wins; 0 without one
+    sink_mass: float  # its mean probability over the same queries; 0 without one
 
 
 def key_usage(found: QueryMeasures, present: NDArray[np.bool_], *, factor: float = 4.0) -> Usage:
@@ -304,11 +247,9 @@ def key_usage(found: QueryMeasures, present: NDArray[np.bool_], *, factor: float
     p = wins[wins > 0] / total
     entropy = float(max(0.0, -(p * np.log2(p)).sum()))
     largest = float(np.log2(min(total, n_keys)))
-    return Usage(
-        wins,
-        entropy,
-        entropy / largest if largest > 0.0 else 0.0,
-        tuple(int(j) for j in order),
-        float(shares[order[0]]) if len(order) else 0.0,
-        float(found.key_mass[order[0]] / readers[order[0]]) if len(order) else 0.0,
-    )
+    relative = entropy / largest if largest > 0.0 else 0.0
+    if not len(order):
+        return Usage(wins, entropy, relative, (), 0.0, 0.0)
+    first = order[0]
+    mass = float(found.key_mass[first] / readers[first])
+    return Usage(wins, entropy, relative, tuple(order.tolist()), float(shares[first]), mass)

@@ -39,24 +39,17 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _UNIT = 2.0**-53
+_ROOM = 0.15  # the window goes beyond the tokens by this share of its sides
 _FIT = 1e-4  # how well W x + b must give the captured query, relative to |W||x| + |b|
 
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """A plane of inputs: an origin and two orthonormal directions, up to rounding.
+    """A plane of inputs: an origin and two orthonormal directions, up to rounding."""
 
-    Attributes
-    ----------
-    origin : array (d_model,)
-    directions : array (2, d_model)
-    spanned_by : str
-        In words, for captions.
-    """
-
-    origin: Floats
-    directions: Floats
-    spanned_by: str
+    origin: Floats  # (d_model,)
+    directions: Floats  # (2, d_model)
+    spanned_by: str  # in words, for captions
 
     def places(self, points: Floats) -> tuple[Floats, Floats]:
         """The nearest points of the plane in its coordinates (n, 2), and how far away they are (n,)."""
@@ -102,10 +95,9 @@ def plane_through(inputs: Floats, tokens: Sequence[int]) -> Plane:
         raise InvalidInputError(
             f"plane must name three tokens from 0 to {len(x) - 1}, but named {', '.join(map(str, chosen))}."
         )
-    a, b, c = (x[t] for t in chosen)
+    a, b, c = x[chosen]
     size = max(float(np.abs(x).max()), 1e-300)
-    first = b - a
-    second = c - a
+    first, second = b - a, c - a
     if np.linalg.norm(first) > 1e-9 * size:
         first = first / np.linalg.norm(first)
         second = second - (second @ first) * first
@@ -250,11 +242,8 @@ def slice_network(
     matrix, offset = np.asarray(asked.matrix, np.float64), np.asarray(asked.offset, np.float64)
     chosen = range(layer.heads) if heads is None else heads
     exact = [_exact_scores(layer, h, position, matrix[h], offset[h], plane) for h in chosen]
-    slopes, offsets, present = zip(*exact, strict=True)
-    shape = (len(chosen), layer.n_keys)
-    block = Attention(
-        np.stack(slopes), np.stack(offsets), np.zeros((*shape, 1)), mask=np.stack(present), skip=False
-    )
+    slopes, offsets, present = (np.stack(part) for part in zip(*exact, strict=True))
+    block = Attention(slopes, offsets, np.zeros((*offsets.shape, 1)), mask=present, skip=False)
     return Network((block,)), asked
 
 
@@ -288,10 +277,9 @@ def layer_slice(
     *,
     position: int | None = None,
     heads: Sequence[int] | None = None,
-    room: float = 0.15,
     time_limit: float | None = None,
 ) -> LayerSlice:
-    """All heads of a layer on a plane of inputs, exactly.
+    """All heads of a layer on a plane of inputs, exactly, in a window that holds the places of all tokens.
 
     Parameters
     ----------
@@ -302,8 +290,6 @@ def layer_slice(
         The query whose mask, biases and rotation are used; the last by default.
     heads : sequence of int, optional
         All by default.
-    room : float
-        The part that is cut holds the places of all tokens and this share of its sides around them.
     time_limit : float, optional
         Seconds; beyond them the slice says ``complete=False``.
 
@@ -326,7 +312,7 @@ def layer_slice(
     inputs = np.asarray(layer.inputs, dtype=np.float64)
     places, distances = plane.places(inputs)
     low, high = places.min(axis=0), places.max(axis=0)
-    side = np.maximum((high - low) * room, max(1e-6, 0.05 * float((high - low).max())))
+    side = np.maximum((high - low) * _ROOM, max(1e-6, 0.05 * float((high - low).max())))
     if not (high - low).any():  # one token, or all at one place
         side = np.full(2, max(1.0, float(np.linalg.norm(plane.origin))) * 0.5)
     low, high = low - side, high + side

@@ -45,26 +45,13 @@ _CLOSE = 1e-3  # a bracket of the largest probability this narrow is not refined
 
 @dataclass(frozen=True, eq=False)
 class ReadKeys:
-    """The different keys that one query of a head may read.
+    """The different keys that one query of a head may read."""
 
-    Attributes
-    ----------
-    position : int or None
-        The query; None where every query has these keys and biases.
-    present : array of bool (N,)
-    keys : array (n, d_head)
-        Each once.
-    biases : array (n,) or None
-        Added to scaled scores; None where all are equal.
-    copy_of : array of int
-        For each key that is present, its row in ``keys``.
-    """
-
-    position: int | None
-    present: NDArray[np.bool_]
-    keys: Floats
-    biases: Floats | None
-    copy_of: Integers
+    position: int | None  # the query; None where every query has these keys and biases
+    present: NDArray[np.bool_]  # (N,)
+    keys: Floats  # (n, d_head), each once
+    biases: Floats | None  # (n,), added to scaled scores; None where all are equal
+    copy_of: Integers  # for each key that is present, its row in ``keys``
 
     def diagram(self) -> PowerDiagram:
         """The power diagram in the space of scaled queries, whose cells are those of queries, scaled."""
@@ -89,36 +76,18 @@ def read_keys(layer: CapturedLayer, head: int, position: int | None = None) -> R
 class KeysThatCanWin:
     """Which keys have a cell, and how far they could get at the query norms that occur.
 
-    Attributes
-    ----------
-    position : int or None
-        The query whose keys these are; None where all queries have the same.
-    can_win : array of bool (N,)
-        Whether the cell has interior, certified; false for keys that the query may not read.
-    n_present : int
-        Keys that it may read.
-    query_norm, median_norm : float
-        The largest and the median norm of the head's queries.
-    best_key : int
-        The key with the largest reach, -1 where there is no choice.
-    margin, margin_bound : float
-        The largest margin of any key at queries of the largest norm, in units of temperature: attained, and
-        proven not to be exceeded. They differ by rounding without biases.
-    margin_at_median : float
-        The attained one for the median norm; NaN with biases.
-    probability, probability_bound : float
-        The largest probability of any key at queries of the largest norm: attained, and not exceeded.
+    Margins are in units of temperature; a margin or probability of a key is the largest that any query of
+    the largest norm gives it: attained by one, and a bound that is proven not to be exceeded.
     """
 
-    position: int | None
-    can_win: NDArray[np.bool_]
-    n_present: int
-    query_norm: float
+    position: int | None  # the query whose keys these are; None where all queries have the same
+    can_win: NDArray[np.bool_]  # (N,): the cell has interior, certified; false for keys that are not read
+    n_present: int  # keys that the query may read
+    query_norm: float  # the largest norm of the head's queries
     median_norm: float
-    best_key: int
-    margin: float
-    margin_bound: float
-    margin_at_median: float
+    margin: float  # NaN where there is no choice, as all below
+    margin_bound: float  # differs from the margin by rounding without biases
+    margin_at_median: float  # the attained one for the median norm; NaN with biases
     probability: float
     probability_bound: float
 
@@ -159,19 +128,16 @@ def keys_that_can_win(
     largest, median = (float(norms.max()), float(np.median(norms))) if norms.size else (np.nan, np.nan)
     can_win = np.zeros(len(present), dtype=np.bool_)
     if n == 0:
-        return KeysThatCanWin(position, can_win, 0, largest, median, -1, *[np.nan] * 5)
+        return KeysThatCanWin(position, can_win, 0, largest, median, *[np.nan] * 5)
     cells = read.diagram() if diagram is None else diagram
     can_win[present] = cells.nonempty[read.copy_of]
     if n == 1 or not norms.size:
-        return KeysThatCanWin(position, can_win, n_present, largest, median, -1, *[np.nan] * 5)
-    margin, bound, directions = _largest_margins(read, cells, scale, largest)
-    best = int(margin.argmax())
-    probability = largest_probability(
-        read.keys * scale,
-        read.biases,
-        largest,
-        copies=np.bincount(read.copy_of, minlength=n),
-        directions=directions,
+        return KeysThatCanWin(position, can_win, n_present, largest, median, *[np.nan] * 5)
+    margins, bounds, directions = _largest_margins(read, cells, scale, largest)
+    margin, share = float(margins.max()), median / largest if largest > 0.0 else 0.0
+    copies = np.bincount(read.copy_of, minlength=n)
+    probability, probability_bound = largest_probability(
+        read.keys * scale, read.biases, largest, copies=copies, directions=directions
     )
     return KeysThatCanWin(
         position=position,
@@ -179,17 +145,12 @@ def keys_that_can_win(
         n_present=n_present,
         query_norm=largest,
         median_norm=median,
-        best_key=int(np.flatnonzero(present)[np.flatnonzero(read.copy_of == best)[0]]),
-        margin=float(margin[best]),
-        margin_bound=float(bound.max()),
-        margin_at_median=_ratio(median, largest) * float(margin[best]) if read.biases is None else np.nan,
-        probability=probability[0],
-        probability_bound=probability[1],
+        margin=margin,
+        margin_bound=float(bounds.max()),
+        margin_at_median=share * margin if read.biases is None else np.nan,
+        probability=probability,
+        probability_bound=probability_bound,
     )
-
-
-def _ratio(a: float, b: float) -> float:
-    return a / b if b > 0.0 else 0.0
 
 
 def _largest_margins(

@@ -34,25 +34,16 @@ from hardmax.errors import InvalidInputError
 from hardmax.models.influence.routing_flow import TokenFlow
 from hardmax.models.reading.sources import RecordedResult
 from hardmax.models.spread import Spread, spread
+from hardmax.networks.block import many
 
 __all__ = ["COLUMNS", "InfluenceReport", "RecallSummary", "TextInfluence", "recall_columns", "report_of"]
 
 Floats = NDArray[np.float64]
 
 
-COLUMNS = (
-    "size",
-    "candidates",
-    "own_share",
-    "recall",
-    "random_expected",
-    "random_mean",
-    "random_low",
-    "random_high",
-    "beaten",
-    "rollout",
-    "best",
-)
+_RANDOM = ("random_expected", "random_mean", "random_low", "random_high")
+_RECALLS = ("recall", *_RANDOM, "beaten", "rollout", "best")
+COLUMNS = ("size", "candidates", "own_share", *_RECALLS)
 """What is known per token: the size of the set and the number of candidates (both without the token itself),
 the token's own share of all influence, the recall of the set, the exact expectation for a random set of the
 size, mean and 5 % and 95 % quantiles of seeded draws, the share of draws that the set beats (ties by halves),
@@ -61,32 +52,16 @@ the recalls of rollout's set and of the best set."""
 
 @dataclass(frozen=True, eq=False)
 class TextInfluence:
-    """What was measured on one text.
-
-    Attributes
-    ----------
-    name : str
-    flows : tuple of TokenFlow
-        One per rule.
-    influence : dict of arrays (L, Q, N)
-        Per measure: the influence of input s on token t after layers 1, ..., L.
-    baselines : dict of str
-        What tokens were replaced by, in words.
-    rollout : array (L, Q, N)
-    gradient_probes, d : int
-        Directions of which the gradient is known (0: not measured), of how many.
-    gradient_error : float
-        The median relative standard error of its norms; 0 where it is exact.
-    """
+    """What was measured on one text."""
 
     name: str
-    flows: tuple[TokenFlow, ...]
-    influence: dict[str, Floats]
-    baselines: dict[str, str]
-    rollout: Floats
-    gradient_probes: int
-    d: int
-    gradient_error: float
+    flows: tuple[TokenFlow, ...]  # one per rule
+    influence: dict[str, Floats]  # per measure (L, Q, N): of input s on token t after layers 1, ..., L
+    baselines: dict[str, str]  # what tokens were replaced by, in words
+    rollout: Floats  # (L, Q, N)
+    gradient_probes: int  # directions of which the gradient is known; 0: not measured
+    d: int  # of how many
+    gradient_error: float  # the median relative standard error of its norms; 0 where it is exact
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -98,51 +73,27 @@ class TextInfluence:
 class RecallSummary:
     """Recall after one layer under one rule by one measure, over all tokens of all texts.
 
-    Attributes
-    ----------
-    layer : int
-        After how many layers.
-    rule, measure : str
-    n_tokens : int
-    share_compared : float
-        The share of tokens whose set is neither empty nor full; everything below is about these.
-    share_full : float
-        The share whose set holds every candidate.
-    size : Spread
-        Members of the set over candidates, without the token itself.
-    recall, random, rollout, best : Spread
-        Of the information set, the exact expectation for random sets, rollout's set, the best set.
-    random_drawn : Spread
-        Means of the seeded draws, to compare with ``random``.
-    beaten : Spread
-        The share of drawn random sets that the information set beats.
-    gain, rollout_gain : Spread
-        0 as random, 1 as the best set of the size.
-    advantage : Spread
-        Recall of the set minus that of rollout's.
-    recall_with_own, random_with_own, rollout_with_own, best_with_own : Spread
-        The same recalls with the token itself in every set.
-    own_share : Spread
+    Spreads are over the tokens whose set is neither empty nor full.
     """
 
-    layer: int
+    layer: int  # after how many layers
     rule: str
     measure: str
     n_tokens: int
-    share_compared: float
-    share_full: float
-    size: Spread
-    recall: Spread
-    random: Spread
-    random_drawn: Spread
-    beaten: Spread
-    rollout: Spread
-    best: Spread
-    gain: Spread
+    share_compared: float  # the share of tokens whose set is neither empty nor full
+    share_full: float  # the share whose set holds every candidate
+    size: Spread  # members of the set over candidates, without the token itself
+    recall: Spread  # of the information set
+    random: Spread  # the exact expectation for random sets
+    random_drawn: Spread  # means of the seeded draws, to compare with it
+    beaten: Spread  # the share of drawn random sets that the information set beats
+    rollout: Spread  # of rollout's set
+    best: Spread  # of the best set
+    gain: Spread  # 0 as random, 1 as the best set of the size
     rollout_gain: Spread
-    advantage: Spread
+    advantage: Spread  # recall of the set minus that of rollout's
     own_share: Spread
-    recall_with_own: Spread
+    recall_with_own: Spread  # the same recalls with the token itself in every set
     random_with_own: Spread
     rollout_with_own: Spread
     best_with_own: Spread
@@ -212,12 +163,11 @@ class InfluenceReport(RecordedResult):
         after = self.n_layers if layer is None else int(layer)
         if not 1 <= after <= self.n_layers:
             raise InvalidInputError(f"layer must be from 1 to {self.n_layers}, but was {layer}.")
-        chosen_rule = _one_of("rule", rule, self.rules)
-        chosen_measure = _one_of("measure", measure, self.measures)
+        i, j = _index("rule", rule, self.rules), _index("measure", measure, self.measures)
         rows = (
             (self.columns["layer"] == after)
-            & (self.columns["rule"] == self.rules.index(chosen_rule))
-            & (self.columns["measure"] == self.measures.index(chosen_measure))
+            & (self.columns["rule"] == i)
+            & (self.columns["measure"] == j)
             & (self.columns["candidates"] > 0)
         )
         every = {name: column[rows] for name, column in self.columns.items()}
@@ -226,38 +176,34 @@ class InfluenceReport(RecordedResult):
         of = {name: column[compared] for name, column in every.items()}
         own, expected = of["own_share"], of["random_expected"]
         room = of["best"] - expected
+        recalls = {"recall": of["recall"], "random": expected, "rollout": of["rollout"], "best": of["best"]}
         with np.errstate(divide="ignore", invalid="ignore"):
-            gains = {
-                name: np.where(room > 1e-12, (of[name] - expected) / room, np.nan)
+            gain, rollout_gain = (
+                np.where(room > 1e-12, (recalls[name] - expected) / room, np.nan)
                 for name in ("recall", "rollout")
-            }
-            relative = of["size"] / of["candidates"]
-
-        def over(values: Floats) -> Spread:
-            return spread(values, of["text"], n_bootstrap=self.n_bootstrap, rng=self.seed)
-
+            )
+        values = {
+            **recalls,
+            **{f"{name}_with_own": own + (1 - own) * recall for name, recall in recalls.items()},
+            "size": of["size"] / of["candidates"],
+            "random_drawn": of["random_mean"],
+            "beaten": of["beaten"],
+            "gain": gain,
+            "rollout_gain": rollout_gain,
+            "advantage": of["recall"] - of["rollout"],
+            "own_share": own,
+        }
         return RecallSummary(
             layer=after,
-            rule=chosen_rule,
-            measure=chosen_measure,
+            rule=self.rules[i],
+            measure=self.measures[j],
             n_tokens=len(size),
             share_compared=float(compared.mean()) if len(size) else float("nan"),
             share_full=float((size == candidates).mean()) if len(size) else float("nan"),
-            size=over(relative),
-            recall=over(of["recall"]),
-            random=over(expected),
-            random_drawn=over(of["random_mean"]),
-            beaten=over(of["beaten"]),
-            rollout=over(of["rollout"]),
-            best=over(of["best"]),
-            gain=over(gains["recall"]),
-            rollout_gain=over(gains["rollout"]),
-            advantage=over(of["recall"] - of["rollout"]),
-            own_share=over(own),
-            recall_with_own=over(own + (1 - own) * of["recall"]),
-            random_with_own=over(own + (1 - own) * expected),
-            rollout_with_own=over(own + (1 - own) * of["rollout"]),
-            best_with_own=over(own + (1 - own) * of["best"]),
+            **{
+                name: spread(column, of["text"], n_bootstrap=self.n_bootstrap, rng=self.seed)
+                for name, column in values.items()
+            },
         )
 
     def summaries(self) -> tuple[RecallSummary, ...]:
@@ -317,11 +263,10 @@ class InfluenceReport(RecordedResult):
 
     def _summary(self) -> str:
         first = self.summary()
-        texts = "1 text" if len(self.texts) == 1 else f"{len(self.texts)} texts"
         return (
-            f"{self.model}, {texts}, {first.n_tokens} tokens, {first.rule} by {first.measure}: recall "
-            f"{first.recall.median:.3g}, at random {first.random.median:.3g}, rollout "
-            f"{first.rollout.median:.3g}, best {first.best.median:.3g}"
+            f"{self.model}, {many(len(self.texts), 'text')}, {first.n_tokens} tokens, {first.rule} by "
+            f"{first.measure}: recall {first.recall.median:.3g}, at random {first.random.median:.3g}, "
+            f"rollout {first.rollout.median:.3g}, best {first.best.median:.3g}"
         )
 
     def _table(self) -> dict[str, Any]:
@@ -332,12 +277,11 @@ class InfluenceReport(RecordedResult):
         }
 
 
-def _one_of(what: str, name: str | None, known: tuple[str, ...]) -> str:
-    if name is None:
-        return known[0]
-    if name not in known:
+def _index(what: str, name: str | None, known: tuple[str, ...]) -> int:
+    """Where a name stands among those that are known; the first for None."""
+    if name is not None and name not in known:
         raise InvalidInputError(f"{what} must be one of {', '.join(known)}, but was {name!r}.")
-    return name
+    return 0 if name is None else known.index(name)
 
 
 def report_of(
@@ -459,7 +403,7 @@ def recall_columns(
                 same = np.abs(of_draws - recall) <= 1e-12
                 beaten = np.mean(np.where(same, 0.5, of_draws < recall))
                 row = (recall, k / len(places), of_draws.mean(), low, high, beaten, rolled[k], best[k])
-                for name, value in zip(COLUMNS[3:], row, strict=True):
+                for name, value in zip(_RECALLS, row, strict=True):
                     found[name][i, j, t] = value
     return found
 

@@ -20,9 +20,9 @@ the information sets (:mod:`hardmax.models.influence.influence_report`).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.models.influence.influence_report import InfluenceReport, TextInfluence, report_of
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
-from hardmax.models.reading.loading import alone, in_float32, weight_precision
+from hardmax.models.reading.capture import implementation
+from hardmax.models.reading.loading import in_float32
 from hardmax.models.reading.sources import as_source, named_texts, read, required
 from hardmax.progress import shown
 
@@ -50,10 +51,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-
 Passed = Callable[[int], None]
 """Called with the number of passes through the model since its last call."""
-
 
 Progress = Callable[[str, int, int], object]
 
@@ -67,33 +66,19 @@ CANDIDATES = "readable"
 """The rule whose sets hold everything that can matter: recall is a share of these."""
 
 _SAME = 1e-4
-
 _TOKENS_AT_ONCE = 2048  # rows of a batch times tokens: bounds the memory, not the result
-
 _EXACT_PASSES = 4096  # texts whose Jacobians take no more directions than this are differentiated exactly
-
 _PROBES = 8
 
 
 @dataclass(frozen=True, eq=False)
 class GradientInfluence:
-    """Norms of Jacobian blocks.
+    """Norms of Jacobian blocks."""
 
-    Attributes
-    ----------
-    norms : array (L, Q, N)
-        Of the block of output token t and input token s after layers 1, ..., L.
-    probes, d : int
-        Directions that were used, of how many.
-    relative_error : float
-        The median relative standard error of the norms over all blocks, from how much the directions differ;
-        zero where all were used.
-    """
-
-    norms: Floats
-    probes: int
-    d: int
-    relative_error: float
+    norms: Floats  # (L, Q, N): of the block of output token t and input token s after layers 1, ..., L
+    probes: int  # directions that were used
+    d: int  # of how many
+    relative_error: float  # the median relative standard error of the norms; zero where all were used
 
     @property
     def exact(self) -> bool:
@@ -130,11 +115,9 @@ def can_disturb(source: Any, text: str | None) -> bool:
 
 def disturb(source: Any, text: str | None) -> Disturbed:
     """A text in a model, ready to be disturbed: as the source does it itself, or by torch."""
-    own = getattr(source, "disturb", None)
-    if own is not None:
-        disturbed: Disturbed = own(text)
-        return disturbed
-    return Interventions(source, text)
+    own = getattr(source, "disturb", partial(Interventions, source))
+    disturbed: Disturbed = own(text)
+    return disturbed
 
 
 class Interventions:
@@ -164,18 +147,17 @@ class Interventions:
             raise InvalidInputError("text must be a text for this model, but was None.")
         torch = required("torch")
         self._torch = torch
-        self._tokenizer = getattr(opened, "tokenizer", None)
+        self._mask = getattr(getattr(opened, "tokenizer", None), "mask_token_id", None)
         module = getattr(opened.module, "base_model", opened.module)  # without the head over the vocabulary
         table = module.get_input_embeddings()
         if getattr(table, "weight", None) is None:
             raise InvalidInputError("model must have a table of input embeddings, but has none.")
         self._module = module
-        self._half = "float16" in weight_precision(module)  # differences would be mostly rounding
         encoded = {name: tensor.to(table.weight.device) for name, tensor in opened.encode(text).items()}
         ids = encoded.pop("input_ids")
         known = inspect.signature(module.forward).parameters
         self._rest = {name: value for name, value in encoded.items() if name in known}
-        with torch.no_grad(), self._in_float32():
+        with torch.no_grad(), in_float32(self._module):
             self._embedded = table(ids)[0].detach()
         self._table = table
         self.n_tokens, self.d = (int(n) for n in self._embedded.shape)
@@ -183,10 +165,11 @@ class Interventions:
 
     def _check(self, ids: Any) -> None:
         """The embedded text must give the states that the text gives."""
-        with self._torch.no_grad(), self._in_float32():
-            found = self._run(self._embedded[None])[-1]
+        with self._torch.no_grad(), in_float32(self._module):
+            states = self._run(self._embedded[None])
             wanted = self._states(input_ids=ids, **self._rest)[-1]
-        difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30))
+        self._depth = len(states) - 1
+        difference = float((states[-1] - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30))
         if not difference <= _SAME:
             raise InvalidInputError(
                 "model must compute the same from embedded tokens as from the text, but "
@@ -198,17 +181,11 @@ class Interventions:
 
     def baselines(self) -> dict[str, str]:
         """The baselines that this model has, in words."""
-        return {
-            name: words for name, words in BASELINES.items() if name != "mask" or self._mask_id() is not None
-        }
-
-    def _mask_id(self) -> int | None:
-        found = getattr(self._tokenizer, "mask_token_id", None)
-        return None if found is None else int(found)
+        return {name: words for name, words in BASELINES.items() if name != "mask" or self._mask is not None}
 
     def _baseline(self, name: str) -> Any:
         torch = self._torch
-        with torch.no_grad(), self._in_float32():
+        with torch.no_grad(), in_float32(self._module):
             if name == "mean":
                 weight = self._table.weight
                 index = torch.arange(len(weight), device=weight.device)
@@ -217,25 +194,19 @@ class Interventions:
             if name == "zero":
                 return torch.zeros_like(self._embedded[0])
             if name == "mask":
-                mask = self._mask_id()
-                if mask is None:
+                if self._mask is None:
                     raise InvalidInputError(
                         "baseline mask needs a mask token, but the tokenizer has none; try 'mean'."
                     )
-                return self._table(torch.tensor([mask], device=self._embedded.device))[0]
+                return self._table(torch.tensor([self._mask], device=self._embedded.device))[0]
         raise InvalidInputError(f"baseline must be one of {', '.join(BASELINES)}, but was {name!r}.")
 
     # Influence
     # ----------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _in_float32(self) -> Iterator[None]:
-        with alone(self._module), in_float32(self._module) if self._half else nullcontext():
-            yield
-
     def states(self) -> Floats:
         """The states of all tokens after layers 0, 1, ..., L: (L + 1, Q, d)."""
-        with self._torch.no_grad(), self._in_float32():
+        with self._torch.no_grad(), in_float32(self._module):
             layers = self._run(self._embedded[None])
         return np.stack([layer[0].double().cpu().numpy() for layer in layers])
 
@@ -245,7 +216,7 @@ class Interventions:
         instead = self._baseline(baseline)
         n = self.n_tokens
         moved: list[Floats] = []
-        with torch.no_grad(), self._in_float32():
+        with torch.no_grad(), in_float32(self._module):
             plain = [layer.double() for layer in self._run(self._embedded[None])[1:]]
             for positions in torch.arange(n).split(max(1, _TOKENS_AT_ONCE // n)):
                 batch = self._embedded.repeat(len(positions), 1, 1)
@@ -276,18 +247,16 @@ class Interventions:
             raise InvalidInputError(
                 f"probes must be from 1 to {self.d}, the width of the model, but was {probes}."
             )
-        if m == self.d:
-            directions = np.eye(self.d)
-        else:
-            normal = np.random.default_rng(rng).standard_normal((self.d, m))
-            directions = np.linalg.qr(normal)[0].T
+        directions = np.eye(self.d)
+        if m < self.d:
+            directions = np.linalg.qr(np.random.default_rng(rng).standard_normal((self.d, m)))[0].T
         torch, n = self._torch, self.n_tokens
-        from torch.autograd import forward_ad
-
+        forward_ad = torch.autograd.forward_ad
         moves = torch.as_tensor(directions, dtype=self._embedded.dtype, device=self._embedded.device)
         pairs = torch.cartesian_prod(torch.arange(m), torch.arange(n)).reshape(-1, 2)
-        total: Floats | None = None  # sums of squares and of their squares
-        with torch.no_grad(), self._in_float32(), _eager(self._module):
+        total = np.zeros((2, self._depth, n, n))  # sums of squares and of their squares
+        # fused attention has no forward derivative; the plain one computes the same
+        with torch.no_grad(), in_float32(self._module), implementation(self._module, "eager"):
             for part in pairs.split(max(1, _TOKENS_AT_ONCE // n)):
                 rows = torch.arange(len(part))
                 tangent = torch.zeros((len(part), n, self.d), dtype=moves.dtype, device=moves.device)
@@ -297,20 +266,12 @@ class Interventions:
                     found = [forward_ad.unpack_dual(layer).tangent for layer in self._run(dual)[1:]]
                 lengths = torch.stack([change.double().square().sum(dim=-1) for change in found])
                 squares = lengths.cpu().numpy()  # (L, pairs, outputs)
-                if total is None:
-                    total = np.zeros((2, len(found), n, n))
                 for row, (_, s) in enumerate(part.tolist()):
-                    total[0, :, :, s] += squares[:, row]
-                    total[1, :, :, s] += squares[:, row] ** 2
+                    total[:, :, :, s] += squares[:, row], squares[:, row] ** 2
                 if passed is not None:
                     passed(len(part))
-        sums = np.zeros((2, 0, n, n)) if total is None else total
-        return GradientInfluence(
-            norms=np.sqrt(sums[0] * (self.d / m)),
-            probes=m,
-            d=self.d,
-            relative_error=_relative_error(sums, m, self.d),
-        )
+        norms = np.sqrt(total[0] * (self.d / m))
+        return GradientInfluence(norms, m, self.d, _relative_error(total, m, self.d))
 
     def _run(self, embedded: Any) -> tuple[Any, ...]:
         """The states after layers 0, 1, ..., L for a batch of embedded texts."""
@@ -330,30 +291,14 @@ class Interventions:
 def _relative_error(total: Floats, m: int, d: int) -> float:
     """The median relative standard error of a norm: half that of its square, less as fewer directions are
     left out."""
-    if m == d:
-        return 0.0
+    if m == d or m == 1:
+        return 0.0 if m == d else float("nan")
     mean = total[0] / m
-    if m == 1:
-        return float("nan")
     variance = np.maximum(total[1] / m - mean**2, 0.0) * m / (m - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = 0.5 * np.sqrt(variance / m * (1.0 - m / d)) / mean
-    return float(np.median(error[np.isfinite(error)])) if np.isfinite(error).any() else 0.0
-
-
-@contextmanager
-def _eager(module: Any) -> Iterator[None]:
-    """Fused attention has no forward derivative; the plain one computes the same."""
-    config = getattr(module, "config", None)
-    before = getattr(config, "_attn_implementation", None)
-    if before is None or before == "eager":
-        yield
-        return
-    module.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        module.set_attn_implementation(before)
+    known = error[np.isfinite(error)]
+    return float(np.median(known)) if known.size else 0.0
 
 
 def measure_influence(
@@ -460,12 +405,9 @@ def text_influence(
     name, baselines, probes, rng, progress
         As in :func:`measure_influence`, for one text.
     """
-    chosen = baselines
-    if chosen is None:
-        chosen = [baseline for baseline in disturbed.baselines() if baseline != "zero"]
     words = disturbed.baselines()
-    wanted = probes != 0 and (disturbed.differentiable or probes is not None)
-    directions = _directions(disturbed, probes) if wanted else 0
+    chosen = [name for name in words if name != "zero"] if baselines is None else baselines
+    directions = _directions(disturbed) if probes is None else probes
     done, total = 0, disturbed.n_tokens * (len(chosen) + directions)
 
     def passed(n: int) -> None:
@@ -475,7 +417,7 @@ def text_influence(
             progress(name, done, total)
 
     influence = {f"ablation {baseline}": disturbed.ablation(baseline, passed=passed) for baseline in chosen}
-    gradient = disturbed.gradient(probes=directions, rng=rng, passed=passed) if wanted else None
+    gradient = disturbed.gradient(probes=directions, rng=rng, passed=passed) if directions else None
     if gradient is not None:
         influence["gradient"] = gradient.norms
     if not influence:
@@ -494,8 +436,9 @@ def text_influence(
     )
 
 
-def _directions(disturbed: Disturbed, probes: int | None) -> int:
-    if probes is not None:
-        return probes
+def _directions(disturbed: Disturbed) -> int:
+    """All where they are few, else some; none where the model is not differentiated."""
+    if not disturbed.differentiable:
+        return 0
     exact = disturbed.n_tokens * disturbed.d <= _EXACT_PASSES
     return disturbed.d if exact else min(_PROBES, disturbed.d)

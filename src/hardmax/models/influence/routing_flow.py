@@ -84,19 +84,13 @@ class RoutingRule:
             raise InvalidInputError(
                 f"rule must be argmax, top-K, mass M or readable, but was {text!r}; try 'top-3'."
             )
-        if found[1]:
-            return cls(top=1)
-        if found[2]:
-            return cls()
-        if found[3]:
-            top = int(found[3])
-            if top < 1:
-                raise InvalidInputError("rule top-K must have K at least 1, but K was 0.")
-            return cls(top=top)
-        mass = float(found[4])
-        if not 0.0 < mass < 1.0:
+        top = 1 if found[1] else int(found[3]) if found[3] else None
+        mass = float(found[4]) if found[4] else None
+        if top == 0:
+            raise InvalidInputError("rule top-K must have K at least 1, but K was 0.")
+        if mass is not None and not 0.0 < mass < 1.0:
             raise InvalidInputError(f"rule mass M must have M above 0 and below 1, but M was {mass:g}.")
-        return cls(mass=mass)
+        return cls(top, mass)
 
     def __str__(self) -> str:
         if self.mass is not None:
@@ -108,7 +102,7 @@ def fetched_keys(
     layer: CapturedLayer, rules: Sequence[RoutingRule]
 ) -> tuple[list[NDArray[np.bool_]], NDArray[np.int64]]:
     """Which keys the heads of a layer read together, per rule (Q, N), and how many winners tie, per head."""
-    shape = (layer.n_queries, layer.n_keys)
+    shape = layer.present.shape
     reads = [np.zeros(shape, dtype=bool) for _ in rules]
     ties = np.zeros(layer.heads, dtype=np.int64)
     rows = np.arange(shape[0])[:, None]
@@ -122,20 +116,18 @@ def fetched_keys(
         first = np.maximum.accumulate(first, axis=1)
         may = falling > -np.inf
         ties[head] = np.count_nonzero(may[:, 1:2] & (first[:, 1:2] == 0))
-        before = _mass_before(layer.probabilities(head)[rows, order], first) if _needs_mass(rules) else None
+        if any(rule.mass is not None for rule in rules):
+            before = _mass_before(layer.probabilities(head)[rows, order], first)
         for rule, keys in zip(rules, reads, strict=True):
-            if rule.mass is not None and before is not None:
+            chosen = may
+            if rule.mass is not None:
                 chosen = may & (before < rule.mass)
-            else:
-                chosen = may if rule.top is None else may & (first < rule.top)
+            elif rule.top is not None:
+                chosen = may & (first < rule.top)
             at = np.zeros(shape, dtype=bool)
             at[rows, order] = chosen
             keys |= at
     return reads, ties
-
-
-def _needs_mass(rules: Sequence[RoutingRule]) -> bool:
-    return any(rule.mass is not None for rule in rules)
 
 
 def _mass_before(falling: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -143,6 +135,14 @@ def _mass_before(falling: NDArray[np.float64], first: NDArray[np.int64]) -> NDAr
     total = np.zeros((len(falling), falling.shape[1] + 1))
     np.cumsum(falling, axis=1, out=total[:, 1:])
     return np.take_along_axis(total, first, axis=1)
+
+
+def _check_order(layer: CapturedLayer, place: int) -> None:
+    if layer.index != place:
+        raise InvalidInputError(
+            f"layers must pass in order from layer 0 on, but layer {layer.index} came at place {place}; "
+            "information sets and rollout need every layer."
+        )
 
 
 class FlowRecorder:
@@ -161,11 +161,7 @@ class FlowRecorder:
 
     def __call__(self, layer: CapturedLayer) -> None:
         """Unite what the tokens read in this layer."""
-        if layer.index != len(self._heads):
-            raise InvalidInputError(
-                f"layers must pass in order from layer 0 on, but layer {layer.index} came at place "
-                f"{len(self._heads)}; information sets need every layer."
-            )
+        _check_order(layer, len(self._heads))
         reads, ties = fetched_keys(layer, self.rules)
         for known, counts, keys in zip(self._known, self._read, reads, strict=True):
             if not known:
@@ -274,22 +270,17 @@ class TokenFlow(RecordedResult):
         ``at_most`` is the product of 1 + (keys a head reads) over heads and layers for ``argmax`` and
         ``top-K`` where no scores agree, and N for the other rules.
         """
+        n, top, bounds = len(self.key_tokens), RoutingRule.of(self.rule).top, [1]
+        for heads in self.heads:
+            bounds.append(n if top is None else min(n, bounds[-1] * (1 + top * heads)))
         sizes = self.sizes
         names = ("least", "lower_quartile", "median", "upper_quartile", "largest")
         quantiles = np.quantile(sizes, [0.0, 0.25, 0.5, 0.75, 1.0], axis=1)
         return {
             "layer": np.arange(len(sizes)),
             **dict(zip(names, quantiles, strict=True)),
-            "at_most": self._at_most(),
+            "at_most": np.array(bounds, dtype=np.int64),
         }
-
-    def _at_most(self) -> NDArray[np.int64]:
-        n, top = len(self.key_tokens), RoutingRule.of(self.rule).top
-        bound, bounds = 1, [1]
-        for heads in self.heads:
-            bound = n if top is None else min(n, bound * (1 + top * heads))
-            bounds.append(bound)
-        return np.array(bounds, dtype=np.int64)
 
     def known_by(self, position: int, *, layer: int | None = None) -> tuple[int, ...]:
         """The input positions that the token at ``position`` may know, after ``layer`` layers (all)."""
@@ -411,11 +402,7 @@ class RolloutRecorder:
             return
         if not self.walks:
             self.walks.append(np.eye(n))
-        if layer.index != len(self.walks) - 1:
-            raise InvalidInputError(
-                f"layers must pass in order from layer 0 on, but layer {layer.index} came at place "
-                f"{len(self.walks) - 1}; rollout needs every layer."
-            )
+        _check_order(layer, len(self.walks) - 1)
         if self.walks[-1].shape[0] != n or n_keys > n:
             raise DimensionMismatchError(
                 f"every layer must have {self.walks[-1].shape[0]} queries and no more keys, but layer "

@@ -24,7 +24,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ __all__ = [
     "capture",
     "differences",
     "forward",
+    "implementation",
     "native_difference",
     "watch",
     "within_limit",
@@ -136,16 +137,13 @@ class _Notes:
         return eager(module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
 
     def _check(self, options: dict[str, Any]) -> None:
-        strange = [
-            name
-            for name, value in options.items()
-            if value is not None and name not in _HARMLESS and name not in ("scaling", "dropout")
-        ]
-        reasons = [f"its attention takes {name!r}, which is not understood" for name in sorted(strange)]
+        given = {name for name, value in options.items() if value is not None}
+        strange = sorted(given - _HARMLESS - {"scaling", "dropout"})
+        reasons = [f"its attention takes {name!r}, which is not understood" for name in strange]
         if options.get("dropout"):
             reasons.append("it applies dropout to probabilities")
         if reasons:
-            raise UnsupportedModelError(self.name, reasons, sorted(FAMILIES))
+            raise self._refused(*reasons)
 
     def _captured(
         self, index: int, module: Any, query: Any, key: Any, value: Any, mask: Any, options: dict[str, Any]
@@ -155,7 +153,8 @@ class _Notes:
         turned = self.family.rotary is not None and self.angles is not None
         if self.family.rotary_if is not None:
             turned = turned and bool(getattr(module, self.family.rotary_if))
-        cos, sin = (_rows(table) for table in self.angles) if turned else (None, None)
+        # tables of angles are (1, Q, r) or (Q, r)
+        cos, sin = (_array(t[0] if t.ndim == 3 else t) for t in self.angles) if turned else (None, None)
         inputs = _array(self.inputs[0])
         way = QueryWay(module, self.family, heads, d_head, inputs, cos, sin)
         present, bias = self._mask(mask, (heads, n_queries, int(key.shape[2])))
@@ -181,8 +180,8 @@ class _Notes:
             self.masks[id(mask)] = mask, present, bias
         return self.masks[id(mask)][1:]
 
-    def _refused(self, reason: str) -> UnsupportedModelError:
-        return UnsupportedModelError(self.name, [reason], sorted(FAMILIES))
+    def _refused(self, *reasons: str) -> UnsupportedModelError:
+        return UnsupportedModelError(self.name, list(reasons), sorted(FAMILIES))
 
 
 def capture(
@@ -204,7 +203,7 @@ def capture(
     modules = dict(attention_modules(model, family))
     notes = _Notes(family, modules, wanted, enough, name)
     key = f"hardmax_{id(notes):x}"
-    with _registered(key, notes.attend), _implementation(model, key):
+    with _registered(key, notes.attend), implementation(model, key):
         handles = [m.register_forward_pre_hook(notes.enter, with_kwargs=True) for m in modules]
         try:
             forward(model, inputs)
@@ -252,7 +251,7 @@ def watch(
 
     handles = []
     try:
-        with _implementation(model, "eager"), Softmax():
+        with implementation(model, "eager"), Softmax():
             for module, projection in attention_modules(model, family):
                 handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
                 handles.append(projection.register_forward_pre_hook(leave))
@@ -280,7 +279,7 @@ def _registered(name: str, function: Callable[..., Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _implementation(model: Any, name: str) -> Iterator[None]:
+def implementation(model: Any, name: str) -> Iterator[None]:
     """Another attention implementation for a while."""
     configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
     before = [(config, config._attn_implementation_internal) for config in configs]
@@ -304,8 +303,7 @@ def _present_and_bias(mask: Any, shape: tuple[int, int, int]) -> tuple[Any, Any]
     """Which keys may be read (Q, N), None where that differs from head to head; what else a mask adds."""
     present, bias = np.ones((1, *shape[1:]), dtype=bool), None
     if mask is not None:
-        torch = required("torch")
-        mask = mask[0, :, :, : shape[2]]
+        torch, mask = required("torch"), mask[0, :, :, : shape[2]]
         if mask.dtype == torch.bool:
             present = _array(mask)
         else:
@@ -317,11 +315,6 @@ def _present_and_bias(mask: Any, shape: tuple[int, int, int]) -> tuple[Any, Any]
     present = np.array(np.broadcast_to(present[0], shape[1:]))
     present.setflags(write=False)
     return present, bias
-
-
-def _rows(table: Any) -> NDArray[Any]:
-    """A table of angles (1, Q, r) or (Q, r) as (Q, r)."""
-    return _array(table[0] if table.ndim == 3 else table)
 
 
 def _array(tensor: Any) -> NDArray[Any]:
@@ -345,16 +338,8 @@ class Differences:
 
     def with_largest(self, other: Differences) -> Differences:
         """Entry by entry the larger of two; NaN is larger than any number."""
-        return Differences(
-            *(
-                float(np.fmax(np.inf if np.isnan(a) else a, np.inf if np.isnan(b) else b))
-                for a, b in zip(self.values(), other.values(), strict=True)
-            )
-        )
-
-    def values(self) -> tuple[float, float, float, float]:
-        """Scores, probabilities, queries, outputs."""
-        return self.scores, self.probabilities, self.queries, self.outputs
+        both = np.array([astuple(self), astuple(other)])
+        return Differences(*np.where(np.isnan(both), np.inf, both).max(axis=0).tolist())
 
 
 def differences(captured: Captured, watched: Watched) -> Differences:
@@ -385,12 +370,8 @@ def differences(captured: Captured, watched: Watched) -> Differences:
             for array in (found, own):
                 np.copyto(array, 0.0, where=~present)
             scores, largest = max(scores, _largest(found - own)), max(largest, _largest(own))
-            if not alive.all():
-                p, own_p, mixed = p[alive], own_p[alive], received[h, rows][alive]
-            else:
-                mixed = received[h, rows]
-            probabilities = max(probabilities, _largest(p - own_p))
-            outputs = max(outputs, _largest(p @ values - mixed))
+            probabilities = max(probabilities, _largest((p - own_p)[alive]))
+            outputs = max(outputs, _largest((p @ values - received[h, rows])[alive]))
     return Differences(
         scores=_relative(scores, largest),
         probabilities=probabilities,
@@ -411,13 +392,13 @@ def native_difference(captured: Captured, watched: Watched) -> float:
     return worst
 
 
-def within_limit(found: Differences, *, model: str, limit: float = LIMIT) -> None:
+def within_limit(found: Differences, *, model: str) -> None:
     """Refuse a model that was not read faithfully.
 
     Raises
     ------
     FidelityError
-        When a difference is above ``limit``.
+        When a difference is above :data:`LIMIT`.
 
     Examples
     --------
@@ -428,15 +409,10 @@ def within_limit(found: Differences, *, model: str, limit: float = LIMIT) -> Non
     hardmax.errors.FidelityError: what was read from a model must agree with its own eager attention up to \
 0.0001, but scores differ by 0.3; it is not understood and cannot be read.
     """
-    names = ("scores", "probabilities", "queries", "outputs")
-    beyond = [
-        f"{name} differ by {value:.3g}"
-        for name, value in zip(names, found.values(), strict=True)
-        if not value <= limit
-    ]
+    beyond = [f"{name} differ by {value:.3g}" for name, value in asdict(found).items() if not value <= LIMIT]
     if beyond:
         raise FidelityError(
-            f"what was read from {model} must agree with its own eager attention up to {limit:g}, but "
+            f"what was read from {model} must agree with its own eager attention up to {LIMIT:g}, but "
             f"{', '.join(beyond)}; it is not understood and cannot be read."
         )
 

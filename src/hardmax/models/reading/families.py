@@ -32,6 +32,7 @@ __all__ = [
     "attention_modules",
     "family_of",
     "longest_text",
+    "norm_epsilon",
     "obstacles",
     "output_weights",
     "rotated",
@@ -40,74 +41,44 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Family:
-    """Where the parts of an attention module are.
+    """Where the parts of an attention module are: names of its attributes, and how to read them.
 
-    Attributes
-    ----------
-    query : str
-        The attribute with W_Q and b_Q.
-    packing : {"alone", "stacked", "by head", "transposed"}
-        What that attribute holds: queries alone; queries, then keys, then values; the three of the first
-        head, then of the next; or stacked as columns (inputs times matrix).
-    output : str
-        The attribute with W_O; ``..output.dense`` is one of the module that holds the attention module.
-    rotary : {None, "halves", "pairs", "pairs from halves"}
-        Which coordinates are turned together: i and i + r/2, or 2i and 2i + 1, with the angle of pair i at 2i
-        or at i in the model's table.
-    rotary_if : str or None
-        The attribute that says whether this layer turns its queries at all.
-    norm : str or None
-        The attribute with the norm of queries, where a layer has one.
-    norm_kind : {"rms", "rms plus one", "centred"}
-        Root mean square with a gain, with a gain of one plus the weight, or centred with a gain and a shift.
-    norm_over : {"head", "all heads"}
-        Over which coordinates it is taken.
-    factor : str or None
-        The attribute by which queries are multiplied before attention receives them.
-    after_padding : bool
-        Whether positions are counted from the number of the padding token, which costs that many of them.
-    images : bool
-        Whether the model reads images instead of text.
+    ``packing`` says what the attribute of W_Q holds: queries alone; queries, then keys, then values; the
+    three of the first head, then of the next; or stacked as columns (inputs times matrix). ``rotary`` says
+    which coordinates are turned together: i and i + r/2, or 2i and 2i + 1, with the angle of pair i at 2i or
+    at i in the model's table. ``norm_kind``: root mean square with a gain, with a gain of one plus the
+    weight, or centred with a gain and a shift.
     """
 
-    query: str
+    query: str  # W_Q and b_Q
     packing: Literal["alone", "stacked", "by head", "transposed"] = "alone"
-    output: str = "o_proj"
+    output: str = "o_proj"  # W_O; ``..output.dense`` is one of the module that holds the attention module
     rotary: Literal["halves", "pairs", "pairs from halves"] | None = None
-    rotary_if: str | None = None
-    norm: str | None = None
+    rotary_if: str | None = None  # says whether this layer turns its queries at all
+    norm: str | None = None  # the norm of queries, where a layer has one
     norm_kind: Literal["rms", "rms plus one", "centred"] = "rms"
-    norm_over: Literal["head", "all heads"] = "head"
-    factor: str | None = None
-    after_padding: bool = False
-    images: bool = False
+    norm_over: Literal["head", "all heads"] = "head"  # over which coordinates it is taken
+    factor: str | None = None  # by which queries are multiplied before attention receives them
+    after_padding: bool = False  # are positions counted from the padding token's number, which costs as many?
+    images: bool = False  # does the model read images instead of text?
 
 
 _BERT = Family(query="query", output="..output.dense")
-_ROBERTA = replace(_BERT, after_padding=True)
 _LLAMA = Family(query="q_proj", rotary="halves")
 _NEOX = Family(query="query_key_value", packing="by head", output="dense", rotary="halves")
 _CLIP = Family(query="q_proj", output="out_proj")
-_VIT = Family(query="q_proj", images=True)
 
-FAMILIES: dict[str, Family] = {
+# Names of model types, as their config.json has them, that share one description
+_FAMILIES = {
     # encoders
-    "bert": _BERT,
-    "electra": _BERT,
-    "ernie": _BERT,
-    "roberta": _ROBERTA,
-    "xlm-roberta": _ROBERTA,
-    "camembert": _ROBERTA,
-    "roberta-prelayernorm": _ROBERTA,
-    "data2vec-text": _ROBERTA,
-    "xlm-roberta-xl": _ROBERTA,
-    "bert-generation": _BERT,
+    "bert bert-generation electra ernie": _BERT,
+    "camembert data2vec-text roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl": replace(
+        _BERT, after_padding=True
+    ),
     "albert": Family(query="query", output="dense"),
     "distilbert": Family(query="q_lin", output="out_lin"),
     "modernbert": Family(query="Wqkv", packing="stacked", output="Wo", rotary="halves"),
-    "eurobert": _LLAMA,
-    "nomic_bert": _LLAMA,
-    "gte": _LLAMA,
+    "eurobert gte nomic_bert": _LLAMA,
     "clip_text_model": _CLIP,
     # decoders with a table of positions
     "gpt2": Family(query="c_attn", packing="transposed", output="c_proj"),
@@ -115,81 +86,45 @@ FAMILIES: dict[str, Family] = {
     "biogpt": Family(query="q_proj", output="out_proj"),
     # decoders with rotations
     "gpt_neox": _NEOX,
-    "llama": _LLAMA,
-    "mistral": _LLAMA,
-    "mixtral": _LLAMA,
-    "ministral": _LLAMA,
-    "qwen2": _LLAMA,
-    "qwen2_moe": _LLAMA,
-    "gemma": _LLAMA,
-    "gemma2": _LLAMA,
-    "granite": _LLAMA,
-    "starcoder2": _LLAMA,
-    "stablelm": _LLAMA,
-    "nemotron": _LLAMA,
-    "arcee": _LLAMA,
-    "phimoe": _LLAMA,
-    "granitemoe": _LLAMA,
-    "seed_oss": _LLAMA,
-    "olmo": _LLAMA,
+    "arcee gemma gemma2 granite granitemoe llama ministral mistral mixtral nemotron olmo phimoe": _LLAMA,
+    "qwen2 qwen2_moe seed_oss stablelm starcoder2": _LLAMA,
     "smollm3": replace(_LLAMA, rotary_if="use_rope"),
-    "helium": replace(_LLAMA, rotary="pairs from halves"),
-    "glm": replace(_LLAMA, rotary="pairs from halves"),
-    "glm4": replace(_LLAMA, rotary="pairs from halves"),
-    "ernie4_5": replace(_LLAMA, rotary="pairs from halves"),
+    "ernie4_5 glm glm4 helium": replace(_LLAMA, rotary="pairs from halves"),
     "cohere": replace(_LLAMA, rotary="pairs", norm="q_norm", norm_kind="centred"),
     "cohere2": replace(_LLAMA, rotary="pairs", rotary_if="sliding_window"),
     "phi": replace(_LLAMA, output="dense", norm="q_layernorm", norm_kind="centred"),
     "persimmon": replace(_NEOX, norm="q_layernorm", norm_kind="centred"),
     "modernbert-decoder": Family(query="q_proj", output="Wo", rotary="halves"),
     "phi3": Family(query="qkv_proj", packing="stacked", rotary="halves"),
-    "qwen3": replace(_LLAMA, norm="q_norm"),
-    "qwen3_moe": replace(_LLAMA, norm="q_norm"),
-    "apertus": replace(_LLAMA, norm="q_norm"),
+    "apertus qwen3 qwen3_moe": replace(_LLAMA, norm="q_norm"),
     "exaone4": replace(_LLAMA, norm="q_norm", rotary_if="is_sliding"),
-    "olmo2": replace(_LLAMA, norm="q_norm", norm_over="all heads"),
-    "olmo3": replace(_LLAMA, norm="q_norm", norm_over="all heads"),
-    "olmoe": replace(_LLAMA, norm="q_norm", norm_over="all heads"),
+    "olmo2 olmo3 olmoe": replace(_LLAMA, norm="q_norm", norm_over="all heads"),
     "gemma3_text": replace(_LLAMA, norm="q_norm", norm_kind="rms plus one"),
     # images
-    "vit": _VIT,
-    "deit": _VIT,
-    "ijepa": _VIT,
-    "vit_msn": _VIT,
-    "dinov2": _VIT,
-    "dinov2_with_registers": _VIT,
-    "clip_vision_model": replace(_CLIP, images=True),
-    "siglip_vision_model": replace(_CLIP, images=True),
+    "deit dinov2 dinov2_with_registers ijepa vit vit_msn": Family(query="q_proj", images=True),
+    "clip_vision_model siglip_vision_model": replace(_CLIP, images=True),
 }
 
-# What stops a model whose family we do not read, in words that a user can check in its config.json.
-_REFUSED = {
-    "bloom": "adds ALiBi slopes to its scores outside transformers' attention interface",
-    "mpt": "adds ALiBi slopes to its scores outside transformers' attention interface",
-    "falcon": "computes attention outside transformers' attention interface",
-    "gptj": "computes attention outside transformers' attention interface",
-    "gpt_neo": "computes attention outside transformers' attention interface",
-    "codegen": "computes attention outside transformers' attention interface",
-    "deberta": "adds disentangled relative positions to its scores",
-    "deberta-v2": "adds disentangled relative positions to its scores",
-    "mpnet": "adds a learned bias of relative positions to its scores",
-    "t5": "adds a learned bias of relative positions to its scores",
-    "mt5": "adds a learned bias of relative positions to its scores",
+FAMILIES: dict[str, Family] = {name: found for names, found in _FAMILIES.items() for name in names.split()}
+"""Every family that is read, by the name of the model type."""
+
+# What stops a model whose family is not read, in words that a user can check in its config.json
+_REASONS = {
+    "bloom mpt": "adds ALiBi slopes to its scores outside transformers' attention interface",
+    "codegen falcon gpt_neo gptj": "computes attention outside transformers' attention interface",
+    "deberta deberta-v2": "adds disentangled relative positions to its scores",
+    "mpnet mt5 t5": "adds a learned bias of relative positions to its scores",
     "longformer": "reads windows and global tokens by two different projections",
     "big_bird": "reads random blocks of keys",
     "reformer": "reads hashed buckets of keys",
     "xlnet": "adds relative positions to its scores",
-    "mamba": "has state-space layers instead of attention",
-    "mamba2": "has state-space layers instead of attention",
+    "mamba mamba2": "has state-space layers instead of attention",
     "rwkv": "has recurrent layers instead of attention",
     "recurrent_gemma": "has recurrent layers beside attention",
-    "jamba": "has state-space layers beside attention",
-    "bamba": "has state-space layers beside attention",
-    "zamba": "has state-space layers beside attention",
-    "gpt_oss": "is not among those that are read",
+    "bamba jamba zamba": "has state-space layers beside attention",
     "diffllama": "takes the difference of two softmax functions",
 }
-
+_REFUSED = {name: reason for names, reason in _REASONS.items() for name in names.split()}
 _LAYERS_WITHOUT_ATTENTION = {"mamba", "mamba2", "conv", "recurrent", "linear_attention", "ssm"}
 
 
@@ -213,9 +148,8 @@ def obstacles(model: Any) -> list[str]:
     kind = getattr(config, "model_type", "")
     found = []
     if kind not in FAMILIES:
-        reason = _REFUSED.get(kind)
-        found.append(f"its family {kind!r} " + (reason if reason else "is not among those that are read"))
-    elif any(True for _ in model.modules()) and not list(attention_modules(model, FAMILIES[kind])):
+        found.append(f"its family {kind!r} {_REFUSED.get(kind, 'is not among those that are read')}")
+    elif any(model.modules()) and not any(attention_modules(model, FAMILIES[kind])):
         found.append(
             f"no module of it has the attribute {FAMILIES[kind].query!r} that its family should have"
         )
@@ -268,26 +202,14 @@ def _name(model: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class QueryWay:
-    """How a layer makes its queries; the weights stay in the model and are read when they are needed.
+    """How a layer makes its queries; the weights stay in the model and are read when they are needed."""
 
-    Parameters
-    ----------
-    module : nn.Module
-        The attention module.
-    family : Family
-    heads, d_head : int
-    inputs : array (Q, d_model)
-        What the projection received.
-    cos, sin : array (Q, r) or None
-        The rotation of each position, where there is one.
-    """
-
-    module: Any
+    module: Any  # the attention module
     family: Family
     heads: int
     d_head: int
-    inputs: Floats
-    cos: Floats | None = None
+    inputs: Floats  # (Q, d_model): what the projection received
+    cos: Floats | None = None  # (Q, r): the rotation of each position, where there is one
     sin: Floats | None = None
     _norms: NDArray[np.float64] | None = field(default=None, init=False)
 
@@ -340,23 +262,19 @@ class QueryWay:
     def _weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """W_Q (H, d_head, d_model) and b_Q (H, d_head) in double precision."""
         projection = getattr(self.module, self.family.query)
-        width = self.heads * self.d_head
+        shape = (self.heads, self.d_head)
+
+        def of_queries(rows: Any) -> NDArray[np.float64]:
+            """Those rows of the projection, or entries of its bias, that make queries."""
+            if self.family.packing == "by head":
+                rows = rows.unflatten(0, (self.heads, 3, self.d_head))[:, 0].flatten(0, 1)
+            return _array(rows[: self.heads * self.d_head])
+
         weight, bias = projection.weight, getattr(projection, "bias", None)
-        if self.family.packing == "transposed":
-            weight = weight[:, :width].T
-            bias = None if bias is None else bias[:width]
-        elif self.family.packing == "stacked":
-            weight = weight[:width]
-            bias = None if bias is None else bias[:width]
-        elif self.family.packing == "by head":
-            weight = weight.unflatten(0, (self.heads, 3, self.d_head))[:, 0].flatten(0, 1)
-            bias = None if bias is None else bias.unflatten(0, (self.heads, 3, self.d_head))[:, 0].flatten()
-        matrix = _array(weight).reshape(self.heads, self.d_head, -1)
-        offset = (
-            np.zeros((self.heads, self.d_head)) if bias is None else _array(bias).reshape(matrix.shape[:2])
-        )
+        matrix = of_queries(weight.T if self.family.packing == "transposed" else weight)
+        offset = np.zeros(shape) if bias is None else of_queries(bias).reshape(shape)
         factor = 1.0 if self.family.factor is None else float(getattr(self.module, self.family.factor))
-        return matrix * factor, offset * factor
+        return matrix.reshape(*shape, -1) * factor, offset * factor
 
     def _gain_and_shift(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         shape = (self.heads, self.d_head)
@@ -374,7 +292,7 @@ class QueryWay:
         """The root mean squares (H, Q) by which the norm divides."""
         axes = (0, 2) if self.family.norm_over == "all heads" else (2,)
         squares = (self._centred(y) ** 2).mean(axis=axes)
-        return np.broadcast_to(np.sqrt(squares + _epsilon(self._norm)), y.shape[:2])
+        return np.broadcast_to(np.sqrt(squares + norm_epsilon(self._norm)), y.shape[:2])
 
     def _norms_of(self, position: Any) -> NDArray[np.float64]:
         if self._norms is None:
@@ -418,8 +336,6 @@ def _array(tensor: Any, dtype: Any = np.float64) -> NDArray[Any]:
     return np.asarray((tensor if tensor.element_size() >= 4 else tensor.float()).numpy(), dtype=dtype)
 
 
-def _epsilon(norm: Any) -> float:
-    for name in ("variance_epsilon", "eps"):
-        if hasattr(norm, name):
-            return float(getattr(norm, name))
-    return 0.0
+def norm_epsilon(norm: Any) -> float:
+    """What a norm of transformers adds to the variance."""
+    return float(getattr(norm, "variance_epsilon", getattr(norm, "eps", 0.0)) or 0.0)

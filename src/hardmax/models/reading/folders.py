@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from hardmax.errors import FileFormatError, InvalidInputError, NotFiniteError, UnsupportedModelError
@@ -30,6 +31,7 @@ __all__ = [
     "tokenizer_of",
 ]
 
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _SAFE_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
 _VOCABULARIES = {"tokenizer.json", "vocab.txt", "vocab.json"}
@@ -148,14 +150,13 @@ def loaded(folder: Path) -> Any:
     transformers = required("transformers")
     try:
         with _quiet():
-            config = transformers.AutoConfig.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
+            config = transformers.AutoConfig.from_pretrained(folder, **_LOCAL)
     except Exception as error:  # transformers raises whatever a strange configuration leads to
         raise UnsupportedModelError(str(folder), [_unknown(folder, error)], sorted(FAMILIES)) from error
     # flash and the like are for other machines; which one a model is read with changes no number
     config._attn_implementation = None
-    family_of(_Unloaded(config, str(folder)))  # refused before gigabytes are loaded
+    config.name_or_path = str(folder)
+    family_of(SimpleNamespace(config=config, modules=list))  # refused before gigabytes are loaded
     try:
         with _quiet():
             model, report = transformers.AutoModel.from_pretrained(
@@ -163,8 +164,7 @@ def loaded(folder: Path) -> Any:
                 config=config,
                 dtype="auto",
                 use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
+                **_LOCAL,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are named below
             )
@@ -173,35 +173,27 @@ def loaded(folder: Path) -> Any:
             f"{folder} must hold the weights that its config.json describes, but they could not be loaded "
             f"({_first_line(error)})."
         ) from error
-    wrong = sorted(key for key, *_ in report["mismatched_keys"])
-    if wrong:
-        raise FileFormatError(
-            f"{folder} must hold the weights that its config.json describes, but {wrong[0]} has another "
-            "shape; give the config.json that was saved with them."
-        )
-    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in _UNREAD))
-    if missing:
-        raise FileFormatError(
-            f"{folder} must hold all weights that its config.json describes, but {len(missing)} are missing, "
-            f"{missing[0]} among them; they would be random numbers."
-        )
-    beyond = _layers_beyond(model, report["unexpected_keys"])
-    if beyond:
-        raise FileFormatError(
-            f"{folder} must hold the weights that its config.json describes, but it has more layers, with "
-            f"{beyond[0]} among them; give the config.json that was saved with them."
-        )
+    for reason in _misfits(model, report):
+        raise FileFormatError(f"{folder} must hold the weights that its config.json describes, but {reason}.")
     return model
 
 
-def _layers_beyond(model: Any, unexpected: Iterable[str]) -> list[str]:
-    """Weights like those of the model's own layers, but with another number."""
+def _misfits(model: Any, report: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with the weights that were loaded, from transformers' report."""
+    for key in sorted(key for key, *_ in report["mismatched_keys"]):
+        yield f"{key} has another shape; give the config.json that was saved with them"
+    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in _UNREAD))
+    if missing:
+        yield f"{len(missing)} are missing, {missing[0]} among them; they would be random numbers"
 
     def numberless(name: str) -> str:
         return re.sub(r"\d+", "#", name.removeprefix(f"{model.base_model_prefix}."))
 
+    # weights like those of the model's own layers, but with another number
     own = {numberless(name) for name, _ in model.named_parameters()}
-    return sorted(name for name in unexpected if "#" in numberless(name) and numberless(name) in own)
+    for name in sorted(report["unexpected_keys"]):
+        if "#" in numberless(name) and numberless(name) in own:
+            yield f"it has more layers, with {name} among them; give the config.json that was saved with them"
 
 
 @contextmanager
@@ -231,23 +223,9 @@ def tokenizer_of(folder: Path) -> Any:
     if not any(path.name in _VOCABULARIES or path.suffix == ".model" for path in folder.iterdir()):
         return None  # transformers would make one that knows no word
     try:
-        return transformers.AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
+        return transformers.AutoTokenizer.from_pretrained(folder, **_LOCAL)
     except Exception:  # transformers raises whatever the missing file leads to; reading a text says so
         return None
-
-
-class _Unloaded:
-    """A configuration in the place of its model, for the list of obstacles."""
-
-    def __init__(self, config: Any, name: str) -> None:
-        self.config = config
-        self.config.name_or_path = name
-
-    def modules(self) -> list[Any]:
-        """None are there yet."""
-        return []
 
 
 def check_finite(model: Any) -> None:

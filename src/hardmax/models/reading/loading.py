@@ -23,7 +23,7 @@ import inspect
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock, RLock
@@ -52,17 +52,13 @@ from hardmax.models.reading.folders import (
     named_folder,
     tokenizer_of,
 )
-from hardmax.models.reading.sources import TextReading, Visit, required
+from hardmax.models.reading.sources import TextReading, Visit, chosen, required
 
 __all__ = ["OpenModel", "alone", "as_it_is", "in_float32", "open_model", "weight_precision"]
 
 _GROUP_BYTES = 1 << 30
-
 _PROBE_TOKENS = 8
-
-
 _LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-
 _ENTERING = Lock()
 
 
@@ -220,36 +216,20 @@ class OpenModel:
 
     def tokens(self, text: str | Mapping[str, Any]) -> tuple[str, ...]:
         """How the tokens of a text are named in tables and pictures."""
-        inputs = self.encode(text) if isinstance(text, str) else self._checked(dict(text))
+        inputs = self._inputs(text)
         return self._names(inputs, _length(inputs))
 
-    def run(
-        self,
-        *,
-        input_ids: Any = None,
-        inputs_embeds: Any = None,
-        attention_mask: Any = None,
-        token_type_ids: Any = None,
-        position_ids: Any = None,
-        pixel_values: Any = None,
-    ) -> Any:
-        """The states (1, T, d_model) of all tokens after the last layer, in float32; gradients are kept."""
-        given = {
-            "input_ids": input_ids,
-            "inputs_embeds": inputs_embeds,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "position_ids": position_ids,
-            "pixel_values": pixel_values,
-        }
-        with self._in_float32():
-            inputs = self._accepted({k: v for k, v in given.items() if v is not None})
-            output = self._body(**inputs, return_dict=True)
-        return output.last_hidden_state
+    def run(self, **inputs: Any) -> Any:
+        """The states (1, T, d_model) of all tokens after the last layer, in float32; gradients are kept.
+
+        ``inputs`` are those of :meth:`encode`, or ``inputs_embeds`` in the place of ``input_ids``.
+        """
+        with in_float32(self._body):
+            return self._body(**self._accepted(inputs), return_dict=True).last_hidden_state
 
     def embed(self, input_ids: Any) -> Any:
         """What :meth:`run` takes as ``inputs_embeds`` for these tokens, in float32."""
-        with self._in_float32():
+        with in_float32(self._body):
             return self._body.get_input_embeddings()(input_ids)
 
     # Reading
@@ -278,13 +258,8 @@ class OpenModel:
         """
         if text is None:
             raise InvalidInputError(f"a text must be given to read {self.name}.")
-        if not isinstance(text, (str, Mapping)):
-            raise InvalidInputError(
-                f"text must be a string or encoded inputs, but is a {type(text).__name__}."
-            )
-        inputs = self.encode(text) if isinstance(text, str) else self._checked(dict(text))
-        wanted = self._wanted(layers)
-        inputs = self._accepted(inputs)
+        inputs = self._inputs(text)
+        wanted, inputs = chosen(layers, self.n_layers, "layers"), self._accepted(inputs)
         worst, native, n_keys = Differences(), None, 0
         while wanted:
             group = self._group(inputs, wanted)
@@ -296,7 +271,6 @@ class OpenModel:
             n_keys = group[0].layer.n_keys
             while group:
                 visit(group.pop(0).layer)
-        seconds = self._seconds(inputs)
         names = self._names(inputs, n_keys)
         return TextReading(
             tokens=names,
@@ -304,7 +278,7 @@ class OpenModel:
             score_difference=worst.scores,
             probability_difference=worst.probabilities,
             native_difference=native,
-            forward_seconds=seconds,
+            forward_seconds=self._seconds(inputs),
             query_difference=worst.queries,
             output_difference=worst.outputs,
             precision=self.precision,
@@ -314,18 +288,17 @@ class OpenModel:
         """Read a few tokens spread over the vocabulary, to know whether the model can be read at all."""
         torch = required("torch")
         if self.places.images:
-            config = self.module.config
-            size = (
-                config.image_size if isinstance(config.image_size, (tuple, list)) else [config.image_size] * 2
-            )
-            pixels = torch.linspace(-1.0, 1.0, int(config.num_channels * size[0] * size[1])).sin()
-            return self.read({"pixel_values": pixels.reshape(1, config.num_channels, *size)}, _ignore)
+            size, channels = self.module.config.image_size, int(self.module.config.num_channels)
+            high, wide = size if isinstance(size, (tuple, list)) else (size, size)
+            pixels = torch.linspace(-1.0, 1.0, channels * high * wide).sin()
+            return self.read({"pixel_values": pixels.reshape(1, channels, high, wide)}, lambda layer: None)
         n = min(_PROBE_TOKENS, self.limit or _PROBE_TOKENS)
         words = self._body.get_input_embeddings().num_embeddings
         ids = torch.arange(1, n + 1) * 7919 % words
         pad = getattr(self.module.config, "pad_token_id", None)
         ids[ids == (-1 if pad is None else pad)] = words - 1 if pad != words - 1 else 0
-        return self.read({"input_ids": ids[None], "attention_mask": torch.ones_like(ids)[None]}, _ignore)
+        inputs = {"input_ids": ids[None], "attention_mask": torch.ones_like(ids)[None]}
+        return self.read(inputs, lambda layer: None)
 
     # Inside
     # ----------------------------------------------------------------------------------------------
@@ -335,26 +308,16 @@ class OpenModel:
         """The model without its head, which stands behind all attention."""
         return self.module.base_model
 
-    @property
-    def _half(self) -> bool:
-        """Whether any weights have half precision; bfloat16 is a float16, too."""
-        return "float16" in self.precision
-
-    @contextmanager
-    def _in_float32(self) -> Iterator[None]:
-        with alone(self._body), in_float32(self._body) if self._half else nullcontext():
-            yield
-
     def _seconds(self, inputs: dict[str, Any]) -> float:
         """CPU time of a plain forward pass in float32."""
         start = time.process_time()
-        with self._in_float32():
+        with in_float32(self._body):
             forward(self._body, inputs)
         return time.process_time() - start
 
     def _group(self, inputs: dict[str, Any], wanted: tuple[int, ...]) -> list[Captured]:
         """The next layers that fit into memory together."""
-        with self._in_float32():
+        with in_float32(self._body):
             found = capture(
                 self._body,
                 self.places,
@@ -374,7 +337,6 @@ class OpenModel:
     def _compared(self, inputs: dict[str, Any], group: list[Captured]) -> tuple[Differences, float | None]:
         worst, rough = Differences(), 0.0
         by_index = {captured.layer.index: captured for captured in group}
-        last = max(by_index)
 
         def compare(index: int, watched: Watched) -> None:
             nonlocal worst
@@ -386,24 +348,20 @@ class OpenModel:
             if index in by_index:
                 rough = max(rough, native_difference(by_index[index], watched))
 
-        with self._in_float32():
-            watch(self._body, self.places, inputs, last=last, show=compare)
-        if not self._half:
+        with in_float32(self._body):
+            watch(self._body, self.places, inputs, last=max(by_index), show=compare)
+        if "float16" not in self.precision:  # bfloat16 is a float16, too
             return worst, None
-        with alone(self._body), as_it_is(self.precision):
-            watch(self._body, self.places, inputs, last=last, show=compare_natively)
+        with alone(self._body), as_it_is():
+            watch(self._body, self.places, inputs, last=max(by_index), show=compare_natively)
         return worst, rough
 
-    def _wanted(self, layers: tuple[int, ...] | None) -> tuple[int, ...]:
-        if layers is None:
-            return tuple(range(self.n_layers))
-        beyond = [index for index in layers if not 0 <= index < self.n_layers]
-        if beyond or not layers:
+    def _inputs(self, text: str | Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(text, (str, Mapping)):
             raise InvalidInputError(
-                f"layers must be numbers from 0 to {self.n_layers - 1}, but "
-                + (f"{beyond[0]} is not." if beyond else "there is none.")
+                f"text must be a string or encoded inputs, but is a {type(text).__name__}."
             )
-        return tuple(sorted(set(layers)))
+        return self.encode(text) if isinstance(text, str) else self._checked(dict(text))
 
     def _checked(self, inputs: dict[str, Any]) -> dict[str, Any]:
         length = _length(inputs)
@@ -430,7 +388,7 @@ class OpenModel:
         """The inputs that this model knows, on its device; no cache is built."""
         known = inspect.signature(self._body.forward).parameters
         device = next(self._body.parameters()).device
-        accepted = {name: t.to(device) for name, t in inputs.items() if name in known}
+        accepted = {name: t.to(device) for name, t in inputs.items() if name in known and t is not None}
         return {**accepted, "use_cache": False} if "use_cache" in known else accepted
 
     def _names(self, inputs: Mapping[str, Any], n: int) -> tuple[str, ...]:
@@ -460,10 +418,6 @@ def _readable(word: str) -> str:
     return word.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "⏎")
 
 
-def _ignore(layer: Any) -> None:
-    """Nothing is done with it."""
-
-
 def weight_precision(model: Any) -> str:
     """The type of the weights in words: ``"float32"``, ``"bfloat16"``, or several joined by ``+``."""
     kinds = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.is_floating_point()}
@@ -481,7 +435,8 @@ def alone(model: Any) -> Iterator[None]:
 
 @contextmanager
 def in_float32(model: Any) -> Iterator[None]:
-    """Run ``model`` in float32 for a while; its own weights are back afterwards, whatever happens."""
+    """Run ``model`` in float32 for a while, in this thread alone; its own weights are back afterwards,
+    whatever happens."""
     torch = required("torch")
     half = (torch.float16, torch.bfloat16)
     kept: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
@@ -502,33 +457,31 @@ def in_float32(model: Any) -> Iterator[None]:
     def widen_output(module: Any, args: Any, output: Any) -> Any:
         return output.float()
 
-    try:
-        for module in model.modules():
-            if not _narrow(module._parameters, half) and not _narrow(module._buffers, half):
-                continue
-            if type(module) is torch.nn.Embedding:
-                handles.append(module.register_forward_hook(widen_output))
-            else:
-                handles.append(module.register_forward_pre_hook(widen, with_kwargs=True))
-                handles.append(module.register_forward_hook(restore, always_call=True))
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-        for module in list(kept):
-            restore(module)
+    with alone(model):
+        try:
+            for module in model.modules():
+                if not _narrow(module._parameters, half) and not _narrow(module._buffers, half):
+                    continue
+                if type(module) is torch.nn.Embedding:
+                    handles.append(module.register_forward_hook(widen_output))
+                else:
+                    handles.append(module.register_forward_pre_hook(widen, with_kwargs=True))
+                    handles.append(module.register_forward_hook(restore, always_call=True))
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+            for module in list(kept):
+                restore(module)
 
 
 @contextmanager
-def as_it_is(precision: str) -> Iterator[None]:
-    """Run a half-precision model in its own precision, by torch's own kernels.
+def as_it_is() -> Iterator[None]:
+    """Run half-precision models in their own precision, by torch's own kernels.
 
     oneDNN takes matrix instructions that the processor announces, and where a virtual machine announces more
     than it allows the whole process dies. A pass that only measures rounding is not worth that risk.
     """
-    if "float16" not in precision:
-        yield
-        return
     torch = required("torch")
     with alone(torch):  # the switch is one for the whole process
         before = torch._C._get_mkldnn_enabled()

@@ -19,7 +19,8 @@ Nothing here knows torch: whatever gives these arrays can be measured, a model o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, Protocol, Self
@@ -39,6 +40,8 @@ __all__ = [
     "TextReading",
     "Visit",
     "as_source",
+    "chosen",
+    "integers",
     "named_texts",
     "read",
     "required",
@@ -51,22 +54,12 @@ Floats = NDArray[np.floating]
 
 @dataclass(frozen=True, eq=False)
 class QueryMap:
-    """Queries as affine functions of the input: head h asks with ``matrix[h] @ x + offset[h]``.
+    """Queries as affine functions of the input: head h asks with ``matrix[h] @ x + offset[h]``."""
 
-    Attributes
-    ----------
-    matrix : array (H, d_head, d_model)
-    offset : array (H, d_head)
-    position : int or None
-        The position for which the map holds, where it depends on it (rotary encodings, frozen norms).
-    frozen : tuple of str
-        What was held fixed to make it affine ("query norm", for instance); empty where nothing was.
-    """
-
-    matrix: Floats
-    offset: Floats
-    position: int | None = None
-    frozen: tuple[str, ...] = ()
+    matrix: Floats  # (H, d_head, d_model)
+    offset: Floats  # (H, d_head)
+    position: int | None = None  # for which it holds, where it depends on that (rotations, frozen norms)
+    frozen: tuple[str, ...] = ()  # what was held fixed to make it affine ("query norm", for instance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,6 +350,33 @@ def named_texts(texts: str | Sequence[str] | Mapping[str, str | None] | None) ->
     if not named:
         raise InvalidInputError("texts must hold at least one text, but was empty.")
     return named
+
+
+def integers(values: Iterable[int], name: str) -> tuple[int, ...]:
+    """The numbers that were given as ``name``, of which there must be one at least."""
+    try:
+        numbers = tuple(operator.index(value) for value in values)
+    except TypeError:  # 0.5 is no layer
+        numbers = ()
+    if not numbers:
+        raise InvalidInputError(f"{name} must be a list of numbers counted from 0, but was {values!r}.")
+    return numbers
+
+
+def chosen(values: Iterable[int] | None, n: int, name: str) -> tuple[int, ...]:
+    """Which of n layers or heads were asked for, in order; all for None.
+
+    >>> chosen([2, 0, 2], 3, "layers")
+    (0, 2)
+    """
+    if values is None:
+        return tuple(range(n))
+    numbers = tuple(sorted(set(integers(values, name))))
+    wrong = [number for number in numbers if not 0 <= number < n]
+    if wrong:
+        others = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise InvalidInputError(f"{name} must be between 0 and {n - 1}, but held {wrong[0]}{others}.")
+    return numbers
 
 
 def required(name: str) -> Any:

@@ -276,8 +276,8 @@ def _colours(routings: NDArray[np.int64]) -> list[int]:
 
 
 def _tokens(places: Floats, tokens: Sequence[str], wide: float, tall: float) -> list[str]:
-    within = ((places >= _EDGE) & (places <= [_EDGE + wide, _EDGE + tall])).all(axis=1)
-    inside = [(float(x), float(y), t) for t, (x, y) in enumerate(places) if within[t]]
+    within = np.asarray((places >= _EDGE) & (places <= [_EDGE + wide, _EDGE + tall])).all(axis=1)
+    inside = [(float(places[t, 0]), float(places[t, 1]), int(t)) for t in np.flatnonzero(within)]
     parts = []
     for x, y, t in inside:
         title = element("title", escape(f"{shortened(tokens[t], 40)} (position {t})"))

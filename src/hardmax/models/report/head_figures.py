@@ -273,9 +273,9 @@ def _map(
             parts.append(element("rect", tip, x=x, y=y, width=wide, height=high, class_=f"heat-{level}"))
             size = min(8.5, (side - 2) / max(len(words), 1) / 0.56)
             if words and size >= 6.0:
-                at = (x + wide / 2, y + tall / 2 + size * 0.34)
                 style = {"class_": f"on-{level}", "text_anchor": "middle", "style": f"font-size:{size:.1f}px"}
-                parts.append(text(*at, words, **style, pointer_events="none"))
+                where = (x + wide / 2, y + tall / 2 + size * 0.34)
+                parts.append(text(*where, words, **style, pointer_events="none"))
     bottom = top + tall * len(layers)
     middle = (top + bottom) / 2
     parts.append(axis_title(14, middle, "layer", transform=f"rotate(-90 14 {middle:.1f})"))

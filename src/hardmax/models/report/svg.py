@@ -60,7 +60,7 @@ def escape(value: object) -> str:
     return _escape(str(value).translate(CONTROL), quote=True)
 
 
-def element(name: str, content: str | None = None, **attributes: object) -> str:
+def element(name: str, content: str | None = None, /, **attributes: object) -> str:
     """One element; ``content`` is markup already, attributes are escaped.
 
     Examples
@@ -76,7 +76,7 @@ def element(name: str, content: str | None = None, **attributes: object) -> str:
     return f"<{name}{written}/>" if content is None else f"<{name}{written}>{content}</{name}>"
 
 
-def text(x: float, y: float, words: object, **attributes: object) -> str:
+def text(x: float, y: float, words: object, /, **attributes: object) -> str:
     """Words at a point."""
     return element("text", escape(words), x=x, y=y, **attributes)
 
@@ -223,32 +223,15 @@ def legend(items: Sequence[tuple[str, str]], x: float, y: float, width: float) -
 
 @dataclass(frozen=True)
 class Figure:
-    """One drawing with its words.
+    """One drawing with its words."""
 
-    Attributes
-    ----------
-    name : str
-        Names the file and the place in the page.
-    title : str
-        What it shows, as a sentence.
-    caption : str
-        How to read it, and how sure it is.
-    certainty : str
-        "exact", "certified", "measured", "bounded", ...
-    body : str
-        The markup inside.
-    height : float
-    description : str
-        The same in words, for those who do not see it.
-    """
-
-    name: str
-    title: str
-    caption: str
-    certainty: str
-    body: str
+    name: str  # names the file and the place in the page
+    title: str  # what it shows, as a sentence
+    caption: str  # how to read it, and how sure it is
+    certainty: str  # "exact", "certified", "measured", "bounded", ...
+    body: str  # the markup inside
     height: float
-    description: str
+    description: str  # the same in words, for those who do not see it
 
     def inline(self) -> str:
         """As part of a page whose style sheet knows the classes."""
