@@ -638,3 +638,10 @@ def test_a_forged_certificate_is_not_verified():
     assert not forged.verify()
     with pytest.raises(errors.CertificateError):
         EmptinessCertificate(3, scores, (0, 1, 4)).weights  # noqa: B018
+
+
+def test_vertices_beyond_float64_are_at_infinity() -> None:
+    keys = [[1.0, -1.0], [1.0, -1.0], [2.0, 2e-318], [-5e-319, -2.0]]
+    diagram = hm.attention_diagram(keys, [-2.0, 1.0, -1.0, 1.0])
+    assert np.isinf(diagram.vertices()).any()
+    assert len(diagram.facets()) == len(diagram.adjacency())

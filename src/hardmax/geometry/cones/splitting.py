@@ -466,7 +466,8 @@ class _Level:
         size = max(map(abs, y))
         scores = self.head.rows.points @ np.array([float(Fraction(v, size)) for v in y])
         slack = 4 * (len(y) + 2) ** 2 * 2.0**-53 + self.head.rows.error
-        near = np.flatnonzero(scores + 2 * slack >= scores.max()).tolist()
+        with np.errstate(over="ignore"):
+            near = np.flatnonzero(scores + 2 * slack >= scores.max()).tolist()
         point = [flint.fmpq(v) for v in y]
         exact = [dot(self.head.exact(j), point) for j in near]
         best = max(exact)

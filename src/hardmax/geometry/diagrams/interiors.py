@@ -191,8 +191,9 @@ class LiftedKeys:
         floats = np.array([float(Fraction(int(v), 2**bits)) for v in y])
         products = self.points @ floats
         length = float(np.linalg.norm(floats)) * (1.0 + 1e-9)
-        slack = self.noise * (1.5 * length)  # half as much again for the rounding of y
-        gap = (products[row] - slack[row]) - (products + slack)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is compared exactly
+            slack = self.noise * (1.5 * length)  # half as much again for the rounding of y
+            gap = (products[row] - slack[row]) - (products + slack)
         gap[row] = np.inf
         found: list[int] = []
         if self.affine and y[-1] <= 0:

@@ -33,7 +33,7 @@ from hardmax.errors import (
     InvalidInputError,
     UnsupportedDimensionError,
 )
-from hardmax.exact.rationals import ExactArray, as_exact, fraction
+from hardmax.exact.rationals import ExactArray, as_exact, fraction, nearest_float
 from hardmax.geometry.cones.splitting import Refinement, refine
 from hardmax.geometry.diagrams.interiors import (
     EmptinessCertificate,
@@ -524,7 +524,8 @@ def walls_of(cells: Refinement) -> list[Facet]:
                     points, rays = np.zeros((1, d)), g[:, 1:]
                 else:
                     finite = g[:, 0] > 0
-                    points, rays = g[finite, 1:] / g[finite, :1], g[~finite, 1:]
+                    with np.errstate(over="ignore"):
+                        points, rays = g[finite, 1:] / g[finite, :1], g[~finite, 1:]
                 walls[(j, other)] = Facet((j, other), points, np.concatenate([rays, lines, -lines]))
     return [walls[pair] for pair in sorted(walls)]
 
@@ -556,11 +557,12 @@ def vertices_of(cells: Refinement, scores: Scores) -> Floats:
                 tied[g].add(other)
         for g, keys in zip(generators, tied, strict=True):
             if g[0] > 0.0:
-                found.setdefault(frozenset(keys), g[1:] / g[0])
+                with np.errstate(over="ignore"):  # a vertex beyond float64 is at infinity
+                    found.setdefault(frozenset(keys), g[1:] / g[0])
     points = list(found.values())
     if cells.degenerate:
         exact = {_exact_vertex(scores, sorted(keys)) for keys in found}
-        points = [np.array([float(v) for v in point]) for point in exact]
+        points = [np.array([nearest_float(v) for v in point]) for point in exact]
     array = np.array(points).reshape(-1, d)
     return np.ascontiguousarray(array[np.lexsort(array.T[::-1])])
 
