@@ -371,13 +371,15 @@ def recipe(name: str, title: str, *options: Option) -> Callable[[Callable[[Setti
     return lambda run: Recipe(name, title, options, run)
 
 
-def tabulated(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
-    """Rows as columns, for a table of an :class:`Outcome`.
+def tabulated(names: str | Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Rows as columns, for a table of an :class:`Outcome`; names may be words of one text.
 
     >>> tabulated("N cells", [(2, 4), (3, 9)])
     {'N': [2, 3], 'cells': [4, 9]}
     """
-    columns: dict[str, list[Any]] = {name: [] for name in names.split()}
+    columns: dict[str, list[Any]] = {
+        name: [] for name in (names.split() if isinstance(names, str) else names)
+    }
     for row in rows:
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)

@@ -13,8 +13,10 @@ Exit code 0: every certificate was accepted. 1: at least one was not. 2: a file 
 import json
 import sys
 from fractions import Fraction
-from itertools import pairwise
+from functools import reduce
+from itertools import pairwise, product
 from math import comb, factorial, lcm
+from operator import add, mul, sub, truediv
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,28 @@ def dot(a, b):
     return sum((p * q for p, q in zip(a, b, strict=True)), Fraction(0))
 
 
+def affine(rows, point, shifts):
+    """What the rows make of a point, each moved by its shift."""
+    return [dot(row, point) + shift for row, shift in zip(rows, shifts, strict=True)]
+
+
+def added(a, b):
+    """The sum of two vectors."""
+    return [x + y for x, y in zip(a, b, strict=True)]
+
+
+def identity(d):
+    """The rows of the identity."""
+    return [[Fraction(int(i == j)) for j in range(d)] for i in range(d)]
+
+
+def only_best(values, why="a tie"):
+    """The position of the largest value, which must be the only one."""
+    top = max(values)
+    require(values.count(top) == 1, why)
+    return values.index(top)
+
+
 def text(value):
     """An exact number as certificates write it."""
     return int(value) if value.denominator == 1 else str(value)
@@ -77,7 +101,7 @@ def require(condition, why):
         raise Rejected(why)
 
 
-# Claims of hardmax.papers.tropical.sec3_algebra and tropical_geometry
+# Claims of hardmax.papers.tropical.sec3_algebra and sec4_diagrams
 # ----------------------------------------------------------------------------------------------------------
 
 
@@ -146,12 +170,11 @@ def check_normalised_keys(data):
         require(sum(token) == 0 and dot(token, token) == len(token), "a token is not normalised")
     keys = [[dot(row, token) for row in key_map] for token in tokens]
     scores = [dot(key, query) for key in keys]
-    distances = [sum((a - b) ** 2 for a, b in zip(key, query, strict=True)) for key in keys]
-    require(scores.count(max(scores)) == 1 and distances.count(min(distances)) == 1, "a tie at the query")
+    nearness = [-sum((a - b) ** 2 for a, b in zip(key, query, strict=True)) for key in keys]
     return {
         "squared_norms": [text(dot(key, key)) for key in keys],
-        "largest_score": scores.index(max(scores)),
-        "nearest": distances.index(min(distances)),
+        "largest_score": only_best(scores, "a tie at the query"),
+        "nearest": only_best(nearness, "a tie at the query"),
     }
 
 
@@ -162,9 +185,7 @@ def check_self_attention(data):
     middle = [[(a + b) / 2 for a, b in zip(x, y, strict=True)] for x, y in zip(first, second, strict=True)]
     winners = []
     for tokens in (first, second, middle):
-        scores = [dot(tokens[0], [dot(row, key) for row in form]) for key in tokens]
-        require(scores.count(max(scores)) == 1, "a tie")
-        winners.append(scores.index(max(scores)))
+        winners.append(only_best([dot(tokens[0], [dot(row, key) for row in form]) for key in tokens]))
     return {"winners": winners}
 
 
@@ -185,14 +206,11 @@ def check_log_lift(data):
 
 def passed(network, point):
     """Signature, linear part and offset of the affine map, and value of a network at a point."""
-    d = len(point)
-    linear = [[Fraction(int(i == j)) for j in range(d)] for i in range(d)]
-    signature, offset, value = [], [Fraction(0)] * d, list(point)
+    linear, offset, value, signature = identity(len(point)), [Fraction(0)] * len(point), list(point), []
     for block in network:
         choice, through, shift = block_map(block, value)
         linear = [[dot(row, column) for column in zip(*linear, strict=True)] for row in through]
-        offset = [dot(row, offset) + s for row, s in zip(through, shift, strict=True)]
-        value = [dot(row, value) + s for row, s in zip(through, shift, strict=True)]
+        offset, value = affine(through, offset, shift), affine(through, value, shift)
         signature.append(choice)
     return signature, linear, offset, value
 
@@ -200,37 +218,37 @@ def passed(network, point):
 def block_map(block, value):
     """What a block does around a value: its part of the signature, and its affine map."""
     d = len(value)
-    identity = [[Fraction(int(i == j)) for j in range(d)] for i in range(d)]
     if block["block"] == "Affine":
         return [], matrix(block["w"]), vector(block["b"])
     if block["block"] == "Attention":
-        biases = block["biases"] or [[0] * len(rows) for rows in block["scores"]]
-        choice, shift = [], None
-        for rows, bias, outputs in zip(block["scores"], biases, block["outputs"], strict=True):
-            scores = [dot(vector(a), value) + number(b) for a, b in zip(rows, bias, strict=True)]
-            require(scores.count(max(scores)) == 1, "a point lies on a wall")
-            choice.append(scores.index(max(scores)))
-            output = vector(outputs[choice[-1]])
-            shift = output if shift is None else [a + b for a, b in zip(shift, output, strict=True)]
-        through = identity if block["skip"] else [[Fraction(0)] * d for _ in shift]
-        return choice, through, shift
+        choice, read = [], []
+        for rows, biases, outputs in heads_of(block):
+            choice.append(only_best(affine(rows, value, biases), "a point lies on a wall"))
+            read.append(outputs[choice[-1]])
+        shift = reduce(added, read)
+        return choice, identity(d) if block["skip"] else [[Fraction(0)] * d for _ in shift], shift
     require(block["block"] == "FeedForward", f"unknown block {block['block']!r}")
-    w_in, w_out = matrix(block["w_in"]), matrix(block["w_out"])
-    before = [dot(row, value) + b for row, b in zip(w_in, vector(block["b_in"]), strict=True)]
+    w_in, b_in, w_out, b_out = units_of(block)
+    before = affine(w_in, value, b_in)
     require(all(before), "a point lies on a fold")
     on = [int(b > 0) for b in before]
-    through = [
-        [sum((o[u] * w_in[u][j] for u in range(len(on)) if on[u]), Fraction(0)) for j in range(d)]
-        for o in w_out
-    ]
-    b_in = vector(block["b_in"])
-    shift = [
-        sum((o[u] * b_in[u] for u in range(len(on)) if on[u]), Fraction(0)) + c
-        for o, c in zip(w_out, vector(block["b_out"]), strict=True)
-    ]
+    kept = [[weight * bit for weight, bit in zip(row, on, strict=True)] for row in w_out]
+    through = [[dot(row, column) for column in zip(*w_in, strict=True)] for row in kept]
     if block["skip"]:
-        through = [[a + b for a, b in zip(r, s, strict=True)] for r, s in zip(through, identity, strict=True)]
-    return on, through, shift
+        through = [added(row, unit) for row, unit in zip(through, identity(d), strict=True)]
+    return on, through, affine(kept, b_in, b_out)
+
+
+def heads_of(block):
+    """Scores, biases and outputs of every head of an attention block."""
+    biases = block["biases"] or [[0] * len(rows) for rows in block["scores"]]
+    for rows, shifts, outputs in zip(block["scores"], biases, block["outputs"], strict=True):
+        yield matrix(rows), vector(shifts), matrix(outputs)
+
+
+def units_of(block):
+    """The weights and biases of a ReLU layer."""
+    return matrix(block["w_in"]), vector(block["b_in"]), matrix(block["w_out"]), vector(block["b_out"])
 
 
 def check_network_points(data):
@@ -261,13 +279,12 @@ def plain_value(network, value):
     """The value of a network of affine maps and ReLU layers."""
     for block in network:
         if block["block"] == "Affine":
-            value = [dot(r, value) + b for r, b in zip(matrix(block["w"]), vector(block["b"]), strict=True)]
+            value = affine(matrix(block["w"]), value, vector(block["b"]))
             continue
         require(block["block"] == "FeedForward", "only affine maps and ReLU layers")
-        b_in, b_out = vector(block["b_in"]), vector(block["b_out"])
-        on = [max(dot(r, value) + b, 0) for r, b in zip(matrix(block["w_in"]), b_in, strict=True)]
-        out = [dot(r, on) + b for r, b in zip(matrix(block["w_out"]), b_out, strict=True)]
-        value = [a + b for a, b in zip(out, value, strict=True)] if block["skip"] else out
+        w_in, b_in, w_out, b_out = units_of(block)
+        out = affine(w_out, [max(b, 0) for b in affine(w_in, value, b_in)], b_out)
+        value = added(out, value) if block["skip"] else out
     return value
 
 
@@ -282,15 +299,9 @@ def check_network_line(data):
         pieces = [(low, high, [], [Fraction(1)], [Fraction(0)])]
         for block in network:
             pieces = [part for piece in pieces for part in cut(block, piece)]
-        maps = [(slope, offset) for _, _, _, slope, offset in pieces]
-        jumps = sum(
-            1
-            for (_, end, _, a, b), (_, _, _, c, d) in pairwise(pieces)
-            if [p * end + q for p, q in zip(a, b, strict=True)]
-            != [p * end + q for p, q in zip(c, d, strict=True)]
-        )
         seen = {json.dumps(passed(network, vector(point))[0]) for point in data.get("points", [])}
-        regions = 1 + sum(1 for one, two in pairwise(maps) if one != two)
+        regions = 1 + sum(one[3:] != two[3:] for one, two in pairwise(pieces))
+        jumps = sum(value_at(one[1], one) != value_at(one[1], two) for one, two in pairwise(pieces))
         counts = {"cells": len(pieces), "regions": regions, "jumps": jumps, "signatures": len(seen)}
         found.append({**counts, **ends_of(pieces)} if data.get("ends") else counts)
     return {"networks": found}
@@ -298,27 +309,28 @@ def check_network_line(data):
 
 def ends_of(pieces):
     """Where pieces of the line end, and the values of the map of each piece at its two ends."""
-    values = [
-        [[text(a * t + b) for a, b in zip(slope, offset, strict=True)] for t in (start, end)]
-        for start, end, _, slope, offset in pieces
-    ]
+    values = [[[text(v) for v in value_at(t, piece)] for t in piece[:2]] for piece in pieces]
     return {"ends": [text(t) for t in (pieces[0][0], *(piece[1] for piece in pieces))], "values": values}
+
+
+def value_at(t, piece):
+    """The value of the map of a piece at a place, in the piece or not."""
+    return [a * t + b for a, b in zip(*piece[3:], strict=True)]
 
 
 def cut(block, piece):
     """The parts of an interval with one affine map a t + b into which a block cuts it."""
     low, high, signature, slope, offset = piece
-    if block["block"] == "Affine":
-        groups = []
-    elif block["block"] == "Attention":
-        biases = block["biases"] or [[0] * len(rows) for rows in block["scores"]]
-        groups = [
-            [(dot(vector(a), slope), dot(vector(a), offset) + number(b)) for a, b in zip(r, s, strict=True)]
-            for r, s in zip(block["scores"], biases, strict=True)
-        ]
-    else:
-        rows = zip(matrix(block["w_in"]), vector(block["b_in"]), strict=True)
-        groups = [[(dot(w, slope), dot(w, offset) + b), (Fraction(0), Fraction(0))] for w, b in rows]
+    groups = []  # of lines a t + b, whose upper envelope decides
+    if block["block"] == "Attention":
+        for rows, biases, _ in heads_of(block):
+            groups.append(
+                list(zip([dot(row, slope) for row in rows], affine(rows, offset, biases), strict=True))
+            )
+    elif block["block"] == "FeedForward":
+        w_in, b_in, _, _ = units_of(block)
+        lines = zip([dot(row, slope) for row in w_in], affine(w_in, offset, b_in), strict=True)
+        groups = [[line, (Fraction(0), Fraction(0))] for line in lines]
     ends = {low, high}
     for lines in groups:  # breakpoints of the upper envelope are among the crossings of its lines
         for i, (a, b) in enumerate(lines):
@@ -332,17 +344,9 @@ def cut(block, piece):
         if block["block"] == "FeedForward":
             before = [lines[0][0] * middle + lines[0][1] for lines in groups]
             require(all(before), "a unit is zero on a whole cell")
-        value = [a * middle + b for a, b in zip(slope, offset, strict=True)]
-        choice, through, shift = block_map(block, value)
-        parts.append(
-            (
-                start,
-                end,
-                [*signature, choice],
-                [dot(row, slope) for row in through],
-                [dot(row, offset) + s for row, s in zip(through, shift, strict=True)],
-            )
-        )
+        choice, through, shift = block_map(block, value_at(middle, piece))
+        moved = [dot(row, slope) for row in through]
+        parts.append((start, end, [*signature, choice], moved, affine(through, offset, shift)))
     joined = parts[:1]
     for part in parts[1:]:  # lines may cross at the top without a change of the winner
         if part[2] == joined[-1][2]:
@@ -352,7 +356,7 @@ def cut(block, piece):
     return joined
 
 
-# Claims of hardmax.papers.tropical.sec5_heads and tropical_networks
+# Claims of hardmax.papers.tropical.sec5_heads, sec3_relu_layers and sec5_theorem_v7
 # ----------------------------------------------------------------------------------------------------------
 
 
@@ -386,18 +390,15 @@ def whole_rows(rows):
 def strict_winner(rows, point):
     """The number of the row with the largest product, which must be the only one."""
     scores = [sum(a * b for a, b in zip(row, point, strict=True)) for row in rows]
-    top = max(scores)
-    require(scores.count(top) == 1, "a point lies on a wall")
-    return scores.index(top)
+    return only_best(scores, "a point lies on a wall")
 
 
 def vertex_maximum(n, heads, d, linear):
     """The largest number of cells of ``heads`` heads with n keys each in dimension d."""
     if n == 1:
         return 1
-    if linear:
-        return sum(comb(heads, j) * (n - 1) ** j for j in range(d)) + comb(heads - 1, d - 1)
-    return sum(comb(heads, j) * (n - 1) ** j for j in range(d + 1))
+    last = comb(heads - 1, d - 1) if linear else comb(heads, d) * (n - 1) ** d
+    return sum(comb(heads, j) * (n - 1) ** j for j in range(d)) + last
 
 
 def arrangement(n, d):
@@ -443,10 +444,6 @@ def check_two_layers(data):
     return {"at_most": sum(best_first[: arrangement(n, d)]), "product": arrangement(n, d) ** 2}
 
 
-# Claims of hardmax.papers.tropical.sec5_theorem_v7
-# ----------------------------------------------------------------------------------------------------------
-
-
 def check_shared_layer(data):
     """A transformer whose tokens all pass through one layer again and again, without biases.
 
@@ -490,7 +487,7 @@ def shared_layer(heads, w_in, w_out, tokens):
     return after, met
 
 
-# Claims of hardmax.papers.tropical.sec6_bounds
+# Claims of hardmax.papers.tropical.sec6_bounds and sec6_limits
 # ----------------------------------------------------------------------------------------------------------
 
 BITS = 256  # of the ends of intervals; they are rounded outwards
@@ -673,40 +670,32 @@ def interval_signature(blocks, x, tau):
     """Routings and bits along the forward pass; tau is None for temperature zero."""
     seen = []
     for block in blocks:
+        y = x
         if block["block"] == "Attention":
-            y = [(Fraction(0), Fraction(0)) for _ in block["outputs"][0][0]]
-            y = x if block["skip"] else y
-            for slopes, biases, outputs in zip(
-                block["scores"], block["biases"], block["outputs"], strict=True
-            ):
-                scores = [
-                    shifted(mixed(row, x), b) for row, b in zip(matrix(slopes), vector(biases), strict=True)
-                ]
+            if not block["skip"]:
+                y = [(Fraction(0), Fraction(0)) for _ in block["outputs"][0][0]]
+            for slopes, biases, outputs in heads_of(block):
+                scores = mixed_rows(slopes, x, biases)
                 best = first_above(scores)
                 seen.append(best)
-                added = (
-                    [(v, v) for v in vector(outputs[best])]
-                    if tau is None
-                    else soft(scores, best, outputs, tau)
-                )
-                y = [(a + c, b + d) for (a, b), (c, d) in zip(y, added, strict=True)]
+                read = [(v, v) for v in outputs[best]] if tau is None else soft(scores, best, outputs, tau)
+                y = [added(a, b) for a, b in zip(y, read, strict=True)]
         elif block["block"] == "FeedForward":
-            z = [
-                shifted(mixed(row, x), b)
-                for row, b in zip(matrix(block["w_in"]), vector(block["b_in"]), strict=True)
-            ]
+            w_in, b_in, w_out, b_out = units_of(block)
+            z = mixed_rows(w_in, x, b_in)
             require(all(a > 0 or b <= 0 for a, b in z), "a ReLU bit is not decided")
             seen.extend(a > 0 for a, _ in z)
-            on = [(a, b) if a > 0 else (Fraction(0), Fraction(0)) for a, b in z]
-            y = [
-                shifted(mixed(row, on), b)
-                for row, b in zip(matrix(block["w_out"]), vector(block["b_out"]), strict=True)
-            ]
-            y = [(a + c, b + d) for (a, b), (c, d) in zip(y, x, strict=True)] if block["skip"] else y
+            y = mixed_rows(w_out, [(a, b) if a > 0 else (Fraction(0), Fraction(0)) for a, b in z], b_out)
+            y = [added(a, b) for a, b in zip(y, x, strict=True)] if block["skip"] else y
         else:
             raise Rejected(f"unknown block {block['block']!r}")
         x = [outwards(*interval) for interval in y]
     return seen
+
+
+def mixed_rows(rows, x, shifts):
+    """What the rows make of intervals, each moved by its shift."""
+    return [shifted(mixed(row, x), shift) for row, shift in zip(rows, shifts, strict=True)]
 
 
 def mixed(row, x):
@@ -741,12 +730,12 @@ def soft(scores, best, outputs, tau):
         for j, (low, high) in enumerate(scores)
     ]
     total = sum(low for low, _ in weights), sum(high for _, high in weights)
-    added = []
-    for column in zip(*matrix(outputs), strict=True):
+    means = []
+    for column in zip(*outputs, strict=True):
         offset = min(column)  # so that every term is positive, and the quotient monotone
         low, high = mixed([v - offset for v in column], weights)
-        added.append(shifted((low / total[1], high / total[0]), offset))
-    return added
+        means.append(shifted((low / total[1], high / total[0]), offset))
+    return means
 
 
 # Claims of hardmax.papers.tropical.sec7_counts
@@ -760,19 +749,12 @@ def check_sum_of_heads(data):
     tuple whose sum is a convex combination of sums of other tuples. Every tuple must be one or the other.
     """
     heads = [matrix(rows) for rows in data["heads"]]
-    everything = {()}
-    for rows in heads:
-        everything = {(*choice, j) for choice in everything for j in range(len(rows))}
+    everything = set(product(*(range(len(rows)) for rows in heads)))
     winners = set()
     for choice, point in data["winners"]:
         query = vector(point)
-        won = tuple(
-            [dot(row, query) for row in rows].index(max(dot(row, query) for row in rows)) for rows in heads
-        )
+        won = tuple(only_best([dot(row, query) for row in rows], "a tie at the query") for rows in heads)
         require(won == tuple(choice), "another tuple wins at the query")
-        for rows in heads:
-            scores = [dot(row, query) for row in rows]
-            require(scores.count(max(scores)) == 1, "a tie at the query")
         winners.add(won)
     losers = set()
     for choice, support, weights in data["losers"]:
@@ -805,17 +787,16 @@ def key_sum(heads, choice):
 
 
 def check_separation_exponents(data):
-    """Both printed exponents of Theorem 1, part 1, for all H, n, T in ranges: is the informal one never "
-    "larger?"""
+    """Both printed exponents of Theorem 1, part 1, for all H, n, T in ranges: is the informal one ever
+    larger?"""
     smaller = equal = cases = 0
     equal_only_for_one_head = True
-    for heads in range(1, natural(data["heads"]) + 1):
-        for n in range(1, natural(data["n"]) + 1):
-            for tokens in range(1, natural(data["tokens"]) + 1):
-                informal = Fraction(tokens - 2 * heads, heads * (n + 1) + 1) - 1
-                formal = Fraction(tokens - heads - 1, heads * (n + 1) + 1) - 1
-                cases, smaller, equal = cases + 1, smaller + (informal < formal), equal + (informal == formal)
-                equal_only_for_one_head &= (informal == formal) == (heads == 1)
+    ranges = (range(1, natural(data[name]) + 1) for name in ("heads", "n", "tokens"))
+    for heads, n, tokens in product(*ranges):
+        informal = Fraction(tokens - 2 * heads, heads * (n + 1) + 1) - 1
+        formal = Fraction(tokens - heads - 1, heads * (n + 1) + 1) - 1
+        cases, smaller, equal = cases + 1, smaller + (informal < formal), equal + (informal == formal)
+        equal_only_for_one_head &= (informal == formal) == (heads == 1)
     return {"cases": cases, "smaller": smaller, "equal": equal, "equal_iff_one_head": equal_only_for_one_head}
 
 
@@ -838,23 +819,19 @@ def check_weighted_means(data):
     grid = vector(data["grid"])
     require(len(set(grid)) >= 3 and min(grid) > 0, "three positive values are needed")
     agree = cases = 0
-    for q1 in grid:
-        for q2 in grid:
-            for q4 in grid:
-                for q5 in grid:
-                    for place in range(4):
-                        v1, v2, v4, v5 = (Fraction(int(i == place)) for i in range(4))
-                        first, second = q1 + q4 + q5, q2 + q4 + q5
-                        left = (q1 * v1 + q4 * v4 + q5 * v5) / first - (q2 * v2 + q4 * v4 + q5 * v5) / second
-                        right = (q2 - q1) * (q4 * (v4 - v2) + q5 * (v5 - v2)) / (first * second)
-                        right += q1 / first * (v1 - v2)
-                        cases, agree = cases + 1, agree + (left == right)
+    for q1, q2, q4, q5 in product(grid, repeat=4):
+        for v1, v2, v4, v5 in identity(4):
+            first, second = q1 + q4 + q5, q2 + q4 + q5
+            left = (q1 * v1 + q4 * v4 + q5 * v5) / first - (q2 * v2 + q4 * v4 + q5 * v5) / second
+            right = (q2 - q1) * (q4 * (v4 - v2) + q5 * (v5 - v2)) / (first * second)
+            right += q1 / first * (v1 - v2)
+            cases, agree = cases + 1, agree + (left == right)
     return {"cases": cases, "agree": agree}
 
 
 def check_mirrored_cap(data):
-    """A point b of Q0 and a radius L: no point of -B(b, L) has a negative third coordinate, so it misses "
-    "Q0."""
+    """A point b of Q0 and a radius L: no point of -B(b, L) has a negative third coordinate, so it misses
+    Q0."""
     b, radius = vector(data["centre"]), number(data["radius"])
     require(dot(b, b) == 1, "the centre is not on the sphere")
     require(all(Fraction(-1, 2) <= c <= 0 for c in b[:2]) and b[2] < 0, "the centre is not in Q0")
@@ -883,27 +860,10 @@ def check_matrix_product(data):
     return {"product": [[text(entry) for entry in row] for row in product], "largest": text(largest)}
 
 
-def tanh_bounds(x, terms=40):
-    """Rationals around tanh(x), |x| <= 8: (1 - e)/(1 + e) with e = exp(-2x) squeezed by its series."""
-    if x < 0:
-        low, high = tanh_bounds(-x, terms)
-        return -high, -low
-    require(x <= 8, "an argument of tanh is too large")
-    halvings = 6
-    y = Fraction(2 * x, 2**halvings)  # at most 1/4
-    power, total = Fraction(1), Fraction(1)
-    for k in range(1, terms):
-        power *= -y / k
-        total += power
-    low, high = total - abs(power), total + abs(power)  # an alternating series with falling terms
-    for _ in range(halvings):
-        low, high = shortened_down(low * low), -shortened_down(-high * high)
+def tanh_bounds(x):
+    """Rationals around tanh(x) = (1 - e) / (1 + e), e = exp(-2x)."""
+    low, high = exponential(-2 * x)
     return (1 - high) / (1 + high), (1 - low) / (1 + low)
-
-
-def shortened_down(x, bits=400):
-    """A rational just below with a small denominator."""
-    return Fraction((x.numerator << bits) // x.denominator, 1 << bits)
 
 
 def tanh_sum_sign(constant, terms):
@@ -950,8 +910,8 @@ def check_antipodal_signs(data):
 
 
 def check_retrieval_pair(data):
-    """Two sequences under attention with polynomial weights w(x) = exp(rho(x)) and one polynomial value "
-    "f(x)."""
+    """Two sequences under attention with polynomial weights w(x) = exp(rho(x)) and one polynomial value
+    f(x)."""
     weight, value, k = vector(data["weight"]), vector(data["value"]), natural(data["k"])
     require(min(weight) >= 0 and weight[0] > 0, "weights must be positive and not decrease")
 
@@ -975,23 +935,18 @@ def check_retrieval_pair(data):
 def check_step_code(data):
     """A code of two Heaviside blocks at every dyadic cell: is it the truncation to so many bits?"""
     bits, m = natural(data["bits"]), len(data["encoder"]["w_in"][0])
-    blocks = [
-        (matrix(b["w_in"]), vector(b["b_in"]), matrix(b["w_out"]), vector(b["b_out"]))
-        for b in (data["encoder"], data["decoder"])
-    ]
+    blocks = [units_of(data["encoder"]), units_of(data["decoder"])]
     ticks = {Fraction(k, 2**bits) for k in range(1, 2**bits)}
     for row, b in zip(*blocks[0][:2], strict=True):  # nothing happens inside a cell
         require(
             sorted(row)[-1] == 1 and sum(abs(c) for c in row) == 1 and -b in ticks, "a step inside a cell"
         )
     exact = cells = 0
-    for number_of_cell in range(2 ** (bits * m)):
-        corner = [Fraction((number_of_cell >> (bits * j)) % 2**bits, 2**bits) for j in range(m)]
-        value = corner
+    for corner in product((Fraction(0), *sorted(ticks)), repeat=m):
+        value = list(corner)
         for w_in, b_in, w_out, b_out in blocks:
-            on = [Fraction(int(dot(row, value) + b >= 0)) for row, b in zip(w_in, b_in, strict=True)]
-            value = [dot(row, on) + b for row, b in zip(w_out, b_out, strict=True)]
-        cells, exact = cells + 1, exact + (value == corner)
+            value = affine(w_out, [Fraction(int(b >= 0)) for b in affine(w_in, value, b_in)], b_out)
+        cells, exact = cells + 1, exact + (value == list(corner))
     return {"cells": cells, "truncated": exact}
 
 
@@ -1014,7 +969,7 @@ def active_set(terms, tokens):
     found = set()
     for term in terms:
         values = {}
-        for place in tuples(len(tokens), natural(term["arity"])):
+        for place in product(range(len(tokens)), repeat=natural(term["arity"])):
             key = tuple(sorted(place))
             value = term["sign"] * form_value(term["form"], [tokens[t] for t in place])
             values[key] = max(value, values.get(key, value))
@@ -1023,13 +978,6 @@ def active_set(terms, tokens):
         require(len(winners) == 1, "a tie")
         found |= set(winners[0])
     return sorted(found)
-
-
-def tuples(n, length):
-    """All tuples of positions below n."""
-    if length == 0:
-        return [()]
-    return [(*rest, t) for rest in tuples(n, length - 1) for t in range(n)]
 
 
 def form_value(form, tokens):
@@ -1069,8 +1017,8 @@ def check_comparison_trees(data):
 
 def leaf_value(term, tokens, leaf):
     """The best value of a term over the tuples of positions of one leaf."""
-    places = tuples(len(leaf), natural(term["arity"]))
-    return max(term["sign"] * form_value(term["form"], [tokens[leaf[i]] for i in place]) for place in places)
+    places = product(leaf, repeat=natural(term["arity"]))
+    return max(term["sign"] * form_value(term["form"], [tokens[t] for t in place]) for place in places)
 
 
 def check_information_sets(data):
@@ -1129,34 +1077,25 @@ def expression(tree):
     operation, *rest = tree
     values = [expression(each) for each in rest]
     require(values, "an operation without arguments")
-    if operation == "+":
-        return sum(values, Fraction(0))
     if operation in ("min", "max"):
         return min(values) if operation == "min" else max(values)
-    result = values[0]
-    for value in values[1:]:
-        if operation == "-":
-            result -= value
-        elif operation == "*":
-            result *= value
-        elif operation == "/":
-            result /= value
-        elif operation == "^":
-            require(value.denominator == 1, "a fractional power")
-            result **= int(value)
-        else:
-            require(operation == "binomial", f"unknown operation {operation!r}")
-            result = binomial(result, value)
-    return result
+    require(operation in OPERATIONS, f"unknown operation {operation!r}")
+    return reduce(OPERATIONS[operation], values)
+
+
+def power(base, exponent):
+    """A number to a whole power."""
+    require(exponent.denominator == 1, "a fractional power")
+    return base ** int(exponent)
 
 
 def binomial(n, k):
     """How many k-element subsets n things have."""
     require(n.denominator == 1 and k.denominator == 1 and k >= 0, "a binomial of fractions")
-    result = Fraction(1)
-    for i in range(int(k)):
-        result = result * (n - i) / (i + 1)
-    return result
+    return Fraction(comb(int(n), int(k)))
+
+
+OPERATIONS = {"+": add, "-": sub, "*": mul, "/": truediv, "^": power, "binomial": binomial}
 
 
 # Reading certificates
@@ -1178,14 +1117,8 @@ def value_of(kind: object, data: Any) -> Any:
 
 def failure(record: Any) -> str | None:
     """Why a certificate is not accepted, or None if it is."""
-    if not isinstance(record, dict) or not {
-        "schema",
-        "kind",
-        "claim",
-        "statement",
-        "data",
-        "expected",
-    } <= set(record):
+    needed = {"schema", "kind", "claim", "statement", "data", "expected"}
+    if not isinstance(record, dict) or not needed <= set(record):
         return "it is no certificate: schema, kind, claim, statement, data and expected are needed"
     if record["schema"] != SCHEMA:
         return f"its schema is {record['schema']!r}, this file reads schema {SCHEMA}"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardmax.errors import FileFormatError
-from hardmax.papers.recipes import NOT_RUN, Option, Settings, Value, tabulated
+from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, Value, tabulated
 from hardmax.results import load
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ __all__ = [
     "kept_folder",
     "operations",
     "quick_note",
+    "reported",
     "runs_table",
     "shape_for",
     "spread",
@@ -62,9 +63,9 @@ CHECKPOINTS = (0.0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0)
 
 
 def training_options(
-    samples: tuple[int, int, int],
+    samples: tuple[int, int, int] = (4_000_000, 6_000_000, 18_000_000),
     *,
-    rates: tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]],
+    rates: tuple[tuple[float, ...], ...] = ((1e-2,), (3e-3, 1e-2), (1e-3, 1e-2)),
     seeds: tuple[int, int, int],
     batch: int = 128,
     beta: float = 1.0,
@@ -74,7 +75,7 @@ def training_options(
 ) -> tuple[Option, ...]:
     """The options of a training; triples are those of the profiles quick, medium and paper."""
 
-    def option(name: str, values: tuple[Value, Value, Value], words: str, **rest: Any) -> Option:
+    def option(name: str, values: Sequence[Value], words: str, **rest: Any) -> Option:
         return Option(name, values[0], words, medium=values[1], paper=values[2], **rest)
 
     return (
@@ -471,6 +472,26 @@ _SIGMOIDAL = {
     "tanh": "tanh",
     "gelu": "gelu, a deviation: the paper's theory asks for a sigmoidal activation",
 }
+
+
+def reported(
+    settings: Settings,
+    groups: Mapping[str, Group],
+    figures: Mapping[str, Any],
+    comparisons: Iterable[Comparison],
+    *,
+    tables: Mapping[str, Any] | None = None,
+    deviations: Sequence[str] = (),
+    choices: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Outcome:
+    """The outcome of a recipe that trains: every training is in its tables, every deviation in its notes."""
+    return Outcome(
+        figures,
+        {**(tables or {}), "summary": summary_table(groups), "runs": runs_table(groups)},
+        tuple(comparisons),
+        (*deviation_notes(settings, *deviations), *choices, stuck_note(groups), *notes),
+    )
 
 
 def deviation_notes(settings: Settings, *more: str) -> tuple[str, ...]:

@@ -85,9 +85,7 @@ def _equation_5_empty(effort: Effort) -> Finding:
     hypotheses="retrieval of D = 3 maxima of T = 8 tokens by one layer and one global head",
     computation="(5) as printed and repaired, against D(T - D) and D(T - 1)",
     expected=Verdict.FAILS,
-    correction=(
-        "Inside a set D0 (|I|^beta1 - 1) comparisons must be allowed, one tree per token to be found."
-    ),
+    correction="Inside a set D0 (|I|^beta1 - 1) comparisons must be allowed, one tree per token to be found.",
 )
 def _equation_5_global(effort: Effort) -> Finding:
     shape, D = Architecture(8, 1, (1,), 1), 3
@@ -117,9 +115,8 @@ _NORM_TRIPLE = {"sign": -1, "arity": 3, "form": ["norm"]}
     "Section 5.3 and appendix D.1",
     "Retrieval of D maxima needs between D(T - D) and D(T - 1) comparisons.",
     hypotheses="maximisers of the f_i differ; T > D",
-    computation=(
-        "exhaustive for D = 2, T = 3 over rankings of finitely many tokens; the written proof for all"
-    ),
+    computation="exhaustive for D = 2, T = 3 over rankings of finitely many tokens; the written proof for "
+    "all",
     expected=Verdict.HOLDS,
     correction="Exactly D(T - 1) for T > D, and 0 for T <= D.",
     proof="advise.md#retrieval-needs-exactly-dt---1-comparisons",
@@ -313,11 +310,9 @@ def _triangle_lower(effort: Effort) -> Finding:
     hypotheses="the unshifted target, d = 1 and 2",
     computation="sizes of active sets",
     expected=Verdict.FAILS,
-    correction=(
-        "For the shifted target. On [0, 1]^1 it is nine times the square of the least token: "
-        "D0 = beta1 = 1. For d >= 2 three different tokens can win there, if rarely, so D0, dimension and "
-        "order are 3 as on [-1, 1]^d."
-    ),
+    correction="For the shifted target. On [0, 1]^1 it is nine times the square of the least token: D0 = "
+    "beta1 = 1. For d >= 2 three different tokens can win there, if rarely, so D0, dimension and order are "
+    "3 as on [-1, 1]^d.",
 )
 def _triangle_domain(effort: Effort) -> Finding:
     n = 20_000 if effort == Effort.FULL else 2_000

@@ -138,10 +138,8 @@ def _printed_47(T: int, h1: int, h2: int) -> int:
     hypotheses="T = 64 as in the experiments, h2 = D",
     computation="the smallest h1 whose count reaches N, with the paper's N and with unordered pairs",
     expected=Verdict.FAILS,
-    correction=(
-        "At T = 64, D = 6 the count accepts h1 = 5, and with unordered pairs about D/2. What a "
-        "search over score functions says is on the page linked below."
-    ),
+    correction="At T = 64, D = 6 the count accepts h1 = 5, and with unordered pairs about D/2. What a "
+    "search over score functions says is on the page linked below.",
     proof="advise.md#is-one-head-per-term-necessary",
 )
 def _first_layer_heads(effort: Effort) -> Finding:
@@ -333,19 +331,7 @@ def _run_proposition_1(settings: Settings) -> Outcome:
 
     T, d, n = settings["tokens"], settings["d"], settings["inputs"]
     terms = list(settings["terms"])
-    table: dict[str, list[Any]] = {
-        name: []
-        for name in (
-            "D",
-            "paper N",
-            "unordered N",
-            "h1 by paper",
-            "h1 by unordered",
-            "(D, D) learns",
-            "(D-1, D) learns",
-            "(D, D-1) learns",
-        )
-    }
+    rows = []
     for D in terms:
         rng = settings.rng(f"matrices {D}")
         matrices = rng.standard_normal((D, d, d))
@@ -359,14 +345,9 @@ def _run_proposition_1(settings: Settings) -> Outcome:
                 pairwise_plan(matrices, omit_last=D - 1),
             )
         ]
-        values = (
-            D,
-            *_comparisons(T, D),
-            *_asked_for(T, d, D),
-            *shares,
-        )
-        for name, value in zip(table, values, strict=True):
-            table[name].append(value)
+        rows.append((D, *_comparisons(T, D), *_asked_for(T, d, D), *shares))
+    learns = ("(D, D) learns", "(D-1, D) learns", "(D, D-1) learns")
+    table = tabulated(("D", "paper N", "unordered N", "h1 by paper", "h1 by unordered", *learns), rows)
     D = max(terms)
     heads = list(range(1, D + 1))
     counts = [int(maximum_comparisons(Architecture(T, d, (h, D), h * D), 2)) for h in heads]
@@ -389,9 +370,9 @@ def _run_proposition_1(settings: Settings) -> Outcome:
                 "D",
                 "share",
                 (
-                    Curve("(D, D)", terms, table["(D, D) learns"]),
-                    Curve("this plan without a head of layer 1", terms, table["(D-1, D) learns"]),
-                    Curve("this plan without a head of layer 2", terms, table["(D, D-1) learns"], "points"),
+                    Curve("(D, D)", terms, table[learns[0]]),
+                    Curve("this plan without a head of layer 1", terms, table[learns[1]]),
+                    Curve("this plan without a head of layer 2", terms, table[learns[2]], "points"),
                 ),
                 x_log=False,
                 y_log=False,
@@ -420,8 +401,7 @@ def _run_proposition_1(settings: Settings) -> Outcome:
     )
     notes = (
         "Unordered pairs need about half as many comparisons as the paper counts, so its count asks for "
-        "about "
-        "D/2 heads.",
+        "about D/2 heads.",
         "What is lost with a head is lost for this plan; docs/advise.md says what a search over all scores "
         "found.",
     )

@@ -85,9 +85,7 @@ def _in_the_depth(effort: Effort) -> Finding:
     hypotheses="none",
     computation="a target of order 1 with N = sqrt(T) - 1",
     expected=Verdict.FAILS,
-    correction=(
-        "Definition 2 bounds the size of trees from above only; the lower bound on N must be assumed."
-    ),
+    correction="Definition 2 bounds the size of trees from above only; the lower bound on N must be assumed.",
 )
 def _premise(effort: Effort) -> Finding:
     """max over the first sqrt(T) positions: trees of size sqrt(T) suffice, and no order is below 1."""
@@ -168,9 +166,7 @@ def _bound_on_m(T: int, H: int, M: int) -> list[tuple[Any, str, Any]]:
     hypotheses="the count (5), two layers",
     computation="the smallest H with which M = 1 is enough",
     expected=Verdict.FAILS,
-    correction=(
-        "Inside InfoFlow about T/6 heads over all layers make every bound trivial: H = 11 at T = 64."
-    ),
+    correction="Inside InfoFlow about T/6 heads over all layers make every bound trivial: H = 11 at T = 64.",
 )
 def _heads(effort: Effort) -> Finding:
     found = {T: _enough_heads(T, paper_triangles) for T in (16, 32, 64, 128, 256)}
@@ -211,9 +207,7 @@ def _typo(effort: Effort) -> Finding:
     hypotheses="read as a lower bound (Omega, not O), T large against H L",
     computation="T^(2/3) <= 6 L M with the exact M",
     expected=Verdict.HOLDS_NUMERICALLY,
-    correction=(
-        "Omega; a factor d and T^(2/3)/(6L)^(1/3) would be sharper, for T much larger than H L only."
-    ),
+    correction="Omega; a factor d and T^(2/3)/(6L)^(1/3) would be sharper, for T much larger than H L only.",
 )
 def _section_62(effort: Effort) -> Finding:
     """6 L M >= T^(2/3), with the exact M, wherever T is large against H L."""
@@ -382,10 +376,8 @@ NMSE_TRIANGLE = {
     hypotheses="the printed Table 12; almost identically read as within 5 %",
     computation="smallest error at T = 16; largest over smallest error for every T",
     expected=Verdict.FAILS,
-    correction=(
-        "The smallest error at T = 16 is 0.843 (appendix C.5 says 0.84); the models differ by a "
-        "factor 2.1 at T = 3 and agree within 2 % from T = 16 on."
-    ),
+    correction="The smallest error at T = 16 is 0.843 (appendix C.5 says 0.84); the models differ by a "
+    "factor 2.1 at T = 3 and agree within 2 % from T = 16 on.",
 )
 def _table_12(effort: Effort) -> Finding:
     at_16 = NMSE_TRIANGLE[16]
@@ -477,8 +469,7 @@ def _run_triangle(settings: Settings) -> Outcome:
             *deviation_notes(settings),
             stuck_note(groups),
             "An NMSE near 1 is a constant; whether by hardness or by a training that collapsed, only other "
-            "learning "
-            "rates and seeds tell.",
+            "learning rates and seeds tell.",
         ),
     )
 

@@ -52,9 +52,8 @@ def log_slope(x: Sequence[float], y: Sequence[float]) -> float:
     hypotheses="H, n, T at least 1",
     computation="both exponents as fractions over a range",
     expected=Verdict.HOLDS,
-    correction=(
-        "the formal exponent is the larger one for H >= 2, by (H - 1)/(H(n+1)+1); it implies the informal one"
-    ),
+    correction="the formal exponent is the larger one for H >= 2, by (H - 1)/(H(n+1)+1); it implies the "
+    "informal one",
     proof="constructions.md#one-layer-is-not-enough",
 )
 def _k_order(effort: Effort) -> Finding:
@@ -181,10 +180,8 @@ def _step3(effort: Effort) -> Finding:
     hypotheses="T scores, any real numbers",
     computation="random and extreme scores against W((T-1)/e)/beta",
     expected=Verdict.HOLDS,
-    correction=(
-        "exactly W((T-1)/e)/beta, so beta = (72/epsilon) W((T-1)/e), at most 72 ln(T)/epsilon; "
-        "beta must not count as a weight"
-    ),
+    correction="exactly W((T-1)/e)/beta, so beta = (72/epsilon) W((T-1)/e), at most 72 ln(T)/epsilon; beta "
+    "must not count as a weight",
     proof="constructions.md#how-far-softmax-is-from-the-maximum",
 )
 def _softmaxgap(effort: Effort) -> Finding:
@@ -222,9 +219,8 @@ def _one_above(n_tokens: int) -> Any:
     hypotheses="weights at most 1, beta free",
     computation="the transformer is built; largest error over random, nearly tied and climbed inputs",
     expected=Verdict.HOLDS,
-    correction=(
-        "after repairs: (x/3).v in step 3, W_K of layer 2, and an output block of O(epsilon^-1/2) units"
-    ),
+    correction="after repairs: (x/3).v in step 3, W_K of layer 2, and an output block of O(epsilon^-1/2) "
+    "units",
     proof="constructions.md#two-layers-are",
 )
 def _build(effort: Effort) -> Finding:

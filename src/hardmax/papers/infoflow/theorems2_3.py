@@ -305,9 +305,8 @@ def _positive(x: list[float], y: list[float]) -> tuple[list[float], list[float]]
     hypotheses="Heaviside units",
     computation="every dyadic cell, exactly",
     expected=Verdict.HOLDS,
-    correction=(
-        "thresholds of the decoder belong halfway between the latent values, or no tanh unit can replace them"
-    ),
+    correction="thresholds of the decoder belong halfway between the latent values, or no tanh unit can "
+    "replace them",
     proof="constructions.md#the-code-of-the-paper",
 )
 def _heaviside(effort: Effort) -> Finding:
@@ -408,10 +407,8 @@ def _tanh_lp(effort: Effort) -> Finding:
     hypotheses="m > n, continuous encoder",
     computation="antipodal pairs on the boundary of the cube",
     expected=Verdict.VACUOUS,
-    correction=(
-        "no such encoder exists for epsilon < 1/2; with the mean error in place of the largest "
-        "the bound is true"
-    ),
+    correction="no such encoder exists for epsilon < 1/2; with the mean error in place of the largest the "
+    "bound is true",
     proof="constructions.md#no-code-in-the-maximum-norm",
 )
 def _supnorm(effort: Effort) -> Finding:
@@ -495,10 +492,8 @@ def _has_few_units(code: Any, m: int, n: int) -> bool:
     hypotheses="n = 1, tanh units",
     computation="linear programs, and a bound from analyticity",
     expected=Verdict.HOLDS,
-    correction=(
-        "the cost law is no upper bound when weights are bounded: decoding m = 2 numbers from n "
-        "= 1 costs exp(c/epsilon)"
-    ),
+    correction="the cost law is no upper bound when weights are bounded: decoding m = 2 numbers from n = 1 "
+    "costs exp(c/epsilon)",
     proof="constructions.md#bounded-weights",
 )
 def _bounded(effort: Effort) -> Finding:
@@ -573,8 +568,7 @@ def _identity(effort: Effort) -> Finding:
     return failing(
         bool(same),
         f"p tanh(v/p) is off by {', '.join(f'{e:.3g}' for e in errors)} for p = "
-        f"{', '.join(map(str, sizes))}, about "
-        "1/(3 p^2); no tanh network is the identity on an interval",
+        f"{', '.join(map(str, sizes))}, about 1/(3 p^2); no tanh network is the identity on an interval",
         {"p": sizes, "error": errors},
         certificate,
     )
@@ -608,8 +602,7 @@ def _lemma1(effort: Effort) -> Finding:
     return holding(
         fine and worst > 0.5,
         f"density 1 on [-1, 1] and an atom of mass 1 at zero: {text}; next to zero the error is {worst:.2f} "
-        "and more, so "
-        "not in the maximum norm",
+        "and more, so not in the maximum norm",
         {"p": [r[0] for r in rows], "delta": [r[1] for r in rows], "error": [r[2] for r in rows]},
     )
 

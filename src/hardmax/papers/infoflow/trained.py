@@ -14,7 +14,7 @@ of hard queries, which P1 names as an open question.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,16 +25,23 @@ from hardmax.flow.costs.estimate import CostEstimate, estimate_cost
 from hardmax.flow.theorems.colliding_pairs import retrieval_exponents, separation_exponents
 from hardmax.flow.theorems.depth_separation import separation_inputs, separation_transformer
 from hardmax.papers.infoflow.sec6_pairwise import pairwise_target, width_of
-from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, compared, measured, recipe
+from hardmax.papers.recipes import (
+    NOT_RUN,
+    Comparison,
+    Option,
+    Outcome,
+    Settings,
+    compared,
+    measured,
+    recipe,
+    tabulated,
+)
 from hardmax.papers.training_runs import (
     Group,
-    deviation_notes,
     formatted,
-    runs_table,
+    reported,
     shape_for,
     spread,
-    stuck_note,
-    summary_table,
     sweep,
     training_options,
     trainings,
@@ -53,11 +60,7 @@ from hardmax.targets import builtin
     Option("hidden", (16, 64), "hidden widths", medium=(16, 64, 256), least=1),
     Option("epsilons", (0.4, 0.2, 0.1, 0.05), "accuracies of the construction", positive=True),
     Option("inputs", 500, "sequences per family of test inputs", least=1),
-    *training_options(
-        (1_000_000, 6_000_000, 18_000_000),
-        rates=((1e-2,), (3e-3, 1e-2), (1e-3, 1e-2)),
-        seeds=(1, 3, 8),
-    ),
+    *training_options((1_000_000, 6_000_000, 18_000_000), seeds=(1, 3, 8)),
 )
 def _run_depth(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
@@ -67,7 +70,7 @@ def _run_depth(settings: Settings) -> Outcome:
     sweeps = {}
     for depth in (1, 2):
         for w in settings["hidden"]:
-            name = f"{depth} layer{'s' if depth > 1 else ''}, w={w}"
+            name = f"{_layers(depth)}, w={w}"
             shape = shape_for(settings, T, 3, (1,) * depth, (settings["width"],) * depth, w)
             sweeps[name] = sweep(settings, name, target, shape)
     groups = trainings(settings, sweeps)
@@ -75,26 +78,27 @@ def _run_depth(settings: Settings) -> Outcome:
     truth = builtin.depth_separation(3)
     values = {name: truth(X) for name, X in inputs.items()}
     variance = float(truth(truth.sample(4000, T, settings.rng("variance"))).var())
-    rows: dict[str, list[Any]] = {
-        name: [] for name in ("model", "epsilon", "parameters", "nmse", "rms_uniform", "largest")
-    }
+
+    def errors_of(predict: Callable[[Any], Any]) -> tuple[float, float]:
+        """The root mean square on uniform tokens, and the largest error of all families."""
+        errors = {name: np.abs(predict(X) - values[name]) for name, X in inputs.items()}
+        return float(np.sqrt((errors["uniform"] ** 2).mean())), max(float(e.max()) for e in errors.values())
+
+    models: list[tuple[Any, ...]] = []  # name, epsilon, parameters and both errors
     built = []
     for epsilon in settings["epsilons"]:
-        made = separation_transformer(epsilon, T, square="richardson")
-        errors = {name: np.abs(made.transformer(X) - values[name]) for name, X in inputs.items()}
-        built.append((made.transformer.n_parameters, _rms(errors["uniform"]), _largest(errors)))
-        _add(rows, "constructed", epsilon, built[-1], variance)
+        made = separation_transformer(epsilon, T, square="richardson").transformer
+        built.append((made.n_parameters, *errors_of(made)))
+        models.append(("constructed", epsilon, *built[-1]))
     trained: dict[int, list[tuple[int, float, float]]] = {1: [], 2: []}
     for name, group in groups.items():
-        best = group.best
-        if best is None:
-            _add(rows, name, None, (sweeps[name][0].job.shape.n_parameters, NOT_RUN, NOT_RUN), variance)
+        if group.best is None:
+            models.append((name, None, sweeps[name][0].job.shape.n_parameters, NOT_RUN, NOT_RUN))
             continue
-        result = best[1]
-        errors = {key: np.abs(result.predict(X)[:, 0] - values[key]) for key, X in inputs.items()}
-        depth = len(result.shape.heads)
-        trained[depth].append((result.shape.n_parameters, _rms(errors["uniform"]), _largest(errors)))
-        _add(rows, name, None, trained[depth][-1], variance)
+        result = group.best[1]
+        found = errors_of(lambda X, result=result: result.predict(X)[:, 0])  # type: ignore[misc]
+        trained[result.shape.depth].append((result.shape.n_parameters, *found))
+        models.append((name, None, result.shape.n_parameters, *found))
 
     def panel(title: str, y: str, column: int) -> Panel:
         curves = [Curve("constructed (Theorem 1)", *_columns(built, column))]
@@ -112,36 +116,27 @@ def _run_depth(settings: Settings) -> Outcome:
     for axes in figure.axes:
         axes.legend(frameon=False, fontsize=8.5, loc="lower left")  # away from the lines of one layer
     k = separation_exponents(T, 1, settings["width"]).formal
-    return Outcome(
+    rows = [
+        (name, epsilon, n, NOT_RUN if rms == NOT_RUN else rms**2 / variance, rms, largest)
+        for name, epsilon, n, rms, largest in models
+    ]
+    return reported(
+        settings,
+        groups,
         {"trained_vs_constructed": figure},
-        {"models": rows, "summary": summary_table(groups), "runs": runs_table(groups)},
         _depth_rows(groups, settings["hidden"], built, trained, k),
-        (
-            *deviation_notes(settings, "The paper trains nothing for Theorem 1."),
-            stuck_note(groups),
+        tables={"models": tabulated("model epsilon parameters nmse rms_uniform largest", rows)},
+        deviations=["The paper trains nothing for Theorem 1."],
+        notes=(
             "Training minimises the mean square on uniform tokens and knows nothing of near ties; the "
-            "construction "
-            "bounds the error everywhere. A bound on parameters at error epsilon is no statement about "
-            "training.",
+            "construction bounds the error everywhere. A bound on parameters at error epsilon is no "
+            "statement about training.",
         ),
     )
 
 
-def _add(
-    rows: dict[str, list[Any]], name: str, epsilon: Any, found: tuple[Any, ...], variance: float
-) -> None:
-    parameters, rms, largest = found
-    nmse = NOT_RUN if rms == NOT_RUN else rms**2 / variance
-    for key, value in zip(rows, (name, epsilon, parameters, nmse, rms, largest), strict=True):
-        rows[key].append(value)
-
-
-def _rms(errors: Any) -> float:
-    return float(np.sqrt((errors**2).mean()))
-
-
-def _largest(errors: dict[str, Any]) -> float:
-    return max(float(found.max()) for found in errors.values())
+def _layers(depth: int) -> str:
+    return f"{depth} layer{'s' if depth > 1 else ''}"
 
 
 def _columns(found: list[tuple[int, float, float]], column: int) -> tuple[list[float], list[float]]:
@@ -193,11 +188,7 @@ def _depth_rows(
     Option("depths", (1, 2), "numbers of layers", least=1),
     Option("width", 4, "E = n, one head", least=1),
     Option("hidden", 32, "hidden width", least=1),
-    *training_options(
-        (600_000, 4_000_000, 18_000_000),
-        rates=((1e-2,), (3e-3, 1e-2), (1e-3, 1e-2)),
-        seeds=(1, 3, 8),
-    ),
+    *training_options((600_000, 4_000_000, 18_000_000), seeds=(1, 3, 8)),
 )
 def _run_largest(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
@@ -207,16 +198,12 @@ def _run_largest(settings: Settings) -> Outcome:
     for depth in settings["depths"]:
         shape = shape_for(settings, T, 1, (1,) * depth, (n,) * depth, settings["hidden"])
         for k in ks:
-            name = f"k={k}, {depth} layer{'s' if depth > 1 else ''}"
+            name = f"k={k}, {_layers(depth)}"
             sweeps[name] = sweep(settings, name, {"name": "kth_largest", "k": k}, shape)
     groups = trainings(settings, sweeps)
     exponents = {k: float(retrieval_exponents(T, k, n).proof) if k > 1 else 0.0 for k in ks}
     series = tuple(
-        Measured(
-            f"{depth} layer{'s' if depth > 1 else ''}",
-            ks,
-            [groups[f"k={k}, {depth} layer{'s' if depth > 1 else ''}"].values for k in ks],
-        )
+        Measured(_layers(depth), ks, [groups[f"k={k}, {_layers(depth)}"].values for k in ks])
         for depth in settings["depths"]
     )
     panel = MeasuredPanel(
@@ -232,29 +219,22 @@ def _run_largest(settings: Settings) -> Outcome:
         if k > 1 and not name.endswith("1 layer"):
             says = "no bound for more layers"
         rows.append(measured(f"NMSE, {name}", says, spread(group.values)))
-    first = groups.get(f"k={ks[0]}, 1 layer")
-    others = [groups[f"k={k}, 1 layer"].median for k in ks[1:] if f"k={k}, 1 layer" in groups]
-    if first is not None and first.median is not None and all(m is not None for m in others) and others:
-        least = min(m for m in others if m is not None)
-        rows.append(
-            measured(
-                f"one layer: least NMSE for k > {ks[0]} over that for k = {ks[0]}",
-                "larger than 1",
-                f"{least / first.median:.3g}",
-            )
-        )
-    table = {"k": list(ks), "exponent": [exponents[k] for k in ks]}
-    return Outcome(
+    medians = [groups[f"k={k}, 1 layer"].median for k in ks if 1 in settings["depths"]]
+    first, *others = [median for median in medians if median is not None] or [0.0]
+    if others and None not in medians:
+        words = f"one layer: least NMSE for k > {ks[0]} over that for k = {ks[0]}"
+        rows.append(measured(words, "larger than 1", f"{min(others) / first:.3g}"))
+    return reported(
+        settings,
+        groups,
         {"kth_largest": draw_measured([panel])},
-        {"exponents": table, "summary": summary_table(groups), "runs": runs_table(groups)},
-        tuple(rows),
-        (
-            *deviation_notes(settings, "The paper trains nothing for Theorem 2."),
-            stuck_note(groups),
+        rows,
+        tables={"exponents": {"k": list(ks), "exponent": [exponents[k] for k in ks]}},
+        deviations=["The paper trains nothing for Theorem 2."],
+        notes=(
             "Theorem 2 bounds the parameters that an error epsilon everywhere needs, with monotone scores "
-            "and "
-            "bounded weights; an NMSE on uniform tokens is another quantity. The exponent of k = 1 is put "
-            "at 0.",
+            "and bounded weights; an NMSE on uniform tokens is another quantity. The exponent of k = 1 is "
+            "put at 0.",
         ),
     )
 
@@ -262,11 +242,7 @@ def _run_largest(settings: Settings) -> Outcome:
 _Models = dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]]  # x -> T, heads, widths
 
 
-_TRAINING = training_options(
-    (4_000_000, 6_000_000, 18_000_000),
-    rates=((1e-2,), (3e-3, 1e-2), (1e-3, 1e-2)),
-    seeds=(1, 3, 8),
-)
+_TRAINING = training_options(seeds=(1, 3, 8))
 
 _COMMON = (
     Option("maxima", 2, "D of target (6)", paper=3, least=1),
@@ -303,19 +279,14 @@ def _run_thresholds(settings: Settings) -> Outcome:
     D, d = settings["maxima"], settings["d"]
     target = pairwise_target(D, d, settings["draw"])
     models = _models(settings)
-    sweeps = {}
+    sweeps, costs = {}, {}
     for varied, listed in models.items():
         for x, (T, heads, widths) in listed.items():
-            shape = shape_for(settings, T, d, heads, widths, 16 * D)
-            sweeps[f"{varied} = {x}"] = sweep(settings, f"{varied} = {x}", target, shape)
+            name, shape = f"{varied} = {x}", shape_for(settings, T, d, heads, widths, 16 * D)
+            sweeps[name] = sweep(settings, name, target, shape)
+            built = Architecture(T, d, heads, widths)
+            costs[name] = estimate_cost(_target(target), built, rng=settings.seed)
     groups = trainings(settings, sweeps)
-    costs = {
-        f"{varied} = {x}": estimate_cost(
-            _target(target), Architecture(T, d, heads, widths), rng=settings.seed
-        )
-        for varied, listed in models.items()
-        for x, (T, heads, widths) in listed.items()
-    }
     advice = {
         T: advise(_target(target), T, n_suggestions=1, rng=settings.seed).suggestions[0]
         for T in dict.fromkeys(T for listed in models.values() for T, _, _ in listed.values())
@@ -337,22 +308,20 @@ def _run_thresholds(settings: Settings) -> Outcome:
             )
         )
     sets = _sets_table(settings, groups)
-    return Outcome(
+    return reported(
+        settings,
+        groups,
         {"thresholds": draw_measured(panels)},
-        {
+        (*_threshold_rows(models, costs, groups, sets), *_advice_rows(advice, models, groups)),
+        tables={
             "predictions": _prediction_table(models, costs, groups),
             "advice": _advice_table(advice),
             "information_sets": sets,
-            "summary": summary_table(groups),
-            "runs": runs_table(groups),
         },
-        (*_threshold_rows(models, costs, groups, sets), *_advice_rows(advice, models, groups)),
-        (
-            *deviation_notes(settings),
-            stuck_note(groups),
+        notes=(
             "The exponent is that of the cheapest plan that was found: max-position retrieval where there "
-            "are "
-            "heads enough, reading everything otherwise. It says nothing of training; constants are unknown.",
+            "are heads enough, reading everything otherwise. It says nothing of training; constants are "
+            "unknown.",
             "Information sets follow the arg-max of every head; where few queries are hard they say little.",
         ),
     )
@@ -369,16 +338,13 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def _advice_table(advice: dict[int, Suggestion]) -> dict[str, list[Any]]:
-    first = advice.values()
-    return {
-        "T": list(advice),
-        "heads": [_listed(each.heads) for each in first],
-        "widths": [_listed(each.widths) for each in first],
-        "reads": [each.rules for each in first],
-        "exponent": [float(each.exponent) for each in first],
-        "parameters": [each.parameters for each in first],
-        "share": [each.share for each in first],
-    }
+    return tabulated(
+        "T heads widths reads exponent parameters share",
+        (
+            (T, _listed(a.heads), _listed(a.widths), a.rules, float(a.exponent), a.parameters, a.share)
+            for T, a in advice.items()
+        ),
+    )
 
 
 def _advice_rows(
@@ -430,29 +396,24 @@ def _threshold(varied: str, costs: Sequence[CostEstimate]) -> int | None:
 def _prediction_table(
     models: dict[str, _Models], costs: dict[str, CostEstimate], groups: dict[str, Group]
 ) -> dict[str, list[Any]]:
-    names = ("varied", "x", "rules", "lower", "upper", "set_size", "median_nmse")
-    table: dict[str, list[Any]] = {name: [] for name in names}
+    rows = []
     for varied, listed in models.items():
         for x in listed:
-            cost = costs[f"{varied} = {x}"]
+            cost, median = costs[f"{varied} = {x}"], groups[f"{varied} = {x}"].median
             row = (varied, x, cost.rules, float(cost.lower), float(cost.upper), cost.set_size)
-            median = groups[f"{varied} = {x}"].median
-            for name, value in zip(names, (*row, NOT_RUN if median is None else median), strict=True):
-                table[name].append(value)
-    return table
+            rows.append((*row, NOT_RUN if median is None else median))
+    return tabulated("varied x rules lower upper set_size median_nmse", rows)
 
 
 def _sets_table(settings: Settings, groups: dict[str, Group]) -> dict[str, list[Any]]:
     """How often the sets of the best seed contain the active set, and how hard its heads are."""
     from hardmax.training.learned_routing import measured_hardness, routed_flow
 
-    names = ("model", "nmse", "share_learned", "mean_set", "share_hard_tokens", "share_hard_cls", "chance")
-    table: dict[str, list[Any]] = {name: [] for name in names}
+    rows = []
     for name, group in groups.items():
-        best = group.best
-        row: list[Any] = [name, *(NOT_RUN,) * (len(names) - 1)]
-        if best is not None:
-            result = best[1]
+        row: list[Any] = [name, *(NOT_RUN,) * 6]
+        if group.best is not None:
+            result = group.best[1]
             target = _target(result.job.target)
             X = target.sample(settings["inputs"], result.shape.n_tokens, settings.rng("sets"))
             flow = routed_flow(result.shape, result.best_parameters, X)
@@ -471,9 +432,8 @@ def _sets_table(settings: Settings, groups: dict[str, Group]) -> dict[str, list[
                 float(np.mean(shares["CLS"])),
                 start.learns(target).share,
             ]
-        for key, value in zip(names, row, strict=True):
-            table[key].append(value)
-    return table
+        rows.append(row)
+    return tabulated("model nmse share_learned mean_set share_hard_tokens share_hard_cls chance", rows)
 
 
 def _threshold_rows(
@@ -532,10 +492,10 @@ def _run_dynamics(settings: Settings) -> Outcome:
     description = pairwise_target(D, d, settings["draw"])
     groups = trainings(settings, {"model": sweep(settings, f"D={D} ({D},{D})", description, shape)})
     best = groups["model"].best
-    tables: dict[str, Any] = {"summary": summary_table(groups), "runs": runs_table(groups)}
-    notes = (*deviation_notes(settings, "The papers print nothing of this."), stuck_note(groups))
+    deviations = ["The papers print nothing of this."]
     if best is None:
-        return Outcome({}, tables, (measured("routing during training", "open", NOT_RUN),), notes)
+        nothing = [measured("routing during training", "open", NOT_RUN)]
+        return reported(settings, groups, {}, nothing, deviations=deviations)
     result = best[1]
     target = _target(description)
     X = target.sample(settings["inputs"], T, settings.rng("inputs"))
@@ -549,7 +509,6 @@ def _run_dynamics(settings: Settings) -> Outcome:
         tolerance=settings["tolerance"],
         radius=settings["radius"],
     )
-    tables["geometry"] = found.columns()
 
     def moved(values: Any, spec: str) -> str:
         return f"{format(float(values[0]), spec)} to {format(float(values[-1]), spec)}"
@@ -571,4 +530,6 @@ def _run_dynamics(settings: Settings) -> Outcome:
             for i, name in enumerate(found.heads)
         ),
     ]
-    return Outcome({"dynamics": draw_training_geometry(found)}, tables, tuple(rows), notes)
+    figures = {"dynamics": draw_training_geometry(found)}
+    tables = {"geometry": found.columns()}
+    return reported(settings, groups, figures, rows, tables=tables, deviations=deviations)

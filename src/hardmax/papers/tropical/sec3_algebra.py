@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
@@ -36,7 +36,7 @@ from hardmax.papers.ledger import (
     holding,
     network_record,
 )
-from hardmax.papers.recipes import Option, Outcome, Settings, compared, measured, recipe
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, measured, recipe, tabulated
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.tropical.layers import log_lifted_head, relu_layer
 from hardmax.tropical.polynomials import TropicalPolynomial, common_refinement
@@ -54,10 +54,8 @@ HALF: Any = Fraction(1, 2)
     hypotheses="one variable, three terms",
     computation="regions of max(0, 5+x, 2x) and of max(0, -5+x, 2x): one Newton polytope for both",
     expected=Verdict.FAILS,
-    correction=(
-        "Regions are the upper vertices of the lifted points (exponent, coefficient); the Newton "
-        "polytope suffices only when all coefficients are equal."
-    ),
+    correction="Regions are the upper vertices of the lifted points (exponent, coefficient); the Newton "
+    "polytope suffices only when all coefficients are equal.",
     proof="tropical-polynomials.md#the-newton-polytope-alone-does-not-determine-the-regions",
 )
 def _newton_characterises(effort: Effort) -> Finding:
@@ -151,10 +149,8 @@ def _rem_iii11a(effort: Effort) -> Finding:
     hypotheses="one query dimension, two keys",
     computation="walls of the log-lifted head with keys -1, 1 and log-values 0, 2, and its routing walls",
     expected=Verdict.FAILS,
-    correction=(
-        "The walls of the numerators depend on the values; the routing partition is that of the "
-        "denominator alone. They agree for all keys only if the log-values of a channel are equal."
-    ),
+    correction="The walls of the numerators depend on the values; the routing partition is that of the "
+    "denominator alone. They agree for all keys only if the log-values of a channel are equal.",
     proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
 )
 def _loglift_same_walls(effort: Effort) -> Finding:
@@ -184,10 +180,8 @@ def _loglift_same_walls(effort: Effort) -> Finding:
     hypotheses="one query dimension, two keys, equal log-values",
     computation="cells of the refinement and linear regions of the map",
     expected=Verdict.FAILS,
-    correction=(
-        "The cells bound the number of linear regions from above; that the map is a difference of "
-        "convex piecewise linear functions is true."
-    ),
+    correction="The cells bound the number of linear regions from above; that the map is a difference of "
+    "convex piecewise linear functions is true.",
     proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
 )
 def _rem_iii12(effort: Effort) -> Finding:
@@ -217,10 +211,8 @@ def _rem_iii12(effort: Effort) -> Finding:
     hypotheses="linear scores; routing cells with interior",
     computation="refinement, Minkowski sum and Newton polytope of the product for random integer keys",
     expected=Verdict.HOLDS,
-    correction=(
-        "With affine scores the polytopes are lifted and only upper vertices count; values and "
-        "the output matrix can make cells indistinguishable in the output."
-    ),
+    correction="With affine scores the polytopes are lifted and only upper vertices count; values and the "
+    "output matrix can make cells indistinguishable in the output.",
     proof="proofs.md#several-heads-are-a-minkowski-sum",
 )
 def _def_iii13(effort: Effort) -> Finding:
@@ -251,10 +243,8 @@ def _def_iii13(effort: Effort) -> Finding:
     hypotheses="output weights of both signs",
     computation="the paper's own sawtooth (Lemma F.2, one tooth) at 0, 1/2 and 1",
     expected=Verdict.FAILS,
-    correction=(
-        "It is a tropical rational map, a difference of two convex functions; a polynomial if no "
-        "output weight is negative."
-    ),
+    correction="It is a tropical rational map, a difference of two convex functions; a polynomial if no "
+    "output weight is negative.",
     proof="tropical-polynomials.md#a-feed-forward-layer-is-rational-not-polynomial",
 )
 def _ffn_is_trop_poly(effort: Effort) -> Finding:
@@ -283,10 +273,8 @@ def _ffn_is_trop_poly(effort: Effort) -> Finding:
     hypotheses="one dimension, one head with two keys",
     computation="the affine maps of x + attention on both sides of its wall",
     expected=Verdict.FAILS,
-    correction=(
-        "Piecewise affine maps on finite polyhedral partitions, with jumps allowed, are closed "
-        "under transformer blocks."
-    ),
+    correction="Piecewise affine maps on finite polyhedral partitions, with jumps allowed, are closed under "
+    "transformer blocks.",
 )
 def _cpwl_closure(effort: Effort) -> Finding:
     network = Network((Attention([[[-1], [1]]], None, [[[-1], [1]]]),))
@@ -359,13 +347,10 @@ def _run_table_1(settings: Settings) -> Outcome:
     return Outcome(
         figures={},
         tables={
-            "notation": {
-                "group": [row.group for row in NOTATION],
-                "symbol": [row.symbol for row in NOTATION],
-                "meaning": [row.meaning for row in NOTATION],
-                "code": ["; ".join(row.code) for row in NOTATION],
-                "remark": [row.remark for row in NOTATION],
-            }
+            "notation": tabulated(
+                "group symbol meaning code remark",
+                [(row.group, row.symbol, row.meaning, "; ".join(row.code), row.remark) for row in NOTATION],
+            )
         },
         comparisons=(
             measured(
@@ -387,29 +372,18 @@ def _run_table_1(settings: Settings) -> Outcome:
     Option("draws", 60, "random cases per row", medium=500, paper=5000, least=1),
 )
 def _run_table_2(settings: Settings) -> Outcome:
-    rows = {concept: check(settings) for concept, _, check in _ROWS}
+    found = [(concept, statement, check(settings)) for concept, statement, check in _ROWS]
     comparisons = tuple(
-        compared(
-            f"{concept}: {statement}",
-            "yes",
-            rows[concept].measured,
-            rows[concept].holds,
-            claim=_CLAIM.get(concept, ""),
-        )
-        for concept, statement, _ in _ROWS
+        compared(f"{concept}: {statement}", "yes", row.measured, row.holds, claim=_CLAIM.get(concept, ""))
+        for concept, statement, row in found
     )
+    rows = [
+        (concept, statement, row.agreeing, row.cases, row.measured, comparison.verdict)
+        for (concept, statement, row), comparison in zip(found, comparisons, strict=True)
+    ]
     return Outcome(
         figures={},
-        tables={
-            "checks": {
-                "concept": list(rows),
-                "claim": [statement for _, statement, _ in _ROWS],
-                "agreeing": [row.agreeing for row in rows.values()],
-                "cases": [row.cases for row in rows.values()],
-                "measured": [row.measured for row in rows.values()],
-                "verdict": [row.verdict for row in comparisons],
-            }
-        },
+        tables={"checks": tabulated("concept claim agreeing cases measured verdict", rows)},
         comparisons=comparisons,
         notes=(
             "Residual: the translation differs between cells, so the map may jump. Heads: the routing is "
@@ -433,12 +407,8 @@ def _addition(settings: Settings) -> _Row:
     hulls = 0
     for _ in range(cases):
         p, q = _polynomial(rng), _polynomial(rng)
-        hulls += bool(
-            (
-                _support((p + q).newton_polytope().vertices)
-                == np.maximum(_support(p.exponents), _support(q.exponents))
-            ).all()
-        )
+        hull = np.maximum(_support(p.exponents), _support(q.exponents))
+        hulls += np.array_equal(_support((p + q).newton_polytope().vertices), hull)
     fits = worst <= 1.0 + 1e-9 and bool((oplus(a, b) == np.maximum(a, b)).all())
     return _Row(
         hulls,
@@ -457,11 +427,8 @@ def _multiplication(settings: Settings) -> _Row:
         x = _point(rng)
         product = p * q
         values = product.exact_value(x) == otimes(float(p.exact_value(x)), float(q.exact_value(x)))
-        agreeing += values and bool(
-            (
-                _support(product.newton_polytope().vertices) == _support(p.exponents) + _support(q.exponents)
-            ).all()
-        )
+        total = _support(p.exponents) + _support(q.exponents)
+        agreeing += values and np.array_equal(_support(product.newton_polytope().vertices), total)
     words = f"values and Minkowski sum in {agreeing} of {cases}"
     return _Row(agreeing, cases, words, agreeing == cases)
 
@@ -493,9 +460,8 @@ def _residual(settings: Settings) -> _Row:
         translations += bool((linear == np.eye(2)).all()) and offset.tolist() in values[0].tolist()
         p = _polynomial(rng)
         shifted = TropicalPolynomial([[1, 0]], [0]) * p
-        shifts += bool(
-            (_support(shifted.newton_polytope().vertices) == _support(p.exponents) + _DIRECTIONS[:, 0]).all()
-        )
+        moved = _support(p.exponents) + _DIRECTIONS[:, 0]
+        shifts += np.array_equal(_support(shifted.newton_polytope().vertices), moved)
     return _Row(
         min(translations, shifts),
         cases,
@@ -594,196 +560,94 @@ class Symbol:
     remark: str = ""
 
 
-def _group(group: str, *rows: tuple[str, str, str, str]) -> list[Symbol]:
-    return [
-        Symbol(group, symbol, meaning, tuple(name for name in code.split("; ") if name), remark)
-        for symbol, meaning, code, remark in rows
-    ]
+def _symbols(page: str) -> Iterator[Symbol]:
+    """The rows of table I: groups at the margin, symbols below, lines that go on further in."""
+    group = ""
+    for line in page.replace("\n        ", " ").strip().splitlines():
+        if line.startswith(" "):
+            symbol, meaning, code, remark = (*line.strip().split(" | "), "")[:4]
+            yield Symbol(group, symbol, meaning, tuple(filter(None, code.split("; "))), remark)
+        else:
+            group = line
 
 
-NOTATION = (
-    *_group(
-        "Sizes",
-        ("$N$", "tokens, which are keys and sites", "hm.region_bounds(n_tokens)", ""),
-        (r"$d_{\mathrm{model}}$", "dimension of a token", "hm.region_bounds(d_model)", ""),
-        ("$d_k, d_v$", "width of a head", "hm.region_bounds(d_head)", "1 leaves two keys that can win"),
-        ("$d$", "dimension in geometry", "hm.vertex_maximum(d); hm.geometry.PowerDiagram.d", ""),
-        ("$H$", "heads", "hm.region_bounds(heads)", ""),
-        (
-            r"$d_{\mathrm{ff}}, n$",
-            "ReLU units, hyperplanes",
-            "hm.region_bounds(d_ff); hm.bounds.zaslavsky(n)",
-            "",
-        ),
-        ("$L$", "blocks", "hm.region_bounds(depth)", ""),
-        (r"$\mathcal{T}$", "the network", "hm.Network; hm.Network.random", ""),
-        (
-            r"$\mathcal{N}(\mathcal{T})$",
-            "number of linear regions",
-            "hm.count_regions; hm.regions.RegionCount.n_regions; hm.regions.CellCount.n_cells",
-            "cells are what the bounds count; regions are cells glued together",
-        ),
-        (
-            r"$V_{\mathrm{single}}, V_{\mathrm{multi}}$",
-            "vertices",
-            "hm.vertex_maximum; hm.geometry.MinkowskiVertices.count",
-            "",
-        ),
-        (r"$\Theta, \Omega, O$", "growth", "hm.bounds.RegionBounds", "each bound carries its exponent of N"),
-    ),
-    *_group(
-        "Inputs and projections",
-        (
-            "$X$",
-            "the other tokens",
-            "hm.Attention.from_weights(context)",
-            "held fixed; only the query varies",
-        ),
-        ("$x, q$", "the query", "hm.Network.signature(x)", ""),
-        ("$W_Q, W_K, W_V, W_O$", "projections", "hm.Attention.from_weights(W_Q)", "rows are outputs"),
-        ("$k_j, v_j$", "keys and values", "hm.attention_diagram(keys); hm.Attention.outputs", ""),
-        (
-            r"$\tilde k_j, a_j = W_Q^\top k_j$",
-            "key pulled back to the input",
-            "hm.Attention.scores; hm.attention_diagram(query_map)",
-            "",
-        ),
-        (r"$Z(q; \tau)$", "output of a head", "hm.Network.__call__(temperature)", "0 is hardmax"),
-    ),
-    *_group(
-        "Temperature",
-        (
-            r"$\tau$",
-            "temperature",
-            "hm.tropical.oplus(temperature); hm.stability_bounds(temperature); "
-            "hm.temperature.standard_temperature",
-            r"a standard softmax has $\tau = \sqrt{d_k}$ on raw scores, not $1/\sqrt{d_k}$",
-        ),
-        ("$s_j, S_l$", "score of a key", "hm.check_stability(scores)", ""),
-        (r"$P^{(\tau)}, P^{(0)}$", "log-sum-exp and maximum", "hm.tropical.tropical_sum", ""),
-        (r"$\tilde v_{j,c}$", "log-lifted value", "hm.tropical.log_lifted_head", ""),
-        (
-            "$p_j$",
-            "probability of a key",
-            "hm.temperature.StabilityReport.top_probability",
-            "the largest of them",
-        ),
-        (
-            r"$\delta, \mathcal{R}_i^\delta$",
-            "margin",
-            "hm.stability_bounds(margin); hm.temperature.StabilityReport.margin",
-            "",
-        ),
-        (
-            r"$\nabla^2 P^{(\tau)}$",
-            "Hessian",
-            "hm.temperature.StabilityBounds.hessian",
-            r"$N$ in place of $N - 1$",
-        ),
-    ),
-    *_group(
-        "Tropical geometry",
-        (
-            r"$\oplus, \otimes$",
-            "maximum and sum",
-            "hm.tropical.oplus; hm.tropical.otimes; hm.tropical.tropical_matmul",
-            "",
-        ),
-        (r"$\oslash$", "difference", "hm.tropical.TropicalRationalMap", "p / q for polynomials"),
-        (r"$\oplus_\tau, \otimes_\tau$", "the same, smoothed", "hm.tropical.oplus(temperature)", ""),
-        ("$P(x)$", "tropical polynomial", "hm.TropicalPolynomial", "real exponents"),
-        (
-            r"$\mathrm{Newt}(P)$",
-            "Newton polytope",
-            "hm.TropicalPolynomial.newton_polytope",
-            "the lifted polytope decides cells, not Newt alone",
-        ),
-        (
-            r"$\Sigma(P), \sigma_j$",
-            "cells of a polynomial",
-            "hm.TropicalPolynomial.cells",
-            "cones without coefficients only",
-        ),
-        (r"$\mathcal{H}(P)$", "walls", "hm.TropicalPolynomial.hypersurface; hm.tropical.Hypersurface", ""),
-        (r"$\Sigma_1 \wedge \Sigma_2$", "common refinement", "hm.common_refinement", ""),
-        (r"$f_h, P_h$", "a head and its polytope", "hm.minkowski_vertices(point_sets)", ""),
-        (r"$\Psi, \mathrm{Newt}(\Psi)$", "sum over heads", "hm.minkowski_vertices", ""),
-        (
-            r"$\mathbf{F}, \Phi$",
-            "rational map, network",
-            "hm.tropical.TropicalRationalMap; hm.Network",
-            "piecewise affine, with jumps",
-        ),
-        (r"$\omega, \Omega$", "a linear region", "hm.regions.RegionSet.region_of_cell", "may be non-convex"),
-    ),
-    *_group(
-        "Diagrams and arrangements",
-        (r"$c_j, S, \hat S$", "sites", "hm.power_diagram(sites)", ""),
-        ("$w_j$", "weight of a site", "hm.power_diagram(weights)", r"$\|k_j\|^2 + 2 b_j$ for a biased key"),
-        (r"$d_{\mathrm{pow}}$", "power distance", "hm.geometry.PowerDiagram.locate", "the nearest site wins"),
-        (
-            r"$\mathcal{V}(K)$",
-            "power diagram of the keys",
-            "hm.attention_diagram; hm.geometry.PowerDiagram",
-            "",
-        ),
-        (
-            r"$C_j, \mathrm{int}(C_j)$",
-            "a cell, and whether it has interior",
-            "hm.geometry.PowerDiagram.nonempty",
-            "",
-        ),
-        (
-            "$R(n, d)$",
-            "cells of an arrangement",
-            "hm.bounds.zaslavsky",
-            "a maximum, attained in general position",
-        ),
-        ("$f_0(P)$", "number of vertices", "hm.geometry.MinkowskiVertices.count", ""),
-        (
-            r"$A_\Omega, b_\Omega$",
-            "the affine map of a cell",
-            "hm.regions.RegionSet.linear; hm.regions.RegionSet.offset",
-            "",
-        ),
-    ),
-    *_group(
-        "Proofs",
-        (
-            r"$\mathcal{P}_{\mathrm{MHSA}}, \mathcal{P}_{\mathrm{FFN}}$",
-            "partitions of a block",
-            "hm.enumerate_regions; hm.Network.truncate",
-            "the second is shifted in each cell of the first",
-        ),
-        (
-            r"$\mathcal{M}_{\mathrm{MHSA}}, \mathcal{M}_{\mathrm{FFN}}, C_d$",
-            "their sizes",
-            "hm.vertex_maximum; hm.bounds.zaslavsky",
-            "exact, so no constant is needed",
-        ),
-        (
-            r"$\mathcal{S}_l, \mathcal{R}_l, N_l$",
-            "cells after l blocks",
-            "hm.regions.CellCount.cells_by_depth",
-            "",
-        ),
-        (r"$\mathrm{Refine}(\Omega)$", "what a block makes of a cell", "", "inside the engines"),
-        (
-            "$p_j = (j - 1/2)/N$",
-            "sites of the parabola",
-            "hm.networks.sawtooth_network(n_tokens); hm.geometry.parabolic_heads",
-            "",
-        ),
-        ("$w, s(x)$", "teeth, sawtooth", "hm.networks.sawtooth_network(teeth)", "w teeth are 2w pieces"),
-        (r"$\Omega_0, J(x)$", "the unit cube, the Jacobian", "hm.Box.cube; hm.Network.affine_at", ""),
-        (
-            r"$\sigma_i, \beta$",
-            "fold sign; bound on the Hessian",
-            "hm.temperature.StabilityBounds.lipschitz",
-            "",
-        ),
-    ),
+NOTATION = tuple(
+    _symbols(r"""
+Sizes
+    $N$ | tokens, which are keys and sites | hm.region_bounds(n_tokens)
+    $d_{\mathrm{model}}$ | dimension of a token | hm.region_bounds(d_model)
+    $d_k, d_v$ | width of a head | hm.region_bounds(d_head) | 1 leaves two keys that can win
+    $d$ | dimension in geometry | hm.vertex_maximum(d); hm.geometry.PowerDiagram.d
+    $H$ | heads | hm.region_bounds(heads)
+    $d_{\mathrm{ff}}, n$ | ReLU units, hyperplanes | hm.region_bounds(d_ff); hm.bounds.zaslavsky(n)
+    $L$ | blocks | hm.region_bounds(depth)
+    $\mathcal{T}$ | the network | hm.Network; hm.Network.random
+    $\mathcal{N}(\mathcal{T})$ | number of linear regions | hm.count_regions;
+        hm.regions.RegionCount.n_regions; hm.regions.CellCount.n_cells | cells are what the bounds count;
+        regions are cells glued together
+    $V_{\mathrm{single}}, V_{\mathrm{multi}}$ | vertices | hm.vertex_maximum;
+        hm.geometry.MinkowskiVertices.count
+    $\Theta, \Omega, O$ | growth | hm.bounds.RegionBounds | each bound carries its exponent of N
+Inputs and projections
+    $X$ | the other tokens | hm.Attention.from_weights(context) | held fixed; only the query varies
+    $x, q$ | the query | hm.Network.signature(x)
+    $W_Q, W_K, W_V, W_O$ | projections | hm.Attention.from_weights(W_Q) | rows are outputs
+    $k_j, v_j$ | keys and values | hm.attention_diagram(keys); hm.Attention.outputs
+    $\tilde k_j, a_j = W_Q^\top k_j$ | key pulled back to the input | hm.Attention.scores;
+        hm.attention_diagram(query_map)
+    $Z(q; \tau)$ | output of a head | hm.Network.__call__(temperature) | 0 is hardmax
+Temperature
+    $\tau$ | temperature | hm.tropical.oplus(temperature); hm.stability_bounds(temperature);
+        hm.temperature.standard_temperature | a standard softmax has $\tau = \sqrt{d_k}$ on raw scores, not
+        $1/\sqrt{d_k}$
+    $s_j, S_l$ | score of a key | hm.check_stability(scores)
+    $P^{(\tau)}, P^{(0)}$ | log-sum-exp and maximum | hm.tropical.tropical_sum
+    $\tilde v_{j,c}$ | log-lifted value | hm.tropical.log_lifted_head
+    $p_j$ | probability of a key | hm.temperature.StabilityReport.top_probability | the largest of them
+    $\delta, \mathcal{R}_i^\delta$ | margin | hm.stability_bounds(margin);
+        hm.temperature.StabilityReport.margin
+    $\nabla^2 P^{(\tau)}$ | Hessian | hm.temperature.StabilityBounds.hessian | $N$ in place of $N - 1$
+Tropical geometry
+    $\oplus, \otimes$ | maximum and sum | hm.tropical.oplus; hm.tropical.otimes; hm.tropical.tropical_matmul
+    $\oslash$ | difference | hm.tropical.TropicalRationalMap | p / q for polynomials
+    $\oplus_\tau, \otimes_\tau$ | the same, smoothed | hm.tropical.oplus(temperature)
+    $P(x)$ | tropical polynomial | hm.TropicalPolynomial | real exponents
+    $\mathrm{Newt}(P)$ | Newton polytope | hm.TropicalPolynomial.newton_polytope | the lifted polytope
+        decides cells, not Newt alone
+    $\Sigma(P), \sigma_j$ | cells of a polynomial | hm.TropicalPolynomial.cells | cones without coefficients
+        only
+    $\mathcal{H}(P)$ | walls | hm.TropicalPolynomial.hypersurface; hm.tropical.Hypersurface
+    $\Sigma_1 \wedge \Sigma_2$ | common refinement | hm.common_refinement
+    $f_h, P_h$ | a head and its polytope | hm.minkowski_vertices(point_sets)
+    $\Psi, \mathrm{Newt}(\Psi)$ | sum over heads | hm.minkowski_vertices
+    $\mathbf{F}, \Phi$ | rational map, network | hm.tropical.TropicalRationalMap; hm.Network | piecewise
+        affine, with jumps
+    $\omega, \Omega$ | a linear region | hm.regions.RegionSet.region_of_cell | may be non-convex
+Diagrams and arrangements
+    $c_j, S, \hat S$ | sites | hm.power_diagram(sites)
+    $w_j$ | weight of a site | hm.power_diagram(weights) | $\|k_j\|^2 + 2 b_j$ for a biased key
+    $d_{\mathrm{pow}}$ | power distance | hm.geometry.PowerDiagram.locate | the nearest site wins
+    $\mathcal{V}(K)$ | power diagram of the keys | hm.attention_diagram; hm.geometry.PowerDiagram
+    $C_j, \mathrm{int}(C_j)$ | a cell, and whether it has interior | hm.geometry.PowerDiagram.nonempty
+    $R(n, d)$ | cells of an arrangement | hm.bounds.zaslavsky | a maximum, attained in general position
+    $f_0(P)$ | number of vertices | hm.geometry.MinkowskiVertices.count
+    $A_\Omega, b_\Omega$ | the affine map of a cell | hm.regions.RegionSet.linear;
+        hm.regions.RegionSet.offset
+Proofs
+    $\mathcal{P}_{\mathrm{MHSA}}, \mathcal{P}_{\mathrm{FFN}}$ | partitions of a block |
+        hm.enumerate_regions; hm.Network.truncate | the second is shifted in each cell of the first
+    $\mathcal{M}_{\mathrm{MHSA}}, \mathcal{M}_{\mathrm{FFN}}, C_d$ | their sizes | hm.vertex_maximum;
+        hm.bounds.zaslavsky | exact, so no constant is needed
+    $\mathcal{S}_l, \mathcal{R}_l, N_l$ | cells after l blocks | hm.regions.CellCount.cells_by_depth
+    $\mathrm{Refine}(\Omega)$ | what a block makes of a cell |  | inside the engines
+    $p_j = (j - 1/2)/N$ | sites of the parabola | hm.networks.sawtooth_network(n_tokens);
+        hm.geometry.parabolic_heads
+    $w, s(x)$ | teeth, sawtooth | hm.networks.sawtooth_network(teeth) | w teeth are 2w pieces
+    $\Omega_0, J(x)$ | the unit cube, the Jacobian | hm.Box.cube; hm.Network.affine_at
+    $\sigma_i, \beta$ | fold sign; bound on the Hessian | hm.temperature.StabilityBounds.lipschitz
+""")
 )
+"""Table I: symbol, meaning, names in code, remark."""
 
 
 def resolve(code: str) -> Any:

@@ -118,9 +118,8 @@ def _onehot_interior_fixed(effort: Effort) -> Finding:
     hypotheses="linear scores, distinct keys",
     computation="a winning query or exact convex weights for every key of random integer heads",
     expected=Verdict.HOLDS,
-    correction=(
-        "The paper says that cells are possibly empty; they always hold the origin, and may lack interior."
-    ),
+    correction="The paper says that cells are possibly empty; they always hold the origin, and may lack "
+    "interior.",
     proof="power-diagrams.md#a-proof-for-every-key",
 )
 def _cell_nonempty_iff_vertex(effort: Effort) -> Finding:
@@ -263,9 +262,8 @@ def _equal_norm_voronoi(effort: Effort) -> Finding:
     hypotheses="LayerNorm of the tokens, then a key matrix",
     computation="three normalised tokens and an integer key matrix",
     expected=Verdict.FAILS,
-    correction=(
-        "It normalises tokens, not keys; keys need a normalisation of their own, without gain and bias."
-    ),
+    correction="It normalises tokens, not keys; keys need a normalisation of their own, without gain and "
+    "bias.",
 )
 def _layernorm_norms_keys(effort: Effort) -> Finding:
     tokens = [[1, -1, 1, -1], [1, 1, -1, -1], [-1, 1, 1, -1]]  # mean 0 and mean square 1 already

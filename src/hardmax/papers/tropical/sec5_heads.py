@@ -276,10 +276,8 @@ def _gs_quoted_ineq(effort: Effort) -> Finding:
     hypotheses="linear scores, N = 6, H = 3, d = 3",
     computation="the maximum, and integer keys that attain it, enumerated",
     expected=Verdict.FAILS,
-    correction=(
-        "At most 92; 216 = 6^3 is the number of sums, all of them vertices with affine scores in "
-        "space or linear scores in four dimensions."
-    ),
+    correction="At most 92; 216 = 6^3 is the number of sums, all of them vertices with affine scores in "
+    "space or linear scores in four dimensions.",
     proof="minkowski.md#why",
 )
 def _fig4_216(effort: Effort) -> Finding:
@@ -596,10 +594,8 @@ LINE = Box([-4], [4])
     hypotheses="one dimension, two keys, one unit",
     computation="cells of the block, exactly",
     expected=Verdict.FAILS,
-    correction=(
-        "The folds are shifted differently in every attention cell; the product of the two "
-        "numbers still bounds the cells."
-    ),
+    correction="The folds are shifted differently in every attention cell; the product of the two numbers "
+    "still bounds the cells.",
     proof="proofs.md#what-a-block-cuts-at-most",
 )
 def _block_is_refinement(effort: Effort) -> Finding:

@@ -595,10 +595,8 @@ def _exact(array: Any) -> Any:
     hypotheses="d = 2, d_ff = 8",
     computation="pieces of the construction and of eight generic units",
     expected=Verdict.FAILS,
-    correction=(
-        "It cuts a cell into (2w)^d pieces; generic units into R(d_ff, d), up to 2.31 times as "
-        "many at d = 2 and 9.83 times at d = 4."
-    ),
+    correction="It cuts a cell into (2w)^d pieces; generic units into R(d_ff, d), up to 2.31 times as many "
+    "at d = 2 and 9.83 times at d = 4.",
 )
 def _rem_v8(effort: Effort) -> Finding:
     d, d_ff = 2, 8

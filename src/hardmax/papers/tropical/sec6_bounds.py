@@ -334,10 +334,8 @@ def _lse_affine_fixed(effort: Effort) -> Finding:
     hypotheses="the printed digits are truncated, not rounded",
     computation="the four numbers in intervals",
     expected=Verdict.HOLDS,
-    correction=(
-        "The first is 7.19e-6 when rounded; the concentration is at least 99.994%, because total "
-        "variation is half of the L1 distance; and 4.6004e-4 is below 4.6089e-4, which is attained."
-    ),
+    correction="The first is 7.19e-6 when rounded; the concentration is at least 99.994%, because total "
+    "variation is half of the L1 distance; and 4.6004e-4 is below 4.6089e-4, which is attained.",
 )
 def _ex_vi2_numbers(effort: Effort) -> Finding:
     bounds = stability_bounds(512, 2.0, 0.125)
@@ -391,10 +389,8 @@ def _top_probability(d_head: int, temperature: float | None = None) -> float:
     hypotheses="attention is softmax(q.k / sqrt(d_k)), temperature divides the scores",
     computation="softmax of raw scores over sqrt(64), beside temperatures 8 and 1/8",
     expected=Verdict.FAILS,
-    correction=(
-        "It is sqrt(d_k) = 8 on raw scores, 1 on scaled ones, and there every bound of the "
-        "example is vacuous."
-    ),
+    correction="It is sqrt(d_k) = 8 on raw scores, 1 on scaled ones, and there every bound of the example "
+    "is vacuous.",
     proof="temperature.md#one-word-for-it",
 )
 def _ex_vi2_tau(effort: Effort) -> Finding:

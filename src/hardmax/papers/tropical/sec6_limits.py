@@ -161,15 +161,11 @@ def _loglift_limit(effort: Effort) -> Finding:
     "Remark VI.3, abstract",
     "The cells of a deep network persist at finite temperature.",
     hypotheses="depth 3, temperature 1/8 as in Example VI.2",
-    computation=(
-        "soft and hard signatures in every cell of a sawtooth network with three layers; intervals in the "
-        "certificate"
-    ),
+    computation="soft and hard signatures in every cell of a sawtooth network with three layers; intervals "
+    "in the certificate",
     expected=Verdict.FAILS,
-    correction=(
-        "Routings of the first layer persist at every temperature; deeper ones need margins that "
-        "are large against it."
-    ),
+    correction="Routings of the first layer persist at every temperature; deeper ones need margins that are "
+    "large against it.",
     proof="temperature.md#what-is-left-of-a-deep-network",
 )
 def _finite_tau_depth(effort: Effort) -> Finding:
@@ -206,9 +202,8 @@ def _finite_tau_depth(effort: Effort) -> Finding:
     hypotheses="one head, fixed keys and tolerance; argmax cells are the same at every temperature",
     computation="random queries inside and outside the bands",
     expected=Verdict.HOLDS,
-    correction=(
-        "The width is 2 temperature log((N-1)(1-t)/t) / |k_i - k_j| for a tolerance t: it grows with log N."
-    ),
+    correction="The width is 2 temperature log((N-1)(1-t)/t) / |k_i - k_j| for a tolerance t: it grows with "
+    "log N.",
     proof="temperature.md#how-wide-a-wall-is",
 )
 def _rem_vi3(effort: Effort) -> Finding:
@@ -244,10 +239,8 @@ def _rem_vi3(effort: Effort) -> Finding:
     hypotheses="a region is where one key has the largest weight",
     computation="the most probable key on a grid at four temperatures; a query for each cell",
     expected=Verdict.FAILS,
-    correction=(
-        "Softmax keeps the order of the scores: the cells are the same at every temperature, "
-        "only their contrast grows."
-    ),
+    correction="Softmax keeps the order of the scores: the cells are the same at every temperature, only "
+    "their contrast grows.",
     proof="temperature.md#what-is-left-of-a-deep-network",
 )
 def _fig5_hidden_regions(effort: Effort) -> Finding:

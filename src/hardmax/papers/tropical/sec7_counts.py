@@ -108,10 +108,8 @@ def _dead_unit() -> Network:
     hypotheses="blocks FFN(x + MHSA(x)) without a skip around the ReLU layer, as in appendix F",
     computation="a block with one region and two cells, and random transformers",
     expected=Verdict.FAILS,
-    correction=(
-        "Adjacent cells may carry the same affine map; with a second skip connection this was "
-        "never seen (tropical.sig_eq_regions_skip)."
-    ),
+    correction="Adjacent cells may carry the same affine map; with a second skip connection this was never "
+    "seen (tropical.sig_eq_regions_skip).",
 )
 def _sig_eq_regions(effort: Effort) -> Finding:
     more = 0
@@ -179,9 +177,8 @@ def _mc_lower_bound_regions(effort: Effort) -> Finding:
     )
     return failing(
         above > 0,
-        "one region, and eight points show two signatures; for "
-        f"{above} of {len(networks)} random transformers 20,000 points show more signatures than there are "
-        "regions",
+        f"one region, and eight points show two signatures; for {above} of {len(networks)} random "
+        "transformers 20,000 points show more signatures than there are regions",
         {"networks": len(networks), "more_signatures": above},
         certificate,
     )
@@ -225,16 +222,12 @@ def _stream(i: int) -> np.random.Generator:
     "Figure 6(a), section VII-C",
     "For random networks with one layer in the plane, the number of linear regions grows with "
     "N with a slope of about 0.13 on logarithmic axes.",
-    hypotheses=(
-        "H = 1, box [-4, 4]^2, Gaussian weights, no score bias, ReLU biases of spread 1/2, no "
-        "skip around the ReLU layer, N = 2 to 5, networks of different N share weights unless stated"
-    ),
+    hypotheses="H = 1, box [-4, 4]^2, Gaussian weights, no score bias, ReLU biases of spread 1/2, no skip "
+    "around the ReLU layer, N = 2 to 5, networks of different N share weights unless stated",
     computation="exact cells of random networks; slope of the mean counts, spread over networks",
     expected=Verdict.MEASUREMENT,
-    correction=(
-        "The slope moves with the width, the rank and the pairing, none of which is stated, and "
-        "single networks spread by about 0.4; 0.13 is one value among many."
-    ),
+    correction="The slope moves with the width, the rank and the pairing, none of which is stated, and "
+    "single networks spread by about 0.4; 0.13 is one value among many.",
 )
 def _fig6a_slope_013(effort: Effort) -> Finding:
     draws = 8 if effort is Effort.QUICK else 80
@@ -273,9 +266,8 @@ def _fig6a_slope_013(effort: Effort) -> Finding:
     hypotheses="d = 4, H = 1, 2, 3, N = 2 to 7, Gaussian keys and query maps of rank d_k = 4",
     computation="exact vertices of sums whose scores are kept as products",
     expected=Verdict.HOLDS_NUMERICALLY,
-    correction=(
-        "The rank decides: heads of rank one are segments, their sums have 2^H vertices and all slopes are 0."
-    ),
+    correction="The rank decides: heads of rank one are segments, their sums have 2^H vertices and all "
+    "slopes are 0.",
 )
 def _fig6b_slopes_increase(effort: Effort) -> Finding:
     draws = 8 if effort is Effort.QUICK else 60
@@ -315,10 +307,8 @@ def _rises(slopes: list[float]) -> bool:
     "The number of vertices stays below N^H for H = 3 because keys in the interior of a head's "
     "hull do not count.",
     hypotheses="d = 4, H = 3, N = 7",
-    computation=(
-        "a family without interior keys whose sum still has fewer vertices; for each sum a query "
-        "in which it wins or a convex combination of other sums"
-    ),
+    computation="a family without interior keys whose sum still has fewer vertices; for each sum a query in "
+    "which it wins or a convex combination of other sums",
     expected=Verdict.FAILS,
     correction="At these sizes nearly every key is extreme; it is the sums of extreme keys that are not.",
 )
