@@ -20,17 +20,24 @@ from hardmax.flow.costs.cost_law import maximum_comparisons
 from hardmax.flow.information_sets import information_sets
 from hardmax.flow.plans import BilinearScore, KeyScore, MaxPosition, Plan
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, relations
-from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, compared, measured, recipe
+from hardmax.papers.recipes import (
+    NOT_RUN,
+    Comparison,
+    Option,
+    Outcome,
+    Settings,
+    compared,
+    measured,
+    recipe,
+    tabulated,
+)
 from hardmax.papers.training_runs import (
     Group,
     Trial,
-    deviation_notes,
     formatted,
-    runs_table,
+    reported,
     shape_for,
     spread,
-    stuck_note,
-    summary_table,
     sweep,
     training_options,
     trainings,
@@ -513,11 +520,7 @@ _COMMON = (
     Option("draw", 0, "which draw of the matrices A_i, standard normal (not stated)", least=0),
 )
 
-_TRAINING = training_options(
-    (4_000_000, 6_000_000, 18_000_000),
-    rates=((1e-2,), (3e-3, 1e-2), (1e-3, 1e-2)),
-    seeds=(2, 3, 16),
-)
+_TRAINING = training_options(seeds=(2, 3, 16))
 
 
 @recipe(
@@ -536,23 +539,30 @@ def _run_dimension(settings: Settings) -> Outcome:
     labels = ("(D, D)", "(D-1, D)", "(D, D-1)")
     series = []
     for i, label in enumerate(labels):
-        seeds = [_group(groups, D, i).values if _group(groups, D, i) else [] for D in shown]  # type: ignore[union-attr]
+        seeds = [_values(groups, D, i) for D in shown]
         printed = [float(NMSE_PAIRWISE[D][i]) if D in NMSE_PAIRWISE else None for D in shown]
         series.append(Measured(label, shown, seeds, printed))
     T = settings["tokens"]
     panel = MeasuredPanel(f"target (6), T = {T} (the paper: {PAPER_TOKENS})", "D", tuple(series))
-    return Outcome(
+    rows = [
+        measured(
+            f"best NMSE, D = {D}, {label}",
+            f"{float(NMSE_PAIRWISE[D][i]):.2e}" if D in NMSE_PAIRWISE else "not printed",
+            spread(_values(groups, D, i)),
+            claim="infoflow.tab.11a",
+        )
+        for D in shown
+        for i, label in enumerate(labels)
+    ]
+    return reported(
+        settings,
+        groups,
         {"fig1a": draw_measured([panel], y_label="best validation NMSE")},
-        {"summary": summary_table(groups), "runs": runs_table(groups)},
-        (*_rows(settings, groups, shown, labels), *_gaps(groups, settings["maxima"])),
-        (
-            *deviation_notes(
-                settings,
-                f"T = {T} in place of {PAPER_TOKENS}." if T != PAPER_TOKENS else "T = 64 as in the paper.",
-            ),
-            _shown_by(settings),
-            stuck_note(groups),
-        ),
+        (*rows, *_gaps(groups, settings["maxima"])),
+        deviations=[
+            "T = 64 as in the paper." if T == PAPER_TOKENS else f"T = {T} in place of {PAPER_TOKENS}."
+        ],
+        choices=[_SHOWN_BY[settings.profile]],
     )
 
 
@@ -561,53 +571,34 @@ _FIGURE_1A = replace(
 )
 
 
-def _group(groups: dict[str, Group], D: int, i: int) -> Group | None:
-    return groups.get(_name(D, _configurations(D)[i]))
-
-
-def _rows(
-    settings: Settings, groups: dict[str, Group], shown: list[int], labels: tuple[str, ...]
-) -> list[Comparison]:
-    rows = []
-    for D in shown:
-        for i, label in enumerate(labels):
-            group = _group(groups, D, i)
-            paper = f"{float(NMSE_PAIRWISE[D][i]):.2e}" if D in NMSE_PAIRWISE else "not printed"
-            values = group.values if group else []
-            quantity = f"best NMSE, D = {D}, {label}"
-            rows.append(measured(quantity, paper, spread(values), claim="infoflow.tab.11a"))
-    return rows
+def _values(groups: dict[str, Group], D: int, i: int) -> list[float]:
+    group = groups.get(_name(D, _configurations(D)[i]))
+    return group.values if group else []
 
 
 def _gaps(groups: dict[str, Group], maxima: tuple[int, ...]) -> list[Comparison]:
     """How far (D, D) heads are below the others, by medians."""
     rows = []
     for D in maxima:
-        medians = [_median(_group(groups, D, i)) for i in range(3)]
-        paper = NMSE_PAIRWISE.get(D)
-        printed = (
-            f"{min(float(paper[1] / paper[0]), float(paper[2] / paper[0])):.3g}" if paper else "not printed"
-        )
-        gap = NOT_RUN
-        if None not in medians:
-            full, fewer_first, fewer_second = (float(m) for m in medians if m is not None)
-            gap = f"{min(fewer_first, fewer_second) / full:.3g} (medians)"
+        printed, gap = "not printed", NOT_RUN
+        if D in NMSE_PAIRWISE:
+            full, *fewer = NMSE_PAIRWISE[D]
+            printed = f"{float(min(fewer) / full):.3g}"
+        values = [_values(groups, D, i) for i in range(3)]
+        if all(values):
+            median, *others = (float(np.median(each)) for each in values)
+            gap = f"{min(others) / median:.3g} (medians)"
         rows.append(measured(f"D = {D}: least gap to (D, D)", printed, gap, claim="infoflow.tab.11b"))
     return rows
 
 
-def _median(group: Group | None) -> float | None:
-    return None if group is None else group.median
-
-
-def _shown_by(settings: Settings) -> str:
-    return {
-        "quick": "It shows the order of three configurations at D = 2 on short sequences, and nothing for "
-        "larger D.",
-        "medium": "Medium gives all configurations the same sweep and three seeds on short sequences.",
-        "paper": "Paper profile: jobs that were not found are marked; run them with hardmax training run, or "
-        "train=yes.",
-    }[settings.profile]
+_SHOWN_BY = {
+    "quick": "It shows the order of three configurations at D = 2 on short sequences, and nothing for larger "
+    "D.",
+    "medium": "Medium gives all configurations the same sweep and three seeds on short sequences.",
+    "paper": "Paper profile: jobs that were not found are marked; run them with hardmax training run, or "
+    "train=yes.",
+}
 
 
 # The activation
@@ -628,9 +619,7 @@ def _run_activation(settings: Settings) -> Outcome:
     D = settings["maxima"][0]
     sweeps: dict[str, list[Trial]] = {}
     for kind in ("tanh", "gelu"):
-        chosen = Settings(
-            settings.profile, settings.seed, {**settings.chosen, "activation": kind, "maxima": (D,)}
-        )
+        chosen = replace(settings, chosen={**settings.chosen, "activation": kind, "maxima": (D,)})
         sweeps |= {f"{name} {kind}": trials for name, trials in _sweeps(chosen).items()}
     groups = trainings(settings, sweeps)
     heads = [_name(D, h) for h in _configurations(D)]
@@ -644,9 +633,7 @@ def _run_activation(settings: Settings) -> Outcome:
         series,
         ticks=tuple(name.split()[1] for name in heads),
     )
-    both = Settings(
-        settings.profile, settings.seed, {**settings.chosen, "activation": "tanh and gelu (not sigmoidal)"}
-    )
+    both = replace(settings, chosen={**settings.chosen, "activation": "tanh and gelu (not sigmoidal)"})
     rows = []
     for name in heads:
         medians = [groups[f"{name} {kind}"].median for kind in ("tanh", "gelu")]
@@ -658,9 +645,4 @@ def _run_activation(settings: Settings) -> Outcome:
                 f"{formatted(medians[0])} and {formatted(medians[1])} (medians)" if run else NOT_RUN,
             )
         )
-    return Outcome(
-        {"activation": draw_measured([panel])},
-        {"summary": summary_table(groups), "runs": runs_table(groups)},
-        tuple(rows),
-        (*deviation_notes(both), stuck_note(groups)),
-    )
+    return reported(both, groups, {"activation": draw_measured([panel])}, rows)

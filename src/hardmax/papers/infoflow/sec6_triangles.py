@@ -24,12 +24,9 @@ from hardmax.papers.ledger import Effort, Finding, Verdict, claim, earned, faili
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, compared, measured, recipe
 from hardmax.papers.training_runs import (
     Group,
-    deviation_notes,
-    runs_table,
+    reported,
     shape_for,
     spread,
-    stuck_note,
-    summary_table,
     sweep,
     training_options,
     trainings,
@@ -461,16 +458,15 @@ def _run_triangle(settings: Settings) -> Outcome:
         for T in shown
         for i in range(len(TRIANGLE_MODELS))
     ]
-    return Outcome(
+    return reported(
+        settings,
+        groups,
         {"fig1b": draw_measured([panel], y_label="best validation NMSE")},
-        {"summary": summary_table(groups), "runs": runs_table(groups)},
         (*_growth(groups, settings["lengths"]), *rows),
-        (
-            *deviation_notes(settings),
-            stuck_note(groups),
+        notes=[
             "An NMSE near 1 is a constant; whether by hardness or by a training that collapsed, only other "
             "learning rates and seeds tell.",
-        ),
+        ],
     )
 
 

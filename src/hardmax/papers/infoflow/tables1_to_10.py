@@ -303,9 +303,9 @@ def _run_recovery(settings: Settings, *, number: int) -> Outcome:
         rows,
         tables={"recovery": _recovery_table(printed, groups, probes)},
         deviations=[
-            f"D = {D}, T = {settings['tokens']}, hidden width {settings['hidden'] or 16 * D}, {settings['d']}-"
-            "dimensional tokens; the paper has D = 6, T = 64, 384, and prints the table of heads "
-            f"{printed.heads}, here {heads}."
+            f"D = {D}, T = {settings['tokens']}, hidden width {settings['hidden'] or 16 * D}, "
+            f"{settings['d']}-dimensional tokens; the paper has D = 6, T = 64, 384, and prints the table of "
+            f"heads {printed.heads}, here {heads}.",
         ],
         choices=[
             f"Maps are fitted by {settings['fit']} least squares on {settings['fit_sequences']} sequences "

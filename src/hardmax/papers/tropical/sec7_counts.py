@@ -9,8 +9,8 @@ exact counterexample.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise, product
@@ -36,29 +36,25 @@ from hardmax.papers.ledger import (
     holding,
     network_record,
 )
-from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compared, measured, recipe, refuted
-from hardmax.regions.api import count_cells, count_regions
-from hardmax.regions.growth import (
-    CellGrowth,
-    Growth,
-    HeadChoices,
-    NetworkChoices,
-    cell_growth,
-    vertex_growth,
+from hardmax.papers.recipes import (
+    Comparison,
+    Option,
+    Outcome,
+    Settings,
+    compared,
+    measured,
+    recipe,
+    refuted,
+    tabulated,
 )
+from hardmax.regions.api import count_cells, count_regions
+from hardmax.regions.growth import CellGrowth, Growth, HeadChoices, NetworkChoices, cell_growth, vertex_growth
 from hardmax.regions.sampling.estimate import estimate_cells
 
 __all__ = ["random_transformers"]
 
 
 PLANE = Box.cube(2, -4, 4)
-
-
-LINE = Box([-4], [4])
-
-
-# Cells, regions, and what samples see
-# ------------------------------------------------------------------------------------------------------------
 
 
 def random_transformers(effort: Effort, *, ffn_skip: bool) -> Iterator[Network]:
@@ -93,12 +89,14 @@ def _sig_ge_regions(effort: Effort) -> Finding:
 def _dead_unit() -> Network:
     """A head with two cells that nothing distinguishes: the ReLU unit behind it is off on both."""
     head = Attention([[[-1], [1]]], None, [[[-1], [1]]])
-    return Network(
-        (
-            head,
-            FeedForward([[1]], [-9], [[1]], [0]),
-        )
-    )
+    return Network((head, FeedForward([[1]], [-9], [[1]], [0])))
+
+
+def _on_the_line(signatures: int, points: Sequence[Any] = ()) -> Certificate:
+    """Its two cells and one region, and how many signatures points show."""
+    counts = {"cells": 2, "regions": 1, "jumps": 0, "signatures": signatures}
+    data = {"networks": [network_record(_dead_unit())], "interval": [-4, 4], "points": points}
+    return Certificate("network_line", data, {"networks": [counts]})
 
 
 @claim(
@@ -112,24 +110,17 @@ def _dead_unit() -> Network:
     "seen (tropical.sig_eq_regions_skip).",
 )
 def _sig_eq_regions(effort: Effort) -> Finding:
-    more = 0
     networks = list(random_transformers(effort, ffn_skip=False))
-    for network in networks:
-        found = count_regions(network, PLANE)
-        more += found.n_cells > found.n_regions
-    one = count_regions(_dead_unit(), LINE)
-    certificate = Certificate(
-        "network_line",
-        {"networks": [network_record(_dead_unit())], "interval": [-4, 4]},
-        {"networks": [{"cells": 2, "regions": 1, "jumps": 0, "signatures": 0}]},
-    )
+    found = [count_regions(network, PLANE) for network in networks]
+    more = sum(each.n_cells > each.n_regions for each in found)
+    one = count_regions(_dead_unit(), Box([-4], [4]))
     return failing(
         one.n_cells > one.n_regions and more > 0,
         f"a wall in front of a ReLU unit that is off on both sides: {one.n_cells} cells, {one.n_regions} "
         f"region; {more} of {len(networks)} random transformers without a skip around the ReLU layer have "
         "more cells than regions",
         {"networks": len(networks), "more_cells": more},
-        certificate,
+        _on_the_line(0),
     )
 
 
@@ -170,17 +161,12 @@ def _mc_lower_bound_regions(effort: Effort) -> Finding:
         seen = estimate_cells(network, PLANE, n_samples=20_000, rng=0).n_signatures
         above += seen > count_regions(network, PLANE).n_regions
     points = [[Fraction(2 * i + 1, 4)] for i in range(-4, 4)]
-    certificate = Certificate(
-        "network_line",
-        {"networks": [network_record(_dead_unit())], "interval": [-4, 4], "points": points},
-        {"networks": [{"cells": 2, "regions": 1, "jumps": 0, "signatures": 2}]},
-    )
     return failing(
         above > 0,
         f"one region, and eight points show two signatures; for {above} of {len(networks)} random "
         "transformers 20,000 points show more signatures than there are regions",
         {"networks": len(networks), "more_signatures": above},
-        certificate,
+        _on_the_line(2, points),
     )
 
 
@@ -368,9 +354,6 @@ def _sum_record(keys: NDArray[np.int64], found: MinkowskiVertices) -> tuple[dict
     return record, [len({choice[h] for choice in winners}) for h in range(_HEADS)]
 
 
-_PARTS = {"a": ("a",), "b": ("b",), "both": ("a", "b")}
-
-
 @recipe(
     "tropical.fig6",
     "Growth with N: cells of random networks (a), vertices of sums of heads (b)",
@@ -418,24 +401,20 @@ _PARTS = {"a": ("a",), "b": ("b",), "both": ("a", "b")}
 def _run_figure_6(settings: Settings) -> Outcome:
     from hardmax.plotting.style import new_figure
 
-    parts = _PARTS[settings["part"]]
+    parts = "ab" if settings["part"] == "both" else settings["part"]
     figure, choices = new_figure(5.2 * len(parts), 5.6), new_figure(5.6 * len(parts), 5.4)
     for picture in (figure, choices):
         layout: Any = picture.get_layout_engine()
         layout.set(w_pad=0.12)  # the labels of one panel keep their distance from the other
-    outcome = Outcome({"fig6": figure, "fig6_choices": choices}, {}, ())
+    made = []
     for i, part in enumerate(parts):
         panels = [picture.add_subplot(1, len(parts), i + 1) for picture in (figure, choices)]
-        outcome = _joined(outcome, (_part_a if part == "a" else _part_b)(settings, panels))
-    return outcome
-
-
-def _joined(first: Outcome, second: Outcome) -> Outcome:
+        made.append((_part_a if part == "a" else _part_b)(settings, panels))
     return Outcome(
-        {**first.figures, **second.figures},
-        {**first.tables, **second.tables},
-        first.comparisons + second.comparisons,
-        first.notes + second.notes,
+        {"fig6": figure, "fig6_choices": choices},
+        {name: table for each in made for name, table in each.tables.items()},
+        tuple(row for each in made for row in each.comparisons),
+        tuple(note for each in made for note in each.notes),
     )
 
 
@@ -447,18 +426,16 @@ def _part_a(settings: Settings, panels: Any) -> Outcome:
     from hardmax.plotting.growth import Curve, draw_growth, draw_slopes
     from hardmax.plotting.style import LINES
 
-    choices = _network_choices(settings)
+    choices = NetworkChoices(**{each.name: settings[each.name] for each in fields(NetworkChoices)})
     n_tokens, depths = settings["lengths"], settings["depths"]
-    found = cell_growth(
-        choices,
-        n_tokens=n_tokens,
-        depths=depths,
-        draws=settings["seeds"],
-        stream=lambda i: settings.rng("networks", i),
-        n_samples=settings["samples"],
-        with_regions=True,
+    grown = partial(
+        cell_growth, n_tokens=n_tokens, depths=depths, stream=lambda i: settings.rng("networks", i)
     )
-    swept = {label: _swept(settings, other) for label, other in _variants(settings, choices).items()}
+    found = grown(choices, draws=settings["seeds"], n_samples=settings["samples"], with_regions=True)
+    swept = {
+        label: grown(other, draws=settings["sweep_seeds"])
+        for label, other in _variants(settings, choices).items()
+    }
     curves = []
     for i, (depth, growth) in enumerate(found.items()):
         colour = LINES[i % len(LINES)]
@@ -481,26 +458,24 @@ def _part_a(settings: Settings, panels: Any) -> Outcome:
     )
     return Outcome(
         {},
-        {"cells": _cell_table(found), "slopes_a": _slope_table(found), "choices_a": _sweep_table(swept)},
+        {
+            "cells": _cell_table(found),
+            "slopes_a": _slopes(
+                (f"L={depth}, {name}", counted)
+                for depth, growth in found.items()
+                for name, counted in _kinds(growth)
+            ),
+            "choices_a": _slopes(
+                (f"{_plain(label)}, L={depth}", counts.cells)
+                for label, growth in swept.items()
+                for depth, counts in growth.items()
+            ),
+        },
         _compared_a(settings, found, swept),
         (
             "Figure 6(a): random points need a box; the paper samples uniformly in the plane, which does not "
             f"exist. Counts are those of [-{choices.box:g}, {choices.box:g}]^2, {choices.pairing} over N.",
         ),
-    )
-
-
-def _network_choices(settings: Settings) -> NetworkChoices:
-    return NetworkChoices(
-        heads=settings["heads"],
-        d_ff=settings["d_ff"],
-        d_k=settings["d_k"],
-        box=settings["box"],
-        score_bias=settings["score_bias"],
-        ffn_bias=settings["ffn_bias"],
-        attention_skip=settings["attention_skip"],
-        ffn_skip=settings["ffn_skip"],
-        pairing=settings["pairing"],
     )
 
 
@@ -528,66 +503,37 @@ def _variants(settings: Settings, chosen: NetworkChoices) -> Mapping[str, Networ
     return {label: choices for label, choices in listed if first[choices] == label}
 
 
-def _swept(settings: Settings, choices: NetworkChoices) -> dict[int, CellGrowth]:
-    return cell_growth(
-        choices,
-        n_tokens=settings["lengths"],
-        depths=settings["depths"],
-        draws=settings["sweep_seeds"],
-        stream=lambda i: settings.rng("networks", i),
-    )
-
-
 def _cell_table(found: Mapping[int, CellGrowth]) -> dict[str, list[Any]]:
     """One row per network."""
-    table: dict[str, list[Any]] = {
-        name: [] for name in ("depth", "seed", "n_tokens", "cells", "regions", "signatures")
-    }
-    for depth, growth in found.items():
-        for i in range(len(growth.cells.counts)):
-            for k, n in enumerate(growth.cells.n_tokens):
-                table["depth"].append(depth)
-                table["seed"].append(i)
-                table["n_tokens"].append(n)
-                for name in ("cells", "regions", "signatures"):
-                    counted: Growth | None = getattr(growth, name)
-                    table[name].append(None if counted is None else int(counted.counts[i, k]))
-    return table
-
-
-def _slope_table(found: Mapping[int, CellGrowth]) -> dict[str, list[Any]]:
-    rows = [
-        (f"L={depth}, {name}", growth)
-        for depth, counts in found.items()
-        for name, growth in (
-            ("cells", counts.cells),
-            ("regions", counts.regions),
-            ("signatures", counts.signatures),
-        )
-        if growth is not None
-    ]
-    return _slopes(rows)
-
-
-def _sweep_table(swept: Mapping[str, Mapping[int, CellGrowth]]) -> dict[str, list[Any]]:
-    return _slopes(
-        [
-            (f"{_plain(label)}, L={depth}", counts.cells)
-            for label, growth in swept.items()
-            for depth, counts in growth.items()
-        ]
+    return tabulated(
+        "depth seed n_tokens cells regions signatures",
+        (
+            (
+                depth,
+                i,
+                n,
+                *(None if counted is None else int(counted.counts[i, k]) for _, counted in _kinds(growth)),
+            )
+            for depth, growth in found.items()
+            for i in range(len(growth.cells.counts))
+            for k, n in enumerate(growth.cells.n_tokens)
+        ),
     )
 
 
-def _slopes(rows: list[tuple[str, Growth]]) -> dict[str, list[Any]]:
-    return {
-        "counted": [label for label, _ in rows],
-        "slope_of_means": [growth.slope for _, growth in rows],
-        "mean_of_slopes": [growth.slope_mean for _, growth in rows],
-        "standard_error": [growth.slope_error for _, growth in rows],
-        "spread_over_seeds": [growth.slope_spread for _, growth in rows],
-        "last_slope": [growth.last_slope for _, growth in rows],
-    }
+def _kinds(growth: CellGrowth) -> tuple[tuple[str, Growth | None], ...]:
+    return ("cells", growth.cells), ("regions", growth.regions), ("signatures", growth.signatures)
+
+
+def _slopes(rows: Iterable[tuple[str, Growth | None]]) -> dict[str, list[Any]]:
+    return tabulated(
+        "counted slope_of_means mean_of_slopes standard_error spread_over_seeds last_slope",
+        (
+            (label, each.slope, each.slope_mean, each.slope_error, each.slope_spread, each.last_slope)
+            for label, each in rows
+            if each is not None
+        ),
+    )
 
 
 def _plain(label: str) -> str:
@@ -700,7 +646,14 @@ def _part_b(settings: Settings, panels: Any) -> Outcome:
     )
     return Outcome(
         {},
-        {"vertices": _vertex_table(found), "slopes_b": _vertex_slopes(found)},
+        {
+            "vertices": _vertex_table(found),
+            "slopes_b": _slopes(
+                (f"d_k={rank}, H={h}", growth)
+                for rank, growths in found.items()
+                for h, growth in enumerate(growths, start=1)
+            ),
+        },
         _compared_b(settings, shown, found),
         (
             "Figure 6(b): scores of rank d_k are kept as products of their factors; multiplied out in floats "
@@ -711,35 +664,14 @@ def _part_b(settings: Settings, panels: Any) -> Outcome:
 
 def _vertex_table(found: Mapping[int, list[Growth]]) -> dict[str, list[Any]]:
     """One row per rank, number of heads and N."""
-    table: dict[str, list[Any]] = {
-        name: [] for name in ("d_k", "heads", "n_tokens", "mean", "spread", "least", "most", "candidates")
-    }
+    rows = []
     for rank, growths in found.items():
-        for h, growth in enumerate(growths):
+        for h, growth in enumerate(growths, start=1):
             for k, n in enumerate(growth.n_tokens):
-                row = (
-                    rank,
-                    h + 1,
-                    n,
-                    float(growth.mean[k]),
-                    float(growth.spread[k]),
-                    int(growth.counts[:, k].min()),
-                    int(growth.counts[:, k].max()),
-                    n ** (h + 1),
-                )
-                for name, value in zip(table, row, strict=True):
-                    table[name].append(value)
-    return table
-
-
-def _vertex_slopes(found: Mapping[int, list[Growth]]) -> dict[str, list[Any]]:
-    return _slopes(
-        [
-            (f"d_k={rank}, H={h + 1}", growth)
-            for rank, growths in found.items()
-            for h, growth in enumerate(growths)
-        ]
-    )
+                counts = growth.counts[:, k]
+                spread = float(growth.mean[k]), float(growth.spread[k]), int(counts.min()), int(counts.max())
+                rows.append((rank, h, n, *spread, n**h))
+    return tabulated("d_k heads n_tokens mean spread least most candidates", rows)
 
 
 def _compared_b(
