@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from hardmax.flow.theorems.depth_separation import (
     sup_error,
 )
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, within
-from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, recipe
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, recipe, tabulated
 
 __all__ = ["log_slope"]
 
@@ -60,13 +61,11 @@ def _k_order(effort: Effort) -> Finding:
     heads, n, tokens = (6, 6, 64) if effort is Effort.QUICK else (16, 12, 256)
     smaller = equal = 0
     ordered = True
-    for h in range(1, heads + 1):
-        for width in range(1, n + 1):
-            for t in range(1, tokens + 1):
-                found = separation_exponents(t, h, width)
-                smaller += found.informal < found.formal
-                equal += found.informal == found.formal
-                ordered &= found.informal <= found.formal
+    for h, width, t in product(range(1, heads + 1), range(1, n + 1), range(1, tokens + 1)):
+        found = separation_exponents(t, h, width)
+        smaller += found.informal < found.formal
+        equal += found.informal == found.formal
+        ordered &= found.informal <= found.formal
     cases = heads * n * tokens
     certificate = Certificate(
         "separation_exponents",
@@ -236,13 +235,7 @@ def _build(effort: Effort) -> Finding:
     return holding(
         fine,
         f"largest error found, random and adversarial inputs, by epsilon: {text}; all weights at most 1",
-        {
-            "epsilon": [row[0] for row in rows],
-            "n_tokens": [row[1] for row in rows],
-            "parameters": [row[2] for row in rows],
-            "error_bound": [row[3] for row in rows],
-            "largest_error": [row[4] for row in rows],
-        },
+        tabulated("epsilon n_tokens parameters error_bound largest_error", rows),
     )
 
 
@@ -359,7 +352,7 @@ def _t1_remark(effort: Effort) -> Finding:
         fine,
         "embedding (2x - 1)/3, target F(2X - 1): largest errors "
         + ", ".join(f"{found:.3f} for epsilon {epsilon:g}" for epsilon, found in rows),
-        {"epsilon": [row[0] for row in rows], "largest_error": [row[1] for row in rows]},
+        tabulated("epsilon largest_error", rows),
     )
 
 
@@ -376,35 +369,26 @@ def _run_theorem_1(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Look, Panel, draw_rates
 
     n_tokens, epsilons = settings["n_tokens"], list(settings["epsilons"])
-    rows: dict[str, list[Any]] = {name: [] for name in _CONSTRUCTION}
+    made = []
     for square in ("plain", "richardson"):
         for epsilon in epsilons:
             built = separation_transformer(epsilon, n_tokens, square=square)
-            found = sup_error(built, n_each=settings["inputs"], rng=settings.seed)
-            values = (
-                square,
-                epsilon,
-                n_tokens,
-                built.transformer.beta,
-                *built.widths,
-                built.transformer.n_parameters,
-                built.transformer.largest_weight,
-                built.error_bound,
-                found.random,
-                found.adversarial,
-            )
-            for name, value in zip(_CONSTRUCTION, values, strict=True):
-                rows[name].append(value)
+            found, net = sup_error(built, n_each=settings["inputs"], rng=settings.seed), built.transformer
+            sizes = (net.beta, *built.widths, net.n_parameters, net.largest_weight)
+            errors = (built.error_bound, found.random, found.adversarial)
+            made.append((square, epsilon, n_tokens, *sizes, *errors))
+    rows = tabulated(
+        "square epsilon n_tokens beta width_product width_output parameters largest_weight "
+        "error_bound random adversarial",
+        made,
+    )
     n = len(epsilons)
     exponents = _separation_table(settings["heads"], settings["head_width"])
     pairs = _separation_pairs(settings)
-    forms: tuple[tuple[str, str, Look], ...] = (
-        ("formal", "", "line"),
-        ("informal", ", informal", "dashed"),
-    )
+    forms: tuple[tuple[str, str, Look], ...] = (("formal", "", "line"), ("informal", ", informal", "dashed"))
     inverse = [1 / epsilon for epsilon in epsilons]
     plain, better = rows["parameters"][:n], rows["parameters"][n:]
-    worst = [max(a, b) for a, b in zip(rows["random"], rows["adversarial"], strict=True)]
+    over = np.maximum(rows["random"], rows["adversarial"]) / rows["epsilon"]
     outputs = rows["width_output"][:n]
     products, by_richardson = rows["width_product"][:n], rows["width_product"][n:]
     equal = [h for h in settings["heads"] if exponents[f"formal_H{h}"] == exponents[f"informal_H{h}"]]
@@ -436,16 +420,9 @@ def _run_theorem_1(settings: Settings) -> Outcome:
                 "T",
                 "k: at least $\\varepsilon^{-k}$ parameters",
                 tuple(
-                    Curve(
-                        f"H = {h}{name if h > 1 else ', both forms'}",
-                        exponents["T"],
-                        exponents[f"{form}_H{h}"],
-                        look,
-                        colour,
-                    )
+                    Curve(f"H = {h}{name}", exponents["T"], exponents[f"{form}_H{h}"], look, colour)
                     for colour, h in enumerate(settings["heads"])
-                    for form, name, look in forms
-                    if h > 1 or form == "formal"
+                    for form, name, look in (forms if h > 1 else [("formal", ", both forms", forms[0][2])])
                 ),
                 x_log=False,
                 y_log=False,
@@ -459,8 +436,8 @@ def _run_theorem_1(settings: Settings) -> Outcome:
             compared(
                 "largest error over ε",
                 "at most 1",
-                f"{max(w / e for w, e in zip(worst, rows['epsilon'], strict=True)):.3f}",
-                all(w <= e for w, e in zip(worst, rows["epsilon"], strict=True)),
+                f"{over.max():.3f}",
+                bool(over.max() <= 1),
                 claim="infoflow.t1.build",
             ),
             compared(
@@ -521,21 +498,6 @@ def _grown(epsilons: Sequence[float], widths: Sequence[int]) -> str:
     return f"{min(widths)} to {max(widths)} units{slope}"
 
 
-_CONSTRUCTION = (
-    "square",
-    "epsilon",
-    "n_tokens",
-    "beta",
-    "width_product",
-    "width_output",
-    "parameters",
-    "largest_weight",
-    "error_bound",
-    "random",
-    "adversarial",
-)
-
-
 def _separation_table(heads: tuple[int, ...], n: int) -> dict[str, Any]:
     tokens = [8, 16, 32, 48, 64, 96, 128]
     table: dict[str, Any] = {"T": tokens}
@@ -547,13 +509,10 @@ def _separation_table(heads: tuple[int, ...], n: int) -> dict[str, Any]:
 
 
 def _separation_pairs(settings: Settings) -> dict[str, list[Any]]:
-    table: dict[str, list[Any]] = {
-        name: [] for name in ("H", "n", "T", "epsilon", "target_gap", "attention_gap", "required_width")
-    }
+    rows = []
     for heads, n, n_tokens, epsilon in ((1, 1, 8, 1.1e-4), (1, 2, 10, 1e-4), (2, 1, 10, 6e-5)):
         layer = SingleLayer.random(heads, n, settings.rng("layer", heads, n))
         pair = separation_pair(layer, n_tokens=n_tokens, epsilon=epsilon)
-        values = (heads, n, n_tokens, epsilon, pair.target_gap, pair.attention_gap, pair.required_width)
-        for name, value in zip(table, values, strict=True):
-            table[name].append(value)
-    return table
+        gaps = (pair.target_gap, pair.attention_gap, pair.required_width)
+        rows.append((heads, n, n_tokens, epsilon, *gaps))
+    return tabulated("H n T epsilon target_gap attention_gap required_width", rows)

@@ -42,7 +42,7 @@ from hardmax.papers.ledger import (
     holding,
     within,
 )
-from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, recipe
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, recipe, tabulated
 
 # Theorem 2
 # ----------------------------------------------------------------------------------------------------------
@@ -98,9 +98,8 @@ def _exponents(cases: Sequence[tuple[int, int, int]]) -> Finding:
 )
 def _t2_pair(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
-    epsilon, pairs = 1 / 512, []
-    for _ in range(3 if effort is Effort.QUICK else 30):
-        pairs.append(_random_pair(rng, epsilon))
+    epsilon = 1 / 512
+    pairs = [_random_pair(rng, epsilon) for _ in range(3 if effort is Effort.QUICK else 30)]
     weight, value = [1, 2, 5], [Fraction(1, 4), Fraction(1, 2), Fraction(-1, 8)]
     pair = retrieval_pair(
         lambda x: (0.25 + 0.5 * x - x**2 / 8)[:, None],
@@ -195,25 +194,23 @@ def _run_theorem_2(settings: Settings) -> Outcome:
     k, n = settings["k"], settings["head_width"]
     tokens = [max(8, k) + 4 * i for i in range(7)]
     found = [retrieval_exponents(t, k, n) for t in tokens]
-    exponents: dict[str, list[Any]] = {
-        "T": tokens,
-        "informal": [float(each.informal) for each in found],
-        "formal": [float(each.formal) for each in found],
-        "proof": [float(each.proof) for each in found],
-    }
+    exponents = tabulated(
+        "T informal formal proof",
+        [(t, *map(float, (e.informal, e.formal, e.proof))) for t, e in zip(tokens, found, strict=True)],
+    )
     epsilons = [10.0**-e for e in np.arange(3.0, 7.01, 0.5)]
     widths: dict[str, Any] = {"epsilon": epsilons}
     for t, place, width in _CASES:
         widths[f"T{t}_k{place}_n{width}"] = [retrieval_width_bound(t, place, width, e) for e in epsilons]
     epsilon = settings["epsilon"]
     pairs = [_random_pair(settings.rng("map", i), epsilon) for i in range(settings["maps"])]
-    table: dict[str, list[Any]] = {
-        "map": list(range(len(pairs))),
-        "target_gap": [pair.target_gap for pair in pairs],
-        "attention_gap": [pair.attention_gap for pair in pairs],
-        "guaranteed_gap": [pair.guaranteed_gap for pair in pairs],
-        "required_width": [pair.required_width for pair in pairs],
-    }
+    table = tabulated(
+        "map target_gap attention_gap guaranteed_gap required_width",
+        [
+            (i, pair.target_gap, pair.attention_gap, pair.guaranteed_gap, pair.required_width)
+            for i, pair in enumerate(pairs)
+        ],
+    )
     shown = pairs[0]
     places = list(range(1, len(shown.first) + 1))
     figure = draw_rates(
@@ -396,7 +393,7 @@ def _tanh_lp(effort: Effort) -> Finding:
     return holding(
         fine,
         f"m = 2, n = 1, error in L_2: {text}",
-        {"epsilon": [r[0] for r in rows], "error": [r[1] for r in rows], "weight": [r[2] for r in rows]},
+        tabulated("epsilon error weight", rows),
     )
 
 
@@ -590,8 +587,8 @@ def _lemma1(effort: Effort) -> Finding:
         for delta in (0.1, 0.01):
             step = tanh_step(delta, p=p, atoms={0.0: 1.0})
             left, right = (
-                quad(lambda t, step=step, p=p: _tail_power(step, t, p), 0, 80, limit=200)[0],
-                quad(lambda t, step=step, p=p: _tail_power(step, -t, p), 0, 80, limit=200)[0],
+                quad(lambda t, step=step, p=p, side=side: _tail_power(step, side * t, p), 0, 80, limit=200)[0]
+                for side in (1, -1)
             )
             error = (left + right + float(1 - step(0.0)) ** p) ** (1 / p)
             sup = float(step(-1e-3 / step.steepness))
@@ -603,13 +600,13 @@ def _lemma1(effort: Effort) -> Finding:
         fine and worst > 0.5,
         f"density 1 on [-1, 1] and an atom of mass 1 at zero: {text}; next to zero the error is {worst:.2f} "
         "and more, so not in the maximum norm",
-        {"p": [r[0] for r in rows], "delta": [r[1] for r in rows], "error": [r[2] for r in rows]},
+        tabulated("p delta error", [row[:3] for row in rows]),
     )
 
 
 def _tail_power(step: Any, t: float, p: float) -> float:
-    """The error to the power p at x = -t/B (or, for t < 0, on the right), per dx; tails beyond 80 are "
-    "below 1e-69."""
+    """The error to the power p at x = -t/B (or, for t < 0, on the right), per dx; tails beyond 80 are
+    below 1e-69."""
     argument = step.shift - t if t >= 0 else -(step.shift - t)
     if abs(t) / step.steepness > 1.0:
         return 0.0
@@ -634,9 +631,7 @@ def _run_theorem_3(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Look, Panel, draw_rates
 
     epsilons = list(settings["epsilons"])
-    sizes: dict[str, list[Any]] = {
-        name: [] for name in ("m", "n", "epsilon", "code", "units", "parameters", "l2_error", "lower_bound")
-    }
+    rows: list[tuple[Any, ...]] = []
     few_units = {2: True, 3: True}
     for m, n in ((2, 1), (3, 1)):
         for epsilon in epsilons:
@@ -645,18 +640,10 @@ def _run_theorem_3(settings: Settings) -> Outcome:
                     continue
                 code = make(m, n, epsilon)
                 few_units[m] &= name == "binary" or _has_few_units(code, m, n)
-                values = (
-                    m,
-                    n,
-                    epsilon,
-                    name,
-                    code.n_units,
-                    code.n_parameters,
-                    code.mean_error(n_samples=400, rng=settings.seed),
-                    decoder_width_bound(m, n, epsilon),
-                )
-                for key, value in zip(sizes, values, strict=True):
-                    sizes[key].append(value)
+                error = code.mean_error(n_samples=400, rng=settings.seed)
+                size = (code.n_units, code.n_parameters)
+                rows.append((m, n, epsilon, name, *size, error, decoder_width_bound(m, n, epsilon)))
+    sizes = tabulated("m n epsilon code units parameters l2_error lower_bound", rows)
     smooth = _smooth_table(epsilons[:4], settings)
     last = settings["alternations"]
     alternations: dict[str, Any] = {
@@ -668,9 +655,8 @@ def _run_theorem_3(settings: Settings) -> Outcome:
     looks: tuple[tuple[str, Look], ...] = (("binary", "line"), ("analog", "dashed"))
 
     def curve(m: int, code: str) -> tuple[list[float], list[float]]:
-        rows = zip(sizes["m"], sizes["code"], sizes["epsilon"], sizes["parameters"], strict=True)
-        kept = [(e, count) for row_m, name, e, count in rows if (row_m, name) == (m, code)]
-        return [e for e, _ in kept], [count for _, count in kept]
+        kept = [row for row in rows if (row[0], row[3]) == (m, code)]
+        return [row[2] for row in kept], [row[5] for row in kept]
 
     figure = draw_rates(
         [
@@ -769,19 +755,11 @@ def _run_theorem_3(settings: Settings) -> Outcome:
 
 
 def _smooth_table(epsilons: list[float], settings: Settings) -> dict[str, list[float]]:
-    table: dict[str, list[float]] = {
-        name: [] for name in ("epsilon", "l2_error", "antipodal_error", "code_gap", "largest_weight")
-    }
+    rows = []
     for epsilon in epsilons:
         code = binary_code(2, 1, epsilon, units="tanh")
         pair = antipodal_pair(code.encoder, 2)
-        values = (
-            epsilon,
-            code.mean_error(n_samples=1000, rng=settings.seed),
-            pair.sup_error(code.decoder, code.encoder),
-            pair.code_gap,
-            code.largest_weight,
-        )
-        for name, value in zip(table, values, strict=True):
-            table[name].append(value)
-    return table
+        error = code.mean_error(n_samples=1000, rng=settings.seed)
+        at_pair = pair.sup_error(code.decoder, code.encoder)
+        rows.append((epsilon, error, at_pair, pair.code_gap, code.largest_weight))
+    return tabulated("epsilon l2_error antipodal_error code_gap largest_weight", rows)
