@@ -66,6 +66,7 @@ __all__ = [
     "exact",
     "failing",
     "holding",
+    "line_certificate",
     "nearest",
     "network_record",
     "relations",
@@ -643,6 +644,17 @@ def _fractions(value: Any) -> Any:
     if isinstance(value, list):
         return [_fractions(item) for item in value]
     return exact(Fraction(value) if isinstance(value, float) else value)
+
+
+def line_certificate(
+    networks: Sequence[Network], interval: Sequence[Any], *counts: Sequence[int], **more: Any
+) -> Certificate:
+    """A certificate of all that networks do on an interval of the line: cells, linear regions, jumps, and how
+    many signatures the points among the further data show."""
+    names = ("cells", "regions", "jumps", "signatures")
+    data = {"networks": [network_record(each) for each in networks], "interval": interval, **more}
+    expected = [dict(zip(names, each, strict=True)) for each in counts]
+    return Certificate("network_line", data, {"networks": expected})
 
 
 def relations(*lines: tuple[Any, str, Any], true: Sequence[bool] | None = None) -> Certificate:

@@ -34,6 +34,7 @@ from hardmax.papers.ledger import (
     claim,
     failing,
     holding,
+    line_certificate,
     network_record,
 )
 from hardmax.papers.recipes import Option, Outcome, Settings, compared, measured, recipe, tabulated
@@ -280,17 +281,12 @@ def _cpwl_closure(effort: Effort) -> Finding:
     network = Network((Attention([[[-1], [1]]], None, [[[-1], [1]]]),))
     regions = enumerate_regions(network, Box([-4], [4]))
     left, right = (float(value) for value in regions.offset[:, 0])
-    certificate = Certificate(
-        "network_line",
-        {"networks": [network_record(network)], "interval": [-4, 4]},
-        {"networks": [{"cells": 2, "regions": 2, "jumps": 1, "signatures": 0}]},
-    )
     return failing(
         regions.n_cells == 2 and left != right,
         f"keys and values -1, 1 with a residual: x{left:+g} left of 0, x{right:+g} right of it, "
         f"a jump by {right - left:g}",
         {"jump": right - left},
-        certificate,
+        line_certificate([network], [-4, 4], (2, 2, 1, 0)),
     )
 
 

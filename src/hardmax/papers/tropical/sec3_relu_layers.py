@@ -21,7 +21,7 @@ from hardmax.networks.blocks import FeedForward
 from hardmax.networks.constructions import best_found_layers, best_found_mlp
 from hardmax.networks.network import Network
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding
-from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, measured, recipe
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, measured, recipe, tabulated
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.regions.result import RegionSet
 
@@ -30,10 +30,6 @@ MANY_CELLS = (
     ([[123, 77], [-48, -17], [135, 297]], [16, -9, -70]),
     ([[19, 17, -67], [-31, -63, 325], [44, 392, -67]], [-52, 138, -379]),
 )
-
-
-# Layers of ReLU units
-# ------------------------------------------------------------------------------------------------------------
 
 
 @claim(
@@ -202,20 +198,14 @@ def _weight_table(network: Network) -> dict[str, list[Any]]:
     """The weights of both layers; a perceptron keeps those of the second as the output of the first."""
     first: Any = network.blocks[0]
     pairs = ((first.w_in.floats, first.b_in.floats), (first.w_out.floats, first.b_out.floats))
-    rows = [
-        (layer, i, weights.tolist(), float(b[i]))
-        for layer, (w, b) in enumerate(pairs, start=1)
-        for i, weights in enumerate(w)
-    ]
-    return {
-        "layer": [row[0] for row in rows],
-        "unit": [row[1] for row in rows],
-        **{f"w{k}": [row[2][k] if k < len(row[2]) else None for row in rows] for k in range(3)},
-        "bias": [row[3] for row in rows],
-    }
-
-
-_D = 2  # figure 1 and Example III.3 draw in the plane
+    return tabulated(
+        "layer unit w0 w1 w2 bias",
+        [
+            (layer, i, *(weights.tolist() + [None])[:3], float(bias))
+            for layer, (w, b) in enumerate(pairs, start=1)
+            for i, (weights, bias) in enumerate(zip(w, b, strict=True))
+        ],
+    )
 
 
 # Example III.3
@@ -230,14 +220,13 @@ _D = 2  # figure 1 and Example III.3 draw in the plane
 def _run_example_iii3(settings: Settings) -> Outcome:
     from hardmax.plotting.regions import compare_depths
 
-    widths = [_D, 3, 3]
+    widths = [2, 3, 3]
     bounds = mlp_bounds(widths)
-    network, plane = best_found_mlp(widths), WholeSpace(_D)
+    network, plane = best_found_mlp(widths), WholeSpace(2)
     count = count_cells(network, plane, n_jobs=1)
     regions = count_regions(network, plane, n_jobs=1)
     random = [_random_mlp_cells(settings, i) for i in range(settings["draws"])]
     values, times = np.unique(random, return_counts=True)
-    layers = best_found_layers(widths)
     return Outcome(
         figures={
             "exIII3": compare_depths(
@@ -245,18 +234,18 @@ def _run_example_iii3(settings: Settings) -> Outcome:
             )
         },
         tables={
-            "bounds": {
-                "bound": [bound.name for bound in bounds],
-                "side": [str(bound.side) for bound in bounds],
-                "cells": [bound.value for bound in bounds],
-                "formula": [bound.formula for bound in bounds],
-            },
+            "bounds": tabulated(
+                "bound side cells formula", [(b.name, str(b.side), b.value, b.formula) for b in bounds]
+            ),
             "random_networks": {"cells": values.tolist(), "networks": times.tolist()},
-            "weights": {
-                "layer": [number for number, (_, biases) in enumerate(layers, 1) for _ in biases],
-                "weights": [" ".join(map(str, row)) for weights, _ in layers for row in weights],
-                "bias": [bias for _, biases in layers for bias in biases],
-            },
+            "weights": tabulated(
+                "layer weights bias",
+                [
+                    (number, " ".join(map(str, row)), bias)
+                    for number, layer in enumerate(best_found_layers(widths), 1)
+                    for row, bias in zip(*layer, strict=True)
+                ],
+            ),
         },
         comparisons=(
             compared(
@@ -292,6 +281,6 @@ def _run_example_iii3(settings: Settings) -> Outcome:
 
 def _random_mlp_cells(settings: Settings, i: int) -> int:
     rng = settings.rng("networks", i)
-    widths = [_D, 3, 3, 1]
+    widths = [2, 3, 3, 1]
     layers = [(rng.standard_normal((n, m)), rng.standard_normal(n)) for m, n in pairwise(widths)]
-    return int(count_cells(Network.mlp(layers), WholeSpace(_D), n_jobs=1))
+    return _cells(Network.mlp(layers))

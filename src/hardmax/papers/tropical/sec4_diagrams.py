@@ -134,9 +134,7 @@ def _cell_nonempty_iff_vertex(effort: Effort) -> Finding:
             proven &= shown
             full += len(record["winners"])
             empty += len(record["losers"])
-            if certificate is None:
-                winning = sorted(int(j) for j in record["winners"])
-                certificate = Certificate("diagrams", {"diagrams": [record]}, {"winning": [winning]})
+            certificate = certificate or _diagrams(record)[1]
     return holding(
         proven,
         f"{full + empty} distinct integer keys: {full} win on an open set and have a query in which they are "
@@ -299,16 +297,10 @@ def _layernorm_norms_keys(effort: Effort) -> Finding:
 def _fig3_caption(effort: Effort) -> Finding:
     small_wins = np.array([[1, 0], [-50, 10], [-50, -10]])
     large_loses = np.array([[90, 10], [90, -10], [89, 0], [0, 1]])
-    records, winning = [], []
-    proven = True
-    for keys in (small_wins, large_loses):
-        record, shown = _proven_diagram(keys)
-        records.append(record)
-        winning.append(sorted(int(j) for j in record["winners"]))
-        proven &= shown
-    certificate = Certificate("diagrams", {"diagrams": records}, {"winning": winning})
+    records, shown = zip(*map(_proven_diagram, (small_wins, large_loses)), strict=True)
+    winning, certificate = _diagrams(*records)
     return failing(
-        proven and winning == [[0, 1, 2], [0, 1, 3]],
+        all(shown) and winning == [[0, 1, 2], [0, 1, 3]],
         "weights 1, 2600, 2600: every key has a cell; weights 8200, 8200, 7921, 1: the third key has none, "
         "the last has",
         {"winning": winning},
@@ -392,6 +384,12 @@ def _proven_diagram(keys: NDArray[Any]) -> tuple[dict[str, Any], bool]:
             losers[j] = weights
     rows = [[*key, 0] for key in keys.tolist()]
     return {"scores": rows, "winners": winners, "losers": losers}, passed
+
+
+def _diagrams(*records: dict[str, Any]) -> tuple[list[list[int]], Certificate]:
+    """Which keys of each diagram win, and the certificate of it."""
+    winning = [sorted(map(int, record["winners"])) for record in records]
+    return winning, Certificate("diagrams", {"diagrams": records}, {"winning": winning})
 
 
 # The lightest key (weight 0.25) is a corner of the hull; keys 4 and 5 (weights 4.52 and 6.05) lie inside.
@@ -482,23 +480,17 @@ def _blamed_on_weights(diagram: PowerDiagram) -> Comparison:
     lightest = int(weights.argmin())
     heavier = np.flatnonzero(~diagram.nonempty & (weights > weights[lightest])).tolist()
     record, proven = _proven_diagram(diagram.sites)
-    winning = sorted(int(j) for j in record["winners"])
+    (winning,), certificate = _diagrams(record)
     computed = (
         f"key {lightest} has the smallest weight ({weights[lightest]:.2f}) and "
         f"{'a' if diagram.nonempty[lightest] else 'no'} cell; the heavier keys "
         f"{', '.join(map(str, heavier))} have none (fig3_light_corner)"
     )
-    finding = failing(
-        proven and lightest in winning and bool(heavier),
-        computed,
-        None,
-        Certificate("diagrams", {"diagrams": [record]}, {"winning": [winning]}),
-    )
     return judged(
         "cells vanish because their weights |k|^2 are relatively small",
         "yes",
         computed,
-        finding,
+        failing(proven and lightest in winning and bool(heavier), computed, None, certificate),
         claim="tropical.fig3_caption",
     )
 

@@ -40,7 +40,7 @@ from hardmax.papers.ledger import (
     earned,
     failing,
     holding,
-    network_record,
+    line_certificate,
 )
 from hardmax.papers.recipes import (
     Comparison,
@@ -52,6 +52,7 @@ from hardmax.papers.recipes import (
     measured,
     recipe,
     refuted,
+    tabulated,
 )
 from hardmax.papers.tropical.sec7_counts import random_transformers
 from hardmax.regions.api import count_cells, enumerate_regions
@@ -395,10 +396,11 @@ def _run_figure_4(settings: Settings) -> Outcome:
     from hardmax.plotting.polytopes import compare_sums
 
     n_tokens, heads = settings["n_tokens"], settings["heads"]
-    pictures = {name: _sums(settings, name) for name in ("parabola", "gaussian")}
-    sums = pictures["parabola"]
+    shape = (heads, n_tokens, _D)
+    sums = _sums(parabolic_heads(n_tokens, heads, _D)[0])
     counts = [one.count for one in sums]
-    random = _random_counts(settings)
+    draws = [settings.rng("gaussian", i).standard_normal(shape) for i in range(settings["draws"])]
+    random = np.array([_counts_of_sums(keys) for keys in draws])
     best = [vertex_maximum(n_tokens, h, _D) for h in range(1, heads + 1)]
     table: dict[str, Any] = {
         "heads": list(range(1, heads + 1)),
@@ -409,15 +411,16 @@ def _run_figure_4(settings: Settings) -> Outcome:
         "gaussian_least": random.min(axis=0),
         "gaussian_most": random.max(axis=0),
     }
-    vertices = sums[-1]
+    last = sums[-1]
+    vertices: dict[str, Any] = {"choice": last.choices, "vertex": last.vertices, "witness": last.witnesses}
     titles = ["one head", *(f"{_WORDS.get(h, h)} heads" for h in range(2, heads + 1))]
     figures = {
         "fig4": compare_sums(sums, titles=titles, proportions="round"),
-        "fig4_gaussian": compare_sums(pictures["gaussian"], titles=titles),
+        "fig4_gaussian": compare_sums(_sums(settings.rng("drawn").standard_normal(shape)), titles=titles),
     }
     return Outcome(
         figures=figures,
-        tables={"counts": table, "vertices": _vertex_table(vertices)},
+        tables={"counts": table, "vertices": vertices},
         comparisons=(
             judged(
                 f"most vertices of a sum, N = {n_tokens}, H = {heads}, d = 3",
@@ -448,28 +451,13 @@ def _run_figure_4(settings: Settings) -> Outcome:
     )
 
 
-def _sums(settings: Settings, kind: str) -> list[MinkowskiVertices]:
-    """The sums of the first 1, 2, ... heads, whose keys lie on a parabola or are Gaussian."""
-    n_tokens, heads = settings["n_tokens"], settings["heads"]
-    keys: list[NDArray[Any]]
-    if kind == "parabola":
-        keys = list(parabolic_heads(n_tokens, heads, _D)[0])
-    else:
-        keys = list(settings.rng("drawn").standard_normal((heads, n_tokens, _D)))
-    return [minkowski_vertices(keys[: h + 1]) for h in range(heads)]
+def _counts_of_sums(keys: Any) -> list[int]:
+    return [one.count for one in _sums(keys)]
 
 
-def _random_counts(settings: Settings) -> NDArray[np.int64]:
-    """Vertices of the first h Gaussian heads, one row per draw."""
-    shape = (settings["heads"], settings["n_tokens"], _D)
-    draws = [settings.rng("gaussian", i).standard_normal(shape) for i in range(settings["draws"])]
-    return np.array(
-        [[minkowski_vertices(list(keys[: h + 1])).count for h in range(shape[0])] for keys in draws]
-    )
-
-
-def _vertex_table(result: MinkowskiVertices) -> dict[str, Any]:
-    return {"choice": result.choices, "vertex": result.vertices, "witness": result.witnesses}
+def _sums(keys: Any) -> list[MinkowskiVertices]:
+    """The sums of the first 1, 2, ... heads."""
+    return [minkowski_vertices(list(keys[: h + 1])) for h in range(len(keys))]
 
 
 # Example V.3
@@ -568,8 +556,7 @@ def _run_example_v3(settings: Settings) -> Outcome:
 def _small_budget(settings: Settings) -> dict[str, list[int]]:
     """Four coordinates cut into one, two and four heads, each in its own block of coordinates."""
     n, d = settings["counted_tokens"], 4
-    table: dict[str, list[int]] = {"heads": [], "d_head": [], "maximum": [], "counted": []}
-    p = np.arange(n)
+    rows, p = [], np.arange(n)
     for heads in (1, 2, 4):
         width = d // heads
         keys = np.zeros((heads, n, d), dtype=np.int64)
@@ -577,14 +564,8 @@ def _small_budget(settings: Settings) -> dict[str, list[int]]:
             keys[h, :, h * width] = p
             if width > 1:
                 keys[h, :, h * width + 1] = -p * p
-        table["heads"].append(heads)
-        table["d_head"].append(width)
-        table["maximum"].append(vertex_maximum(n, heads, d, d_head=width))
-        table["counted"].append(minkowski_vertices(keys).count)
-    return table
-
-
-LINE = Box([-4], [4])
+        rows.append((heads, width, vertex_maximum(n, heads, d, d_head=width), minkowski_vertices(keys).count))
+    return tabulated("heads d_head maximum counted", rows)
 
 
 @claim(
@@ -600,31 +581,16 @@ LINE = Box([-4], [4])
 )
 def _block_is_refinement(effort: Effort) -> Finding:
     fold = FeedForward([[1]], [-1], [[1]], [0])
-    moved = Network(
-        (
-            Attention([[[-1], [1]]], None, [[[3], [0]]]),
-            fold,
-        )
+    moved, unmoved = (
+        Network((Attention([[[-1], [1]]], None, [values]), fold)) for values in ([[3], [0]], [[0], [0]])
     )
-    unmoved = Network(
-        (
-            Attention([[[-1], [1]]], None, [[[0], [0]]]),
-            fold,
-        )
-    )
-    cells = [int(count_cells(network, LINE)) for network in (moved, unmoved)]
-    lines = [{"cells": n, "regions": r, "jumps": j, "signatures": 0} for n, r, j in ((4, 4, 1), (3, 2, 0))]
-    certificate = Certificate(
-        "network_line",
-        {"networks": [network_record(moved), network_record(unmoved)], "interval": [-4, 4]},
-        {"networks": lines},
-    )
+    cells = [int(count_cells(network, Box([-4], [4]))) for network in (moved, unmoved)]
     return failing(
         cells == [4, 3],
         f"a wall at 0 with values 3 and 0, then a fold at 1: {cells[0]} cells; the refinement of both "
         f"partitions, which the same block without values has, {cells[1]}",
         {"cells": cells[0], "refinement": cells[1]},
-        certificate,
+        line_certificate([moved, unmoved], [-4, 4], (4, 4, 1, 0), (3, 2, 0, 0)),
     )
 
 
@@ -689,7 +655,10 @@ def _run_figure_7(settings: Settings) -> Outcome:
         figures={"fig7": compare_block(found, feed_forward, box)},
         tables={
             "drawn": {"partition": names, "cells_of_the_plane": counts},
-            "random": {"draw": list(range(len(random))), **dict(zip(_columns(), random.T, strict=True))},
+            "random": tabulated(
+                "draw attention relu_layer common_refinement block",
+                [(i, *counts) for i, counts in enumerate(random.tolist())],
+            ),
             "weights": _weights(attention, feed_forward),
         },
         comparisons=(
@@ -721,10 +690,6 @@ def _run_figure_7(settings: Settings) -> Outcome:
             "cells bounds the pieces of each; that is all the product bound needs.",
         ),
     )
-
-
-def _columns() -> list[str]:
-    return ["attention", "relu_layer", "common_refinement", "block"]
 
 
 def _drawn(settings: Settings) -> tuple[Attention, FeedForward]:
@@ -761,22 +726,14 @@ def _counts(attention: Attention, feed_forward: FeedForward) -> list[int]:
 
 def _weights(attention: Attention, feed_forward: FeedForward) -> dict[str, list[Any]]:
     w_in: Any = feed_forward.w_in
-    rows: list[tuple[str, Any, float]] = [
-        *(
-            (f"key {j}", key, bias)
-            for j, (key, bias) in enumerate(
-                zip(attention.scores.floats[0], attention.biases.floats[0], strict=True)
-            )
-        ),
-        *((f"value {j}", value, 0.0) for j, value in enumerate(attention.outputs.floats[0])),
-        *(
-            (f"unit {i}", w, b)
-            for i, (w, b) in enumerate(zip(w_in.floats, feed_forward.b_in.floats, strict=True))
-        ),
+    named: list[tuple[str, Any, Any]] = [
+        ("key", attention.scores.floats[0], attention.biases.floats[0]),
+        ("value", attention.outputs.floats[0], np.zeros(len(attention.outputs.floats[0]))),
+        ("unit", w_in.floats, feed_forward.b_in.floats),
     ]
-    return {
-        "vector": [name for name, _, _ in rows],
-        "x1": [float(vector[0]) for _, vector, _ in rows],
-        "x2": [float(vector[1]) for _, vector, _ in rows],
-        "bias": [float(bias) for _, _, bias in rows],
-    }
+    rows = [
+        (f"{name} {i}", *map(float, vector), float(bias))
+        for name, vectors, biases in named
+        for i, (vector, bias) in enumerate(zip(vectors, biases, strict=True))
+    ]
+    return tabulated("vector x1 x2 bias", rows)

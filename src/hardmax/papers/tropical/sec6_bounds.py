@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, earned, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compared, judged, recipe
+from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compared, judged, recipe, tabulated
 from hardmax.temperature.bands import margin_needed
 from hardmax.temperature.margin_bounds import (
     QUANTITIES,
@@ -313,10 +313,8 @@ def _affine_ratios(n: int, margin: float, temperature: float, step: float) -> tu
 )
 def _lse_affine_fixed(effort: Effort) -> Finding:
     cases = [(2, 3.0, 0.5), (3, 2.0, 0.125), (10, 1.0, 1.0), (512, 2.0, 0.125)]
-    pairs = [
-        pair for case in cases for step in (1e-3, 0.1, 1.0, 10.0) for pair in [_affine_ratios(*case, step)[1]]
-    ]
-    largest = max(max(pair) for pair in pairs)
+    steps = (1e-3, 0.1, 1.0, 10.0)
+    largest = max(max(_affine_ratios(*case, step)[1]) for case in cases for step in steps)
     nearest = max(_affine_ratios(512, 2.0, 0.125, 1e-9)[1])
     return holding(
         largest <= SLACK,
@@ -434,6 +432,11 @@ def _run_example_vi2(settings: Settings) -> Outcome:
     bounds = {way: stability_bounds(n, margin, temperature) for way, temperature in ways.items()}
     printed, real = bounds["paper"], bounds["raw scores"]
     as_in_paper = (n, margin, d_head) == (512, 2.0, 64)
+    distance = f"{printed.gradient_paper:.4g} (sharp {printed.gradient_sharp:.5g})"
+    concentration = (
+        f"{1 - printed.gradient_paper:.4%}; the total variation is half of L1: at least "
+        f"{printed.top_probability:.4%}"
+    )
     standard, upside_down = _top_probability(d_head), _top_probability(d_head, printed.temperature)
     return Outcome(
         figures={"exVI2": _margin_picture(n, margin, ways)},
@@ -447,30 +450,20 @@ def _run_example_vi2(settings: Settings) -> Outcome:
                 abs(upside_down - standard) < 1e-12,
                 claim="tropical.ex_vi2_tau",
             ),
-            compared(
-                "value above the maximum",
-                "7.18e-6" if as_in_paper else "not stated",
-                f"{printed.value:.4g}",
-                _truncated(printed)[0] == 718 if as_in_paper else None,
-                claim="tropical.ex_vi2_numbers",
-                exactly=True,
-            ),
-            compared(
-                "L1 distance to one-hot",
-                "1.15e-4" if as_in_paper else "not stated",
-                f"{printed.gradient_paper:.4g} (sharp {printed.gradient_sharp:.5g})",
-                _truncated(printed)[1] == 115 if as_in_paper else None,
-                claim="tropical.ex_vi2_numbers",
-                exactly=True,
-            ),
-            compared(
-                "concentration on the winner, 1 - L1 distance",
-                "99.98%" if as_in_paper else "not stated",
-                f"{1 - printed.gradient_paper:.4%}; the total variation is half of L1: at least "
-                f"{printed.top_probability:.4%}",
-                _truncated(printed)[3] == 9998 if as_in_paper else None,
-                claim="tropical.ex_vi2_numbers",
-                exactly=True,
+            *(
+                compared(
+                    quantity,
+                    paper if as_in_paper else "not stated",
+                    computed,
+                    _truncated(printed)[place] == digits if as_in_paper else None,
+                    claim="tropical.ex_vi2_numbers",
+                    exactly=True,
+                )
+                for quantity, paper, computed, place, digits in (
+                    ("value above the maximum", "7.18e-6", f"{printed.value:.4g}", 0, 718),
+                    ("L1 distance to one-hot", "1.15e-4", distance, 1, 115),
+                    ("concentration on the winner, 1 - L1 distance", "99.98%", concentration, 3, 9998),
+                )
             ),
             compared(
                 "norm of the Hessian at most",
@@ -499,16 +492,12 @@ def _run_example_vi2(settings: Settings) -> Outcome:
 
 
 def _bounds_table(bounds: dict[str, StabilityBounds]) -> dict[str, Any]:
-    rows = [(way, one, quantity) for way, one in bounds.items() for quantity in QUANTITIES]
-    return {
-        "reading": [way for way, _, _ in rows],
-        "temperature": [one.temperature for _, one, _ in rows],
-        "quantity": [quantity for _, _, quantity in rows],
-        "corrected": [getattr(one, quantity) for _, one, quantity in rows],
-        "sharp": [getattr(one, f"{quantity}_sharp") for _, one, quantity in rows],
-        "paper": [getattr(one, f"{quantity}_paper") for _, one, quantity in rows],
-        "vacuous": [quantity in one.vacuous for _, one, quantity in rows],
-    }
+    rows = []
+    for way, one in bounds.items():
+        for quantity in QUANTITIES:
+            values = (getattr(one, f"{quantity}{form}") for form in ("", "_sharp", "_paper"))
+            rows.append((way, one.temperature, quantity, *values, quantity in one.vacuous))
+    return tabulated("reading temperature quantity corrected sharp paper vacuous", rows)
 
 
 def _at_real_temperature(way: str, bounds: StabilityBounds) -> Comparison:

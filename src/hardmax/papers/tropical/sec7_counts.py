@@ -9,7 +9,7 @@ exact counterexample.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
@@ -34,7 +34,7 @@ from hardmax.papers.ledger import (
     earned,
     failing,
     holding,
-    network_record,
+    line_certificate,
 )
 from hardmax.papers.recipes import (
     Comparison,
@@ -92,13 +92,6 @@ def _dead_unit() -> Network:
     return Network((head, FeedForward([[1]], [-9], [[1]], [0])))
 
 
-def _on_the_line(signatures: int, points: Sequence[Any] = ()) -> Certificate:
-    """Its two cells and one region, and how many signatures points show."""
-    counts = {"cells": 2, "regions": 1, "jumps": 0, "signatures": signatures}
-    data = {"networks": [network_record(_dead_unit())], "interval": [-4, 4], "points": points}
-    return Certificate("network_line", data, {"networks": [counts]})
-
-
 @claim(
     "tropical.sig_eq_regions",
     "Section VII",
@@ -120,7 +113,7 @@ def _sig_eq_regions(effort: Effort) -> Finding:
         f"region; {more} of {len(networks)} random transformers without a skip around the ReLU layer have "
         "more cells than regions",
         {"networks": len(networks), "more_cells": more},
-        _on_the_line(0),
+        line_certificate([_dead_unit()], [-4, 4], (2, 1, 0, 0)),
     )
 
 
@@ -166,7 +159,7 @@ def _mc_lower_bound_regions(effort: Effort) -> Finding:
         f"one region, and eight points show two signatures; for {above} of {len(networks)} random "
         "transformers 20,000 points show more signatures than there are regions",
         {"networks": len(networks), "more_signatures": above},
-        _on_the_line(2, points),
+        line_certificate([_dead_unit()], [-4, 4], (2, 1, 0, 2), points=points),
     )
 
 
