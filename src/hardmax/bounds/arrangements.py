@@ -15,13 +15,7 @@ from hardmax.bounds.bound import Bound, Printed, PrintedForm, RegionBounds, Side
 from hardmax.bounds.large_integers import positive, whole_numbers
 from hardmax.errors import InvalidInputError
 
-__all__ = [
-    "BEST_FOUND",
-    "binomial_sums",
-    "mlp_bounds",
-    "rank_aware_step",
-    "zaslavsky",
-]
+__all__ = ["BEST_FOUND", "binomial_sums", "mlp_bounds", "rank_aware_step", "zaslavsky"]
 
 
 def zaslavsky(n: int, d: int, *, central: bool = False) -> int:
@@ -133,9 +127,8 @@ def mlp_bounds(widths: Sequence[int]) -> RegionBounds:
         ),
     ]
     if best is not None:
-        bounds.append(
-            Bound("best_found", Side.FOUND, best, "counted exactly", "the stored network, in the whole plane")
-        )
+        found = "the stored network, in the whole plane"
+        bounds.append(Bound("best_found", Side.FOUND, best, "counted exactly", found))
     return RegionBounds({"widths": list(widths)}, tuple(bounds))
 
 

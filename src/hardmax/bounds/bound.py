@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -78,21 +78,11 @@ class Printed:
         return "-" if self.log10 is None else readable(10, self.log10)
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "place": self.place,
-            "formula": self.formula,
-            "verdict": str(self.verdict),
-            "reason": self.reason,
-            "base": None if self.base is None else hex(self.base),
-            "power": self.power,
-            "log10": self.log10,
-            "exponent": self.exponent,
-        }
+        return {**asdict(self), "verdict": str(self.verdict), "base": _hex(self.base)}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        base = None if state["base"] is None else int(state["base"], 16)
-        return cls(**{**state, "verdict": PrintedForm(state["verdict"]), "base": base})
+        return cls(**{**state, "verdict": PrintedForm(state["verdict"]), "base": _unhex(state["base"])})
 
 
 @dataclass(frozen=True)
@@ -149,21 +139,12 @@ class Bound:
         return self.base
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "side": str(self.side),
-            "base": None if self.base is None else hex(self.base),
-            "power": self.power,
-            "formula": self.formula,
-            "hypotheses": self.hypotheses,
-            "exponent": self.exponent,
-            "printed": [form._state() for form in self.printed],
-        }
+        printed = [form._state() for form in self.printed]
+        return {**asdict(self), "side": str(self.side), "base": _hex(self.base), "printed": printed}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        base = None if state["base"] is None else int(state["base"], 16)
-        printed = tuple(Printed._from_state(form) for form in state["printed"])
+        base, printed = _unhex(state["base"]), tuple(map(Printed._from_state, state["printed"]))
         return cls(**{**state, "side": Side(state["side"]), "base": base, "printed": printed})
 
 
@@ -196,12 +177,10 @@ class RegionBounds(Result):
     bounds: tuple[Bound, ...]
 
     def __getitem__(self, name: str) -> Bound:
-        for bound in self.bounds:
-            if bound.name == name:
-                return bound
-        raise InvalidInputError(
-            f"name must be one of {', '.join(bound.name for bound in self.bounds)}, but was {name!r}."
-        )
+        by_name = {bound.name: bound for bound in self.bounds}
+        if name not in by_name:
+            raise InvalidInputError(f"name must be one of {', '.join(by_name)}, but was {name!r}.")
+        return by_name[name]
 
     def __iter__(self) -> Iterator[Bound]:
         return iter(self.bounds)
@@ -232,12 +211,7 @@ class RegionBounds(Result):
             for described_number in (entry, *entry["printed"]):
                 del described_number["base"], described_number["power"]
             described.append(entry)
-        return {
-            "kind": self.kind,
-            "question": self.question,
-            "bounds": described,
-            "provenance": self.provenance,
-        }
+        return {**super().to_dict(), "bounds": described}
 
     def _state(self) -> dict[str, Any]:
         return {"question": self.question, "bounds": [bound._state() for bound in self.bounds]}
@@ -263,15 +237,19 @@ class RegionBounds(Result):
         }
 
 
+def _hex(number: int | None) -> str | None:
+    return None if number is None else hex(number)
+
+
+def _unhex(text: str | None) -> int | None:
+    return None if text is None else int(text, 16)
+
+
 def _numbers(item: Bound | Printed) -> dict[str, Any]:
     """How a number leaves the program; an integer of more than ten million digits only by its logarithm."""
     if item.base is None:
         log10 = item.log10 if isinstance(item, Printed) else None
         return {"text": None if log10 is None else item.text, "log10": log10, "hex": None, "value": None}
     value = item.value if log10_of(item.base or 1, item.power) < _LONGEST_HEX else None
-    return {
-        "text": item.text,
-        "log10": item.log10,
-        "hex": None if value is None else hex(value),
-        "value": value if value is not None and value <= _LARGEST_PLAIN else None,
-    }
+    plain = value if value is not None and value <= _LARGEST_PLAIN else None
+    return {"text": item.text, "log10": item.log10, "hex": _hex(value), "value": plain}

@@ -10,7 +10,7 @@ a layer into heads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import comb, prod
 from typing import Any, ClassVar, Self
 
@@ -19,14 +19,7 @@ from hardmax.bounds.large_integers import log10_of, positive, readable, whole_nu
 from hardmax.errors import InvalidInputError
 from hardmax.results import Result
 
-__all__ = [
-    "HeadBudget",
-    "Heads",
-    "growth_exponent",
-    "head_budget",
-    "pair_arrangement",
-    "vertex_maximum",
-]
+__all__ = ["HeadBudget", "Heads", "growth_exponent", "head_budget", "pair_arrangement", "vertex_maximum"]
 
 
 @dataclass(frozen=True)
@@ -250,21 +243,15 @@ class HeadBudget(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The budget in plain Python; vertex counts as text, log10 and hex."""
-        state = {**self._state(), "vertices": [readable(value) for value in self.vertices]}
-        state["log10"] = [log10_of(value) for value in self.vertices]
-        state["hex"] = [hex(value) for value in self.vertices]
-        return {"kind": self.kind, **state, "provenance": self.provenance}
+        return {
+            **super().to_dict(),
+            "vertices": [readable(value) for value in self.vertices],
+            "log10": [log10_of(value) for value in self.vertices],
+            "hex": [hex(value) for value in self.vertices],
+        }
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "n_tokens": self.n_tokens,
-            "d_model": self.d_model,
-            "biased": self.biased,
-            "heads": list(self.heads),
-            "d_head": list(self.d_head),
-            "n_parameters": list(self.n_parameters),
-            "vertices": [hex(value) for value in self.vertices],
-        }
+        return {**asdict(self), "vertices": [hex(value) for value in self.vertices]}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
@@ -309,11 +296,6 @@ def head_budget(
     biased : bool
         Whether queries carry a bias.
 
-    Returns
-    -------
-    HeadBudget
-        The largest number of routing cells for each, with what ``d_head`` allows.
-
     Examples
     --------
     P1 prints 1.1e21 for eight heads; it is 2^72.
@@ -323,10 +305,8 @@ def head_budget(
     ((1048576, 1048576), (512, 4722366482869645213696))
     """
     n, d = positive("n_tokens", n_tokens), positive("d_model", d_model)
-    if heads is None:
-        cuts = tuple(H for H in range(1, d + 1) if d % H == 0)
-    else:
-        cuts = whole_numbers("heads", heads)
+    divisors = [H for H in range(1, d + 1) if d % H == 0]
+    cuts = whole_numbers("heads", divisors if heads is None else heads)
     if not cuts:
         raise InvalidInputError("heads must hold at least one number of heads, but is empty.")
     wrong = [H for H in cuts if d % H]
@@ -334,13 +314,7 @@ def head_budget(
         raise InvalidInputError(
             f"heads must divide d_model ({d}), but {wrong[0]} does not; leave heads out for all divisors."
         )
-    width = tuple(d // H for H in cuts)
-    return HeadBudget(
-        n,
-        d,
-        bool(biased),
-        cuts,
-        width,
-        tuple(3 * d * k * H + d * d for k, H in zip(width, cuts, strict=True)),
-        tuple(vertex_maximum(n, H, d, biased=biased, d_head=k) for k, H in zip(width, cuts, strict=True)),
-    )
+    widths = tuple(d // H for H in cuts)
+    parameters = tuple(3 * d * k * H + d * d for k, H in zip(widths, cuts, strict=True))
+    vertices = tuple(vertex_maximum(n, H, d, biased=biased, d_head=d // H) for H in cuts)
+    return HeadBudget(n, d, bool(biased), cuts, widths, parameters, vertices)

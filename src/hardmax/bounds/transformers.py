@@ -93,7 +93,6 @@ def region_bounds(
     fold = zaslavsky(d_ff, d)
     block = scores.maximum * fold
     words = "affine" if biased else "linear"
-    constructive = _constructive(scores, n, heads, d, d_ff, depth, limit=(block, depth))
     bounds = (
         _zaslavsky(d_ff, d, fold),
         _single_head(n, d, scores, words),
@@ -108,9 +107,9 @@ def region_bounds(
             "V(N, H, d) R(d_ff, d)",
             f"one block, {words} scores; each routing cell sees a translate of the ReLU arrangement",
             exponent=scores.exponent,
-            printed=(_block_form(scores, heads, d, d_ff),),
+            printed=(_block_form(scores, heads, d),),
         ),
-        constructive,
+        _constructive(scores, n, heads, d, d_ff, depth, block),
         _rank_aware(scores, d, d_ff, depth, block),
         Bound(
             "depth",
@@ -206,16 +205,8 @@ def _multi_head(name: str, scores: Heads, n: int, heads: int, d: int, key_span: 
         verdict, reason = PrintedForm.FALSE, "it is stated for linear scores and less than the maximum here"
     else:
         verdict, reason = PrintedForm.HOLDS if appendix == most else PrintedForm.NOT_SHARP, ""
-    forms.append(
-        Printed(
-            "Appendix D",
-            "sum_{k<d} C(H-1, k) N^(k+1)",
-            verdict,
-            reason,
-            appendix,
-            exponent=min(d, heads),
-        )
-    )
+    formula = "sum_{k<d} C(H-1, k) N^(k+1)"
+    forms.append(Printed("Appendix D", formula, verdict, reason, appendix, exponent=min(d, heads)))
     span = d if key_span is None else key_span
     place = "Appendix E" if key_span is None else "Appendix E, remark on the span of the keys"
     letter = "d" if key_span is None else "d'"
@@ -236,6 +227,8 @@ def _authority(scores: Heads) -> str:
 
 def _naive(n: int, heads: int, d: int, biased: bool) -> Bound:
     kind = "hyperplanes" if biased else "hyperplanes through the origin"
+    formula, power = "O((H N^2)^d), called loose", (heads * n * n) ** d
+    printed = Printed("Remark V.6", formula, PrintedForm.HOLDS, "", power, exponent=2 * d)
     return Bound(
         "naive",
         Side.UPPER,
@@ -243,16 +236,7 @@ def _naive(n: int, heads: int, d: int, biased: bool) -> Bound:
         "R(H C(N, 2), d)" if biased else "R_central(H C(N, 2), d)",
         f"all pairs of keys compared: H C(N, 2) {kind}",
         exponent=2 * d if biased else 2 * (d - 1),
-        printed=(
-            Printed(
-                "Remark V.6",
-                "O((H N^2)^d), called loose",
-                PrintedForm.HOLDS,
-                "",
-                (heads * n * n) ** d,
-                exponent=2 * d,
-            ),
-        ),
+        printed=(printed,),
     )
 
 
@@ -278,7 +262,7 @@ def _feed_forward(d_ff: int, d: int, fold: int) -> Bound:
     )
 
 
-def _block_form(scores: Heads, heads: int, d: int, d_ff: int) -> Printed:
+def _block_form(scores: Heads, heads: int, d: int) -> Printed:
     return _upper_form(
         "Theorem V.5, L = 1",
         "V_multi O((d_ff / d)^d)",
@@ -298,43 +282,38 @@ def _depth_forms(scores: Heads, heads: int, d: int, d_ff: int, depth: int) -> tu
         truth,
         None,
     )
-    theta = "Theta(N^(d L)) for H >= d"
     if heads < d:
-        tight = Printed("Corollary V.9", theta, PrintedForm.SILENT, "H < d", exponent=d * depth)
+        verdict, reason = PrintedForm.SILENT, "H < d"
     elif truth < d * depth:
-        reason = f"the exponent is {truth}, not {d * depth}"
-        tight = Printed("Corollary V.9", theta, PrintedForm.FALSE, reason, exponent=d * depth)
+        verdict, reason = PrintedForm.FALSE, f"the exponent is {truth}, not {d * depth}"
     elif d_ff < 2 * d:
-        reason = "the construction needs d_ff >= 2 d"
-        tight = Printed("Corollary V.9", theta, PrintedForm.SILENT, reason, exponent=d * depth)
+        verdict, reason = PrintedForm.SILENT, "the construction needs d_ff >= 2 d"
     else:
-        tight = Printed("Corollary V.9", theta, PrintedForm.HOLDS, exponent=d * depth)
-    return upper, tight
+        verdict, reason = PrintedForm.HOLDS, ""
+    formula = "Theta(N^(d L)) for H >= d"
+    return upper, Printed("Corollary V.9", formula, verdict, reason, exponent=d * depth)
 
 
-def _constructive(
-    scores: Heads, n: int, heads: int, d: int, d_ff: int, depth: int, *, limit: tuple[int, int]
-) -> Bound:
+def _constructive(scores: Heads, n: int, heads: int, d: int, d_ff: int, depth: int, block: int) -> Bound:
     folded = d if scores.biased else d - 1
     teeth = d_ff // (2 * folded) if folded else 0
-    most, power = limit
     width = d_ff // (2 * d)
-    printed_base = (n * width) ** d
     formula = "(N^d w^d)^L with w = floor(d_ff / 2d), H = d"
     exponent = d * depth
+    base: int | None = (n * width) ** d
     if heads < d or not width:
-        why = "it needs H >= d" if heads < d else "it needs d_ff >= 2 d"
-        form = Printed("Theorem V.7", formula, PrintedForm.SILENT, why, exponent=exponent)
+        verdict, base = PrintedForm.SILENT, None
+        reason = "it needs H >= d" if heads < d else "it needs d_ff >= 2 d"
+    elif base > block:
+        verdict = PrintedForm.FALSE
+        reason = f"more than the {readable(block, depth)} cells that are possible"
+    elif scores.exponent * depth < exponent:
+        verdict = PrintedForm.FALSE
+        reason = "the bound above grows more slowly in N, so it fails for long sequences"
     else:
-        if printed_base > most:
-            verdict = PrintedForm.FALSE
-            reason = f"more than the {readable(most, power)} cells that are possible"
-        elif scores.exponent * depth < exponent:
-            verdict = PrintedForm.FALSE
-            reason = "the bound above grows more slowly in N, so it fails for long sequences"
-        else:
-            verdict, reason = PrintedForm.NOT_SHARP, "a sawtooth of w teeth has 2 w pieces"
-        form = Printed("Theorem V.7", formula, verdict, reason, printed_base, depth, exponent=exponent)
+        verdict, reason = PrintedForm.NOT_SHARP, "a sawtooth of w teeth has 2 w pieces"
+    power = 1 if base is None else depth
+    form = Printed("Theorem V.7", formula, verdict, reason, base, power, exponent=exponent)
     by_attention = sorted(scores.winners, reverse=True)[: max(scores.top, 0)]
     pieces = prod(2 * teeth * keys for keys in by_attention) * (2 * teeth) ** (folded - len(by_attention))
     where = "on [0, 1]^d" if scores.biased else "on the slice where the last coordinate is 1"

@@ -6,11 +6,13 @@ numbers each enter, and beside them the classification token (CLS), which reads 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 
 __all__ = ["Architecture"]
@@ -53,7 +55,7 @@ class Architecture:
         sizes = _positive_numbers(widths, "widths")
         if not counts:
             raise InvalidInputError("heads must name at least one layer, but was empty.")
-        if not isinstance(widths, Sequence) and len(sizes) == 1:
+        if np.ndim(widths) == 0:
             sizes *= len(counts)
         if len(sizes) != len(counts):
             raise DimensionMismatchError(
@@ -66,8 +68,8 @@ class Architecture:
                     f"heads must divide the width, but layer {layer} has {h} heads in width {width}; "
                     f"try width {(width // h + 1) * h}."
                 )
-        object.__setattr__(self, "n_tokens", _positive(n_tokens, "n_tokens"))
-        object.__setattr__(self, "d_token", _positive(d_token, "d_token"))
+        object.__setattr__(self, "n_tokens", positive("n_tokens", n_tokens))
+        object.__setattr__(self, "d_token", positive("d_token", d_token))
         object.__setattr__(self, "heads", counts)
         object.__setattr__(self, "widths", sizes)
 
@@ -83,21 +85,6 @@ class Architecture:
         return self.widths[layer - 1] // self.heads[layer - 1]
 
 
-def _positive(value: Any, name: str) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidInputError(f"{name} must be a whole number, but was {value!r}.") from None
-    if number < 1:
-        raise InvalidInputError(f"{name} must be at least 1, but was {number}.")
-    return number
-
-
 def _positive_numbers(values: Any, name: str) -> tuple[int, ...]:
-    if isinstance(values, str):
-        raise InvalidInputError(f"{name} must be whole numbers, but was {values!r}.")
-    try:
-        entries = list(values)
-    except TypeError:
-        entries = [values]
-    return tuple(_positive(entry, name) for entry in entries)
+    entries = np.atleast_1d(np.asarray(values, dtype=object))
+    return tuple(positive(name, entry) for entry in entries)

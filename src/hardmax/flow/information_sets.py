@@ -13,7 +13,7 @@ P2 Appendix E does: positions count from 1, CLS is the last.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
@@ -25,7 +25,7 @@ from hardmax.flow import bitsets
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.bitsets import Words
 from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, is_forgotten
-from hardmax.flow.propagation import Group, Layout, Propagation, Winners, find_winners, lay_out, scores_of
+from hardmax.flow.propagation import Group, Layout, Propagation, find_winners, lay_out, scores_of
 from hardmax.results import Result
 
 __all__ = [
@@ -61,26 +61,16 @@ class HasActiveSet(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Learning:
-    """On which of the given inputs the classification token holds all that a target depends on.
+    """On which of the given inputs the classification token holds all that a target depends on."""
 
-    Attributes
-    ----------
-    n_inputs : int
-        The inputs that were looked at; nothing is known of others.
-    failing : array of int
-        The inputs on which something is missing.
-    missing : bool array (failing, T)
-        What is missing there.
-    """
-
-    n_inputs: int
-    failing: NDArray[np.intp]
-    missing: NDArray[np.bool_]
+    n_inputs: int  # nothing is known of others
+    failing: NDArray[np.intp]  # the inputs on which something is missing
+    missing: NDArray[np.bool_]  # (failing, T), what is missing there
 
     @property
     def share(self) -> float:
         """The share of inputs on which nothing is missing."""
-        return (self.n_inputs - len(self.failing)) / self.n_inputs
+        return float(self.exact_share)
 
     @property
     def exact_share(self) -> Fraction:
@@ -162,10 +152,8 @@ class InformationFlow(Result):
         Without pruning min(T, (1 + h_1) ... (1 + h_l)) and that product less one (P2 Appendix B.1).
         """
         layout, T = self._layout(), self.architecture.n_tokens
-        return Sizes(
-            np.array([min(T, n) for n in layout.token_slots[1:]], dtype=np.int64),
-            np.array([min(T, n) for n in layout.cls_slots[1:]], dtype=np.int64),
-        )
+        slots = layout.token_slots, layout.cls_slots
+        return Sizes(*(np.array([min(T, n) for n in after[1:]], dtype=np.int64) for after in slots))
 
     def sets(
         self,
@@ -205,10 +193,8 @@ class InformationFlow(Result):
             raise InvalidInputError(
                 f"tokens have sets after layers 0 to {L - 1}; only the classification token passes layer {L}."
             )
-        one = token if isinstance(token, int) else None
-        wanted = slice(None) if one is None else slice(one, one + 1)
+        wanted = slice(None) if token == "tokens" else token
         words = np.concatenate([part[:, wanted].copy() for part in self._token_words(layer)])
-        words = words if one is None else words[:, 0]  # copied above, so that a block can go
         return words if packed else bitsets.unpacked(words, T)
 
     def learns(self, target: HasActiveSet | ArrayLike) -> Learning:
@@ -237,13 +223,15 @@ class InformationFlow(Result):
             raise InvalidInputError(
                 f"there are {self.n_inputs} inputs, counted from 0, but input {index} was asked for."
             )
-        index %= self.n_inputs
-        one = slice(index, index + 1)
+        one = slice(index % self.n_inputs, index % self.n_inputs + 1)
         if self.keep == "all":
-            sizes = Sizes(self.sizes.tokens[one], self.sizes.cls[one])
-            routings = tuple(routing[one] for routing in self.routings)
-            words = self.cls_words[one]
-            return InformationFlow(self.architecture, self.plan, self.X[one], routings, sizes, words, "all")
+            return replace(
+                self,
+                X=self.X[one],
+                routings=tuple(routing[one] for routing in self.routings),
+                sizes=Sizes(self.sizes.tokens[one], self.sizes.cls[one]),
+                cls_words=self.cls_words[one],
+            )
         return information_sets(self.architecture, self.plan, self.X[one], keep="all")
 
     def trace(self, index: int = 0) -> str:
@@ -265,20 +253,16 @@ class InformationFlow(Result):
         for start in range(0, self.n_inputs, step):
             block = slice(start, min(start + step, self.n_inputs))
             spread = Propagation(layout, block.stop - block.start)
-            spread.token_winners = [routing[block, :-1] for routing in self.routings[:layer]]
+            spread.winners = [routing[block] for routing in self.routings[:layer]]
             words = spread.first_sets()
             for number in range(1, layer + 1):
                 words = spread.token_sets(number, words)
             yield words
 
     def _state(self) -> dict[str, Any]:
-        shape = self.architecture
         return {
-            "n_tokens": shape.n_tokens,
-            "d_token": shape.d_token,
-            "heads": list(shape.heads),
-            "widths": list(shape.widths),
-            "plan": self.plan.to_dict(shape.n_tokens),
+            **asdict(self.architecture),
+            "plan": self.plan.to_dict(self.architecture.n_tokens),
             "X": self.X,
             "routings": list(self.routings),
             "token_sizes": self.sizes.tokens,
@@ -300,26 +284,21 @@ class InformationFlow(Result):
         )
 
     def _summary(self) -> str:
-        inputs = "1 input" if self.n_inputs == 1 else f"{self.n_inputs} inputs"
-        tokens = "1 token" if self.architecture.n_tokens == 1 else f"{self.architecture.n_tokens} tokens"
-        depth = self.architecture.depth
-        layers = "1 layer" if depth == 1 else f"{depth} layers"
+        shape = self.architecture
+        counts = {"input": self.n_inputs, "token": shape.n_tokens, "layer": shape.depth}
+        inputs, tokens, layers = (f"{n} {word}" if n == 1 else f"{n} {word}s" for word, n in counts.items())
         low, high = int(self.sizes.cls[:, -1].min()), int(self.sizes.cls[:, -1].max())
         held = str(low) if low == high else f"{low} to {high}"
         return f"{inputs} of {tokens} through {layers}, CLS holds {held}"
 
     def _table(self) -> dict[str, Any]:
-        L = self.architecture.depth
         bound = self.growth_bound
-        rows: list[tuple[int, str, int, float, int]] = []
-        for layer in range(1, L + 1):
-            if layer < L:
-                sizes = self.sizes.tokens[:, layer - 1]
-                rows.append(
-                    (layer, "tokens", int(sizes.max()), float(sizes.mean()), int(bound.tokens[layer - 1]))
-                )
-            sizes = self.sizes.cls[:, layer - 1]
-            rows.append((layer, "CLS", int(sizes.max()), float(sizes.mean()), int(bound.cls[layer - 1])))
+        rows = []
+        for layer in range(self.architecture.depth):
+            for name, found, most in zip(("tokens", "CLS"), self.sizes, bound, strict=True):
+                if layer < len(most):  # tokens end one layer earlier
+                    sizes = found[:, layer]
+                    rows.append((layer + 1, name, int(sizes.max()), float(sizes.mean()), int(most[layer])))
         names = ("layer", "token", "largest", "mean", "at most")
         return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
@@ -344,10 +323,6 @@ def information_sets(
     keep : {"cls", "all"}
         Whose winners are kept: those of the classification token, or of all tokens. The sizes of all sets and
         the sets of the classification token are always there; with ``"all"`` so is any other set.
-
-    Returns
-    -------
-    InformationFlow
 
     Raises
     ------
@@ -402,7 +377,7 @@ def information_sets(
         own = np.zeros((spread.n, bitsets.n_words(T)), dtype=np.uint64)
         for layer in range(1, L + 1):
             winners = find_winners(spread, layer, inputs[block], plan.ties)
-            _keep(routings[layer - 1][block], winners)
+            routings[layer - 1][block] = winners[:, -kept_rows[layer - 1] :]
             own = spread.cls_sets(layer, sets, own)
             cls_words[block, layer - 1] = own
             cls_sizes[block, layer - 1] = bitsets.count(own)
@@ -446,12 +421,6 @@ def _block_length(layout: Layout) -> int:
     return max(1, _BLOCK_NUMBERS // (T * max(T, slots * d)))
 
 
-def _keep(routings: NDArray[Any], winners: Winners) -> None:
-    routings[:, -1] = winners.cls
-    if routings.shape[1] > 1 and winners.tokens is not None:
-        routings[:, :-1] = winners.tokens
-
-
 def token_name(t: int, n_tokens: int) -> str:
     """x1, ..., xT and CLS for positions 0, ..., T.
 
@@ -491,8 +460,7 @@ class Trace:
         self.layout = flow._layout()
         self.n_tokens, self.depth = flow.architecture.n_tokens, flow.architecture.depth
         self._spread = Propagation(self.layout, 1)
-        self._spread.token_winners = [routing[:, :-1] for routing in flow.routings[:-1]]
-        self._spread.cls_winners = [routing[:, -1] for routing in flow.routings]
+        self._spread.winners = list(flow.routings)
 
     def tokens(self, layer: int) -> list[int]:
         """The tokens that exist after a layer; T is the classification token."""
@@ -507,9 +475,7 @@ class Trace:
 
     def group(self, layer: int, t: int) -> Group:
         """The rules of a token in a layer."""
-        if t == self.n_tokens:
-            return self.layout.cls[layer - 1]
-        return next(group for group in self.layout.tokens[layer - 1] if t in group.rows)
+        return next(group for group in self.layout.groups(layer) if t in group.rows)
 
     def winner(self, layer: int, t: int, head: int) -> int:
         """The token that a head of token t picks."""
@@ -533,16 +499,13 @@ class Trace:
         row = int(np.flatnonzero(group.rows == t)[0])
         found = []
         for block in group.blocks:
-            source: int | None = t
+            source: int | None = None if block.source == "all" else t
             if block.source == "head":
                 source = self.winner(layer, t, block.index)
             elif block.source == "position":
                 source = int(group.table[row, block.index])
-            elif block.source == "all":
-                source = None
             if source != -1:
-                head = -1 if block.source == "own" else block.head
-                found.append(Reading(block.source, source, head, not block.whole))
+                found.append(Reading(block.source, source, block.head, not block.whole))
         return found
 
     def reads(self, layer: int, t: int) -> str:
@@ -571,13 +534,11 @@ class Trace:
         for layer in range(self.depth + 1):
             held = self.held(layer)
             for t in self.tokens(layer):
-                if not layer:
-                    most = int(t < self.n_tokens)
-                else:
+                reads, most = "", int(t < self.n_tokens)
+                if layer:
+                    reads = self.reads(layer, t)
                     most = (bound.cls if t == self.n_tokens else bound.tokens)[layer - 1]
-                reads = self.reads(layer, t) if layer else ""
-                size = int(held[t].sum())
-                rows.append((layer, self._name(t), reads, set_text(held[t]), size, most))
+                rows.append((layer, self._name(t), reads, set_text(held[t]), held[t].sum(), most))
         cells = [[str(cell) for cell in row] for row in rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(rows[0]))]
         return "\n".join(

@@ -19,7 +19,7 @@ n_l. Scores that know their rank carry it as ``rank``; for others it is measured
 
 from __future__ import annotations
 
-import operator
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -27,6 +27,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
 __all__ = [
@@ -195,7 +196,7 @@ class MaxPosition:
         for name in ("query_slots", "key_slots"):
             object.__setattr__(self, name, _slots(getattr(self, name), name))
         rank = getattr(self.score, "rank", None) if self.rank is None else self.rank
-        object.__setattr__(self, "rank", None if rank is None else _whole(rank, "rank"))
+        object.__setattr__(self, "rank", None if rank is None else positive("rank", rank, least=0))
 
 
 @dataclass(frozen=True)
@@ -317,7 +318,7 @@ class Plan:
 
     def __repr__(self) -> str:
         layers = "1 layer" if self.depth == 1 else f"{self.depth} layers"
-        return f"<Plan: {layers}, {' | '.join(_describe(layer) for layer in self.layers)}>"
+        return f"<Plan: {layers}, {' | '.join(map(_describe, self.layers))}>"
 
     def to_dict(self, n_tokens: int) -> dict[str, Any]:
         """The plan for T tokens in plain values; of a score function only its name remains."""
@@ -334,15 +335,12 @@ class Plan:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Plan:
         """The plan of :meth:`to_dict`; its score functions can no longer be called."""
-        layers = [
-            {
-                entry["who"] if isinstance(entry["who"], str) else tuple(entry["who"]): [
-                    _rule(rule) for rule in entry["rules"]
-                ]
-                for entry in layer
-            }
-            for layer in values["layers"]
-        ]
+        layers: list[dict[Any, list[Rule]]] = []
+        for entries in values["layers"]:
+            layers.append({})
+            for entry in entries:
+                who = entry["who"] if isinstance(entry["who"], str) else tuple(entry["who"])
+                layers[-1][who] = [_rule(rule) for rule in entry["rules"]]
         return cls(layers, ties=values["ties"])
 
 
@@ -385,15 +383,8 @@ def _layer(number: int, layer: Any) -> LayerPlan:
 
 
 def _token_class(number: int, key: Hashable) -> TokenClass:
-    if key == "tokens":
-        return "tokens"
-    if key == "cls":
-        return "cls"
-    if isinstance(key, str):
-        raise InvalidInputError(
-            f'the token class {key!r} of layer {number} is unknown; use "tokens", "cls", a position or a '
-            "tuple of positions."
-        )
+    if key == "tokens" or key == "cls":
+        return key  # type: ignore[return-value]
     try:
         return _positions(key if isinstance(key, Iterable) else [key])
     except InvalidInputError:
@@ -414,24 +405,14 @@ def _slots(values: Iterable[int] | None, name: str) -> Slots | None:
         return None
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInputError(f"{name} must be a sequence of slot numbers, but was {values!r}.")
-    slots = tuple(_whole(value, name) for value in values)
+    slots = tuple(positive(name, value, least=0) for value in values)
     if len(slots) != len(set(slots)):
         raise InvalidInputError(f"{name} must name every slot once, but names {_repeated(slots)} twice.")
     return slots
 
 
 def _positions(values: Iterable[Any]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(_whole(value, "a position") for value in values))
-
-
-def _whole(value: Any, name: str) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidInputError(f"{name} must be a whole number, but was {value!r}.") from None
-    if number < 0:
-        raise InvalidInputError(f"{name} must be 0 or more, but was {number}.")
-    return number
+    return tuple(dict.fromkeys(positive("a position", value, least=0) for value in values))
 
 
 def _repeated(values: Sequence[int]) -> int:
@@ -439,54 +420,36 @@ def _repeated(values: Sequence[int]) -> int:
 
 
 def _describe(layer: LayerPlan) -> str:
-    if not layer:
-        return "nothing"
     words = {MaxPosition: "max", GlobalRead: "global", Positions: "positions"}
     parts = []
     for who, rules in layer:
         name = "CLS" if who == "cls" else who if isinstance(who, str) else ", ".join(f"x{t + 1}" for t in who)
-        counts: dict[str, int] = {}
-        for rule in rules:
-            counts[words[type(rule)]] = counts.get(words[type(rule)], 0) + 1
+        counts = Counter(words[type(rule)] for rule in rules)
         heads = " + ".join(word if n == 1 else f"{n} {word}" for word, n in counts.items()) or "idle"
         parts.append(f"{name}: {heads}")
-    return "; ".join(parts)
+    return "; ".join(parts) or "nothing"
 
 
 def _plain(rule: Rule, rows: Sequence[int]) -> dict[str, Any]:
-    def listed(value: Any) -> Any:
-        return list(value) if isinstance(value, tuple) else value
-
     if isinstance(rule, GlobalRead):
         return {"rule": "global"}
-    common = {"prune": listed(rule.prune), "residual": listed(rule.residual)}
     if isinstance(rule, Positions):
+        own: dict[str, Any] = {"rule": "positions", "positions": rule.positions}
         if callable(rule.positions):
-            table = {str(t): list(rule.of(t)) for t in rows}
-            return {"rule": "positions", "positions": table, **common}
-        return {"rule": "positions", "positions": list(rule.positions), **common}
-    return {
-        "rule": "max",
-        "score": score_name(rule.score),
-        "rank": rule.rank,
-        "query_slots": listed(rule.query_slots),
-        "key_slots": listed(rule.key_slots),
-        **common,
-    }
+            own["positions"] = {str(t): list(rule.of(t)) for t in rows}
+    else:
+        own = {"rule": "max", "score": score_name(rule.score), "rank": rule.rank}
+        own |= {"query_slots": rule.query_slots, "key_slots": rule.key_slots}
+    own |= {"prune": rule.prune, "residual": rule.residual}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
 
 
 def _rule(values: Mapping[str, Any]) -> Rule:
-    if values["rule"] == "global":
+    options = dict(values)
+    kind = options.pop("rule")
+    if kind == "global":
         return GlobalRead()
-    if values["rule"] == "positions":
-        read = values["positions"]
-        fixed = (lambda t: read[str(t)]) if isinstance(read, Mapping) else read
-        return Positions(fixed, values["residual"], prune=values["prune"])
-    return MaxPosition(
-        _NamedScore(values["score"]),
-        values["prune"],
-        values["residual"],
-        query_slots=values["query_slots"],
-        key_slots=values["key_slots"],
-        rank=values["rank"],
-    )
+    if kind == "max":
+        return MaxPosition(_NamedScore(options.pop("score")), **options)
+    read = options.pop("positions")
+    return Positions((lambda t: read[str(t)]) if isinstance(read, Mapping) else read, **options)

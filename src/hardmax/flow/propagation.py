@@ -17,7 +17,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +28,10 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.bitsets import Words
 from hardmax.flow.plans import GlobalRead, LayerPlan, MaxPosition, Plan, Positions, Rule, Slots, Ties
 
-__all__ = [
-    "Block",
-    "Group",
-    "Layout",
-    "Propagation",
-    "Winners",
-    "find_winners",
-    "lay_out",
-    "scores_of",
-    "states_of",
-]
+__all__ = ["Block", "Group", "Layout", "Propagation", "find_winners", "lay_out", "scores_of", "states_of"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[Any]  # integers of any width
 
 
 @dataclass(frozen=True)
@@ -62,6 +55,7 @@ class Group:
 
     rows: NDArray[np.intp]  # the reading tokens; T is the classification token
     everyone: bool  # all T tokens
+    is_cls: bool  # the classification token alone
     rules: tuple[Rule, ...]
     blocks: tuple[Block, ...]
     table: NDArray[np.intp]  # (rows, columns) positions read by rule 3, -1 where a token reads fewer
@@ -96,6 +90,11 @@ class Layout:
     token_slots: tuple[int, ...]
     cls_slots: tuple[int, ...]
 
+    def groups(self, layer: int) -> tuple[Group, ...]:
+        """The groups of layer 1, 2, ..., the classification token last."""
+        of_tokens = self.tokens[layer - 1] if layer <= len(self.tokens) else ()
+        return (*of_tokens, self.cls[layer - 1])
+
 
 def lay_out(plan: Plan, architecture: Architecture) -> Layout:
     """Check a plan against an architecture and count its slots.
@@ -117,20 +116,15 @@ def lay_out(plan: Plan, architecture: Architecture) -> Layout:
     tokens: list[tuple[Group, ...]] = []
     cls: list[Group] = []
     for number, layer in enumerate(plan.layers, start=1):
-        rows_of = _rows(number, layer, architecture)
-        groups = []
-        for rows, rules in rows_of:
-            is_cls = rows[0] == T
-            own = cls_slots[-1] if is_cls else token_slots[-1]
-            group = _group(number, rows, rules, own, token_slots[-1], T)
-            if is_cls:
-                cls.append(group)
-            else:
-                groups.append(group)
+        *groups, last = (
+            _group(number, rows, rules, (cls_slots if rows[0] == T else token_slots)[-1], token_slots[-1], T)
+            for rows, rules in _rows(number, layer, architecture)
+        )
+        cls.append(last)
+        cls_slots.append(last.n_slots)
         if number < plan.depth:
             tokens.append(tuple(groups))
             token_slots.append(max(group.n_slots for group in groups))
-        cls_slots.append(cls[-1].n_slots)
     return Layout(architecture, tuple(tokens), tuple(cls), tuple(token_slots), tuple(cls_slots))
 
 
@@ -162,14 +156,9 @@ def _rows(
                 raise InvalidInputError(f"layer {number} gives rules twice to the classification token.")
             rules_of[t] = rules
     members: dict[int, list[int]] = {}  # by the identity of their rules, so that a class stays one group
-    keys: dict[int, tuple[Rule, ...]] = {}
-    idle: tuple[Rule, ...] = ()
-    for t in range(0 if not last else T, T + 1):
-        rules = rules_of.get(t, idle)
-        key = -1 if t == T else id(rules)
-        members.setdefault(key, []).append(t)
-        keys[key] = rules
-    return [(np.array(ts, dtype=np.intp), keys[key]) for key, ts in members.items()]
+    for t in range(T if last else 0, T + 1):
+        members.setdefault(-1 if t == T else id(rules_of.get(t, ())), []).append(t)
+    return [(np.array(ts, dtype=np.intp), rules_of.get(ts[0], ())) for ts in members.values()]
 
 
 def _group(
@@ -193,9 +182,9 @@ def _group(
                 _kept(number, rule.query_slots, n_own, "query_slots")
                 _kept(number, rule.key_slots, n_fetched, "key_slots")
     stacked = np.stack(columns, axis=1) if columns else np.empty((len(rows), 0), dtype=np.intp)
-    return Group(
-        rows, len(rows) == T and rows[0] == 0, rules, tuple(block for block in blocks if len(block)), stacked
-    )
+    is_cls = bool(rows[0] == T)
+    filled = tuple(block for block in blocks if len(block))
+    return Group(rows, len(rows) == T and not is_cls, is_cls, rules, filled, stacked)
 
 
 def _own_block(number: int, rules: tuple[Rule, ...], n_own: int) -> Block:
@@ -237,22 +226,18 @@ def _table(number: int, rule: Positions, rows: NDArray[np.intp], T: int) -> NDAr
     return table
 
 
-Indices = NDArray[Any]  # integers of any width
-
-
 class Propagation:
     """The spread of information for ``n`` inputs, layer by layer.
 
-    ``winners[l]`` of the tokens is (n, T, heads), of the classification token (n, heads), -1 for a head that
-    looks for no maximum.
+    ``winners[l]`` is (n, rows, heads), -1 for a head that looks for no maximum: the T tokens and, in the last
+    row, the classification token, which is alone in the last layer.
     """
 
     def __init__(self, layout: Layout, n: int) -> None:
         self.layout = layout
         self.n = n
         self.n_tokens = layout.architecture.n_tokens
-        self.token_winners: list[Indices] = []
-        self.cls_winners: list[Indices] = []
+        self.winners: list[Indices] = []
         self._places: dict[tuple[int, int, bool], Indices] = {}
         self._inputs = np.arange(n)[:, None]
 
@@ -264,12 +249,11 @@ class Propagation:
         return self._places[key]
 
     def cls_places(self, layer: int, slot: int) -> Indices:
-        """The positions in a slot of the classification token, (n,)."""
+        """The positions in a slot of the classification token, (n, 1)."""
         key = (layer, slot, True)
         if key not in self._places:
             group = self.layout.cls[layer - 1]
-            block, inner = group.locate(slot)
-            self._places[key] = self._from_block(layer, group, block, inner, True)[:, 0]
+            self._places[key] = self._from_block(layer, group, *group.locate(slot))
         return self._places[key]
 
     def _find_token_places(self, layer: int, slot: int) -> Indices:
@@ -277,50 +261,54 @@ class Propagation:
             return np.broadcast_to(np.arange(self.n_tokens), (self.n, self.n_tokens))
         groups = self.layout.tokens[layer - 1]
         if groups[0].everyone:
-            return self._from_block(layer, groups[0], *groups[0].locate(slot), False)
+            return self._from_block(layer, groups[0], *groups[0].locate(slot))
         places = np.full((self.n, self.n_tokens), -1, dtype=np.intp)
         for group in groups:
             if slot < group.n_slots:
-                places[:, group.rows] = self._from_block(layer, group, *group.locate(slot), False)
+                places[:, group.rows] = self._from_block(layer, group, *group.locate(slot))
         return places
 
-    def _from_block(self, layer: int, group: Group, block: Block, inner: int, is_cls: bool) -> Indices:
-        """The positions that a block hands on from slot ``inner`` of its source, (n, rows)."""
+    def own_places(self, layer: int, group: Group, slot: int) -> Indices:
+        """The positions in a slot of the tokens of a group, (n, rows)."""
+        if group.is_cls:
+            return self.cls_places(layer, slot)
+        places = self.token_places(layer, slot)
+        return places if group.everyone else places[:, group.rows]
+
+    def _from_block(self, layer: int, group: Group, block: Block, inner: int) -> Indices:
+        """The positions that a block takes from slot ``inner`` of its source, (n, rows)."""
         if block.source == "all":
             return np.full((self.n, len(group.rows)), inner, dtype=np.intp)
         if block.source == "own":
-            if is_cls:
-                return self.cls_places(layer - 1, inner)[:, None]
-            own = self.token_places(layer - 1, inner)
-            return own if group.everyone else own[:, group.rows]
-        sources = self._sources(layer, group, block, is_cls)
+            return self.own_places(layer - 1, group, inner)
+        sources = self._sources(layer, group, block)
         places: Indices = self.token_places(layer - 1, inner)[self._inputs, sources]
         return np.where(sources < 0, -1, places) if block.source == "position" else places
 
-    def _sources(self, layer: int, group: Group, block: Block, is_cls: bool) -> Indices:
+    def _sources(self, layer: int, group: Group, block: Block) -> Indices:
         """The tokens that a block reads, (n, rows)."""
         if block.source == "position":
             return np.broadcast_to(group.table[:, block.index], (self.n, len(group.rows)))
-        if is_cls:
-            return self.cls_winners[layer - 1][:, None, block.index]
-        winners = self.token_winners[layer - 1]
-        return winners[:, :, block.index] if group.everyone else winners[:, group.rows, block.index]
+        winners = self.winners[layer - 1][:, :, block.index]
+        if group.is_cls:
+            return winners[:, -1:]
+        return winners[:, :-1] if group.everyone else winners[:, group.rows]
 
     def token_sets(self, layer: int, before: Words) -> Words:
         """The sets of all tokens after ``layer`` layers, from those one layer before, (n, T, W)."""
         groups = self.layout.tokens[layer - 1]
         if groups[0].everyone:
-            return self._united(layer, groups[0], before, before, False)
+            return self._united(layer, groups[0], before, before)
         sets = np.empty_like(before)
         for group in groups:
-            sets[:, group.rows] = self._united(layer, group, before, before[:, group.rows], False)
+            sets[:, group.rows] = self._united(layer, group, before, before[:, group.rows])
         return sets
 
     def cls_sets(self, layer: int, before: Words, own: Words) -> Words:
         """The sets of the classification token, (n, W), from the sets of the tokens and its own."""
-        return self._united(layer, self.layout.cls[layer - 1], before, own[:, None], True)[:, 0]
+        return self._united(layer, self.layout.cls[layer - 1], before, own[:, None])[:, 0]
 
-    def _united(self, layer: int, group: Group, before: Words, own: Words, is_cls: bool) -> Words:
+    def _united(self, layer: int, group: Group, before: Words, own: Words) -> Words:
         sets = np.zeros((self.n, len(group.rows), before.shape[-1]), dtype=np.uint64)
         for block in group.blocks:
             if block.source == "all":
@@ -328,15 +316,14 @@ class Propagation:
             elif block.whole and block.source == "own":
                 sets |= own
             elif block.whole:
-                sources = self._sources(layer, group, block, is_cls)
+                sources = self._sources(layer, group, block)
                 found = before[self._inputs, sources]
                 if block.source == "position":
                     found = np.where((sources < 0)[..., None], np.uint64(0), found)
                 sets |= found
             else:
                 for inner in block.kept:
-                    places = self._from_block(layer, group, block, inner, is_cls)
-                    bitsets.add_positions(sets, places)
+                    bitsets.add_positions(sets, self._from_block(layer, group, block, inner))
         return sets
 
     def first_sets(self) -> Words:
@@ -345,37 +332,19 @@ class Propagation:
         return np.broadcast_to(words, (self.n, *words.shape))
 
 
-Floats = NDArray[np.float64]
-
-
-class Winners(NamedTuple):
-    """The winners of one layer: of the tokens (n, T, heads), absent in the last layer, and of CLS."""
-
-    tokens: Indices | None
-    cls: Indices
-
-
-def find_winners(spread: Propagation, layer: int, X: Floats, ties: Ties) -> Winners:
-    """Evaluate the scores of a layer and note the winners in ``spread``."""
-    heads = spread.layout.architecture.heads[layer - 1]
-    tokens: Indices | None = None
-    if layer < spread.layout.architecture.depth:
-        groups = spread.layout.tokens[layer - 1]
-        tokens = np.full((spread.n, spread.n_tokens, heads), -1, dtype=np.intp)
-        for group in groups:
-            for head, rule in enumerate(group.rules):
-                if isinstance(rule, MaxPosition):
-                    scores = scores_of(spread, layer, group, rule, head, X)
-                    tokens[:, group.rows, head] = _winning(scores, ties, layer, head)
-        spread.token_winners.append(tokens)
-    cls = np.full((spread.n, heads), -1, dtype=np.intp)
-    group = spread.layout.cls[layer - 1]
-    for head, rule in enumerate(group.rules):
-        if isinstance(rule, MaxPosition):
-            scores = scores_of(spread, layer, group, rule, head, X)
-            cls[:, head] = _winning(scores, ties, layer, head)[:, 0]
-    spread.cls_winners.append(cls)
-    return Winners(tokens, cls)
+def find_winners(spread: Propagation, layer: int, X: Floats, ties: Ties) -> Indices:
+    """Evaluate the scores of a layer and add the winners to ``spread``."""
+    architecture = spread.layout.architecture
+    rows = spread.n_tokens + 1 if layer < architecture.depth else 1
+    winners = np.full((spread.n, rows, architecture.heads[layer - 1]), -1, dtype=np.intp)
+    for group in spread.layout.groups(layer):
+        readers = [-1] if group.is_cls else group.rows
+        for head, rule in enumerate(group.rules):
+            if isinstance(rule, MaxPosition):
+                scores = scores_of(spread, layer, group, rule, head, X)
+                winners[:, readers, head] = _winning(scores, ties, layer, head)
+    spread.winners.append(winners)
+    return winners
 
 
 def scores_of(
@@ -400,27 +369,20 @@ def scores_of(
 def states_of(
     spread: Propagation, layer: int, group: Group, rule: MaxPosition, X: Floats
 ) -> tuple[Floats, Floats]:
-    """What a score is handed: queries (n, rows, slots, d) and keys (n, T, slots, d)."""
-    return _queries(spread, layer, group, rule, X), _keys(spread, layer, rule, X)
-
-
-def _queries(spread: Propagation, layer: int, group: Group, rule: MaxPosition, X: Floats) -> Floats:
-    if group.rows[0] == spread.n_tokens:
-        slots = range(spread.layout.cls_slots[layer - 1]) if rule.query_slots is None else rule.query_slots
-        places = [spread.cls_places(layer - 1, slot)[:, None] for slot in slots]
+    """What a score is called with: queries (n, rows, slots, d) and keys (n, T, slots, d)."""
+    layout, before = spread.layout, layer - 1
+    n_own = (layout.cls_slots if group.is_cls else layout.token_slots)[before]
+    own = range(n_own) if rule.query_slots is None else rule.query_slots
+    fetched = range(layout.token_slots[before]) if rule.key_slots is None else rule.key_slots
+    first = X[:, :, None, :]  # before the first layer slot 0 of a token is the token: nothing to look up
+    if layer == 1 and tuple(own) == (0,) and not group.is_cls:
+        queries = first if group.everyone else first[:, group.rows]
     else:
-        slots = range(spread.layout.token_slots[layer - 1]) if rule.query_slots is None else rule.query_slots
-        if layer == 1 and tuple(slots) == (0,):
-            return X[:, group.rows, None, :] if not group.everyone else X[:, :, None, :]
-        places = [spread.token_places(layer - 1, slot)[:, group.rows] for slot in slots]
-    return _contents(X, places, len(group.rows))
-
-
-def _keys(spread: Propagation, layer: int, rule: MaxPosition, X: Floats) -> Floats:
-    slots = range(spread.layout.token_slots[layer - 1]) if rule.key_slots is None else rule.key_slots
-    if layer == 1 and tuple(slots) == (0,):
-        return X[:, :, None, :]
-    return _contents(X, [spread.token_places(layer - 1, slot) for slot in slots], spread.n_tokens)
+        queries = _contents(X, [spread.own_places(before, group, slot) for slot in own], len(group.rows))
+    if layer == 1 and tuple(fetched) == (0,):
+        return queries, first
+    keys = _contents(X, [spread.token_places(before, slot) for slot in fetched], spread.n_tokens)
+    return queries, keys
 
 
 def _contents(X: Floats, places: list[Indices], rows: int) -> Floats:

@@ -138,10 +138,6 @@ def transition_band(keys: ArrayLike, temperature: float, *, tolerance: float = 0
     tolerance : float
         :math:`\eta`, the total variation distance that is allowed; between 0 and 1.
 
-    Returns
-    -------
-    TransitionBand
-
     Examples
     --------
     >>> transition_band([[1.0, 0.0], [-1.0, 0.0]], temperature=0.1).width[0, 1].round(4)

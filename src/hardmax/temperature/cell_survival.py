@@ -113,10 +113,6 @@ def surviving_cells(network: Network, temperature: float, points: ArrayLike) -> 
         Where the two signatures are compared. The witnesses of a :class:`RegionSet` ask every cell once;
         random points weigh cells by their volume.
 
-    Returns
-    -------
-    CellSurvival
-
     Examples
     --------
     The sawtooth of P1 Theorem V.7, three layers deep, at the temperature 1/8 of P1 Example VI.2: none of 512

@@ -424,10 +424,6 @@ def stability_bounds(n_tokens: int, margin: float, temperature: float) -> Stabil
         :math:`\tau > 0`, which divides the scores: :math:`\sqrt{d_{head}}` for the raw scores of a standard
         transformer (:func:`standard_temperature`), 1 for scores that are scaled already.
 
-    Returns
-    -------
-    StabilityBounds
-
     Raises
     ------
     InvalidInputError

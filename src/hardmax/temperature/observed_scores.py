@@ -310,10 +310,6 @@ def check_stability(
     values : (N, e) array_like, optional
         The values, to measure the output error :math:`\lVert Z - v_i\rVert_2` of P1 Corollary IV.4 too.
 
-    Returns
-    -------
-    StabilityReport
-
     Raises
     ------
     InvalidInputError

@@ -90,12 +90,11 @@ def routed_flow(shape: TransformerShape, parameters: ArrayLike, X: ArrayLike) ->
         sizes, of_cls, words = np.empty((n, L - 1, T), dtype=np.min_scalar_type(T)), [], []
         for number, layer in enumerate(layers, start=1):
             asked = layer.cls_scores.argmax(axis=-1)  # (n, h)
-            spread.cls_winners.append(asked)
             winners = asked[:, None]
             if layer.scores is not None:
                 of_tokens = layer.scores.argmax(axis=-1).swapaxes(1, 2)  # (n, T, h)
-                spread.token_winners.append(of_tokens)
                 winners = np.concatenate([of_tokens, winners], axis=1)
+            spread.winners.append(winners)
             own = spread.cls_sets(number, sets, own)
             words.append(own)
             of_cls.append(bitsets.count(own))

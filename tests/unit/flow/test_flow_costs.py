@@ -329,17 +329,17 @@ def test_tables_survive_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("ask", "error", "message"),
     [
-        (lambda m: model_comparisons(m, 0), InvalidInputError, "beta1 must be at least 1"),
-        (lambda m: model_comparisons(m, 1.5), InvalidInputError, "beta1 must be a whole number"),
+        (lambda m: model_comparisons(m, 0), InvalidInputError, "beta1 must be an integer of at least 1"),
+        (lambda m: model_comparisons(m, 1.5), InvalidInputError, "beta1 must be an integer"),
         (lambda m: model_comparisons(m, 1, version="best"), InvalidInputError, '"printed", "clamped"'),
         (lambda m: model_comparisons(m, 1, version="repaired"), InvalidInputError, "needs max_active"),
         (lambda m: model_comparisons(m, 1, sizes=([1, 2], [1, 1])), DimensionMismatchError, "sizes must be"),
         (lambda m: model_comparisons(m, 1, sizes=([1], [1, 9])), InvalidInputError, "between 0 and 4"),
         (lambda m: model_comparisons(m, 1, sizes=([1], [1, 0.5])), InvalidInputError, "whole numbers"),
-        (lambda m: minimal_set_size(1.5, m, 1), InvalidInputError, "n_comparisons must be a whole number"),
-        (lambda m: cost_exponents(-1, 1, 1), InvalidInputError, "size must be at least 0"),
-        (lambda m: cost_exponents(1, 1, 0), InvalidInputError, "width must be at least 1"),
-        (lambda m: cost_exponents(1.5, 1, 1), InvalidInputError, "whole number"),
+        (lambda m: minimal_set_size(1.5, m, 1), InvalidInputError, "n_comparisons must be an integer"),
+        (lambda m: cost_exponents(-1, 1, 1), InvalidInputError, "size must be an integer of at least 0"),
+        (lambda m: cost_exponents(1, 1, 0), InvalidInputError, "width must be an integer of at least 1"),
+        (lambda m: cost_exponents(1.5, 1, 1), InvalidInputError, "size must be an integer"),
     ],
 )
 def test_numbers_that_count_nothing(ask, error, message):

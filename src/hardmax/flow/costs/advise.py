@@ -9,10 +9,12 @@ architectures, counted in parameters, and for each of them what breaks when one 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from itertools import pairwise, product
+from math import ceil
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -34,60 +36,28 @@ _STEPS = 64  # exponents between which a budget chooses: 0, 1/8, 2/8, ...
 
 @dataclass(frozen=True)
 class Removal:
-    """What happens when one head of a layer is taken away.
+    """What happens when one head of a layer is taken away."""
 
-    Attributes
-    ----------
-    layer : int
-        From 1.
-    heads : tuple of int
-        The heads that are left; a layer without heads disappears.
-    lost : str
-        The terms for which no head is left.
-    share : float
-        On which share of samples CLS still holds the active set, with the other terms served.
-    global_exponent : Fraction
-        What reading everything costs instead, in the width of the last layer.
-    """
-
-    layer: int
-    heads: tuple[int, ...]
-    lost: str
-    share: float
-    global_exponent: Fraction
+    layer: int  # from 1
+    heads: tuple[int, ...]  # that are left; a layer without heads disappears
+    lost: str  # the terms for which no head is left
+    share: float  # of samples on which CLS still holds the active set, with the other terms served
+    global_exponent: Fraction  # of reading everything instead, in the width of the last layer
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One architecture that learns the target.
-
-    Attributes
-    ----------
-    heads, widths : tuple of int
-        Per layer.
-    rules : str
-        "maxima" (rules 1 and 3) or "everything" (rule 2).
-    parameters : int
-        See :func:`parameter_count`.
-    layer_sizes : tuple of int
-        The largest information set of every layer.
-    exponent, lower : Fraction
-        The cost exponent of the plan and the lower one, by the law.
-    share : float
-        On which share of samples CLS holds the active set.
-    without : tuple of Removal
-        What breaks if one head is removed, layer by layer.
-    """
+    """One architecture that learns the target."""
 
     heads: tuple[int, ...]
     widths: tuple[int, ...]
-    rules: str
-    parameters: int
-    layer_sizes: tuple[int, ...]
-    exponent: Fraction
-    lower: Fraction
-    share: float
-    without: tuple[Removal, ...]
+    rules: str  # "maxima" (rules 1 and 3) or "everything" (rule 2)
+    parameters: int  # see parameter_count
+    layer_sizes: tuple[int, ...]  # the largest information set of every layer
+    exponent: Fraction  # the cost exponent of the plan, by the law
+    lower: Fraction  # the least that the law asks of any plan
+    share: float  # of samples on which CLS holds the active set
+    without: tuple[Removal, ...]  # what breaks if one head is removed, layer by layer
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -132,30 +102,19 @@ class Advice(Result):
     n_samples: int
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "target": self.target,
-            "n_tokens": self.n_tokens,
-            "d_token": self.d_token,
-            "suggestions": [
-                {**asdict(each), "without": [asdict(removal) for removal in each.without]}
-                for each in self.suggestions
-            ],
-            "needs": list(self.needs),
-            "budget": self.budget,
-            "n_samples": self.n_samples,
-        }
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**state, "suggestions": [asdict(each) for each in self.suggestions]}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        values = dict(state)
-        values["suggestions"] = tuple(_suggestion(each) for each in values["suggestions"])
-        return cls(**{**values, "needs": tuple(values["needs"])})
+        suggestions = tuple(_suggestion(each) for each in state["suggestions"])
+        return cls(**{**state, "suggestions": suggestions, "needs": tuple(state["needs"])})
 
     def _summary(self) -> str:
         n = len(self.suggestions)
-        first = (
-            f", first: heads {self.suggestions[0].heads}, widths {self.suggestions[0].widths}" if n else ""
-        )
+        first = ""
+        if n:
+            first = f", first: heads {self.suggestions[0].heads}, widths {self.suggestions[0].widths}"
         return f"{n} {'suggestion' if n == 1 else 'suggestions'} for {self.n_tokens} tokens{first}"
 
     def _table(self) -> Mapping[str, Sequence[Any]]:
@@ -207,10 +166,6 @@ def advise(
         How many to return at most.
     rng : int or Generator
 
-    Returns
-    -------
-    Advice
-
     Examples
     --------
     A maximum needs one head of one layer; two best pairs need two heads in each of two layers, or three
@@ -238,25 +193,19 @@ def advise(
     generator = np.random.default_rng(rng)
     needs = sampled_needs(target, n_tokens, n_samples, generator)
     X = target.sample(n_samples, n_tokens, generator)
-    found: list[tuple[tuple[int, ...], Assignment | None, tuple[int, ...]]] = []
-    for heads in _smallest_heads(needs, max_depth, max_heads or max(len(needs), 1)):
-        assignment = assign(needs, heads)
-        sizes = _sizes(needs, assignment, n_tokens, len(heads))
-        found.append((heads, assignment, sizes))
+    found: list[tuple[tuple[int, ...], Assignment | None]] = [
+        (heads, assign(needs, heads))
+        for heads in _smallest_heads(needs, max_depth, max_heads or max(len(needs), 1))
+    ]
     if n_tokens > 1:
-        found.append(((1,), None, (n_tokens,)))  # one head that reads everything
-    positions = any(need.kind == "positions" for need in needs)
+        found.append(((1,), None))  # one head that reads everything
     fitted = []
-    for heads, assignment, sizes in found:
-        ranks = _ranks(target, needs, assignment, len(heads))
-        fit = _fitted(heads, sizes, ranks, target.d_token, n_tokens, allowed, budget, d_ff, positions)
+    for heads, assignment in found:
+        fit = _fitted(target, needs, heads, assignment, n_tokens, allowed, budget, d_ff)
         if fit is not None:
-            fitted.append((*fit, heads, assignment, sizes))
-    fitted.sort(key=lambda each: (each[0], each[1], each[3]))
-    suggestions = tuple(
-        _suggest(target, needs, X, exponent, parameters, widths, heads, assignment, sizes)
-        for exponent, parameters, widths, heads, assignment, sizes in fitted[:n_suggestions]
-    )
+            fitted.append((fit, assignment))
+    fitted.sort(key=lambda each: (each[0].exponent, each[0].parameters, each[0].heads))
+    suggestions = tuple(_checked(target, needs, X, *each) for each in fitted[:n_suggestions])
     unproven = unproven_terms(target, needs) if n_tokens > 1 else ()
     words = [f"{need}: {_WORDS[need.kind]}" for need in needs]
     if unproven:
@@ -316,15 +265,11 @@ def _smallest_heads(needs: Sequence[Need], max_depth: int, max_heads: int) -> It
         return
     for depth in range(1, max_depth + 1):
         for before in product(range(1, max_heads + 1), repeat=depth - 1):
-            low, high = 1, max_heads + 1  # more heads never hurt, so the last layer is found by bisection
-            while low < high:
-                middle = (low + high) // 2
-                if assign(needs, (*before, middle)) is None:
-                    low = middle + 1
-                else:
-                    high = middle
-            heads = (*before, low)
-            if low <= max_heads and not any(assign(needs, left) for _, left in _one_less(heads) if left):
+            last = 1 + bisect_left(  # more heads never hurt
+                range(1, max_heads + 1), True, key=lambda h: assign(needs, (*before, h)) is not None
+            )
+            heads = (*before, last)
+            if last <= max_heads and not any(assign(needs, left) for _, left in _one_less(heads) if left):
                 yield heads
 
 
@@ -365,63 +310,46 @@ def _ranks(
 
 
 def _fitted(
+    target: Target,
+    needs: Sequence[Need],
     heads: tuple[int, ...],
-    sizes: tuple[int, ...],
-    ranks: tuple[int, ...],
-    d: int,
+    assignment: Assignment | None,
     n_tokens: int,
     allowed: Fraction,
     budget: int | None,
     d_ff: int | None,
-    positions: bool,
-) -> tuple[Fraction, int, tuple[int, ...]] | None:
-    """The exponent, parameters and widths of the widest choice that the budget allows, or None."""
+) -> Suggestion | None:
+    """The widest choice that the budget allows, not yet run on samples, or None."""
+    d, positions = target.d_token, any(need.kind == "positions" for need in needs)
+    sizes = _sizes(needs, assignment, n_tokens, len(heads))
+    ranks = _ranks(target, needs, assignment, len(heads))
     for step in range(_STEPS + 1):
         exponent = allowed + Fraction(step, 8)
         widths = tuple(
-            max(-(-_ceil(size * d / (1 + exponent)) // h), rank) * h
+            max(ceil(size * d / (1 + exponent) / h), rank) * h
             for size, h, rank in zip(sizes, heads, ranks, strict=True)
         )
-        parameters = parameter_count(Architecture(n_tokens, d, heads, widths), d_ff=d_ff, positions=positions)
+        architecture = Architecture(n_tokens, d, heads, widths)
+        parameters = parameter_count(architecture, d_ff=d_ff, positions=positions)
         if budget is None or parameters <= budget:
             reached = max(cost_exponents(size, d, E).law for size, E in zip(sizes, widths, strict=True))
-            return reached, parameters, widths
+            rules = "everything" if assignment is None else "maxima"
+            lower = set_sizes(target, architecture).exponent
+            return Suggestion(heads, widths, rules, parameters, sizes, reached, lower, 1.0, ())
     return None
 
 
-def _ceil(value: Fraction) -> int:
-    return -(-value.numerator // value.denominator)
-
-
-def _suggest(
-    target: Target,
-    needs: Sequence[Need],
-    X: np.ndarray,
-    exponent: Fraction,
-    parameters: int,
-    widths: tuple[int, ...],
-    heads: tuple[int, ...],
-    assignment: Assignment | None,
-    sizes: tuple[int, ...],
+def _checked(
+    target: Target, needs: Sequence[Need], X: np.ndarray, each: Suggestion, assignment: Assignment | None
 ) -> Suggestion:
-    architecture = Architecture(X.shape[1], target.d_token, heads, widths)
-    share = 1.0 if assignment is None else _share(target, needs, assignment, architecture, X)
-    everything = cost_exponents(X.shape[1], target.d_token, widths[-1]).law
+    """A suggestion with its share of samples, and with what breaks when a head is removed."""
+    share = 1.0 if assignment is None else _share(target, needs, assignment, each.heads, X)
+    everything = cost_exponents(X.shape[1], target.d_token, each.widths[-1]).law
     without = tuple(
         Removal(layer, left, *_what_is_lost(target, needs, left, X, assignment is None), everything)
-        for layer, left in _one_less(heads)
+        for layer, left in _one_less(each.heads)
     )
-    return Suggestion(
-        heads,
-        widths,
-        "everything" if assignment is None else "maxima",
-        parameters,
-        sizes,
-        exponent,
-        set_sizes(target, architecture).exponent,
-        share,
-        without,
-    )
+    return replace(each, share=share, without=without)
 
 
 def _what_is_lost(
@@ -438,16 +366,15 @@ def _what_is_lost(
     assignment = assign(served, left)
     if not served or assignment is None:
         return lost, 0.0
-    # one layer more than heads are left would be a different machine: widths play no part in what is learned
-    shape = Architecture(X.shape[1], target.d_token, left, left)
-    return lost, _share(target, served, assignment, shape, X)
+    return lost, _share(target, served, assignment, left, X)
 
 
 def _share(
-    target: Target, needs: Sequence[Need], assignment: Assignment, architecture: Architecture, X: np.ndarray
+    target: Target, needs: Sequence[Need], assignment: Assignment, heads: tuple[int, ...], X: np.ndarray
 ) -> float:
-    plan = plan_for(target, needs, assignment, architecture.depth)
-    return information_sets(architecture, plan, X).learns(target).share
+    shape = Architecture(X.shape[1], target.d_token, heads, heads)  # widths play no part in what is learned
+    plan = plan_for(target, needs, assignment, shape.depth)
+    return information_sets(shape, plan, X).learns(target).share
 
 
 def _joined(numbers: Sequence[int]) -> str:

@@ -44,14 +44,15 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
-from math import prod
+from itertools import accumulate, chain
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.information_sets import InformationFlow, Sizes
@@ -74,16 +75,12 @@ __all__ = [
     "size_recursion",
 ]
 
+Version = Literal["printed", "clamped", "repaired"]
+
 
 @dataclass(frozen=True)
 class CostExponents:
-    """The exponents p of the cost epsilon^{-p} in the five forms of P2, as fractions.
-
-    Attributes
-    ----------
-    law, upper, appendix_b, section_4, section_6 : Fraction
-        See :mod:`hardmax.flow.costs.cost_law`; ``law`` is the default.
-    """
+    """The exponents p of the cost epsilon^{-p} in the five forms of P2; ``law`` is the default."""
 
     law: Fraction
     upper: Fraction
@@ -91,18 +88,10 @@ class CostExponents:
     section_4: Fraction
     section_6: Fraction
 
-    default: ClassVar[str] = "law"
-
     @property
     def versions(self) -> dict[str, Fraction]:
         """All five by name, the default first."""
-        return {
-            "law": self.law,
-            "upper": self.upper,
-            "appendix_b": self.appendix_b,
-            "section_4": self.section_4,
-            "section_6": self.section_6,
-        }
+        return asdict(self)
 
 
 def cost_exponents(size: int, d_token: int, width: int, *, n_tokens: int | None = None) -> CostExponents:
@@ -129,8 +118,8 @@ def cost_exponents(size: int, d_token: int, width: int, *, n_tokens: int | None 
     section_4   16/9 1.778
     section_6   64/9 7.111
     """
-    m, d, e = _at_least(size, 0, "size"), _at_least(d_token, 1, "d_token"), _at_least(width, 1, "width")
-    t = m if n_tokens is None else _at_least(n_tokens, 1, "n_tokens")
+    m, d, e = positive("size", size, least=0), positive("d_token", d_token), positive("width", width)
+    t = m if n_tokens is None else positive("n_tokens", n_tokens)
     return CostExponents(
         law=max(Fraction(m * d, e) - 1, Fraction(0)),
         upper=Fraction(m * d, e),
@@ -148,7 +137,7 @@ def position_size(n_positions: int, largest_before: int) -> int:
     >>> position_size(3, 2)
     6
     """
-    return _at_least(n_positions, 0, "n_positions") * _at_least(largest_before, 0, "largest_before")
+    return positive("n_positions", n_positions, least=0) * positive("largest_before", largest_before, least=0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -209,16 +198,11 @@ class CostTable(Result):
         return greatest + math.log10(sum(n * 10.0 ** (power - greatest) for power, n in powers))
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "rows": [dict(row) for row in self.rows],
-            "version": self.version,
-            "charge": self.charge,
-            "smoothness": self.smoothness,
-        }
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(tuple(state["rows"]), state["version"], state["charge"], state["smoothness"])
+        return cls(**{**state, "rows": tuple(state["rows"])})
 
     def _summary(self) -> str:
         sizes = "sets as held" if self.charge == "held" else "sets at their largest"
@@ -272,23 +256,13 @@ def cost_of(
     T, d = shape.n_tokens, shape.d_token
     before = 1  # the largest set of a token one layer earlier
     rows: list[dict[str, Any]] = []
-    for layer in range(1, shape.depth + 1):
-        groups = [*(layout.tokens[layer - 1] if layer < shape.depth else ()), layout.cls[layer - 1]]
-        sizes = np.concatenate(
-            [
-                flow.sizes.tokens[:, layer - 1].max(axis=0)
-                if layer < shape.depth
-                else np.zeros(T, dtype=int),
-                flow.sizes.cls[:, layer - 1].max(axis=0, keepdims=True),
-            ]
-        )
-        for group in groups:
+    for layer, width in enumerate(shape.widths, start=1):
+        for group in layout.groups(layer):
             for t in group.rows.tolist():
-                size = int(sizes[t]) if charge == "held" else min(T, group.n_slots)
-                exponents = cost_exponents(size, d, shape.widths[layer - 1])
-                printed = cost_exponents(
-                    max(size, *_printed_sizes(group.rules, t, before, T)), d, shape.widths[layer - 1]
-                )
+                largest = flow.sizes.cls[:, layer - 1] if group.is_cls else flow.sizes.tokens[:, layer - 1, t]
+                size = int(largest.max()) if charge == "held" else min(T, group.n_slots)
+                exponents = cost_exponents(size, d, width)
+                printed = cost_exponents(max(size, *_printed_sizes(group.rules, t, before, T)), d, width)
                 rows.append(
                     {
                         "layer": layer,
@@ -299,13 +273,13 @@ def cost_of(
                         "printed": printed.law,
                     }
                 )
-        if layer < shape.depth:
-            before = int(sizes[:T].max()) if charge == "held" else min(T, layout.token_slots[layer])
+        before = max((row["size"] for row in rows if row["layer"] == layer and row["token"] < T), default=0)
     rows.sort(key=lambda row: (row["layer"], row["token"]))
     return CostTable(tuple(rows), version, charge, gamma)
 
 
 def _printed_sizes(rules: tuple[Any, ...], t: int, before: int, T: int) -> list[int]:
+    """The sizes that P2 charges for reading everything and for fixed positions."""
     sizes = [0]
     for rule in rules:
         if isinstance(rule, GlobalRead):
@@ -315,42 +289,15 @@ def _printed_sizes(rules: tuple[Any, ...], t: int, before: int, T: int) -> list[
     return sizes
 
 
-def _at_least(value: Any, least: int, name: str) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidInputError(f"{name} must be a whole number, but was {value!r}.") from None
-    if number < least:
-        raise InvalidInputError(f"{name} must be at least {least}, but was {number}.")
-    return number
-
-
-Version = Literal["printed", "clamped", "repaired"]
-
-
 @dataclass(frozen=True)
 class ComparisonCount:
-    """A number of comparisons, with the version of equation (5) that it comes from; ``int(count)``.
+    """A number of comparisons, with the version of equation (5) that it comes from; ``int(count)``."""
 
-    Attributes
-    ----------
-    number : int
-        The comparisons; for a flow the most over its inputs.
-    version : str
-        "printed", "clamped" or "repaired".
-    beta1 : int
-        The dimension of comparison of the target.
-    max_active : int or None
-        D0, for the repaired version.
-    per_input : tuple of int
-        For a flow, the comparisons input by input.
-    """
-
-    number: int
+    number: int  # for a flow the most over its inputs
     version: Version
-    beta1: int
-    max_active: int | None = None
-    per_input: tuple[int, ...] = ()
+    beta1: int  # the dimension of comparison of the target
+    max_active: int | None = None  # D0, for the repaired version
+    per_input: tuple[int, ...] = ()  # for a flow, the comparisons input by input
 
     def __int__(self) -> int:
         return self.number
@@ -459,11 +406,10 @@ def maximum_comparisons(
     """
     beta1, factor = _checked(beta1, version, max_active)
     T, heads = architecture.n_tokens, architecture.heads
-    products = [prod(1 + h for h in heads[: l + 1]) for l in range(len(heads))]
-    attention = T * (T - 1) * sum(heads[:-1]) + (T - 1) * sum(heads)
+    products = list(accumulate((1 + h for h in heads), operator.mul))
     inside = T * sum(min(T, p) ** beta1 - 1 for p in products[:-1])
     inside += sum(min(T, p - 1) ** beta1 - 1 for p in products)
-    return ComparisonCount(attention + factor * inside, version, beta1, max_active)
+    return ComparisonCount(_by_attention(architecture) + factor * inside, version, beta1, max_active)
 
 
 def minimal_set_size(
@@ -489,9 +435,11 @@ def minimal_set_size(
     8
     """
     beta1, factor = _checked(beta1, version, max_active)
-    wanted = max(_whole(n_comparisons, None, "n_comparisons"), 0)  # the paper's C(T, 3) - 3 starts at -2
-    T, L, heads = architecture.n_tokens, architecture.depth, architecture.heads
-    missing = wanted - (T - 1) * (T * sum(heads[:-1]) + sum(heads))
+    T, L = architecture.n_tokens, architecture.depth
+    wanted = positive(
+        "n_comparisons", n_comparisons, least=-3
+    )  # the paper's C(T, 3) - 3 is negative for T < 4
+    missing = wanted - _by_attention(architecture)
     if missing <= 0:
         return 1
     per_set = -(-missing // (factor * (T * (L - 1) + L)))  # M^beta1 - 1 must reach this
@@ -513,12 +461,14 @@ def _equation_5(
     version: Version,
     factor: int,
 ) -> int:
-    T, heads = shape.n_tokens, shape.heads
     least = -1 if version == "printed" else 0
-    attention = T * (T - 1) * sum(heads[:-1]) + (T - 1) * sum(heads)
-    inside: int = sum(max(size**beta1 - 1, least) for layer in tokens for size in layer)
-    inside += sum(max(size**beta1 - 1, least) for size in cls)
-    return int(attention + factor * inside)
+    sizes = chain(cls, *tokens)
+    return _by_attention(shape) + factor * sum(max(size**beta1 - 1, least) for size in sizes)
+
+
+def _by_attention(shape: Architecture) -> int:
+    """The comparisons that the heads of all tokens make, T - 1 each."""
+    return (shape.n_tokens - 1) * (shape.n_tokens * sum(shape.heads[:-1]) + sum(shape.heads))
 
 
 def _checked_sizes(shape: Architecture, tokens: Any, cls: Any) -> tuple[list[list[int]], list[int]]:
@@ -541,22 +491,12 @@ def _checked(beta1: Any, version: Any, max_active: Any) -> tuple[int, int]:
     """beta1, and the factor before the comparisons inside a set."""
     if version not in ("printed", "clamped", "repaired"):
         raise InvalidInputError(f'version must be "printed", "clamped" or "repaired", but was {version!r}.')
-    beta1 = _whole(beta1, 1, "beta1")
+    beta1 = positive("beta1", beta1)
     if version != "repaired":
         return beta1, 1
     if max_active is None:
         raise InvalidInputError("the repaired equation (5) needs max_active, the D0 of the target.")
-    return beta1, _whole(max_active, 1, "max_active")
-
-
-def _whole(value: Any, least: int | None, name: str) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidInputError(f"{name} must be a whole number, but was {value!r}.") from None
-    if least is not None and number < least:
-        raise InvalidInputError(f"{name} must be at least {least}, but was {number}.")
-    return number
+    return beta1, positive("max_active", max_active)
 
 
 _POOL = 96  # queries and keys of which a score matrix is made
@@ -587,7 +527,7 @@ class ScoreRanks(Result):
         return False if False in verdicts else None if None in verdicts else True
 
     def _state(self) -> dict[str, Any]:
-        return {"rows": [dict(row) for row in self.rows]}
+        return {"rows": self.rows}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
@@ -635,8 +575,7 @@ def score_ranks(flow: InformationFlow, *, n_inputs: int = 32) -> ScoreRanks:
     spread = Propagation(layout, len(X))
     rows: list[dict[str, Any]] = []
     for layer in range(1, shape.depth + 1):
-        groups = [*(layout.tokens[layer - 1] if layer < shape.depth else ()), layout.cls[layer - 1]]
-        for group in groups:
+        for group in layout.groups(layer):
             for head, rule in enumerate(group.rules):
                 if isinstance(rule, MaxPosition):
                     rank, how = rule.rank, "declared"
@@ -646,7 +585,7 @@ def score_ranks(flow: InformationFlow, *, n_inputs: int = 32) -> ScoreRanks:
                     rows.append(
                         {
                             "layer": layer,
-                            "token": _class_name(group, shape.n_tokens),
+                            "token": _class_name(group),
                             "head": head + 1,
                             "score": score_name(rule.score),
                             "rank": rank,
@@ -680,8 +619,8 @@ def _measured(
     return int((values > _RELATIVE * max(values[0], np.abs(scores).max())).sum())
 
 
-def _class_name(group: Group, n_tokens: int) -> str:
-    if group.rows[0] == n_tokens:
+def _class_name(group: Group) -> str:
+    if group.is_cls:
         return "CLS"
     if group.everyone:
         return "tokens"

@@ -13,8 +13,9 @@ numbers say what InfoFlow predicts, and the assumptions are listed with them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
@@ -35,26 +36,25 @@ Rules = Literal["max-position", "positions", "max-position and positions", "glob
 
 _SHORT, _LONGEST, _MOST_HEADS, _DEEPEST = 12, 1 << 14, 128, 12
 _INTERVALS = ("max_active", "dimension", "order", "comparisons")
+_STORED_SIZES = {
+    "printed": "set_size_printed",
+    "repaired": "set_size_repaired",
+    "active": "set_size_active",
+    "exponent": "lower",
+}  # fields of SetSizes under their names in files
 
 
 @dataclass(frozen=True)
 class SetSizes:
     """How large information sets must be, and what that costs at least.
 
-    Attributes
-    ----------
-    printed, repaired : int
-        M by equation (5) as printed and as repaired, from the lower end of the number of comparisons.
-    active : int
-        The lower end of D0: so many tokens CLS must hold in the end.
-    exponent : Fraction
-        The lower cost exponent by the law: M repaired in the widest layer, D0 in the last one.
+    M by equation (5), as printed and as repaired, comes from the lower end of the number of comparisons.
     """
 
     printed: int
     repaired: int
-    active: int
-    exponent: Fraction
+    active: int  # the lower end of D0: so many tokens CLS must hold in the end
+    exponent: Fraction  # by the law: M repaired in the widest layer, D0 in the last one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,42 +143,21 @@ class CostEstimate(Result):
         return self.sizes.exponent
 
     def _state(self) -> dict[str, Any]:
-        shape = self.architecture
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        sizes = asdict(state.pop("sizes"))
         return {
-            "target": self.target,
-            "n_tokens": shape.n_tokens,
-            "d_token": shape.d_token,
-            "heads": list(shape.heads),
-            "widths": list(shape.widths),
-            **{name: getattr(self, name).to_dict() for name in _INTERVALS},
-            "capacity": dict(self.capacity),
-            "set_size_printed": self.sizes.printed,
-            "set_size_repaired": self.sizes.repaired,
-            "set_size_active": self.sizes.active,
-            "lower": self.lower,
-            "upper": self.upper,
-            "paid": self.paid,
-            "global_exponent": self.global_exponent,
-            "rules": self.rules,
-            "plan": self.plan.to_dict(shape.n_tokens),
-            "set_size": self.set_size,
-            "sampled_size": self.sampled_size,
-            "layer_sizes": list(self.layer_sizes),
-            "share": self.share,
-            "n_samples": self.n_samples,
-            "ranks": [dict(row) for row in self.ranks],
-            "thresholds": dict(self.thresholds),
-            "verdict": self.verdict,
-            "assumptions": list(self.assumptions),
+            **asdict(state.pop("architecture")),
+            **{stored: sizes[name] for name, stored in _STORED_SIZES.items()},
+            **state,
+            **{name: state[name].to_dict() for name in _INTERVALS},
+            "plan": self.plan.to_dict(self.architecture.n_tokens),
         }
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         values = dict(state)
-        shape = [values.pop(name) for name in ("n_tokens", "d_token", "heads", "widths")]
-        sizes = [
-            values.pop(name) for name in ("set_size_printed", "set_size_repaired", "set_size_active", "lower")
-        ]
+        shape = [values.pop(field.name) for field in fields(Architecture)]
+        sizes = {name: values.pop(stored) for name, stored in _STORED_SIZES.items()}
         for name in _INTERVALS:
             ends = values[name]
             values[name] = Interval(
@@ -187,7 +166,7 @@ class CostEstimate(Result):
         for name in ("layer_sizes", "ranks", "assumptions"):
             values[name] = tuple(values[name])
         values["plan"] = Plan.from_dict(values["plan"])
-        return cls(architecture=Architecture(*shape), sizes=SetSizes(*sizes), **values)
+        return cls(architecture=Architecture(*shape), sizes=SetSizes(**sizes), **values)
 
     def _summary(self) -> str:
         learned = round(self.share * self.n_samples)
@@ -233,10 +212,6 @@ def estimate_cost(
     thresholds : bool
         Whether to look for the T, heads, depth and width at which the answer changes.
 
-    Returns
-    -------
-    CostEstimate
-
     Raises
     ------
     DimensionMismatchError
@@ -256,7 +231,7 @@ def estimate_cost(
     ('global', Fraction(349, 35), 6)
     """
     _check(target, architecture, n_samples)
-    T = architecture.n_tokens
+    T, d = architecture.n_tokens, architecture.d_token
     generator = np.random.default_rng(rng)
     X = target.sample(n_samples, T, generator)
     needs = sampled_needs(target, T, n_samples, generator)
@@ -271,13 +246,11 @@ def estimate_cost(
             flow = information_sets(architecture, plan, X)
     layer_sizes = _layer_sizes(flow)
     costs = [
-        cost_exponents(size, architecture.d_token, width)
-        for size, width in zip(layer_sizes, architecture.widths, strict=True)
+        cost_exponents(size, d, width) for size, width in zip(layer_sizes, architecture.widths, strict=True)
     ]
     upper = max(cost.law for cost in costs)
-    D0 = target.max_active.high
+    beta1, D0 = target.dimension.high, target.max_active.high
     unproven = unproven_terms(target, needs) if T > 1 else ()
-    everything = cost_exponents(T, architecture.d_token, architecture.widths[-1]).law
     return CostEstimate(
         target=target.name or repr(target),
         architecture=architecture,
@@ -286,15 +259,13 @@ def estimate_cost(
         order=target.order,
         comparisons=target.comparisons(T),
         capacity={
-            "printed": int(model_comparisons(architecture, target.dimension.high)),
-            "repaired": int(
-                model_comparisons(architecture, target.dimension.high, version="repaired", max_active=D0)
-            ),
+            "printed": int(model_comparisons(architecture, beta1)),
+            "repaired": int(model_comparisons(architecture, beta1, version="repaired", max_active=D0)),
         },
         sizes=sizes,
         upper=upper,
         paid=max(cost.upper for cost in costs),
-        global_exponent=everything,
+        global_exponent=cost_exponents(T, d, architecture.widths[-1]).law,
         rules=rules,
         plan=plan,
         set_size=max(layer_sizes),
@@ -396,20 +367,17 @@ def _thresholds(
     T, d, L = architecture.n_tokens, architecture.d_token, architecture.depth
     sizes = set_sizes(target, architecture)
 
-    def positive(length: int) -> bool:
-        return (
-            set_sizes(target, Architecture(length, d, architecture.heads, architecture.widths)).exponent > 0
-        )
+    def costs(length: int) -> bool:
+        return set_sizes(target, replace(architecture, n_tokens=length)).exponent > 0
 
     def trivial(h: int) -> bool:
         N = target.comparisons(T).low
         return minimal_set_size(N, Architecture(T, d, (h,) * L, h), target.dimension.high) == 1
 
-    heads = next((h for h in range(1, _MOST_HEADS + 1) if assign(needs, (h,) * L)), None)
     most = max(architecture.heads)
     return {
-        "tokens": _first(positive, target.min_tokens, _LONGEST),
-        "heads": heads,
+        "tokens": _first(costs, target.min_tokens, _LONGEST),
+        "heads": next((h for h in range(1, _MOST_HEADS + 1) if assign(needs, (h,) * L)), None),
         "counting_heads": _first(trivial, 1, 4 * T),
         "depth": next((l for l in range(1, _DEEPEST + 1) if assign(needs, (most,) * l)), None),
         "lower_width": max(sizes.repaired, sizes.active) * d,
@@ -424,13 +392,7 @@ def _first(holds: Any, low: int, limit: int) -> int | None:
         if high > limit:
             return None
         low, high = high + 1, 2 * high
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return high
+    return low + bisect_left(range(low, high), True, key=holds)
 
 
 def _verdict(rules: Rules, size: int, lower: Fraction, upper: Fraction, only_seen: bool) -> str:

@@ -42,24 +42,12 @@ Kind = Literal["single", "pair", "rank", "positions", "many"]
 
 @dataclass(frozen=True)
 class Need:
-    """What some terms of a target ask of a plan.
-
-    Attributes
-    ----------
-    kind : str
-        "single", "pair", "rank", "positions" or "many".
-    terms : tuple of int
-        The terms that share it, the first one giving the score.
-    rank : int
-        k for "rank", else 1.
-    positions : tuple of int
-        For "positions".
-    """
+    """What some terms of a target ask of a plan."""
 
     kind: Kind
-    terms: tuple[int, ...]
-    rank: int = 1
-    positions: tuple[int, ...] = ()
+    terms: tuple[int, ...]  # that share it, the first one giving the score
+    rank: int = 1  # k for "rank"
+    positions: tuple[int, ...] = ()  # for "positions"
 
     def __str__(self) -> str:
         names = ", ".join(str(term + 1) for term in self.terms)
@@ -68,18 +56,10 @@ class Need:
 
 @dataclass(frozen=True)
 class Assignment:
-    """Which head serves which need: per need the layer and head of the tokens, and those of CLS.
+    """Which head serves which need: per need layers and heads, both from 0."""
 
-    Attributes
-    ----------
-    tokens : tuple of ((int, int) or None)
-        Per need, layer and head (both from 0) in which the tokens look for partners.
-    cls : tuple of tuples of (int, int)
-        Per need, the layers and heads in which CLS reads, in order.
-    """
-
-    tokens: tuple[tuple[int, int] | None, ...]
-    cls: tuple[tuple[tuple[int, int], ...], ...]
+    tokens: tuple[tuple[int, int] | None, ...]  # where the tokens look for partners
+    cls: tuple[tuple[tuple[int, int], ...], ...]  # where CLS reads, in order
 
 
 def needs_of(target: Target, X: Floats) -> tuple[Need, ...]:

@@ -33,13 +33,7 @@ from hardmax.errors import InvalidInputError
 from hardmax.flow.theorems.softmax_transformers import Floats, TwoLayer, positive_number
 from hardmax.networks.random_networks import check_size
 
-__all__ = [
-    "Code",
-    "TanhStep",
-    "analog_code",
-    "binary_code",
-    "tanh_step",
-]
+__all__ = ["Code", "TanhStep", "analog_code", "binary_code", "tanh_step"]
 
 _MOST_UNITS = 4_000_000
 
@@ -153,10 +147,6 @@ def binary_code(
         Of the tanh units of encoder and decoder; by default such that the error in :math:`L_2` is provably
         at most epsilon.
 
-    Returns
-    -------
-    Code
-
     Notes
     -----
     The thresholds of the decoder lie halfway between the values of the latent coordinate. The dyadic ones of
@@ -173,12 +163,8 @@ def binary_code(
     epsilon = _checked(m, n, epsilon, units)
     bits = max(1, math.ceil(math.log2(2 * m / epsilon) - 1e-12))
     q = -(-m * bits // n)
-    if m * 2**bits + n * 2**q > _MOST_UNITS:
-        raise InvalidInputError(
-            f"epsilon must leave at most {_MOST_UNITS} units, but {epsilon:g} needs {n * 2**q}; try a "
-            "larger one."
-        )
     n_cells = 2**bits
+    _check_units(epsilon, m * n_cells, n * 2**q)
     levels = np.arange(n_cells)
     # the place of each bit, latent coordinate and power of two: first bits first, so that a latent
     # coordinate that is a little wrong costs the bits that matter least
@@ -202,11 +188,11 @@ def binary_code(
     decoder = _steps(n, np.tile(middles, (n, 1)), decoder_out, np.zeros(m))
     if units == "heaviside":
         return Code(encoder, decoder, epsilon, bits, n_cells, None)
-    if steepness is None:
-        steepness = _binary_steepness(encoder, decoder, epsilon, n_cells, q)
+    steepness = steepness or _binary_steepness(encoder, decoder, epsilon, n_cells, q)
     first, second = (positive_number(each, "steepness") for each in steepness)
-    smooth = _smoothed(encoder, first), _smoothed(decoder, second)
-    return Code(*smooth, epsilon, bits, n_cells, (first, second))
+    return Code(
+        _smoothed(encoder, first), _smoothed(decoder, second), epsilon, bits, n_cells, (first, second)
+    )
 
 
 def analog_code(
@@ -251,11 +237,7 @@ def analog_code(
     r = m // n
     cells = max(2, math.ceil(math.sqrt((m - n) / 6.0) / epsilon - 1e-12))
     values = cells ** (r - 1)
-    if n * (values + (r - 1) * cells) > _MOST_UNITS:
-        raise InvalidInputError(
-            f"epsilon must leave at most {_MOST_UNITS} units, but {epsilon:g} needs {n * values}; try a "
-            "larger one."
-        )
+    _check_units(epsilon, n * (r - 1) * cells, n * values)
     # number i of latent l is V[l * r + i]; digit i counts cells^(r-2-i), the last number is the fraction
     quantised = [l * r + i for l in range(n) for i in range(r - 1)]
     thresholds = np.arange(1, cells) / cells
@@ -312,6 +294,14 @@ def _checked(m: int, n: int, epsilon: float, units: str) -> float:
     if units not in ("heaviside", "tanh"):
         raise InvalidInputError(f"units must be heaviside or tanh, but was {units!r}.")
     return positive_number(epsilon, "epsilon")
+
+
+def _check_units(epsilon: float, encoder: int, decoder: int) -> None:
+    if encoder + decoder > _MOST_UNITS:
+        raise InvalidInputError(
+            f"epsilon must leave at most {_MOST_UNITS} units, but {epsilon:g} needs {decoder}; try a "
+            "larger one."
+        )
 
 
 def _steps(d_in: int, thresholds: Floats, w_out: Floats, b_out: Floats) -> TwoLayer:
@@ -374,19 +364,11 @@ def _variation(net: TwoLayer) -> float:
 
 @dataclass(frozen=True)
 class TanhStep:
-    r"""The function :math:`\tfrac12 (1 + \tanh(Bx + C))` in place of a step at zero.
+    r"""The function :math:`\tfrac12 (1 + \tanh(Bx + C))` in place of a step at zero."""
 
-    Attributes
-    ----------
-    steepness, shift : float
-        B and C.
-    error_bound : float
-        A proven bound on the error in :math:`L_p(\mu)`.
-    """
-
-    steepness: float
-    shift: float
-    error_bound: float
+    steepness: float  # B
+    shift: float  # C
+    error_bound: float  # proven, on the error in L_p(mu)
 
     def __call__(self, x: ArrayLike) -> Floats:
         """Values."""
@@ -415,10 +397,6 @@ def tanh_step(
         Where it lives.
     atoms : mapping of float to float, optional
         Point masses, by their place; the one at zero is where the shift is needed.
-
-    Returns
-    -------
-    TanhStep
 
     Notes
     -----

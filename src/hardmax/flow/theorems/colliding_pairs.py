@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -102,16 +102,7 @@ class CollidingPair(Result):
     n_searched: int
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "first": self.first,
-            "second": self.second,
-            "target_gap": self.target_gap,
-            "attention_gap": self.attention_gap,
-            "guaranteed_gap": self.guaranteed_gap,
-            "epsilon": self.epsilon,
-            "required_width": self.required_width,
-            "n_searched": self.n_searched,
-        }
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
@@ -167,36 +158,39 @@ def closest_choices(
     tree = cKDTree(sums / scale)
     distance, neighbour = tree.query(sums / scale, k=2, p=np.inf)
     me = np.arange(len(sums))
-    other = np.where(
-        neighbour[:, 0] == me, neighbour[:, 1], neighbour[:, 0]
-    )  # duplicates may come in any order
-    apart = np.where(neighbour[:, 0] == me, distance[:, 1], distance[:, 0])
+    column = (neighbour[:, 0] == me).astype(int)  # of the other one: duplicates may come in any order
+    other, apart = neighbour[me, column], distance[me, column]
     pairs: dict[tuple[int, int], None] = {}
     for i in np.argsort(apart, kind="stable"):
-        pairs[(min(int(i), int(other[i])), max(int(i), int(other[i])))] = None
+        pairs[min(i, other[i]), max(i, other[i])] = None
         if len(pairs) == best:
             break
     digits = n ** np.arange(m - 1, -1, -1)
     return [((i // digits) % n, (j // digits) % n) for i, j in pairs]
 
 
+def _closest_pair(
+    parts: Floats,
+    scale: Floats,
+    best: int,
+    sequence: Callable[[NDArray[np.int64], NDArray[np.bool_]], Floats],
+    read: Callable[[Floats], Floats],
+) -> tuple[float, list[Floats]]:
+    """Of the ``best`` closest choices the two sequences that attention reads most alike, and their gap."""
+    candidates = []
+    for choice in closest_choices(parts, scale, best=best):
+        pair = [sequence(each, choice[0] != choice[1]) for each in choice]
+        candidates.append((float(np.abs(read(pair[0]) - read(pair[1])).max()), pair))
+    return min(candidates, key=lambda candidate: candidate[0])
+
+
 @dataclass(frozen=True)
 class RetrievalExponents:
-    r"""Exponents o of :math:`\Omega(\varepsilon^{-o})` in Theorem 2, as printed in three places.
+    r"""Exponents o of :math:`\Omega(\varepsilon^{-o})` in Theorem 2, as printed in three places."""
 
-    Attributes
-    ----------
-    informal : Fraction
-        (T - k - 1)/(n + 1) - 1, Theorem 2.
-    formal : Fraction
-        (T - k)/(n + 1) - 1, Theorem 5.
-    proof : Fraction
-        (T - k + 1)/(n + 1) - 1, what the proof gives: the one to use.
-    """
-
-    informal: Fraction
-    formal: Fraction
-    proof: Fraction
+    informal: Fraction  # (T - k - 1)/(n + 1) - 1, Theorem 2
+    formal: Fraction  # (T - k)/(n + 1) - 1, Theorem 5
+    proof: Fraction  # (T - k + 1)/(n + 1) - 1, what the proof gives: the one to use
 
 
 def retrieval_exponents(n_tokens: int, k: int, n: int) -> RetrievalExponents:
@@ -209,8 +203,7 @@ def retrieval_exponents(n_tokens: int, k: int, n: int) -> RetrievalExponents:
     (Fraction(54, 7), Fraction(55, 7), Fraction(8, 1))
     """
     _check(n_tokens, k, n)
-    informal, formal, proof = (Fraction(n_tokens - k + i, n + 1) - 1 for i in (-1, 0, 1))
-    return RetrievalExponents(informal, formal, proof)
+    return RetrievalExponents(*(Fraction(n_tokens - k + i, n + 1) - 1 for i in (-1, 0, 1)))
 
 
 def retrieval_width_bound(n_tokens: int, k: int, n: int, epsilon: float | Fraction) -> float:
@@ -294,13 +287,10 @@ def retrieval_pair(
         shares = np.exp(logs - logs.max())
         return np.asarray(shares @ vectors / shares.sum())
 
-    candidates = []
-    for choice in closest_choices(parts, np.ones(n + 1), best=20):
-        free = [grids[np.arange(m), each] for each in choice]
-        differ = free[0] != free[1]
-        pair = [np.concatenate([np.ones(k - 1), np.where(differ, part, 0.0)]) for part in free]
-        candidates.append((float(np.abs(read(pair[0]) - read(pair[1])).max()), pair))
-    gap, pair = min(candidates, key=lambda candidate: candidate[0])
+    def sequence(choice: NDArray[np.int64], differ: NDArray[np.bool_]) -> Floats:
+        return np.concatenate([np.ones(k - 1), np.where(differ, grids[np.arange(m), choice], 0.0)])
+
+    gap, pair = _closest_pair(parts, np.ones(n + 1), 20, sequence, read)
     target_gap = abs(float(np.sort(pair[0])[-k] - np.sort(pair[1])[-k]))
     eta = 4 * m * n_grid ** (-m / (n + 1))
     return CollidingPair(
@@ -330,27 +320,18 @@ def _attention_parts(
 
 
 def _check(n_tokens: int, k: int, n: int) -> None:
-    check_size(n_tokens, "n_tokens", 1)
-    check_size(n, "n", 1)
-    check_size(k, "k", 2)
+    for name, value, least in (("n_tokens", n_tokens, 1), ("n", n, 1), ("k", k, 2)):
+        check_size(value, name, least)
     if k > n_tokens:
         raise InvalidInputError(f"k must be at most n_tokens = {n_tokens}, but was {k}.")
 
 
 @dataclass(frozen=True)
 class SeparationExponents:
-    r"""Exponents k of :math:`\Omega(\varepsilon^{-k})` for one layer, as printed in two places.
+    r"""Exponents k of :math:`\Omega(\varepsilon^{-k})` for one layer, as printed in two places."""
 
-    Attributes
-    ----------
-    informal : Fraction
-        (T - 2H)/(H(n + 1) + 1) - 1, Theorem 1.
-    formal : Fraction
-        (T - H - 1)/(H(n + 1) + 1) - 1, Theorem 4: at least the informal one, equal only for H = 1.
-    """
-
-    informal: Fraction
-    formal: Fraction
+    informal: Fraction  # (T - 2H)/(H(n + 1) + 1) - 1, Theorem 1
+    formal: Fraction  # (T - H - 1)/(H(n + 1) + 1) - 1, Theorem 4: equal for H = 1, else larger
 
 
 def separation_exponents(n_tokens: int, heads: int, n: int) -> SeparationExponents:
@@ -484,8 +465,9 @@ def separation_pair(layer: SingleLayer, *, n_tokens: int, epsilon: float) -> Col
             f"per token, but was {epsilon:g}."
         )
     liked = _liked_tokens(layer, centres, radius)
-    cap = _untouched(liked, centres, radius)
-    b = centres[cap]
+    # a cap that holds no liked token; there are more caps than heads
+    distance = np.linalg.norm(liked[None] + centres[:, None], axis=2).min(axis=1)
+    b = centres[np.argmax(distance > radius * (1 + 1e-9))]
     squares = radius**2 * np.arange(free * n_grid) / (free * n_grid)
     grids = _at_distance(-b, squares).reshape(free, n_grid, 3)
     fixed = np.concatenate([liked, b[None]])
@@ -497,15 +479,12 @@ def separation_pair(layer: SingleLayer, *, n_tokens: int, epsilon: float) -> Col
     moved = weights[..., None] * np.einsum("hnd,jqd->jqhn", layer.values, grids)
     parts = np.concatenate([moved.reshape(free, n_grid, -1), weights], axis=2)
     scale = np.maximum(np.abs(parts).max(axis=(0, 1)), 1e-300)
-    candidates = []
-    for choice in closest_choices(parts, scale, best=50):
-        differ = choice[0] != choice[1]
-        pair = []
-        for each in choice:
-            chosen = grids[np.arange(free), each]
-            pair.append(np.concatenate([np.where(differ[:, None], chosen, liked[0]), fixed]))
-        candidates.append((float(np.abs(layer(pair[0]) - layer(pair[1])).max()), pair))
-    gap, pair = min(candidates, key=lambda candidate: candidate[0])
+
+    def sequence(choice: NDArray[np.int64], differ: NDArray[np.bool_]) -> Floats:
+        chosen = grids[np.arange(free), choice]
+        return np.concatenate([np.where(differ[:, None], chosen, liked[0]), fixed])
+
+    gap, pair = _closest_pair(parts, scale, 50, sequence, layer)
     target_gap = abs(float(np.diff(separation_target(np.stack(pair)))[0]))
     width = layer.n * layer.heads
     apart = float(np.linalg.norm(layer(pair[0]) - layer(pair[1])))
@@ -539,12 +518,6 @@ def _liked_tokens(layer: SingleLayer, centres: Floats, radius: float) -> Floats:
             candidates.append(math.cos(turn) * centre + math.sin(turn) * direction)
         tokens.append(max(candidates, key=lambda token: float(score @ token)))
     return np.array(tokens)
-
-
-def _untouched(liked: Floats, centres: Floats, radius: float) -> int:
-    """A cap that holds no liked token; there are more caps than heads."""
-    distance = np.linalg.norm(liked[None] + centres[:, None], axis=2).min(axis=1)
-    return int(np.argmax(distance > radius * (1 + 1e-9)))
 
 
 def _at_distance(centre: Floats, squares: Floats) -> Floats:

@@ -132,20 +132,10 @@ def alternation_width_bound(alternations: int, *, amplitude: float = 0.25) -> fl
 
 @dataclass(frozen=True, eq=False)
 class AlternationProgram:
-    r"""The width that a block on [0, 1] needs to alternate, by linear programming; numerical, not proven.
-
-    Attributes
-    ----------
-    width : float
-        :math:`a \sum_i |\lambda_i| - |\sum_i \lambda_i|`.
-    multipliers : array
-        :math:`\lambda`, one per point, scaled so that :math:`|\sum_i \lambda_i \tanh(\theta x_i + b)| \le
-        1` on a fine grid of :math:`|\theta|, |b| \le 1`.
-    points : array
-    """
+    """The width that a block on [0, 1] needs to alternate, by linear programming; numerical, not proven."""
 
     width: float
-    multipliers: Floats
+    multipliers: Floats  # one per point, scaled to the bound 1 on a fine grid of theta and b
     points: Floats
 
 
@@ -208,19 +198,11 @@ def alternation_program(
 
 @dataclass(frozen=True, eq=False)
 class AntipodalPair:
-    """A point of the boundary of the cube and its antipode, with nearly the same code.
+    """A point of the boundary of the cube and its antipode, with nearly the same code."""
 
-    Attributes
-    ----------
-    point, antipode : array of shape (m,)
-        V and 1 - V; some coordinate of V is 0 or 1, so they are 1 apart in the maximum norm.
-    code_gap : float
-        The largest difference of a coordinate of the code.
-    """
-
-    point: Floats
-    antipode: Floats
-    code_gap: float
+    point: Floats  # V; some coordinate is 0 or 1, so V and 1 - V are 1 apart in the maximum norm
+    antipode: Floats  # 1 - V
+    code_gap: float  # the largest difference of a coordinate of the code
 
     def sup_error(self, decoder: Callable[[Floats], Floats], encoder: Callable[[Floats], Floats]) -> float:
         """The larger error of a decoder at the two points, in the maximum norm."""
@@ -249,10 +231,6 @@ def antipodal_pair(
         For n >= 2 the pair is searched by least squares from so many starting points; for n = 1 it is
         bisected along a path from a point to its antipode.
     rng : int
-
-    Returns
-    -------
-    AntipodalPair
 
     Raises
     ------

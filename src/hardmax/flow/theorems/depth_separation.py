@@ -25,6 +25,8 @@ best, where the softmax average is worst, and hill climbing starts from the wors
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -39,7 +41,6 @@ from hardmax.flow.theorems.softmax_transformers import (
     SoftmaxTransformer,
     TwoLayer,
     positive_number,
-    stacked,
 )
 from hardmax.networks.random_networks import check_size
 
@@ -203,10 +204,6 @@ def separation_transformer(
     domain : {"cube11", "cube01"}
         Tokens in [-1, 1]^3, or in [0, 1]^3 with the target of 2x - 1 (the remark after the theorem).
 
-    Returns
-    -------
-    DepthSeparation
-
     Examples
     --------
     >>> built = separation_transformer(0.05, 8)
@@ -254,8 +251,7 @@ def _most_opposite() -> SoftmaxLayer:
 
 
 def _smallest_product() -> SoftmaxLayer:
-    """Scores -a(s) for a query whose second coordinate is 1/2: W_Q^T W_K has the entry -2, from entries of "
-    "1."""
+    """Scores -a(s) for a query with second coordinate 1/2: W_Q^T W_K has the entry -2, from entries of 1."""
     w_q, w_k = np.zeros((6, 6)), np.zeros((6, 6))
     w_q[:2, 1], w_k[:2, 0] = 1.0, -1.0
     return SoftmaxLayer(w_q[None], w_k[None], np.eye(6)[None], _into_second_half())
@@ -285,21 +281,21 @@ def inner_product_block(error: float, *, square: Square = "plain") -> tuple[TwoL
     error = positive_number(error, "error")
     if square not in ("plain", "richardson"):
         raise InvalidInputError(f"square must be plain or richardson, but was {square!r}.")
-    copies = _first(lambda c: _product_error(_square_terms(c, square)) <= error, _MOST_COPIES, "error", error)
+    copies = _first(lambda c: _product_error(_square_terms(c, square)) <= error, _MOST_COPIES, error)
     terms = _square_terms(copies, square)
-    w_in, b_in, w_out = [], [], []
+    units, scales = [], []
     for theta, weight, n_copies in terms:
         for i in range(3):
             for side in (1.0, -1.0):  # (x_i + y_i)^2 with weight 1/4, (x_i - y_i)^2 with weight -1/4
                 for sign in (1.0, -1.0):
-                    row = np.zeros((n_copies, 6))
-                    row[:, i], row[:, 3 + i] = sign * theta, sign * side * theta
-                    out = np.zeros((6, n_copies))
-                    out[0] = -side * weight
-                    w_in.append(row)
-                    b_in.append(np.full(n_copies, _B))
-                    w_out.append(out)
-    block = stacked(list(zip(w_in, b_in, w_out, strict=True)), [0.0, 0.5, 0.0, 0.0, 0.0, 0.0])
+                    row = np.zeros(6)
+                    row[i], row[3 + i] = sign * theta, sign * side * theta
+                    units += [row] * n_copies
+                    scales += [-side * weight] * n_copies
+    w_out = np.zeros((6, len(units)))
+    w_out[0] = scales
+    b_out = np.array([0.0, 0.5, 0.0, 0.0, 0.0, 0.0])
+    block = TwoLayer(np.array(units), np.full(len(units), _B), w_out, b_out)
     return block, _product_error(terms)
 
 
@@ -348,7 +344,7 @@ def affine_readout(error: float, *, reach: float) -> tuple[TwoLayer, float]:
     (56, 1.0)
     """
     z = 18.0 * positive_number(reach, "reach")
-    p = _first(lambda p: p >= 18 and z - p * math.tanh(z / p) <= error, 10**7, "error", error)
+    p = _first(lambda p: p >= 18 and z - p * math.tanh(z / p) <= error, 10**7, error)
     w_in, b_in = np.zeros((p + 2, 6)), np.zeros(p + 2)
     w_in[:p, 3], b_in[p:] = 18.0 / p, 1.0
     w_out = np.ones((1, p + 2))
@@ -356,40 +352,26 @@ def affine_readout(error: float, *, reach: float) -> tuple[TwoLayer, float]:
     return TwoLayer(w_in, b_in, w_out, [1.0]), z - p * math.tanh(z / p)  # type: ignore[arg-type]
 
 
-def _first(fits: Any, most: int, name: str, value: float) -> int:
-    """The smallest number from 1 on that fits; what fits stays so for larger numbers."""
+def _first(fits: Callable[[int], bool], most: int, error: float) -> int:
+    """The smallest number of equal units from 1 on that fits; what fits stays so for larger numbers."""
     high = 1
     while not fits(high):
         high *= 2
         if high > most:
             raise InvalidInputError(
-                f"{name} must leave room for at most {most} equal units, but was {value:g}; try a larger "
+                f"error must leave room for at most {most} equal units, but was {error:g}; try a larger "
                 "epsilon."
             )
-    low = high // 2  # does not fit, or is 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), True, lo=high // 2 + 1, key=fits)
 
 
 @dataclass(frozen=True)
 class SupError:
-    """The largest errors that were found; a lower bound on the supremum.
+    """The largest errors that were found; a lower bound on the supremum."""
 
-    Attributes
-    ----------
-    random : float
-        Over the random families.
-    adversarial : float
-        Over near ties and after hill climbing.
-    n_inputs : int
-        Sequences that were evaluated.
-    """
-
-    random: float
-    adversarial: float
-    n_inputs: int
+    random: float  # over the random families
+    adversarial: float  # over near ties and after hill climbing
+    n_inputs: int  # sequences that were evaluated
 
     @property
     def largest(self) -> float:
@@ -430,8 +412,7 @@ def separation_inputs(
 
 
 def _near_ties(n_each: int, n_tokens: int, beta: float, rng: np.random.Generator) -> Floats:
-    """One token at a corner q, one opposite to it, the others almost opposite: their scores lag by about "
-    "1/beta."""
+    """One token at a corner, one opposite to it, the others almost opposite: scores lag by about 1/beta."""
     corner = rng.choice([-1.0, 1.0], size=(n_each, 1, 3))
     corner[n_each // 2 :] *= rng.uniform(0.3, 1.0, (n_each - n_each // 2, 1, 3))
     lag = np.exp(rng.uniform(np.log(0.3), np.log(30.0), (n_each, 1, 1))) * 9.0 / beta

@@ -45,27 +45,18 @@ Step = tuple[int, int, int]
 class FirstLayerSearch:
     """Whether rankings exist with which ``heads`` first-layer heads see every winning pair.
 
-    Attributes
-    ----------
-    possible : bool or None
-        True: ``rankings`` are an example. False: all possibilities were struck out, so there are none. None:
-        the limit on the number of decisions was reached first.
-    rankings : int array (V, heads, V - 1) or None
-        For every query letter and head the other letters, best first.
-    heads, n_tokens, n_letters, n_terms, n_inputs : int
-        h_1, T, the size of the alphabet, D, and how many sets of letters were asked about.
-    decisions : int
-        How many times an option had to be tried.
+    ``possible`` is True if ``rankings`` are an example, False if all possibilities were struck out, so there
+    are none, and None if the limit on the number of decisions was reached first.
     """
 
     possible: bool | None
-    rankings: NDArray[np.int64] | None
-    heads: int
-    n_tokens: int
-    n_letters: int
-    n_terms: int
-    n_inputs: int
-    decisions: int
+    rankings: NDArray[np.int64] | None  # (V, heads, V - 1): per query letter and head the others, best first
+    heads: int  # h_1
+    n_tokens: int  # T
+    n_letters: int  # V, the size of the alphabet
+    n_terms: int  # D
+    n_inputs: int  # how many sets of letters were asked about
+    decisions: int  # how many times an option had to be tried
 
 
 def pair_values(matrices: ArrayLike, letters: ArrayLike) -> NDArray[np.float64]:
@@ -102,10 +93,6 @@ def search_first_layer(
         h_1.
     max_decisions : int
         When to give up.
-
-    Returns
-    -------
-    FirstLayerSearch
 
     Examples
     --------

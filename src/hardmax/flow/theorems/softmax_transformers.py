@@ -24,7 +24,8 @@ run elsewhere; torch is imported there and not before.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -32,16 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, MissingExtraError, NotFiniteError
 
-__all__ = [
-    "SoftmaxLayer",
-    "SoftmaxTransformer",
-    "TwoLayer",
-    "frozen_array",
-    "positive_number",
-    "stacked",
-    "transformer_module",
-    "two_layer_module",
-]
+__all__ = ["SoftmaxLayer", "SoftmaxTransformer", "TwoLayer", "frozen_array", "positive_number"]
 
 Floats = NDArray[np.float64]
 Activation = Literal["tanh", "heaviside"]
@@ -85,8 +77,10 @@ class TwoLayer:
             raise InvalidInputError(f"activation must be tanh or heaviside, but was {self.activation!r}.")
         width = len(self.b_in)
         if len(self.w_in) != width or self.w_out.shape != (len(self.b_out), width):
-            shapes = ", ".join(f"{f.name} {np.shape(getattr(self, f.name))}" for f in fields(self)[:4])
-            raise DimensionMismatchError(f"the arrays must have one width, but their shapes are {shapes}.")
+            shapes = ", ".join(str(array.shape) for array in self.arrays)
+            raise DimensionMismatchError(
+                f"w_in, b_in, w_out and b_out must have one width, but their shapes are {shapes}."
+            )
         if not 0 <= self.n_linear <= width:
             raise InvalidInputError(f"n_linear must lie between 0 and {width}, but was {self.n_linear!r}.")
 
@@ -106,16 +100,19 @@ class TwoLayer:
         return len(self.b_out)
 
     @property
+    def arrays(self) -> tuple[Floats, ...]:
+        """The weights and biases."""
+        return self.w_in, self.b_in, self.w_out, self.b_out
+
+    @property
     def n_parameters(self) -> int:
         """Entries of the four arrays, zeros included."""
-        return self.w_in.size + self.b_in.size + self.w_out.size + self.b_out.size
+        return sum(array.size for array in self.arrays)
 
     @property
     def largest_weight(self) -> float:
         """The largest absolute value of a weight or bias."""
-        return max(
-            float(np.abs(part).max(initial=0.0)) for part in (self.w_in, self.b_in, self.w_out, self.b_out)
-        )
+        return _largest(self.arrays)
 
     def lipschitz(self) -> float:
         r"""A Lipschitz constant in the maximum norms, :math:`\lVert\, |W_{out}|\,|W_{in}|\, \rVert_\infty`.
@@ -142,48 +139,31 @@ class TwoLayer:
         step = max(1, _BLOCK // max(1, self.width))
         for start in range(0, len(rows), step):
             hidden = rows[start : start + step] @ self.w_in.T + self.b_in
-            values[start : start + step] = self._activated(hidden) @ self.w_out.T + self.b_out
+            bent = hidden[:, : self.width - self.n_linear]
+            if self.activation == "tanh":
+                np.tanh(bent, out=bent)
+            else:
+                bent[...] = bent >= 0.0
+            values[start : start + step] = hidden @ self.w_out.T + self.b_out
         return values.reshape(*points.shape[:-1], self.d_out)
-
-    def _activated(self, hidden: Floats) -> Floats:
-        bent = hidden[:, : self.width - self.n_linear]
-        if self.activation == "tanh":
-            np.tanh(bent, out=bent)
-        else:
-            bent[...] = bent >= 0.0
-        return hidden
 
     def to_torch(self) -> Any:
         """The block as a ``torch.nn.Module`` in double precision (needs the extra ``training``)."""
-        return two_layer_module(self)
+        torch, net = _torch(), self
 
+        class TwoLayerModule(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                _add_parameters(self, net, "w_in", "b_in", "w_out", "b_out")
 
-def stacked(
-    units: list[tuple[Floats, Floats, Floats]], b_out: ArrayLike, *, activation: Activation = "tanh"
-) -> TwoLayer:
-    """The block whose hidden layer is the given groups of units, one below the other.
+            def forward(self, x: Any) -> Any:
+                hidden = x @ self.w_in.T + self.b_in
+                n_bent = net.width - net.n_linear
+                bent = hidden[..., :n_bent]
+                bent = torch.tanh(bent) if net.activation == "tanh" else (bent >= 0).to(hidden.dtype)
+                return torch.cat([bent, hidden[..., n_bent:]], dim=-1) @ self.w_out.T + self.b_out
 
-    Parameters
-    ----------
-    units : list of (w_in, b_in, w_out)
-        Groups of units, ``w_out`` of shape (outputs, units of the group).
-    b_out : array
-    activation : {"tanh", "heaviside"}
-
-    Examples
-    --------
-    >>> one = np.ones((1, 1))
-    >>> stacked([(one, np.zeros(1), one), (-one, np.zeros(1), one)], [0.5])([[0.3]])
-    array([[0.5]])
-    """
-    w_in, b_in, w_out = (list(part) for part in zip(*units, strict=True))
-    return TwoLayer(
-        np.concatenate(w_in),
-        np.concatenate(b_in),
-        np.concatenate(w_out, axis=1),
-        np.asarray(b_out, dtype=np.float64),
-        activation=activation,
-    )
+        return TwoLayerModule()
 
 
 def frozen_array(value: ArrayLike, name: str, axes: int) -> Floats:
@@ -247,10 +227,15 @@ class SoftmaxLayer:
             object.__setattr__(self, name, frozen_array(getattr(self, name), name, axes))
         heads, n, width = self.w_v.shape
         if not self.w_q.shape == self.w_k.shape == self.w_v.shape or self.w_o.shape != (width, heads * n):
-            shapes = ", ".join(f"{name} {getattr(self, name).shape}" for name in ("w_q", "w_k", "w_v", "w_o"))
+            shapes = ", ".join(str(array.shape) for array in self.arrays)
             raise DimensionMismatchError(
-                f"the matrices must be (heads, n, E) three times and (E, heads n), but are {shapes}."
+                f"w_q, w_k and w_v must be (heads, n, E) and w_o (E, heads n), but the shapes are {shapes}."
             )
+
+    @property
+    def arrays(self) -> tuple[Floats, ...]:
+        """The weights."""
+        return self.w_q, self.w_k, self.w_v, self.w_o
 
     @property
     def heads(self) -> int:
@@ -271,6 +256,24 @@ class SoftmaxLayer:
             weights /= weights.sum(axis=2, keepdims=True)
             parts.append(weights @ (tokens @ w_v.T))
         return np.asarray(np.concatenate(parts, axis=2) @ self.w_o.T)
+
+    def to_torch(self) -> Any:
+        """The layer as a ``torch.nn.Module`` of (queries, tokens, beta) (needs the extra ``training``)."""
+        torch, layer = _torch(), self
+
+        class AttentionModule(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                _add_parameters(self, layer, "w_q", "w_k", "w_v", "w_o")
+
+            def forward(self, queries: Any, tokens: Any, beta: float) -> Any:
+                q = torch.einsum("hne,bse->bhsn", self.w_q, queries)
+                k = torch.einsum("hne,bte->bhtn", self.w_k, tokens)
+                v = torch.einsum("hne,bte->bhtn", self.w_v, tokens)
+                mixed = torch.softmax(beta * (q @ k.transpose(2, 3)), dim=3) @ v
+                return queries + mixed.permute(0, 2, 1, 3).flatten(2) @ self.w_o.T
+
+        return AttentionModule()
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,37 +345,29 @@ class SoftmaxTransformer:
 
         An embedding bias that is zero throughout is left out.
         """
-        attention = sum(
-            layer.w_q.size + layer.w_k.size + layer.w_v.size + layer.w_o.size for layer in self.layers
-        )
-        feed_forward = sum(block.n_parameters for block in (*self.blocks, self.output))
         bias = self.embedding_bias.size if self.embedding_bias.any() else 0
-        return self.embedding.size + bias + self.cls.size + attention + feed_forward
+        return sum(array.size for array in self.arrays) + bias
 
     @property
     def largest_weight(self) -> float:
         """The largest absolute value of a weight; beta is kept apart."""
-        arrays = [self.embedding, self.embedding_bias, self.cls]
-        arrays += [part for layer in self.layers for part in (layer.w_q, layer.w_k, layer.w_v, layer.w_o)]
-        blocks = [block.largest_weight for block in (*self.blocks, self.output)]
-        return max([float(np.abs(array).max(initial=0.0)) for array in arrays] + blocks)
+        return _largest((self.embedding_bias, *self.arrays))
+
+    @property
+    def arrays(self) -> tuple[Floats, ...]:
+        """All weights but the embedding bias."""
+        parts = (*self.layers, *self.blocks, self.output)
+        return (self.embedding, self.cls, *(array for part in parts for array in part.arrays))
 
     def with_beta(self, beta: float) -> SoftmaxTransformer:
         """The same weights at another inverse temperature."""
-        return SoftmaxTransformer(
-            self.embedding, self.embedding_bias, self.cls, self.layers, self.blocks, self.output, beta
-        )
-
-    def embedded(self, tokens: ArrayLike) -> Floats:
-        """The embedded tokens: (B, T, d) -> (B, T, E)."""
-        x = self._checked(tokens)
-        state = np.zeros((*x.shape[:2], self.layers[0].width))
-        state[:, :, : len(self.embedding)] = x @ self.embedding.T + self.embedding_bias
-        return state
+        return replace(self, beta=beta)
 
     def states(self, tokens: ArrayLike) -> list[tuple[Floats, Floats]]:
         """What each attention layer leaves behind: tokens (B, T, E) and CLS (B, E), layer by layer."""
-        state = self.embedded(tokens)
+        x = self._checked(tokens)
+        state = np.zeros((*x.shape[:2], self.layers[0].width))
+        state[:, :, : len(self.embedding)] = x @ self.embedding.T + self.embedding_bias
         cls = np.broadcast_to(self.cls, (len(state), 1, len(self.cls)))
         left = []
         for number, layer in enumerate(self.layers):
@@ -405,7 +400,32 @@ class SoftmaxTransformer:
 
     def to_torch(self) -> Any:
         """The transformer as a ``torch.nn.Module`` in double precision (needs the extra ``training``)."""
-        return transformer_module(self)
+        torch, net = _torch(), self
+
+        class TransformerModule(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                _add_parameters(self, net, "embedding", "embedding_bias", "cls")
+                self.layers = torch.nn.ModuleList([layer.to_torch() for layer in net.layers])
+                self.blocks = torch.nn.ModuleList([block.to_torch() for block in net.blocks])
+                self.output, self.beta = net.output.to_torch(), net.beta
+
+            def forward(self, tokens: Any) -> Any:
+                x = tokens @ self.embedding.T + self.embedding_bias
+                x = torch.nn.functional.pad(x, (0, len(self.cls) - x.shape[2]))
+                cls = self.cls.expand(len(x), 1, -1)
+                for number, layer in enumerate(self.layers):
+                    x, cls = layer(x, x, self.beta), layer(cls, x, self.beta)
+                    if number < len(self.blocks):
+                        x, cls = self.blocks[number](x), self.blocks[number](cls)
+                values = self.output(cls[:, 0])
+                return values[:, 0] if values.shape[1] == 1 else values
+
+        return TransformerModule()
+
+
+def _largest(arrays: Iterable[Floats]) -> float:
+    return max(float(np.abs(array).max(initial=0.0)) for array in arrays)
 
 
 def _torch() -> Any:
@@ -418,73 +438,9 @@ def _torch() -> Any:
     return torch
 
 
-def _parameter(array: Any) -> Any:
+def _add_parameters(module: Any, weights: Any, *names: str) -> None:
+    """Arrays of ``weights`` as parameters of a torch module, under the same names."""
     torch = _torch()
-    return torch.nn.Parameter(torch.tensor(np.array(array), dtype=torch.float64))
-
-
-def two_layer_module(net: TwoLayer) -> Any:
-    """A block as a torch module with its four arrays as parameters."""
-    torch = _torch()
-
-    class TwoLayerModule(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.w_in, self.b_in = _parameter(net.w_in), _parameter(net.b_in)
-            self.w_out, self.b_out = _parameter(net.w_out), _parameter(net.b_out)
-            self.activation, self.n_linear = net.activation, net.n_linear
-
-        def forward(self, x: Any) -> Any:
-            hidden = x @ self.w_in.T + self.b_in
-            n_bent = hidden.shape[-1] - self.n_linear
-            bent = hidden[..., :n_bent]
-            bent = torch.tanh(bent) if self.activation == "tanh" else (bent >= 0).to(hidden.dtype)
-            return torch.cat([bent, hidden[..., n_bent:]], dim=-1) @ self.w_out.T + self.b_out
-
-    return TwoLayerModule()
-
-
-def _layer_module(layer: SoftmaxLayer) -> Any:
-    torch = _torch()
-
-    class AttentionModule(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.w_q, self.w_k = _parameter(layer.w_q), _parameter(layer.w_k)
-            self.w_v, self.w_o = _parameter(layer.w_v), _parameter(layer.w_o)
-
-        def forward(self, queries: Any, tokens: Any, beta: float) -> Any:
-            q = torch.einsum("hne,bse->bhsn", self.w_q, queries)
-            k = torch.einsum("hne,bte->bhtn", self.w_k, tokens)
-            v = torch.einsum("hne,bte->bhtn", self.w_v, tokens)
-            mixed = torch.softmax(beta * (q @ k.transpose(2, 3)), dim=3) @ v
-            return queries + mixed.permute(0, 2, 1, 3).flatten(2) @ self.w_o.T
-
-    return AttentionModule()
-
-
-def transformer_module(net: SoftmaxTransformer) -> Any:
-    """A transformer as a torch module."""
-    torch = _torch()
-
-    class TransformerModule(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.embedding, self.embedding_bias = _parameter(net.embedding), _parameter(net.embedding_bias)
-            self.cls, self.beta = _parameter(net.cls), net.beta
-            self.layers = torch.nn.ModuleList([_layer_module(layer) for layer in net.layers])
-            self.blocks = torch.nn.ModuleList([two_layer_module(block) for block in net.blocks])
-            self.output = two_layer_module(net.output)
-
-        def forward(self, tokens: Any) -> Any:
-            x = tokens @ self.embedding.T + self.embedding_bias
-            x = torch.nn.functional.pad(x, (0, len(self.cls) - x.shape[2]))
-            cls = self.cls.expand(len(x), 1, -1)
-            for number, layer in enumerate(self.layers):
-                x, cls = layer(x, x, self.beta), layer(cls, x, self.beta)
-                if number < len(self.blocks):
-                    x, cls = self.blocks[number](x), self.blocks[number](cls)
-            values = self.output(cls[:, 0])
-            return values[:, 0] if values.shape[1] == 1 else values
-
-    return TransformerModule()
+    for name in names:
+        array = torch.tensor(np.array(getattr(weights, name)), dtype=torch.float64)
+        setattr(module, name, torch.nn.Parameter(array))
