@@ -11,21 +11,6 @@ Examples
 11
 """
 
-from hardmax.bounds.arrangements import mlp_bounds, zaslavsky
-from hardmax.bounds.bound import Bound, Printed, RegionBounds
-from hardmax.bounds.heads import HeadBudget, growth_exponent, head_budget, pair_arrangement, vertex_maximum
-from hardmax.bounds.transformers import region_bounds
+from hardmax.lazy import attach
 
-__all__ = [
-    "Bound",
-    "HeadBudget",
-    "Printed",
-    "RegionBounds",
-    "growth_exponent",
-    "head_budget",
-    "mlp_bounds",
-    "pair_arrangement",
-    "region_bounds",
-    "vertex_maximum",
-    "zaslavsky",
-]
+__getattr__, __dir__, __all__ = attach(__name__)

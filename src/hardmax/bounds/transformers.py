@@ -93,6 +93,9 @@ def region_bounds(
     fold = zaslavsky(d_ff, d)
     block = scores.maximum * fold
     words = "affine" if biased else "linear"
+    place, formula, reason = "Theorem V.5, L = 1", "V_multi O((d_ff / d)^d)", "with V_multi of Theorem V.2"
+    printed_exponent = heads if heads <= d else d // 2
+    block_form = _upper_form(place, formula, printed_exponent, scores.exponent, None, reason=reason)
     bounds = (
         _zaslavsky(d_ff, d, fold),
         _single_head(n, d, scores, words),
@@ -107,7 +110,7 @@ def region_bounds(
             "V(N, H, d) R(d_ff, d)",
             f"one block, {words} scores; each routing cell sees a translate of the ReLU arrangement",
             exponent=scores.exponent,
-            printed=(_block_form(scores, heads, d),),
+            printed=(block_form,),
         ),
         _constructive(scores, n, heads, d, d_ff, depth, block),
         _rank_aware(scores, d, d_ff, depth, block),
@@ -259,17 +262,6 @@ def _feed_forward(d_ff: int, d: int, fold: int) -> Bound:
         "one ReLU layer with biases; 2^d_ff when d_ff <= d",
         exponent=0,
         printed=(printed,),
-    )
-
-
-def _block_form(scores: Heads, heads: int, d: int) -> Printed:
-    return _upper_form(
-        "Theorem V.5, L = 1",
-        "V_multi O((d_ff / d)^d)",
-        heads if heads <= d else d // 2,
-        scores.exponent,
-        None,
-        reason="with V_multi of Theorem V.2",
     )
 
 

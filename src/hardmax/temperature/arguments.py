@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ __all__ = [
     "check_rows",
     "checked_margin",
     "checked_tolerance",
-    "count",
     "positive_temperature",
     "score_table",
 ]
@@ -59,17 +57,6 @@ def checked_tolerance(tolerance: float) -> float:
     if value is None or not 0 < value < 1:
         raise InvalidInputError(f"tolerance must lie between 0 and 1, but was {tolerance}.")
     return float(value)
-
-
-def count(value: int, name: str) -> int:
-    """A positive integer."""
-    try:
-        number = index(value)
-    except TypeError:
-        number = 0
-    if isinstance(value, bool) or number < 1:
-        raise InvalidInputError(f"{name} must be an integer of at least 1, but was {value!r}.")
-    return number
 
 
 def _number(name: str, value: Any) -> Fraction | None:

@@ -20,10 +20,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
 from hardmax.exact.rationals import as_exact
 from hardmax.results import Result
-from hardmax.temperature.arguments import checked_tolerance, count, positive_temperature
+from hardmax.temperature.arguments import checked_tolerance, positive_temperature
 
 __all__ = ["TransitionBand", "margin_needed", "transition_band"]
 
@@ -69,28 +70,19 @@ class TransitionBand(Result):
     def _from_state(cls, state: dict[str, Any]) -> Self:
         return cls(**state)
 
-    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        return np.triu_indices(len(self.width), 1)
-
     def _summary(self) -> str:
-        n = len(self.width)
-        widths = self.width[self._pairs()]
+        widths = self._table()["width"]
         if len(widths) == 0:
             return "1 key, no wall"
         return (
-            f"{n} keys at temperature {self.temperature:g}, bands {widths.min():.4g} to {widths.max():.4g} "
-            f"wide at tolerance {self.tolerance:g}"
+            f"{len(self.width)} keys at temperature {self.temperature:g}, bands {widths.min():.4g} to "
+            f"{widths.max():.4g} wide at tolerance {self.tolerance:g}"
         )
 
     def _table(self) -> dict[str, Any]:
-        i, j = self._pairs()
-        return {
-            "key": i,
-            "other_key": j,
-            "distance": self.distance[i, j],
-            "width": self.width[i, j],
-            "width_alone": self.width_alone[i, j],
-        }
+        i, j = np.triu_indices(len(self.width), 1)
+        numbers = {name: getattr(self, name)[i, j] for name in ("distance", "width", "width_alone")}
+        return {"key": i, "other_key": j, **numbers}
 
 
 def margin_needed(n_tokens: int, temperature: float, *, tolerance: float = 0.01) -> float:
@@ -119,11 +111,8 @@ def margin_needed(n_tokens: int, temperature: float, *, tolerance: float = 0.01)
     >>> round(margin_needed(512, 8.0, tolerance=0.01), 2)
     86.65
     """
-    n, tau, eta = (
-        count(n_tokens, "n_tokens"),
-        float(positive_temperature(temperature)),
-        checked_tolerance(tolerance),
-    )
+    n, eta = positive("n_tokens", n_tokens), checked_tolerance(tolerance)
+    tau = float(positive_temperature(temperature))
     return 0.0 if n == 1 else max(0.0, tau * (math.log(n - 1) + math.log1p(-eta) - math.log(eta)))
 
 

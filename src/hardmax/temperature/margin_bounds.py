@@ -32,13 +32,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import flint
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import CertificateError
 from hardmax.results import Result
-from hardmax.temperature.arguments import checked_margin, count, positive_temperature
+from hardmax.temperature.arguments import checked_margin, positive_temperature
 
 __all__ = [
     "FORMS",
@@ -62,6 +63,7 @@ __all__ = [
 
 _FIRST_BITS = 96
 _LAST_BITS = 1 << 14
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -103,16 +105,14 @@ def rounded(quantity: Callable[[], flint.arb]) -> float:
     >>> rounded(lambda: flint.arb(-(10**9)).exp())          # below the smallest double
     0.0
     """
-    bits = _FIRST_BITS
-    while bits <= _LAST_BITS:
-        with flint.ctx.workprec(bits):
-            enclosure = quantity()
-            if enclosure.is_finite():
-                low, high = _nearest(enclosure.lower()), _nearest(enclosure.upper())
-                if low == high:
-                    return low
-        bits *= 2
-    raise CertificateError(f"a number could not be rounded with {_LAST_BITS} bits; please report this.")
+
+    def double(enclosure: flint.arb) -> float | None:
+        if not enclosure.is_finite():
+            return None
+        low, high = _nearest(enclosure.lower()), _nearest(enclosure.upper())
+        return low if low == high else None
+
+    return _decided(quantity, double)
 
 
 def is_positive(quantity: Callable[[], flint.arb]) -> bool:
@@ -121,14 +121,19 @@ def is_positive(quantity: Callable[[], flint.arb]) -> bool:
     >>> is_positive(lambda: flint.arb(2).log() - ball(Fraction(7, 10)))
     False
     """
+    return _decided(quantity, lambda enclosure: True if enclosure > 0 else False if enclosure < 0 else None)
+
+
+def _decided(quantity: Callable[[], flint.arb], decide: Callable[[flint.arb], _Answer | None]) -> _Answer:
+    """What is decided of a ball that is small enough: the working precision is doubled until it is."""
     bits = _FIRST_BITS
     while bits <= _LAST_BITS:
         with flint.ctx.workprec(bits):
-            enclosure = quantity()
-            if enclosure > 0 or enclosure < 0:
-                return bool(enclosure > 0)
+            answer = decide(quantity())
+        if answer is not None:
+            return answer
         bits *= 2
-    raise CertificateError(f"a sign could not be decided with {_LAST_BITS} bits; please report this.")
+    raise CertificateError(f"a number could not be decided with {_LAST_BITS} bits; please report this.")
 
 
 def ball(value: int | Fraction) -> flint.arb:
@@ -207,9 +212,7 @@ def _value(m: int, ratio: Fraction, tau: Fraction) -> Real:
 
     def log() -> flint.arb:
         x = m * _epsilon(ratio)
-        if x < ball(
-            Fraction(1, 2 ** (4 * flint.ctx.prec))
-        ):  # x - x^2/2 <= log(1 + x) <= x, and x may underflow
+        if x < ball(Fraction(1, 2 ** (4 * flint.ctx.prec))):  # log(1 + x) is near x, which may underflow
             share = (1 - x.upper()).union(flint.arb(1))
             return ball(tau).log() + ball(m).log() - ball(ratio) + share.log()
         return ball(tau).log() + x.log1p().log()
@@ -248,25 +251,18 @@ def worst_rivals(m: int, ratio: Fraction) -> int:
     >>> worst_rivals(511, Fraction(16)), worst_rivals(511, Fraction(1, 4)), worst_rivals(511, Fraction(2))
     (511, 1, 5)
     """
-    low, high = 1, m
+
+    def rises(k: int) -> bool:
+        return is_positive(lambda: 1 - 2 * _epsilon(ratio) - (k * k + 3 * k + 1) * _epsilon(ratio) ** 2)
+
+    low, high = 1, m if ratio else 1  # at ratio 0 the terms are 1 / (k + 1)
     while low < high:
         middle = (low + high) // 2
-        if _rises(middle, ratio):
+        if rises(middle):
             low = middle + 1
         else:
             high = middle
     return low
-
-
-def _rises(k: int, ratio: Fraction) -> bool:
-    if ratio == 0:
-        return False  # the terms are 1 / (k + 1)
-
-    def difference() -> flint.arb:
-        e = _epsilon(ratio)
-        return 1 - 2 * e - (k * k + 3 * k + 1) * e * e
-
-    return is_positive(difference)
 
 
 def vacuous(n: int, ratio: Fraction) -> tuple[str, ...]:
@@ -449,39 +445,28 @@ def stability_bounds(n_tokens: int, margin: float, temperature: float) -> Stabil
     >>> cold.hessian, cold.log10.hessian
     (0.0, -434294473.1939...)
     """
-    n = count(n_tokens, "n_tokens")
+    n = positive("n_tokens", n_tokens)
     tau = positive_temperature(temperature)
     delta = checked_margin(margin)
-    shared: dict[str, Any] = {"n_tokens": n, "temperature": rounded_fraction(tau)}
+    found: dict[str, Any] = {"n_tokens": n, "temperature": rounded_fraction(tau)}
+    if delta is None:
+        found |= {"margin": math.inf, "epsilon": 0.0}
+    else:
+        epsilon = of_epsilon(delta / tau, lambda e: 1 + 0 * e)
+        found |= {"margin": rounded_fraction(delta), "epsilon": float(epsilon)}
     if delta is None or n == 1:  # no rival within reach
-        nothing: dict[str, Any] = dict.fromkeys(NAMES, 0.0)
-        return StabilityBounds(
-            **shared,
-            margin=math.inf if delta is None else rounded_fraction(delta),
-            epsilon=0.0 if delta is None else float(of_epsilon(delta / tau, _one)),
-            **nothing,
-            top_probability=1.0,
-            hessian_keys=0,
-            log10=Magnitudes(**dict.fromkeys(NAMES, -math.inf)),
-            vacuous=(),
-        )
+        found |= {**dict.fromkeys(NAMES, 0.0), "top_probability": 1.0, "hessian_keys": 0, "vacuous": ()}
+        return StabilityBounds(**found, log10=Magnitudes(**dict.fromkeys(NAMES, -math.inf)))
     ratio = delta / tau
     forms = closed_forms(n, ratio, tau)
-    values: dict[str, Any] = {name: float(form) for name, form in forms.items()}
     return StabilityBounds(
-        **shared,
-        margin=rounded_fraction(delta),
-        epsilon=float(of_epsilon(ratio, _one)),
-        **values,
+        **found,
+        **{name: float(form) for name, form in forms.items()},
         top_probability=float(of_epsilon(ratio, lambda e: 1 / (1 + (n - 1) * e), order=0)),
         hessian_keys=worst_rivals(n - 1, ratio),
         log10=Magnitudes(**{name: form.log10 for name, form in forms.items()}),
         vacuous=vacuous(n, ratio),
     )
-
-
-def _one(e: Any) -> Any:
-    return 1 + 0 * e
 
 
 def standard_temperature(d_head: int) -> float:
@@ -496,4 +481,4 @@ def standard_temperature(d_head: int) -> float:
     >>> standard_temperature(64)
     8.0
     """
-    return math.sqrt(count(d_head, "d_head"))
+    return math.sqrt(positive("d_head", d_head))

@@ -1,0 +1,11 @@
+from hardmax.bounds.arrangements import mlp_bounds as mlp_bounds
+from hardmax.bounds.arrangements import zaslavsky as zaslavsky
+from hardmax.bounds.bound import Bound as Bound
+from hardmax.bounds.bound import Printed as Printed
+from hardmax.bounds.bound import RegionBounds as RegionBounds
+from hardmax.bounds.heads import HeadBudget as HeadBudget
+from hardmax.bounds.heads import growth_exponent as growth_exponent
+from hardmax.bounds.heads import head_budget as head_budget
+from hardmax.bounds.heads import pair_arrangement as pair_arrangement
+from hardmax.bounds.heads import vertex_maximum as vertex_maximum
+from hardmax.bounds.transformers import region_bounds as region_bounds
