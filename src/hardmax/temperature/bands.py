@@ -1,14 +1,11 @@
 r"""How wide the band around a wall is in which attention is not hard (P1 Remark VI.3 in its true form).
 
 A query has total variation distance :math:`1 - \max p \le \eta` as soon as its margin is at least
-
-.. math:: \delta_\eta = \tau \log\frac{(N-1)(1-\eta)}{\eta},
-
-and for scores :math:`q \cdot k_j` the margin over key j is :math:`\lvert k_i - k_j\rvert` times the distance
-of q from the wall between i and j. So every query that is not hard lies within
-:math:`\delta_\eta / \lvert k_i - k_j\rvert` of a wall, and the band around it has width
-:math:`2\delta_\eta / \lvert k_i - k_j\rvert`. This is of order :math:`\tau`, as the paper says, at fixed N
-and fixed keys; at N = 512 and :math:`\eta` = 1% it is 21.7 temperatures over the distance of the keys.
+:math:`\delta_\eta` (:func:`margin_needed`), and for scores :math:`q \cdot k_j` the margin over key j is
+:math:`\lvert k_i - k_j\rvert` times the distance of q from the wall between i and j. So every query that is
+not hard lies within :math:`\delta_\eta / \lvert k_i - k_j\rvert` of a wall. This is of order :math:`\tau`, as
+the paper says, at fixed N and fixed keys; at N = 512 and :math:`\eta` = 1% the width of the band is 21.7
+temperatures over the distance of the keys.
 """
 
 from __future__ import annotations
@@ -88,7 +85,8 @@ class TransitionBand(Result):
 def margin_needed(n_tokens: int, temperature: float, *, tolerance: float = 0.01) -> float:
     r"""The margin :math:`\tau\log((N-1)(1-\eta)/\eta)` that puts softmax within a tolerance of one-hot.
 
-    It is the least such margin: at a smaller one, N - 1 rivals at exactly the margin exceed the tolerance.
+    It is the least such margin, 0 where none is needed: at a smaller one, N - 1 rivals at exactly the margin
+    exceed the tolerance.
 
     Parameters
     ----------
@@ -98,11 +96,6 @@ def margin_needed(n_tokens: int, temperature: float, *, tolerance: float = 0.01)
         :math:`\tau > 0`.
     tolerance : float
         :math:`\eta`, the total variation distance that is allowed; between 0 and 1.
-
-    Returns
-    -------
-    float
-        Zero where no margin is needed.
 
     Examples
     --------

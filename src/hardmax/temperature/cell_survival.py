@@ -34,7 +34,6 @@ class CellSurvival(Result):
     Attributes
     ----------
     temperature : float
-    n_points : int
     n_cells : int
         Cells that the points fall into: different hard signatures.
     n_soft : int
@@ -95,10 +94,8 @@ class CellSurvival(Result):
         return f"{cells} survive at temperature {self.temperature:g}, at {points}"
 
     def _table(self) -> dict[str, Any]:
-        return {
-            "block": np.arange(len(self.share_kept_by_block)),
-            "share_kept": self.share_kept_by_block,
-        }
+        shares = self.share_kept_by_block
+        return {"block": np.arange(len(shares)), "share_kept": shares}
 
 
 def surviving_cells(network: Network, temperature: float, points: ArrayLike) -> CellSurvival:
@@ -136,7 +133,7 @@ def surviving_cells(network: Network, temperature: float, points: ArrayLike) -> 
     kept = change < 0
     alike = np.concatenate([_words(hard), _words(soft)])
     _, names = np.unique(alike, axis=0, return_inverse=True)
-    hard_names, soft_names = names.ravel()[: len(table)], names.ravel()[len(table) :]
+    hard_names, soft_names = np.split(names.ravel(), 2)
     blocks = np.arange(len(network.blocks))
     return CellSurvival(
         temperature=tau,

@@ -1,23 +1,10 @@
 r"""What a margin guarantees at a temperature (P1 Theorem VI.1), corrected and sharp.
 
-Write :math:`m = N - 1`, :math:`\varepsilon = e^{-\delta/\tau}` and
-:math:`P_\tau(s) = \tau \log \sum_j e^{s_j/\tau}`. On the scores whose largest leads by at least
-:math:`\delta`,
-
-============  =======================================  =================================================
-quantity      true bound here                          least upper bound
-============  =======================================  =================================================
-value         :math:`\tau \log(1 + m\varepsilon)`      the same
-gradient, L1  :math:`\min(2m\varepsilon, 2)`           :math:`2m\varepsilon / (1 + m\varepsilon)`
-Hessian norm  :math:`\min(N\varepsilon, 1/2) / \tau`   :math:`\max_k (k+1)\varepsilon/\tau(1+k\varepsilon)^2`
-============  =======================================  =================================================
-
-with k from 1 to m.
-
-The gradient is Lipschitz with the Hessian's constant, and the error of the tangent plane is half of it times
-the squared distance. P1 prints :math:`m\varepsilon/\tau` for the Hessian, which is false for every
-:math:`N \ge 2` once :math:`\varepsilon` is small. Proofs, of the least upper bounds too, stand in
-``docs/temperature.md``.
+The bounds are on :math:`P_\tau(s) = \tau \log \sum_j e^{s_j/\tau}`, its gradient and its Hessian; see
+:func:`stability_bounds`. The gradient is Lipschitz with the Hessian's constant, and the error of the tangent
+plane is half of it times the squared distance. P1 prints :math:`m\varepsilon/\tau` for the Hessian, which is
+false for every :math:`N \ge 2` once :math:`\varepsilon` is small. Proofs, of the least upper bounds too, are
+in ``docs/temperature.md``.
 
 Every number is the double nearest to the real one, whatever its size. A quantity is a function that computes
 an enclosing ball at the current working precision (Arb), and the precision is doubled until both ends of the
@@ -403,12 +390,12 @@ def stability_bounds(n_tokens: int, margin: float, temperature: float) -> Stabil
 
     .. math::
 
-        0 \le P_\tau - \max s \le \tau\log(1 + m\varepsilon), \quad \lVert\nabla P_\tau - e_i\rVert_1 \le
-        \tfrac{2m\varepsilon}{1+m\varepsilon}, \quad \lVert\nabla^2 P_\tau\rVert \le \tfrac1\tau \max_{1\le
-        k\le m} \tfrac{(k+1)\varepsilon}{(1+k\varepsilon)^2} \le \tfrac1\tau \min(N\varepsilon, \tfrac12)
+        0 \le P_\tau - \max s \le \tau\log(1 + m\varepsilon), \qquad \lVert\nabla P_\tau - e_i\rVert_1 \le
+        \tfrac{2m\varepsilon}{1+m\varepsilon} \le \min(2m\varepsilon, 2), \\
+        \lVert\nabla^2 P_\tau\rVert \le \tfrac1\tau \max_{1\le k\le m}
+        \tfrac{(k+1)\varepsilon}{(1+k\varepsilon)^2} \le \tfrac1\tau \min(N\varepsilon, \tfrac12)
 
-    with :math:`m = N - 1` and :math:`\varepsilon = e^{-\delta/\tau}`; each of the first three bounds is the
-    least one.
+    with :math:`m = N - 1` and :math:`\varepsilon = e^{-\delta/\tau}`; the first bound on each is the least.
 
     Parameters
     ----------

@@ -20,15 +20,10 @@ root from the left and closes in on it from any start. The differences :math:`1 
 :math:`1 - r_j` are computed without cancellation, and no exponential is needed that could underflow, so that
 a norm of :math:`10^{-400}` still has a logarithm.
 
-**Output** (P1 Corollary IV.4 in its true form). Where key i leads by at least :math:`\delta > 0`,
-
-.. math:: \lVert Z(q) - v_i \rVert \le \frac{m\varepsilon}{1 + m\varepsilon} \max_l \lVert v_l - v_i \rVert,
-          \qquad m = N - 1,
-
-with equality if all rivals are at the margin and share a value. The corollary's proof says "uniformly" on the
-interior of the cell. That is false: :math:`Z` at the query :math:`\tau q` and temperature :math:`\tau` is
-:math:`Z` at q and temperature 1, and :math:`\tau q` is in the cell whenever q is, so the supremum over the
-cell is the same number at every temperature.
+**Output** (P1 Corollary IV.4 in its true form, :func:`output_error_bound`). The corollary's proof says
+"uniformly" on the interior of the cell. That is false: :math:`Z` at the query :math:`\tau q` and temperature
+:math:`\tau` is :math:`Z` at q and temperature 1, and :math:`\tau q` is in the cell whenever q is, so the
+supremum over the cell is the same number at every temperature.
 """
 
 from __future__ import annotations
@@ -149,9 +144,7 @@ def leading_eigenvalue(scores: Floats, temperature: float) -> Spectrum:
 
 def _root(shares: Floats, below: Floats, epsilon: Floats, lead: Floats) -> Floats:
     """Newton's method on all rows at once, from the left; ``lead`` is 1 - epsilon."""
-    leaders = np.count_nonzero(
-        below == 0.0, axis=1
-    )  # keys that tie with the second: omega is exact without others
+    leaders = np.count_nonzero(below == 0.0, axis=1)  # tie with the second: omega is exact without others
     omega = leaders * lead / (1.0 + leaders * epsilon)
     open_rows = np.flatnonzero(omega > _TIE)  # else the two largest tie, or there is no rival
     for _ in range(_MAX_STEPS):
@@ -201,12 +194,6 @@ class StabilityReport(Result):
         Where these bounds say nothing; see :class:`StabilityBounds`.
     output_error, output_error_bound : float64 or None
         With values: :math:`\lVert Z - v_i\rVert_2`, and what the margin guarantees for it.
-    hard : bool
-        Whether the total variation distance is at most the tolerance.
-    share_hard : float
-        The share of such queries.
-    margin_needed : float
-        The margin from which on every query is hard, with the largest number of keys that occurs.
 
     Examples
     --------
@@ -249,7 +236,7 @@ class StabilityReport(Result):
 
     @property
     def margin_needed(self) -> float:
-        """The margin from which on every query is hard."""
+        """The margin from which on every query is hard, with the largest number of keys that occurs."""
         return margin_needed(int(self.n_keys.max()), self.temperature, tolerance=self.tolerance)
 
     def _state(self) -> dict[str, Any]:
@@ -371,17 +358,19 @@ def _part(
             "hessian_vacuous": rivals & (n_keys * epsilon >= 0.5),
         }
     if vectors is not None:
+        farthest = farthest_values(scores, routing, vectors)
         columns["output_error"] = output_errors(scores, routing, vectors, tau)
-        columns["output_error_bound"] = columns["total_variation_bound"] * farthest_values(
-            scores, routing, vectors
-        )
+        columns["output_error_bound"] = columns["total_variation_bound"] * farthest
     return columns
 
 
 def output_error_bound(values: ArrayLike, margin: float, temperature: float) -> Floats:
     r"""How far the output of a head can be from the value of the key that leads by a margin.
 
-    .. math:: \frac{m\varepsilon}{1 + m\varepsilon} \max_l \lVert v_l - v_i \rVert_2
+    .. math:: \lVert Z(q) - v_i \rVert_2 \le \frac{m\varepsilon}{1 + m\varepsilon} \max_l \lVert v_l - v_i
+              \rVert_2, \qquad m = N - 1, \quad \varepsilon = e^{-\delta/\tau},
+
+    with equality if all rivals are at the margin and share a value.
 
     Parameters
     ----------
