@@ -292,11 +292,12 @@ def _constructive(scores: Heads, n: int, heads: int, d: int, d_ff: int, depth: i
     width = d_ff // (2 * d)
     formula = "(N^d w^d)^L with w = floor(d_ff / 2d), H = d"
     exponent = d * depth
-    base: int | None = (n * width) ** d
+    product = (n * width) ** d
+    base: int | None = product
     if heads < d or not width:
         verdict, base = PrintedForm.SILENT, None
         reason = "it needs H >= d" if heads < d else "it needs d_ff >= 2 d"
-    elif base > block:
+    elif product > block:
         verdict = PrintedForm.FALSE
         reason = f"more than the {readable(block, depth)} cells that are possible"
     elif scores.exponent * depth < exponent:

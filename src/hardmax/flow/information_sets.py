@@ -193,7 +193,7 @@ class InformationFlow(Result):
             raise InvalidInputError(
                 f"tokens have sets after layers 0 to {L - 1}; only the classification token passes layer {L}."
             )
-        wanted = slice(None) if token == "tokens" else token
+        wanted = token if isinstance(token, int) else slice(None)
         words = np.concatenate([part[:, wanted].copy() for part in self._token_words(layer)])
         return words if packed else bitsets.unpacked(words, T)
 

@@ -241,26 +241,18 @@ class Positions:
     (6,)
     """
 
-    positions: Slots | Callable[[int], Iterable[int]]
+    positions: Iterable[int] | Callable[[int], Iterable[int]]
     residual: bool | Slots = True
     prune: Slots | None = field(default=None, kw_only=True)
 
-    def __init__(
-        self,
-        positions: Iterable[int] | Callable[[int], Iterable[int]],
-        residual: bool | Sequence[int] = True,
-        *,
-        prune: Sequence[int] | None = None,
-    ) -> None:
-        fixed = positions if callable(positions) else _positions(positions)
-        object.__setattr__(self, "positions", fixed)
-        object.__setattr__(self, "residual", residual)
-        object.__setattr__(self, "prune", prune)
+    def __post_init__(self) -> None:
+        if not callable(self.positions):
+            object.__setattr__(self, "positions", _positions(self.positions))
         _normalise(self)
 
     def of(self, t: int) -> tuple[int, ...]:
         """The positions that token t reads."""
-        return _positions(self.positions(t)) if callable(self.positions) else self.positions
+        return _positions(self.positions(t)) if callable(self.positions) else tuple(self.positions)
 
 
 Rule = MaxPosition | GlobalRead | Positions
@@ -384,7 +376,7 @@ def _layer(number: int, layer: Any) -> LayerPlan:
 
 def _token_class(number: int, key: Hashable) -> TokenClass:
     if key == "tokens" or key == "cls":
-        return key  # type: ignore[return-value]
+        return key
     try:
         return _positions(key if isinstance(key, Iterable) else [key])
     except InvalidInputError:

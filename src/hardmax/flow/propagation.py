@@ -211,7 +211,7 @@ def _kept(number: int, slots: Slots | None, n_slots: int, name: str) -> Slots | 
 
 
 def _table(number: int, rule: Positions, rows: NDArray[np.intp], T: int) -> NDArray[np.intp]:
-    read = [rule.of(int(t)) for t in rows] if callable(rule.positions) else [rule.positions] * len(rows)
+    read = [rule.of(int(t)) for t in rows]
     for positions in read:
         for j in positions:
             if j >= T:

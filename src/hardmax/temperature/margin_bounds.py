@@ -446,9 +446,9 @@ def stability_bounds(n_tokens: int, margin: float, temperature: float) -> Stabil
         return StabilityBounds(**found, log10=Magnitudes(**dict.fromkeys(NAMES, -math.inf)))
     ratio = delta / tau
     forms = closed_forms(n, ratio, tau)
+    found |= {name: float(form) for name, form in forms.items()}
     return StabilityBounds(
         **found,
-        **{name: float(form) for name, form in forms.items()},
         top_probability=float(of_epsilon(ratio, lambda e: 1 / (1 + (n - 1) * e), order=0)),
         hessian_keys=worst_rivals(n - 1, ratio),
         log10=Magnitudes(**{name: form.log10 for name, form in forms.items()}),

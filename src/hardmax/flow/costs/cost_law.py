@@ -462,8 +462,8 @@ def _equation_5(
     factor: int,
 ) -> int:
     least = -1 if version == "printed" else 0
-    sizes = chain(cls, *tokens)
-    return _by_attention(shape) + factor * sum(max(size**beta1 - 1, least) for size in sizes)
+    inside: int = sum(max(size**beta1 - 1, least) for size in chain(cls, *tokens))
+    return _by_attention(shape) + factor * inside
 
 
 def _by_attention(shape: Architecture) -> int:

@@ -197,51 +197,32 @@ def assign(needs: Sequence[Need], heads: Sequence[int]) -> Assignment | None:
 
 def plan_for(target: Target, needs: Sequence[Need], assignment: Assignment, depth: int) -> Plan:
     """The plan that an assignment describes."""
-    of_tokens: list[dict[int, Rule]] = [{} for _ in range(depth)]
-    of_cls: list[dict[int, tuple[int, int]]] = [{} for _ in range(depth)]  # head -> need, which reading of it
-    for i, place in enumerate(assignment.tokens):
-        if place is not None:
-            of_tokens[place[0]][place[1]] = MaxPosition(_partner_score(_term(target, needs[i])), (0,))
-        for step, (layer, head) in enumerate(assignment.cls[i]):
-            of_cls[layer][head] = i, step
-    slot_of_partner, n_slots = {}, 1  # slots of a token: itself, then its partners as they come
-    for layer, partners in enumerate(of_tokens):
-        for head in sorted(partners):
-            slot_of_partner[layer, head] = n_slots
-            n_slots += 1
-    layers: list[dict[Any, Any]] = []
+    partners = sorted((place, i) for i, place in enumerate(assignment.tokens) if place is not None)
+    slot_of_partner = {place: slot for slot, (place, _) in enumerate(partners, start=1)}  # slot 0: the token
+    readings = sorted(
+        (*place, i, step) for i, places in enumerate(assignment.cls) for step, place in enumerate(places)
+    )
+    layers: list[dict[str, list[Rule]]] = [{} for _ in range(depth)]
+    for (layer, _), i in partners:
+        partner = MaxPosition(_partner_score(_term(target, needs[i])), (0,))
+        layers[layer].setdefault("tokens", []).append(partner)
     last_found: dict[int, int] = {}  # need -> slot of CLS that holds what it found last
     cls_slots = 0
-    for layer in range(depth):
-        rules: list[Rule] = []
-        for head in sorted(of_cls[layer]):
-            i, step = of_cls[layer][head]
-            need, place = needs[i], assignment.tokens[i]
-            if need.kind == "positions":
-                rules.append(Positions(need.positions, prune=(0,)))
-                cls_slots += len(need.positions)
-                continue
-            if place is not None:
-                slot = slot_of_partner[place]
-                rules.append(MaxPosition(_pair_score(_term(target, need), slot), (0, slot)))
-                cls_slots += 2
-                continue
-            before = last_found.get(i)
-            rules.append(
-                MaxPosition(
-                    _token_score(_term(target, need)) if step == 0 else _below(_term(target, need)),
-                    (0,),
-                    query_slots=None if before is None else (before,),
-                )
-            )
-            last_found[i] = cls_slots
-            cls_slots += 1
-        entry: dict[Any, Any] = {}
-        if of_tokens[layer]:
-            entry["tokens"] = [of_tokens[layer][head] for head in sorted(of_tokens[layer])]
-        if rules:
-            entry["cls"] = rules
-        layers.append(entry)
+    for layer, _, i, step in readings:
+        need, place = needs[i], assignment.tokens[i]
+        rule: Rule
+        if need.kind == "positions":
+            rule, n_slots = Positions(need.positions, prune=(0,)), len(need.positions)
+        elif place is not None:
+            slot = slot_of_partner[place]
+            rule, n_slots = MaxPosition(_pair_score(_term(target, need), slot), (0, slot)), 2
+        else:
+            term = _term(target, need)
+            before = (last_found[i],) if step else None
+            rule = MaxPosition(_below(term) if step else _token_score(term), (0,), query_slots=before)
+            last_found[i], n_slots = cls_slots, 1
+        layers[layer].setdefault("cls", []).append(rule)
+        cls_slots += n_slots
     return Plan(layers)
 
 
@@ -257,17 +238,20 @@ def _term(target: Target, need: Need) -> Term:
     return term
 
 
+def _value(term: Term, *tokens: Floats) -> Floats:
+    """What a term maximises at the given tokens."""
+    return term.sign * np.asarray(term.function(*tokens), dtype=np.float64)
+
+
 def _partner_score(term: Term) -> Any:
     """What token t maximises over s: the value of (x(s), x(t)), s itself left out where tuples ask for it."""
-    function, sign = term.function, term.sign
-    repeats = term.tuples in ("all", "unordered")
+    function, repeats = term.function, term.tuples in ("all", "unordered")
     if isinstance(function, Bilinear) and repeats and function.scale == 1.0 and function.offset == 0.0:
-        return BilinearScore(sign * function.matrix.T)
+        return BilinearScore(term.sign * function.matrix.T)
 
     def partner_value(queries: Floats, keys: Floats) -> Floats:
-        x, y = keys[:, None, :, 0], queries[:, :, None, 0]
-        x, y = np.broadcast_arrays(x, y)
-        values = sign * np.asarray(function(x, y), dtype=np.float64)
+        x, y = np.broadcast_arrays(keys[:, None, :, 0], queries[:, :, None, 0])
+        values = _value(term, x, y)
         return values if repeats else np.where((x == y).all(axis=-1), -np.inf, values)
 
     return partner_value
@@ -277,7 +261,7 @@ def _pair_score(term: Term, slot: int) -> KeyScore:
     """What CLS maximises over t: the value of (what t found, x(t))."""
 
     def pair_value(keys: Floats) -> Floats:
-        return term.sign * np.asarray(term.function(keys[:, :, slot], keys[:, :, 0]), dtype=np.float64)
+        return _value(term, keys[:, :, slot], keys[:, :, 0])
 
     return KeyScore(pair_value)
 
@@ -286,7 +270,7 @@ def _token_score(term: Term) -> KeyScore:
     """What CLS maximises over t: the value of x(t), or of (x(t), ..., x(t)) for a form won there."""
 
     def token_value(keys: Floats) -> Floats:
-        return term.sign * np.asarray(term.function(*[keys[:, :, 0]] * term.arity), dtype=np.float64)
+        return _value(term, *[keys[:, :, 0]] * term.arity)
 
     return KeyScore(token_value)
 
@@ -295,8 +279,7 @@ def _below(term: Term) -> Callable[[Floats, Floats], Floats]:
     """The best value that is worse than what CLS found before."""
 
     def value_below(queries: Floats, keys: Floats) -> Floats:
-        found = term.sign * np.asarray(term.function(queries[:, :, 0]), dtype=np.float64)
-        values = term.sign * np.asarray(term.function(keys[:, :, 0]), dtype=np.float64)
+        found, values = _value(term, queries[:, :, 0]), _value(term, keys[:, :, 0])
         values = np.broadcast_to(values[:, None, :], (*found.shape, values.shape[1]))
         below = values < found[:, :, None]
         below |= ~below.any(axis=2, keepdims=True)  # all tokens tie: the best ones are read once more

@@ -176,7 +176,7 @@ def binary_code(
             share = ((levels >> (bits - 1 - bit)) & 1) * 2.0**-place
             encoder_out[latent, j * (n_cells - 1) : (j + 1) * (n_cells - 1)] += np.diff(share)
     thresholds = np.arange(1, n_cells) / n_cells
-    encoder = _steps(m, np.tile(thresholds, (m, 1)), encoder_out, np.zeros(n))
+    encoder = _steps_and_lines(np.eye(m), thresholds, np.zeros((0, m)), encoder_out, np.zeros(n))
     codes = np.arange(2**q)
     decoder_out = np.zeros((m, n * (2**q - 1)))
     for j in range(m):
@@ -185,7 +185,7 @@ def binary_code(
             share = ((codes >> (q - place)) & 1) * 2.0 ** -(bit + 1)
             decoder_out[j, latent * (2**q - 1) : (latent + 1) * (2**q - 1)] += np.diff(share)
     middles = (np.arange(1, 2**q) - 0.5) / 2**q
-    decoder = _steps(n, np.tile(middles, (n, 1)), decoder_out, np.zeros(m))
+    decoder = _steps_and_lines(np.eye(n), middles, np.zeros((0, n)), decoder_out, np.zeros(m))
     if units == "heaviside":
         return Code(encoder, decoder, epsilon, bits, n_cells, None)
     steepness = steepness or _binary_steepness(encoder, decoder, epsilon, n_cells, q)
@@ -239,36 +239,28 @@ def analog_code(
     values = cells ** (r - 1)
     _check_units(epsilon, n * (r - 1) * cells, n * values)
     # number i of latent l is V[l * r + i]; digit i counts cells^(r-2-i), the last number is the fraction
-    quantised = [l * r + i for l in range(n) for i in range(r - 1)]
-    thresholds = np.arange(1, cells) / cells
-    w_in = np.zeros((len(quantised) * (cells - 1) + n, m))
-    b_in = np.zeros(len(w_in))
-    w_out = np.zeros((n, len(w_in)))
-    for number, j in enumerate(quantised):
-        rows = slice(number * (cells - 1), (number + 1) * (cells - 1))
-        w_in[rows, j], b_in[rows] = 1.0, -thresholds
-        w_out[j // r, rows] = float(cells ** (r - 2 - j % r)) / values
-    for l in range(n):
-        w_in[len(w_in) - n + l, l * r + r - 1] = 1.0
-        w_out[l, len(w_in) - n + l] = 1.0 / values
-    encoder = TwoLayer(w_in, b_in, w_out, np.zeros(n), activation="heaviside", n_linear=n)
-
-    jumps = np.arange(1, values) / values
-    v_in = np.zeros((n * (values - 1) + n, n))
-    c_in = np.zeros(len(v_in))
-    v_out, c_out = np.zeros((m, len(v_in))), np.zeros(m)
+    numbers = np.arange(m).reshape(n, r)
+    quantised, plain = numbers[:, :-1].ravel(), numbers[:, -1]
+    digits = float(cells) ** (r - 2 - quantised % r) / values
+    per_digit = np.eye(n)[:, quantised // r] * digits
+    encoder = _steps_and_lines(
+        np.eye(m)[quantised],
+        np.arange(1, cells) / cells,
+        np.eye(m)[plain],
+        np.hstack([np.repeat(per_digit, cells - 1, axis=1), np.eye(n) / values]),
+        np.zeros(n),
+    )
+    v_out, c_out = np.zeros((m, n * values)), np.zeros(m)
     codes = np.arange(values)
     for l in range(n):
         rows = slice(l * (values - 1), (l + 1) * (values - 1))
-        v_in[rows, l], c_in[rows] = 1.0, -jumps
         for i in range(r - 1):
             digit = (codes // cells ** (r - 2 - i)) % cells
             v_out[l * r + i, rows] = np.diff(digit) / cells
             c_out[l * r + i] = 0.5 / cells
         v_out[l * r + r - 1, rows] = -1.0
-        v_in[len(v_in) - n + l, l] = 1.0
-        v_out[l * r + r - 1, len(v_in) - n + l] = float(values)
-    decoder = TwoLayer(v_in, c_in, v_out, c_out, activation="heaviside", n_linear=n)
+        v_out[l * r + r - 1, n * (values - 1) + l] = float(values)
+    decoder = _steps_and_lines(np.eye(n), np.arange(1, values) / values, np.eye(n), v_out, c_out)
     if units == "heaviside":
         return Code(encoder, decoder, epsilon, 0, cells, None)
     smooth = _analog_smoothness(encoder, decoder, epsilon, cells, values)
@@ -304,11 +296,13 @@ def _check_units(epsilon: float, encoder: int, decoder: int) -> None:
         )
 
 
-def _steps(d_in: int, thresholds: Floats, w_out: Floats, b_out: Floats) -> TwoLayer:
-    """Steps at the given thresholds of each coordinate, (d_in, k)."""
-    k = thresholds.shape[1]
-    w_in = np.repeat(np.eye(d_in), k, axis=0)
-    return TwoLayer(w_in, -thresholds.ravel(), w_out, b_out, activation="heaviside")
+def _steps_and_lines(
+    stepped: Floats, jumps: Floats, linear: Floats, w_out: Floats, b_out: Floats
+) -> TwoLayer:
+    """Steps at the same jumps of every row of ``stepped``, then linear units, the rows of ``linear``."""
+    w_in = np.concatenate([np.repeat(stepped, len(jumps), axis=0), linear])
+    b_in = np.concatenate([np.tile(-jumps, len(stepped)), np.zeros(len(linear))])
+    return TwoLayer(w_in, b_in, w_out, b_out, activation="heaviside", n_linear=len(linear))
 
 
 def _smoothed(net: TwoLayer, steepness: float, *, flat: float = 1.0) -> TwoLayer:

@@ -356,7 +356,7 @@ class SoftmaxTransformer:
     @property
     def arrays(self) -> tuple[Floats, ...]:
         """All weights but the embedding bias."""
-        parts = (*self.layers, *self.blocks, self.output)
+        parts: list[SoftmaxLayer | TwoLayer] = [*self.layers, *self.blocks, self.output]
         return (self.embedding, self.cls, *(array for part in parts for array in part.arrays))
 
     def with_beta(self, beta: float) -> SoftmaxTransformer:
