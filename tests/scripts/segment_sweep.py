@@ -37,7 +37,7 @@ def main() -> int:
         network, domain = on_a_line(number, scaled=options.scaled)
         machine = machine_of(network, domain)
         if options.pairs:
-            machine.undecided.pairs = PairMaps(machine.layers, machine.program)
+            machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
         try:
             finished(machine)
             cells += machine.n_cells

@@ -99,6 +99,16 @@ class AffineLayer(_AnyLayer):
     offsets: ExactArray
 
     @property
+    def scores(self) -> ExactArray:
+        """The matrix, under the name that it has in other layers."""
+        return self.weights
+
+    @property
+    def biases(self) -> ExactArray:
+        """The vector, under the name that it has in other layers."""
+        return self.offsets
+
+    @property
     def factors(self) -> tuple[tuple[ExactArray, ...], ...]:
         """The matrix and the vector."""
         return ((self.weights, self.offsets),)
@@ -169,6 +179,12 @@ class ArgmaxLayer(_AnyLayer):
     outputs: ExactArray
     skip: bool
     first_head: int
+
+    def winners(self, routings: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The rows of the keys that a cell's routings mean, one per head."""
+        starts, stops, won = self.head_start[:-1], self.head_start[1:], routings[self.head_slice]
+        heads = zip(starts.tolist(), stops.tolist(), won.tolist(), strict=True)
+        return np.array([a + np.searchsorted(self.key[a:b], key) for a, b, key in heads], dtype=np.int64)
 
     @property
     def factors(self) -> tuple[tuple[ExactArray, ...], ...]:

@@ -131,9 +131,7 @@ def count_cells(
         n_slivers=None if found.machine.n_slivers is None else tally.n_slivers,
         n_unbounded=None if found.machine.n_unbounded is None else tally.n_unbounded,
         cells_by_depth=tuple(
-            tally.layer_cells[i]
-            for i, layer in enumerate(found.machine.layers[: found.machine.program.last + 1])
-            if layer.cuts
+            tally.layer_cells[i] for i, layer in enumerate(found.machine.layers) if layer.cuts
         ),
         decided_in_pairs=tally.n_double_double,
         n_rational=tally.n_rational,

@@ -90,7 +90,7 @@ def test_double_double_and_rationals_agree():
     for number in range(1000, 1150):
         network, domain = on_a_line(number)
         machine = machine_of(network, domain)
-        machine.undecided.pairs = PairMaps(machine.layers, machine.program)
+        machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
         judge(network, domain, finished(machine))
         asked += machine.n_double_double
     assert asked > 10
@@ -204,7 +204,7 @@ def test_maxout_pooling_and_leaky_layers():
         expected = enumerate_rationally(wide, hm.Box([-3, 0], [3, 1]))
         machine = machine_of(network, hm.Box([-3], [3]))
         if number % 4 < 2:
-            machine.undecided.pairs = PairMaps(machine.layers, machine.program)
+            machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
         cells = finished(machine).cells()
         assert signatures_of(network, cells) == expected.signatures
         contacts = geometry_of(machine).contacts()
@@ -226,7 +226,7 @@ def test_two_folds_that_nearly_coincide_are_ordered(gap, first):
     for pairs in (False, True):
         machine = machine_of(network, hm.Box([0], [1]))
         if pairs:
-            machine.undecided.pairs = PairMaps(machine.layers, machine.program)
+            machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
         shape = geometry_of(finished(machine))
         assert shape.cells.n == (3 if gap else 2)
         along = shape.cells.bits[shape.along, 0].tolist()
@@ -271,7 +271,7 @@ def test_double_double_rows_are_those_of_rationals():
     network = hm.Network.random(16, n_tokens=10, heads=3, depth=3, d_ff=48, rng=0, ffn_skip=True)
     network = network.restrict(np.zeros(16), [np.ones(16)])
     machine = finished(machine_of(network, hm.Box([-1], [1])))
-    pairs, cells = PairMaps(machine.layers, machine.program), machine.cells()
+    pairs, cells = PairMaps(machine.layers, machine.stages), machine.cells()
     assert not cells.tied.any()
     for i in range(0, cells.n, 7):
         for layer, (a, b) in ((2, (5, 5)), (3, (0, 7)), (6, (11, 11))):

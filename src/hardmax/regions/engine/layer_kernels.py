@@ -1,7 +1,7 @@
 r"""Entering a layer: the composed map on a cell, and the one analysis of its rounding errors.
 
 The engines of the plane, of space and the search go through the layers of a network in the same way (the
-line goes in batches: :mod:`hardmax.regions.segment.program`). On a cell, the hidden vector that enters a
+line goes in batches: :mod:`hardmax.regions.segment.machine`). On a cell, the hidden vector that enters a
 layer is an affine map of the input, kept as :math:`D = d + 1` columns: the slopes of the :math:`d` input
 coordinates, then the constants. The engine calls :func:`enter`, which computes the scores of the layer as
 such a map, decides signs with them, and calls :func:`leave` with what goes on. The plane has three columns;

@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _UNIT = kernels.UNIT
+_LARGE = 2**16  # entries from which the norm of absolute values is bounded by sums only
 _AS_GIVEN, _SCORES, _COLUMNS = range(3)  # how a part stands in the weights; see Program.parts
 MOST_LAYERS, MOST_GROUPS, MOST_KEYS = 2**9, 2**16, 2**19  # what the code of a wall has room for
 
@@ -261,7 +262,11 @@ def score_norms(array: ExactArray) -> tuple[float, float, float]:
     if scale > 0.0 and not 1.0 / TAME < scale < TAME:
         return np.inf, np.inf, np.inf  # squares would be lost or infinite: nothing is certain here
     rows = 1.01 * float(np.sqrt((array.floats**2).sum(axis=1).max()))
-    return rows, spectral_bound(array.floats), spectral_bound(np.abs(array.floats))
+    size = np.abs(array.floats)
+    absolute = 1.01 * float(np.sqrt(size.sum(axis=0).max() * size.sum(axis=1).max()))
+    if size.size < _LARGE:
+        absolute = min(absolute, spectral_bound(size))
+    return rows, spectral_bound(array.floats), absolute
 
 
 def norms_of(rows: Floats) -> Floats:

@@ -18,14 +18,53 @@ from __future__ import annotations
 import numpy as np
 
 from hardmax.compiling import kernel
+from hardmax.regions.engine.layer_kernels import (
+    CERTIFIED,
+    D_IN,
+    EXACT,
+    FLOAT,
+    FOLD,
+    GAMMA,
+    HUGE,
+    KIND,
+    NEXT_DA,
+    ROWS,
+    SCORES,
+    TINY,
+    UNIT,
+    bound_errors,
+    largest_norm,
+)  # fmt: skip
 
-__all__ = ["cluster", "fold_children", "fold_signs", "head_winners", "wall_children"]
-
-EXACT, CERTIFIED, FLOAT = 0, 1, 2
-UNIT = 1.2e-16  # above the unit roundoff 2^-53
-TINY, HUGE = 1e-280, 1e290
+__all__ = ["cluster", "fold_children", "fold_signs", "head_winners", "interval_errors", "wall_children"]
 
 POSITIVE, NEGATIVE, OPEN, ZERO = 1, -1, 2, 0
+
+
+@kernel
+def interval_errors(table, f, n, y, z, entering, e, rows, leaving):
+    """Bounds for n intervals: numbers such that a row is known up to them times its norm (and gamma times its
+    bias), and the errors of what leaves, from those of what enters.
+
+    Slopes before constants; of what enters and leaves first 2-norms, then the largest errors of an entry.
+    ``table`` and ``f`` are the layer's rows of the program, ``e`` is work space.
+    """
+    layer, one = np.int64(0), np.int64(1)
+    m, r = table[layer, D_IN], table[layer, ROWS]
+    z_na, z_nc = 0.0, 0.0
+    for k in range(n):
+        y_na, y_nc = largest_norm(y, k * m, m, one), largest_norm(y, (n + k) * m, m, one)
+        if table[layer, KIND] == FOLD:
+            z_na, z_nc = largest_norm(z, k * r, r, one), largest_norm(z, (n + k) * r, r, one)
+        for i in range(4):
+            e[(i + 2) % 4] = entering[i, k]
+        bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc)
+        for i in range(4):
+            leaving[i, k] = e[NEXT_DA + (i + 2) % 4]
+        if table[layer, SCORES] < 0:
+            rows[0, k], rows[1, k] = entering[2, k], entering[3, k] + f[GAMMA] * y_nc
+        else:
+            rows[0, k], rows[1, k] = entering[0, k] + f[GAMMA] * y_na, entering[1, k] + f[GAMMA] * y_nc
 
 
 @kernel(inlined=True)

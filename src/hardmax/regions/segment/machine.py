@@ -10,9 +10,9 @@ A *frame* holds intervals that entered a layer and their children, which are tak
 into the frame of the next layer; the children of the last layer are cells. The frames are a stack, so memory
 does not grow with the number of cells, and cells come out in the order of the line.
 
-Floats decide with the bounds of :mod:`hardmax.regions.segment.program`. Signs at ends, winners and the order
-of breaks that they leave open are decided in rationals (:mod:`hardmax.regions.segment.geometry`);
-breaks that coincide are one.
+Floats decide with the bounds of :func:`~hardmax.regions.engine.layer_kernels.enter`. Signs at ends, winners
+and the order of breaks that they leave open are decided behind them
+(:mod:`hardmax.regions.segment.undecided`); breaks that coincide are one.
 """
 
 from __future__ import annotations
@@ -20,32 +20,145 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import EmptyDomainError
 from hardmax.exact.arithmetic import fractions_of
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rationals import ExactArray, nearest_float
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells
+from hardmax.regions.engine import layer_kernels as constants
+from hardmax.regions.engine.layer_kernels import ERRORS, GAMMA, GAMMA_OUT, RHO, RHO_OUT, TAME
+from hardmax.regions.engine.program import Program, norms_of
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.segment import kernels
 from hardmax.regions.segment.geometry import Place, interval_cells, interval_of
-from hardmax.regions.segment.program import Errors, SegmentProgram
 from hardmax.regions.segment.undecided import Events, Intervals, Undecided, rows_of
 
-__all__ = ["SegmentMachine"]
+__all__ = ["SegmentMachine", "Stage", "stages_of"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_TRUST = {"exact": kernels.EXACT, "certified": kernels.CERTIFIED, "float": kernels.FLOAT}
+_TRUST = {"exact": constants.EXACT, "certified": constants.CERTIFIED, "float": constants.FLOAT}
+_TERMS = 384  # summed at once
 _NUMBERS = 2**19  # per array of a batch: 4 MB
 _LAYER, _GROUP, _KEY = np.int64(54), np.int64(38), np.int64(19)  # where the parts of a wall's code begin
+
+
+class Stage:
+    r"""A layer of the program as batches read it.
+
+    Hidden vectors of many intervals are the rows of one array (2, n, m), first all slopes :math:`u`, then all
+    constants :math:`c`, so a layer is one matrix product. Rows of scores are bounded by their own norms here,
+    not by the largest of them.
+    """
+
+    def __init__(self, program: Program, i: int) -> None:
+        self.layer = layer = program.layers[i]
+        self.table = program.table[i : i + 1]
+        self.f = f = program.bounds[i].copy()
+        self.scores = None if layer.scores is None else layer.scores.floats
+        self.biases = layer.biases.floats
+        self.outputs = self.unit_norms = np.zeros((0, 0))
+        self.row_norms = np.ones(len(self.biases)) if layer.scores is None else _row_norms(layer)
+        if layer.cuts:
+            outputs = cast(ReluLayer, layer).outputs.floats
+            self.outputs = np.ascontiguousarray(outputs.T if layer.units else outputs)
+        if layer.units:
+            self.unit_norms = norms_of(self.outputs)
+            f[GAMMA_OUT] = (min(layer.units, _TERMS) + layer.units // _TERMS + 10) * constants.UNIT
+        if not np.isfinite(self.row_norms).all():
+            f[RHO:GAMMA] = np.inf
+        if any(_lost(array).any() for array in layer.factors[-1]):
+            f[RHO_OUT:] = np.inf
+
+    @property
+    def gamma(self) -> float:
+        """Relative error of the sums behind a score, the rounding of the weights included."""
+        return float(self.f[GAMMA])
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        return len(self.biases) * self.layer.d_in + self.outputs.size
+
+    def rows(self, y: Floats) -> Floats:
+        """Scores of n intervals: (2, n, d_in) to (2, n, rows)."""
+        two, n, m = y.shape
+        z = y.copy() if self.scores is None else (y.reshape(2 * n, m) @ self.scores.T).reshape(two, n, -1)
+        z[1] += self.biases
+        return np.asarray(z)
+
+    def errors(
+        self, y: Floats, z: Floats, entering: Floats, f: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        """Bounds for the scores and for what leaves, by ``kernels.interval_errors``; ``f`` replaces norms."""
+        n = y.shape[1]
+        rows, leaving = np.empty((2, n)), np.empty((4, n))
+        flat = np.ascontiguousarray(y).ravel(), np.ascontiguousarray(z).ravel()
+        kernels.interval_errors(
+            self.table, self.f if f is None else f, n, *flat, np.ascontiguousarray(entering),
+            np.zeros(ERRORS), rows, leaving,
+        )  # fmt: skip
+        return rows, leaving
+
+    def folded(self, y: Floats, z: Floats, on: NDArray[np.bool_]) -> Floats:
+        """What leaves a fold layer when these units are on."""
+        two, n, units = z.shape
+        masked = np.where(on, z, 0.0).reshape(two * n, units)
+        left = masked[:, :_TERMS] @ self.outputs[:_TERMS]
+        for begin in range(_TERMS, units, _TERMS):  # shorter sums have smaller bounds
+            left += masked[:, begin : begin + _TERMS] @ self.outputs[begin : begin + _TERMS]
+        left = left.reshape(two, n, -1)
+        left[1] += self.layer.offsets.floats  # type: ignore[union-attr]
+        if self.layer.skip:  # type: ignore[union-attr]
+            left += y
+        return np.asarray(left)
+
+    def changes(self, z: Floats, left: Floats, parents: Integers, units: Integers) -> Floats:
+        r"""How much more the children of a fold may be off than ``left``, which leaves for the leftmost.
+
+        ``parents`` and ``units`` name the units that change inside. Each change adds :math:`\pm z_i U_i` to
+        the sum so far, E of them to one of norm at most :math:`\|left\| + \sum |z_i| \|U_i\|`.
+        """
+        n = z.shape[1]
+        count = np.bincount(parents, minlength=n)
+        sizes = [self.unit_norms[units] * np.abs(part[parents, units]) for part in z]
+        moved = [
+            norms_of(part) + 1.0001 * np.bincount(parents, weights=size, minlength=n)
+            for part, size in zip(left, sizes, strict=True)
+        ]
+        changed = np.where(count > 0, 1.01 * constants.UNIT * (count + 1) * np.array(moved), 0.0)
+        return np.tile(changed, (2, 1))
+
+
+def stages_of(layers: tuple[Layer, ...]) -> tuple[Stage, ...]:
+    """The layers up to the last with a max-group, or one affine layer."""
+    program = Program.of(layers, columns=2, whole=True)
+    cut = [i + 1 for i, layer in enumerate(layers) if layer.cuts] or [int(len(layers) == 1)]
+    return tuple(Stage(program, i) for i in range(cut[-1]))
+
+
+def _row_norms(layer: Layer) -> Floats:
+    """Norms of the rows of scores, rounded up; infinite where they prove nothing."""
+    assert layer.scores is not None
+    rows = 1.01 * norms_of(layer.scores.floats)
+    rows[(rows > 0.0) & ~((rows > 1.0 / TAME) & (rows < TAME))] = np.inf
+    rows[_lost(layer.scores).any(axis=1) | _lost(layer.biases)] = np.inf
+    return rows
+
+
+def _lost(array: ExactArray) -> NDArray[np.bool_]:
+    """Fractions that are so small that floats do not hold them to relative accuracy."""
+    if array.fractions is None:
+        return np.zeros(array.shape, dtype=np.bool_)
+    return np.asarray((np.abs(array.floats) < 1e-290) & (array.fractions != 0))
 
 
 @dataclass
@@ -94,7 +207,7 @@ class SegmentMachine:
         Whether cells are written down or only counted.
     sliver : float
         A cell shorter than this counts as a sliver, in units of the size of a bounded domain.
-    program : SegmentProgram, optional
+    stages : tuple of Stage, optional
         The layers, laid out before.
 
     Examples
@@ -118,17 +231,21 @@ class SegmentMachine:
         arithmetic: str,
         store: bool,
         sliver: float,
-        program: SegmentProgram | None = None,
+        stages: tuple[Stage, ...] | None = None,
     ) -> None:
         self.layers = layers
         self.domain = domain
         self.exact_maps = ExactMaps(layers, domain)
-        self.program = SegmentProgram.of(layers) if program is None else program
+        self.stages = stages_of(layers) if stages is None else stages
+        cuts = [i for i, layer in enumerate(layers) if layer.cuts]
+        self.last = cuts[-1] if cuts else -1
+        self.words, self.heads = -(-sum(layer.units for layer in layers) // 64), sum(l.heads for l in layers)
         self.trust = _TRUST[arithmetic]
         self.store = store
         self.most_cells = np.iinfo(np.int64).max
-        self.batch = int(np.clip(_NUMBERS // self.program.widest, 32, 8192))
-        if self.trust == kernels.EXACT:
+        sizes = [max(len(stage.biases), stage.layer.d_in, stage.layer.d_out) for stage in self.stages]
+        self.batch = int(np.clip(_NUMBERS // max(sizes, default=1), 32, 8192))
+        if self.trust == constants.EXACT:
             self.batch = 32
         self.layer_cells = np.zeros(len(layers) + 1, dtype=np.int64)
         self.serial = 0
@@ -150,7 +267,7 @@ class SegmentMachine:
         low, low_side, high, high_side = interval
         self.ends = low, high
         self.origin = _origin(low, high)
-        self.undecided = Undecided(self.layers, self.program, self.exact_maps, self.trust, self.origin)
+        self.undecided = Undecided(self.layers, self.stages, self.exact_maps, self.trust, self.origin)
         self.unbounded = not (isinstance(low, Fraction) and isinstance(high, Fraction))
         self.unit, self.domain_length = (1.0, 0.0) if self.unbounded else _size(high - low)  # type: ignore[arg-type]
         self.sliver = sliver * self.unit
@@ -165,8 +282,8 @@ class SegmentMachine:
             dtype=np.int64,
         ).reshape(4, 1)
         y = np.array([[[1.0]], [[self.origin]]])
-        self.frames = [self._frame(-1, np.zeros((1, self.program.words), dtype=np.uint64),
-                                   np.zeros((1, self.program.heads), dtype=np.int32),
+        self.frames = [self._frame(-1, np.zeros((1, self.words), dtype=np.uint64),
+                                   np.zeros((1, self.heads), dtype=np.int32),
                                    np.zeros(1, dtype=np.uint8), ends, names, y)]  # fmt: skip
 
     def _frame(
@@ -227,7 +344,7 @@ class SegmentMachine:
             while steps > 0 and self.frames:
                 frame = self.frames[-1]
                 take = min(self.batch, frame.children - frame.cursor)
-                if frame.layer == self.program.last:
+                if frame.layer == self.last:
                     take = min(take, self.most_cells - self.n_cells)
                     if take <= 0:
                         return
@@ -239,11 +356,12 @@ class SegmentMachine:
     def _descend(self, frame: Frame, take: int) -> None:
         """Send the next children of a frame into the next layer with max-groups."""
         intervals, y, carry = self._children(frame, take, True)
-        errors = Errors(*frame.errors).take(frame.child_parent[frame.cursor : frame.cursor + take])
+        errors = frame.errors[:, frame.child_parent[frame.cursor : frame.cursor + take]]
         layer = frame.layer + 1
         while not self.layers[layer].cuts:
-            stage = self.program.stages[layer]
-            y, errors = stage.rows(y), stage.affine_errors(y, errors)
+            stage = self.stages[layer]
+            z = stage.rows(y)
+            y, errors = z, stage.errors(y, z, errors)[1]
             layer += 1
         fold = self.layers[layer].units > 0
         entered = (self._fold if fold else self._wall)(layer, intervals, y, errors)
@@ -264,22 +382,24 @@ class SegmentMachine:
     def _children(self, frame: Frame, take: int, wanted: bool) -> tuple[Intervals, Floats, Any]:
         """The next children: their signatures and, if wanted, the maps of what enters the next layer."""
         begin, end = frame.cursor, frame.cursor + take
-        bits = np.zeros((take, self.program.words), dtype=np.uint64)
-        routings = np.zeros((take, self.program.heads), dtype=np.int32)
+        bits = np.zeros((take, self.words), dtype=np.uint64)
+        routings = np.zeros((take, self.heads), dtype=np.int32)
         tied = np.zeros(take, dtype=np.uint8)
         carry = frame.carry_bits.copy(), frame.carry_y.copy(), frame.carry_winner.copy()
         layer = self.layers[frame.layer] if frame.layer >= 0 else None
-        if isinstance(layer, ReluLayer):
+        if layer is not None and not layer.heads:
+            layer = cast(ReluLayer, layer)
             y = np.empty((2, take if wanted else 0, layer.d_out))
             kernels.fold_children(
                 begin, end, frame.child_parent, frame.ev_start, frame.ev_group, layer.first_unit,
                 frame.bits, frame.tied, frame.routings, frame.on, frame.y, frame.z[0], frame.z[1],
-                self.program.stages[frame.layer].outputs, bits, tied, routings, y, carry[0], carry[1], wanted,
+                self.stages[frame.layer].outputs, bits, tied, routings, y, carry[0], carry[1], wanted,
             )  # fmt: skip
-        elif isinstance(layer, ArgmaxLayer):
+        elif layer is not None:
+            layer = cast(ArgmaxLayer, layer)
             summed = wanted and layer.jumps
             y = np.empty((2, take if summed else 0, layer.d_out))
-            outputs = self.program.stages[frame.layer].outputs
+            outputs = self.stages[frame.layer].outputs
             won = np.zeros((take, layer.heads), dtype=np.int64)
             ties = np.zeros(len(layer.key) + len(frame.more_keys), dtype=np.uint8)
             ties[len(layer.key) :] = 1
@@ -314,9 +434,9 @@ class SegmentMachine:
         thin = np.flatnonzero(~(lengths > doubt * (low_error + high_error)))
         carry: Any = (frame.carry_bits, frame.carry_y, frame.carry_winner)
         written = None
-        if self.store or (len(thin) and self.trust != kernels.FLOAT):
+        if self.store or (len(thin) and self.trust != constants.FLOAT):
             intervals, _, carry = self._children(frame, take, False)
-            if self.trust != kernels.FLOAT:
+            if self.trust != constants.FLOAT:
                 for k in thin.tolist():
                     ends = self.undecided.ends(intervals, k)
                     if isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction):
@@ -343,7 +463,7 @@ class SegmentMachine:
             for name in ("low", "high"):
                 place = table[name] + self.origin
                 table[f"{name}_error"] = np.where(
-                    np.isfinite(place), table[f"{name}_error"] + kernels.UNIT * np.abs(place), 0.0
+                    np.isfinite(place), table[f"{name}_error"] + constants.UNIT * np.abs(place), 0.0
                 )
                 table[name] = place
         for name, end in (("low", self.ends[0]), ("high", self.ends[1])):  # sides of the domain, as given
@@ -351,23 +471,22 @@ class SegmentMachine:
             if isinstance(end, Fraction) and side.any():
                 rounded = nearest_float(end)
                 if abs(rounded) < np.inf:
-                    error = 0.0 if Fraction(rounded) == end else kernels.UNIT * abs(rounded) + 1e-300
+                    error = 0.0 if Fraction(rounded) == end else constants.UNIT * abs(rounded) + 1e-300
                     table[name] = np.where(side, rounded, table[name])
                     table[f"{name}_error"] = np.where(side, error, table[f"{name}_error"])
         return table
 
     # a layer
 
-    def _fold(self, layer: int, intervals: Intervals, y: Floats, errors: Errors) -> Frame:
-        stage, block = self.program.stages[layer], self.layers[layer]
-        assert isinstance(block, ReluLayer)
+    def _fold(self, layer: int, intervals: Intervals, y: Floats, errors: Floats) -> Frame:
+        stage, block = self.stages[layer], cast(ReluLayer, self.layers[layer])
         z = stage.rows(y)
+        rows, leaving = stage.errors(y, z, errors)
         on = np.zeros((intervals.n, -(-block.units // 64)), dtype=np.uint64)
 
         def signs(events: Events, asked: tuple[Integers, Integers], counts: Integers) -> None:
-            slope, constant = stage.row_errors(y, errors)
             kernels.fold_signs(
-                z[0], z[1], stage.norms.rows, stage.biases, slope, constant, stage.gamma,
+                z[0], z[1], stage.row_norms, stage.biases, *rows, stage.gamma,
                 intervals.low, intervals.low_error, intervals.high, intervals.high_error, self.trust,
                 on, events.parent, events.group, events.place, events.error, *asked, counts,
             )  # fmt: skip
@@ -377,26 +496,25 @@ class SegmentMachine:
         events, first = self.undecided.ordered(layer, intervals, events, [])
         frame = self._cut(layer, intervals, events, first, [])
         frame.on = on
-        if layer != self.program.last:
+        if layer != self.last:
             shown = np.unpackbits(
                 on.astype("<u8").view(np.uint8), axis=1, count=block.units, bitorder="little"
             )
             frame.y = stage.folded(y, z, shown.view(np.bool_))
             frame.z = z
-            frame.errors = _table(stage.folded_errors(y, z, frame.y, errors, events.parent, events.group))
+            frame.errors = leaving + stage.changes(z, frame.y, events.parent, events.group)
             frame.carry_y = np.zeros((2, block.d_out))
         return frame
 
-    def _wall(self, layer: int, intervals: Intervals, y: Floats, errors: Errors) -> Frame:
-        stage, block = self.program.stages[layer], self.layers[layer]
-        assert isinstance(block, ArgmaxLayer)
+    def _wall(self, layer: int, intervals: Intervals, y: Floats, errors: Floats) -> Frame:
+        stage, block = self.stages[layer], cast(ArgmaxLayer, self.layers[layer])
         z = stage.rows(y)
-        slope, constant = stage.row_errors(y, errors)
+        rows, leaving = stage.errors(y, z, errors)
         winner = np.zeros((intervals.n, block.heads), dtype=np.int64)
 
         def envelopes(events: Events, asked: tuple[Integers, Integers], counts: Integers) -> None:
             kernels.head_winners(
-                z[0], z[1], stage.norms.rows, stage.biases, slope, constant, stage.gamma, block.head_start,
+                z[0], z[1], stage.row_norms, stage.biases, *rows, stage.gamma, block.head_start,
                 intervals.low, intervals.low_error, intervals.high, intervals.high_error, self.trust,
                 winner, events.parent, events.group, events.old, events.key, events.place, events.error,
                 *asked, counts,
@@ -406,7 +524,7 @@ class SegmentMachine:
         ties: list[list[int]] = []
         more = []
         for k, head in zip(parents.tolist(), heads.tolist(), strict=True):
-            more += self.undecided.head(layer, intervals, k, head, z, (slope, constant), winner, ties, events)
+            more += self.undecided.head(layer, intervals, k, head, z, rows, winner, ties, events)
         events = events.joined(more)
         events, first = self.undecided.ordered(layer, intervals, events, ties)
         frame = self._cut(layer, intervals, events, first, ties)
@@ -414,11 +532,11 @@ class SegmentMachine:
         frame.carry_winner = np.zeros(block.heads, dtype=np.int64)
         frame.more_keys = np.array([tie[0] for tie in ties], dtype=np.int64)
         frame.more_outputs = np.array([_mean(block, tie) for tie in ties]).reshape(len(ties), block.d_out)
-        if layer != self.program.last:
+        if layer != self.last:
             frame.y = y
             if not block.jumps:
                 frame.z = z
-            frame.errors = _table(stage.routed_errors(y, errors))
+            frame.errors = leaving
         return frame
 
     def _cut(
@@ -461,8 +579,8 @@ class SegmentMachine:
     def _walls(self, layer: int, events: Events, chosen: Integers, ties: list[list[int]]) -> Integers:
         """Codes of the units or pairs of keys that change, as :func:`encode_wall` makes them."""
         code = (np.int64(layer) << _LAYER) | (events.group[chosen] << _GROUP)
-        block = self.layers[layer]
-        if not isinstance(block, ArgmaxLayer):
+        block = cast(ArgmaxLayer, self.layers[layer])
+        if not block.heads:
             return np.asarray(code)
         old, new = rows_of(block, events.old[chosen], ties), rows_of(block, events.key[chosen], ties)
         return np.asarray(code | (np.minimum(old, new) << _KEY) | np.maximum(old, new))
@@ -471,8 +589,15 @@ class SegmentMachine:
 
     def take(self) -> Cells:
         """The cells that were written down since the last time, from left to right."""
-        parts, self.written = self.written or [_nothing(self.program)], []
+        parts, self.written = self.written or [self._nothing()], []
         return interval_cells({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+
+    def _nothing(self) -> dict[str, NDArray[Any]]:
+        """The columns of no cells."""
+        floats, names = np.zeros((2, 0)), np.zeros((2, 0), dtype=np.int64)
+        bits, routings = np.zeros((0, self.words), np.uint64), np.zeros((0, self.heads), np.int32)
+        none = Intervals(bits, routings, np.zeros(0, np.uint8), *floats, *names, *floats, *names)
+        return self._written(none, np.zeros(0))
 
     def cells(self) -> Cells:
         """The cells that were written down, in the order of signatures."""
@@ -556,23 +681,6 @@ def _mean(block: ArgmaxLayer, tie: list[int]) -> list[float]:
         nearest_float(sum((w * v for w, v in zip(weights, column, strict=True)), Fraction(0)) / total)
         for column in members.T.tolist()
     ]
-
-
-def _table(errors: Errors) -> Floats:
-    return np.array([errors.slope, errors.constant, errors.slope_entry, errors.constant_entry])
-
-
-def _nothing(program: SegmentProgram) -> dict[str, NDArray[Any]]:
-    table: dict[str, NDArray[Any]] = {
-        "bits": np.zeros((0, program.words), dtype=np.uint64),
-        "routings": np.zeros((0, program.heads), dtype=np.int32),
-        "tied": np.zeros(0, dtype=np.uint8),
-    }
-    for name in ("low", "low_error", "high", "high_error", "lengths"):
-        table[name] = np.zeros(0)
-    for name in ("low_owner", "low_wall", "high_owner", "high_wall", "position"):
-        table[name] = np.zeros(0, dtype=np.int64)
-    return table
 
 
 def _origin(low: Place, high: Place) -> float:

@@ -29,8 +29,7 @@ from hardmax.regions.cells import Cells
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.result import _how_sure
 from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
-from hardmax.regions.segment.machine import SegmentMachine
-from hardmax.regions.segment.program import SegmentProgram
+from hardmax.regions.segment.machine import SegmentMachine, Stage, stages_of
 from hardmax.results import Result
 
 __all__ = ["SegmentTrace", "trace_segment"]
@@ -83,9 +82,9 @@ def trace_segment(
     """
     first, last = _checked(network, start, end, arithmetic, max_pieces, time_limit)
     begin = time.monotonic()
-    layers, program = _laid_out(network, first, last)
+    layers, stages = _laid_out(network, first, last)
     machine = SegmentMachine(
-        layers, Box([0], [1]), arithmetic=arithmetic, store=True, sliver=0.0, program=program
+        layers, Box([0], [1]), arithmetic=arithmetic, store=True, sliver=0.0, stages=stages
     )
     machine.limit(max_pieces)
     with shown(progress, Progress.line) as report:
@@ -320,15 +319,14 @@ def _way(start: ExactArray, end: ExactArray) -> AffineLayer:
 
 def _laid_out(
     network: Network, start: ExactArray, end: ExactArray
-) -> tuple[tuple[Layer, ...], SegmentProgram]:
+) -> tuple[tuple[Layer, ...], tuple[Stage, ...]]:
     """The network behind a segment; what does not depend on the segment is kept with the network."""
-    kept = network.__dict__.get("_segment_program")
+    kept = network.__dict__.get("_segment_stages")
     if kept is None:
         layers = layers_of(network)
-        kept = network.__dict__["_segment_program"] = (layers, SegmentProgram.of(layers))
-    layers, program = kept
+        kept = network.__dict__["_segment_stages"] = (layers, stages_of(layers))
     way = _way(start, end)
-    return (way, *layers), program.behind(way)
+    return (way, *kept[0]), (*stages_of((way,)), *kept[1])
 
 
 def _numbers(array: ExactArray) -> list[Any]:

@@ -15,24 +15,28 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.double_double_kernels import UNIT, products
 from hardmax.exact.rationals import nearest_float
-from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
+from hardmax.regions.engine import layer_kernels as constants
+from hardmax.regions.engine.layer_kernels import GAMMA, GAMMA_OUT
 from hardmax.regions.engine.program import norms_of
 from hardmax.regions.engine.stack_machine import Ladder
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
 from hardmax.regions.segment import kernels
 from hardmax.regions.segment.geometry import Place, exact_place, root_of, sign_at, upper_envelope
-from hardmax.regions.segment.program import SegmentProgram, Stage
+
+if TYPE_CHECKING:
+    from hardmax.regions.segment.machine import Stage
 
 __all__ = ["Ball", "disjoint", "Events", "Intervals", "PairMaps", "Row", "rows_of", "Undecided", "winners"]
 
@@ -119,21 +123,21 @@ class Undecided:
     def __init__(
         self,
         layers: tuple[Layer, ...],
-        program: SegmentProgram,
+        stages: tuple[Stage, ...],
         exact_maps: ExactMaps,
         trust: int,
         origin: float,
     ) -> None:
         self.layers = layers
-        self.program = program
+        self.stages = stages
         self.exact_maps = exact_maps
         self.trust = trust
         self.origin = origin
         self._places: dict[tuple[int, int], Place] = {}
         self._balls: dict[tuple[int, int], Ball] = {}
-        big = trust == kernels.CERTIFIED and program.size >= _PAIRS_FROM
-        self.pairs = PairMaps(layers, program) if big else None
-        self.ladder = Ladder(pairs=trust == kernels.CERTIFIED)
+        big = trust == constants.CERTIFIED and sum(stage.size for stage in stages) >= _PAIRS_FROM
+        self.pairs = PairMaps(layers, stages) if big else None
+        self.ladder = Ladder(pairs=trust == constants.CERTIFIED)
 
     def float_place(self, place: Place) -> tuple[float, float]:
         """A place relative to the origin, and how far that float is from it."""
@@ -143,7 +147,7 @@ class Undecided:
         nearest = nearest_float(exact)
         if not abs(nearest) < _LARGEST:
             return (_LARGEST if nearest > 0 else -_LARGEST), np.inf
-        return nearest, 0.0 if Fraction(nearest) == exact else kernels.UNIT * abs(nearest) + 1e-300
+        return nearest, 0.0 if Fraction(nearest) == exact else constants.UNIT * abs(nearest) + 1e-300
 
     # what floats leave open
 
@@ -217,16 +221,15 @@ class Undecided:
         k: int,
         head: int,
         z: Floats,
-        errors: tuple[Floats, Floats],
+        errors: Floats,
         winner: Integers,
         ties: list[list[int]],
         events: Events,
     ) -> list[_Event]:
         """The winners of a head along an interval."""
-        block, stage = self.layers[layer], self.program.stages[layer]
-        assert isinstance(block, ArgmaxLayer)
+        block, stage = cast(ArgmaxLayer, self.layers[layer]), self.stages[layer]
         keys = np.arange(block.head_start[head], block.head_start[head + 1])
-        if self.trust == kernels.CERTIFIED:
+        if self.trust == constants.CERTIFIED:
             keys = keys[_contenders(stage, intervals, k, keys, z, errors)]
         found: list[_Event] = self.ladder.decide(
             self._head_exactly, self._head_by_pairs, layer, intervals, k, head, keys, winner, ties, events
@@ -245,8 +248,8 @@ class Undecided:
         events: Events,
     ) -> list[_Event]:
         """The winners of a head along an interval, in rationals."""
-        block, bits, routings = self.layers[layer], intervals.bits[k], intervals.routings[k]
-        assert isinstance(block, ArgmaxLayer)
+        bits, routings = intervals.bits[k], intervals.routings[k]
+        block = cast(ArgmaxLayer, self.layers[layer])
         base = int(keys[0])
         rows = {
             j: (0, 0) if j == base else self.exact_maps.line(layer, head, base, j, bits, routings)
@@ -276,7 +279,7 @@ class Undecided:
         first = np.zeros(len(events.parent), dtype=np.int64)
         counts = np.zeros(1, dtype=np.int64)
         kernels.cluster(events.parent, events.place, events.error, first, counts)
-        if counts[0] == len(first) or self.trust == kernels.FLOAT:
+        if counts[0] == len(first) or self.trust == constants.FLOAT:
             return events, first.astype(np.bool_)
         starts = np.append(np.flatnonzero(first), len(first))
         order = np.arange(len(first))
@@ -313,9 +316,10 @@ class Undecided:
         k, group, key = int(events.parent[e]), int(events.group[e]), int(events.key[e])
         root = events.roots.get((k, group, key))
         if root is None:
-            block, bits, routings = self.layers[layer], intervals.bits[k], intervals.routings[k]
+            bits, routings = intervals.bits[k], intervals.routings[k]
+            block = cast(ArgmaxLayer, self.layers[layer])
             old, new = 0, 0
-            if isinstance(block, ArgmaxLayer):
+            if block.heads:
                 old, new = rows_of(block, np.array([events.old[e], key]), ties).tolist()
             root = root_of(self.exact_maps.line(layer, group, old, new, bits, routings))
             events.roots[k, group, key] = root
@@ -421,7 +425,7 @@ class Undecided:
         k = int(events.parent[begin])
         if self.pairs is None or intervals.tied[k]:
             return None
-        block = self.layers[layer]
+        block = cast(ArgmaxLayer, self.layers[layer])
         found: list[tuple[Ball, int]] = []
         for e in range(begin, end):
             group, old, key = int(events.group[e]), int(events.old[e]), int(events.key[e])
@@ -429,7 +433,7 @@ class Undecided:
             if root is not None:
                 found.append((Ball(root, Fraction(0)), e))
                 continue
-            if isinstance(block, ArgmaxLayer):
+            if block.heads:
                 old, key = rows_of(block, np.array([old, key]), ties).tolist()
             ball = self._pair_root(layer, group, old, key, intervals, k)
             if ball is None:
@@ -450,7 +454,7 @@ class Undecided:
 
 
 def _contenders(
-    stage: Stage, intervals: Intervals, k: int, keys: Integers, z: Floats, errors: tuple[Floats, Floats]
+    stage: Stage, intervals: Intervals, k: int, keys: Integers, z: Floats, errors: Floats
 ) -> NDArray[np.bool_]:
     """Keys of a head that are not certainly beaten, at both ends of an interval, by one and the same key."""
     ends = [(intervals.low[k], intervals.low_error[k]), (intervals.high[k], intervals.high_error[k])]
@@ -458,16 +462,16 @@ def _contenders(
     if not np.isfinite(ends).all():
         return kept
     a, c = z[0, k, keys], z[1, k, keys]
-    rho = stage.norms.rows[keys]
+    rho = stage.row_norms[keys]
     alpha, kappa = rho * errors[0][k], rho * errors[1][k] + stage.gamma * np.abs(stage.biases[keys])
     for best in {int(np.argmax(a * s + c)) for s, _ in ends}:
         beaten = np.ones(len(keys), dtype=np.bool_)
         for s, e in ends:
             slack = (
                 (alpha + alpha[best]) * (abs(s) + e) + kappa + kappa[best] + np.abs(a - a[best]) * e
-                + 8.0 * kernels.UNIT * ((np.abs(a) + abs(a[best])) * abs(s) + np.abs(c) + abs(c[best]))
+                + 8.0 * constants.UNIT * ((np.abs(a) + abs(a[best])) * abs(s) + np.abs(c) + abs(c[best]))
             )  # fmt: skip
-            slack = np.where((slack > kernels.TINY) & (slack < kernels.HUGE), 1.0001 * slack, np.nan)
+            slack = np.where((slack > constants.TINY) & (slack < constants.HUGE), 1.0001 * slack, np.nan)
             beaten &= (a - a[best]) * s + (c - c[best]) < -slack
         kept &= ~beaten
     return kept
@@ -554,31 +558,37 @@ def winners(rows: dict[int, Row], low: Ball, high: Ball) -> list[tuple[int, Ball
 
 @dataclass(frozen=True)
 class _Hidden:
-    """A hidden map as pairs, (m, 2): slopes and constants; bounds on the 2-norms of their errors."""
+    """A hidden map as pairs, (m, 2): slopes and constants; bounds on their errors, (4, 1)."""
 
     high: Floats
     low: Floats
-    slope_error: float
-    constant_error: float
+    errors: Floats
 
     @property
-    def sizes(self) -> tuple[float, float]:
-        slope, constant = norms_of(np.ascontiguousarray(self.high.T)).tolist()
-        return _tame(slope), _tame(constant)
+    def floats(self) -> Floats:
+        """The map as the engine keeps it, (2, 1, m)."""
+        return np.ascontiguousarray(self.high.T)[:, None]
 
 
 class PairMaps:
     """Rows of the layers on cells of a network on the line, by signature."""
 
-    def __init__(self, layers: tuple[Layer, ...], program: SegmentProgram) -> None:
+    def __init__(self, layers: tuple[Layer, ...], stages: tuple[Stage, ...]) -> None:
         self.layers = layers
-        self.program = program
+        self.stages = stages
         self._hidden: dict[Hashable, _Hidden] = {}
-        self._units = [0]
-        self._heads = [0]
-        for layer in layers:
-            self._units.append(self._units[-1] + layer.units)
-            self._heads.append(self._heads[-1] + layer.heads)
+        self._units = [0, *accumulate(layer.units for layer in layers)]
+        self._heads = [0, *accumulate(layer.heads for layer in layers)]
+        self._norms = [self._norms_in_pairs(stage) for stage in stages]
+
+    @staticmethod
+    def _norms_in_pairs(stage: Stage) -> Floats:
+        """The norms of a layer, with gammas for pairs: four times as many units cover every sum of them."""
+        f = stage.f.copy()
+        if stage.layer.units:
+            f[GAMMA_OUT] = (stage.layer.units + 10) * constants.UNIT
+        f[[GAMMA, GAMMA_OUT]] *= 4.0 * UNIT / constants.UNIT
+        return np.where(_tame(f), f, math.inf)
 
     def rows(
         self,
@@ -590,24 +600,21 @@ class PairMaps:
         """Some rows of a layer, on the cell with this signature; no keys may tie on it before the layer."""
         relu = unpack_bits(bits_row[None], self._units[-1])[0] if self._units[-1] else np.zeros(0, np.bool_)
         hidden = self._entering(layer, relu, routings_row)
-        picked = np.array(chosen, dtype=np.int64)
-        high, low, gamma = self._scores(layer, picked, hidden)
-        stage = self.program.stages[layer]
-        slope_size, constant_size = hidden.sizes
-        rho = stage.norms.rows[picked]
-        slope_error = rho * (hidden.slope_error + gamma * slope_size)
-        constant_error = rho * (hidden.constant_error + gamma * constant_size)
-        constant_error += gamma * np.abs(stage.biases[picked])
-        if not (np.isfinite(slope_error).all() and np.isfinite(constant_error).all()):
+        picked, stage, f = np.array(chosen, dtype=np.int64), self.stages[layer], self._norms[layer]
+        high, low = self._scores(layer, picked, hidden)
+        nothing = np.zeros((2, 1, len(stage.biases)))
+        errors = stage.row_norms[picked] * stage.errors(hidden.floats, nothing, hidden.errors, f)[0]
+        errors[1] += f[GAMMA] * np.abs(stage.biases[picked])
+        if not np.isfinite(errors).all():
             return None
         return [
-            Row(_ball(high[i, 0], low[i, 0], slope_error[i]), _ball(high[i, 1], low[i, 1], constant_error[i]))
+            Row(*(_ball(high[i, part], low[i, part], errors[part, i]) for part in range(2)))
             for i in range(len(picked))
         ]
 
     def _entering(self, layer: int, relu: NDArray[np.bool_], routings: NDArray[np.int32]) -> _Hidden:
         if layer == 0:
-            return _Hidden(np.array([[1.0, 0.0]]), np.zeros((1, 2)), 0.0, 0.0)
+            return _Hidden(np.array([[1.0, 0.0]]), np.zeros((1, 2)), np.zeros((4, 1)))
         key = (layer, relu[: self._units[layer]].tobytes(), routings[: self._heads[layer]].tobytes())
         hidden = self._hidden.pop(key, None)
         if hidden is None:
@@ -618,99 +625,58 @@ class PairMaps:
         self._hidden[key] = hidden
         return hidden
 
-    def _scores(self, layer: int, chosen: NDArray[np.int64], hidden: _Hidden) -> tuple[Floats, Floats, float]:
-        """Chosen rows S y + b, and the relative error of their sums."""
+    def _scores(self, layer: int, chosen: NDArray[np.int64], hidden: _Hidden) -> tuple[Floats, Floats]:
+        """Chosen rows S y + b."""
         block = self.layers[layer]
-        matrix = block.weights if isinstance(block, AffineLayer) else block.scores
-        biases = block.offsets if isinstance(block, AffineLayer) else block.biases
-        bh, bl = pair_of(biases.take(chosen))
-        if matrix is None:
+        bh, bl = pair_of(block.biases.take(chosen))
+        if block.scores is None:
             high, low = hidden.high[chosen], hidden.low[chosen]
             high[:, 1], low[:, 1] = sum_of_pairs(high[:, 1], low[:, 1], bh, bl)
-            return high, low, 8 * UNIT
-        wh, wl = pair_of(matrix.take(chosen))
+            return high, low
+        wh, wl = pair_of(block.scores.take(chosen))
         high, low = np.zeros((len(chosen), 2)), np.zeros((len(chosen), 2))
         high[:, 1], low[:, 1] = bh, bl
         products(wh, wl, hidden.high, hidden.low, high, low)
-        return high, low, (matrix.shape[1] + 8) * UNIT
+        return high, low
 
     def _through(
         self, layer: int, hidden: _Hidden, relu: NDArray[np.bool_], routings: NDArray[np.int32]
     ) -> _Hidden:
-        block, stage = self.layers[layer], self.program.stages[layer]
-        size_a, size_c = hidden.sizes
-        norms = stage.norms
-        if isinstance(block, ArgmaxLayer) and not isinstance(block, MaxLayer):
-            return self._routed(block, hidden, routings, size_c)
-        chosen = np.arange(block.d_out)
-        if isinstance(block, ReluLayer):
-            chosen = np.flatnonzero(relu[block.first_unit : block.first_unit + block.units])
-        elif isinstance(block, MaxLayer):
-            chosen = _winners(block, routings)
-        high, low, gamma = self._scores(layer, chosen, hidden)
-        spectral, absolute = _tame(norms.spectral), _tame(norms.absolute)
-        a = spectral * hidden.slope_error + gamma * absolute * size_a
-        c = spectral * hidden.constant_error + gamma * (absolute * size_c + _tame(stage.bias_norm))
-        if isinstance(block, MaxLayer) and block.skip:
-            high, low = np.concatenate([hidden.high, high]), np.concatenate([hidden.low, low])
-            a, c = a + hidden.slope_error, c + hidden.constant_error
-        if not isinstance(block, ReluLayer):
-            return _Hidden(high, low, a, c)
-        z_a, z_c = _Hidden(high, low, 0.0, 0.0).sizes
-        uh, ul = pair_of(block.outputs)
-        oh, ol = pair_of(block.offsets)
-        left, left_low = np.zeros((block.d_out, 2)), np.zeros((block.d_out, 2))
-        left[:, 1], left_low[:, 1] = oh, ol
-        products(
-            np.ascontiguousarray(uh[:, chosen]),
-            np.ascontiguousarray(ul[:, chosen]),
-            high,
-            low,
-            left,
-            left_low,
-        )
-        out, gamma = stage.out_norms, (len(chosen) + 10) * UNIT
-        spectral, absolute = _tame(out.spectral), _tame(out.absolute)
-        a = spectral * a + gamma * absolute * z_a
-        c = spectral * c + gamma * (absolute * z_c + _tame(stage.offset_norm))
-        if block.skip:
-            left, left_low = sum_of_pairs(left, left_low, hidden.high, hidden.low)
-            a, c = a + hidden.slope_error + gamma * size_a, c + hidden.constant_error + gamma * size_c
-            z_a, z_c = _Hidden(left, left_low, 0.0, 0.0).sizes
-            a, c = a + gamma * z_a, c + gamma * z_c
-        return _Hidden(left, left_low, a, c)
-
-    def _routed(
-        self, block: ArgmaxLayer, hidden: _Hidden, routings: NDArray[np.int32], size: float
-    ) -> _Hidden:
-        high, low = np.zeros((block.d_out, 2)), np.zeros((block.d_out, 2))
-        a = c = 0.0
-        if block.skip:
-            high, low = hidden.high.copy(), hidden.low.copy()
-            a, c = hidden.slope_error, hidden.constant_error
+        block, stage = cast(Any, self.layers[layer]), self.stages[layer]
+        z = np.zeros((2, 1, len(stage.biases)))
+        high, low = hidden.high, hidden.low
+        if block.jumps:
+            if not block.skip:
+                high, low = np.zeros((block.d_out, 2)), np.zeros((block.d_out, 2))
+            high, low = high.copy(), low.copy()
+            vh, vl = pair_of(block.outputs.take(block.winners(routings)))
+            for h in range(block.heads):
+                high[:, 1], low[:, 1] = sum_of_pairs(high[:, 1], low[:, 1], vh[h], vl[h])
+        elif block.heads:
+            zh, zl = self._scores(layer, block.winners(routings), hidden)
+            high, low = (np.concatenate([high, zh]), np.concatenate([low, zl])) if block.skip else (zh, zl)
+        elif not block.cuts:
+            high, low = self._scores(layer, np.arange(block.d_out), hidden)
         else:
-            size = 0.0
-        vh, vl = pair_of(block.outputs.take(_winners(block, routings)))
-        for h in range(block.heads):
-            high[:, 1], low[:, 1] = sum_of_pairs(high[:, 1], low[:, 1], vh[h], vl[h])
-        size += sum(_tame(v) for v in norms_of(vh).tolist())
-        return _Hidden(high, low, a, c + 8 * (block.heads + 1) * UNIT * size)
-
-
-def _winners(block: ArgmaxLayer, routings: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The compiled keys that the routings of a layer mean."""
-    found = []
-    for h in range(block.heads):
-        start, stop = int(block.head_start[h]), int(block.head_start[h + 1])
-        place = np.searchsorted(block.key[start:stop], routings[block.first_head + h])
-        found.append(start + int(place))
-    return np.array(found, dtype=np.int64)
+            chosen = np.flatnonzero(relu[block.unit_slice])
+            zh, zl = self._scores(layer, chosen, hidden)
+            z[:, 0, chosen] = zh.T
+            high, low = np.zeros((block.d_out, 2)), np.zeros((block.d_out, 2))
+            high[:, 1], low[:, 1] = pair_of(block.offsets)
+            uh, ul = (np.ascontiguousarray(part[:, chosen]) for part in pair_of(block.outputs))
+            products(uh, ul, zh, zl, high, low)
+            if block.skip:
+                high, low = sum_of_pairs(high, low, hidden.high, hidden.low)
+        errors = stage.errors(hidden.floats, z, hidden.errors, self._norms[layer])[1]
+        if not _tame(norms_of(np.ascontiguousarray(high.T))).all():
+            errors[:] = math.inf
+        return _Hidden(high, low, errors)
 
 
 def _ball(high: float, low: float, error: float) -> Ball:
     return Ball(Fraction(float(high)) + Fraction(float(low)), Fraction(float(error)))
 
 
-def _tame(size: float) -> float:
-    """A norm, or infinity where products of pairs could be lost or overflow."""
-    return size if size == 0.0 or 1.0 / _TAME < size < _TAME else math.inf
+def _tame(sizes: Floats) -> NDArray[np.bool_]:
+    """Which norms are zero, or such that products of pairs are neither lost nor overflow."""
+    return np.asarray((sizes == 0.0) | ((sizes > 1.0 / _TAME) & (sizes < _TAME)))
