@@ -499,8 +499,8 @@ def _drawn_in(
     number: int, block: Layer, cells: Cells, exact: ExactMaps, cell_of: Integers, facets: Integers
 ) -> tuple[Floats, Floats]:
     """Rows of facets drawn in one layer; the error is infinite where floats overflow."""
-    scores = block.scores if block.scores is not None else ExactArray(np.eye(block.d_in))  # type: ignore[union-attr]
-    layers = (*exact.layers[:number], AffineLayer(scores, block.biases))  # type: ignore[union-attr]
+    scores = block.scores if block.scores is not None else ExactArray(np.eye(block.d_in))
+    layers = (*exact.layers[:number], AffineLayer(scores, block.biases))
     wall = cells.wall[facets]
     unit = (wall >> _HEAD_SHIFT) & ((1 << GROUP_BITS) - 1)
     a, b = (wall >> KEY_BITS) & ((1 << KEY_BITS) - 1), wall & ((1 << KEY_BITS) - 1)
