@@ -71,9 +71,18 @@ class _AnyLayer:
         return 0
 
     @property
+    def n_keys(self) -> int:
+        """The number of keys of all heads."""
+        return 0
+
+    @property
     def cuts(self) -> bool:
         """Whether it is a layer of max-groups; otherwise it is affine."""
         return self.heads + self.units > 0
+
+    def mean_output(self, keys: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What keys of one head add that win together: the mean over the keys of the block."""
+        return np.zeros(0)
 
     @property
     def head_slice(self) -> slice:
@@ -195,6 +204,16 @@ class ArgmaxLayer(_AnyLayer):
     def heads(self) -> int:
         """The number of heads."""
         return len(self.head_start) - 1
+
+    @property
+    def n_keys(self) -> int:
+        """The number of keys of all heads."""
+        return len(self.key)
+
+    def mean_output(self, keys: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What keys of one head add that win together: the mean over the keys of the block."""
+        shares = self.multiplicities[keys] / self.multiplicities[keys].sum()
+        return np.asarray(shares @ self.outputs.floats[keys])
 
     @property
     def jumps(self) -> bool:

@@ -68,9 +68,9 @@ def test_rows_and_vertices_stay_within_their_error_bounds():
     compared = 0
     for machine in machines(steps=12):
         layer, _, k, _, at, float_at = machine._top()
-        table = machine.program.table
         for i in range(layer + 1):
-            z, n = int(table[i, layer_kernels.Z_AT]), int(table[i, layer_kernels.ROWS])
+            row_of_layer = machine.program.row(i)
+            z, n = row_of_layer.z_at, row_of_layer.rows
             if isinstance(machine.layers[i], AffineLayer):
                 continue
             error = machine.errors[i]
@@ -110,11 +110,10 @@ def test_rows_and_their_values_stay_within_the_bounds_in_any_dimension(kind):
                 machine.advance(7)
                 if machine.done:
                     break
-                top = int(machine.control[machine.kernels.C_INTS]) - machine.kernels.HEADER
+                top = int(machine.control[machine.kernels.C_INTS]) - layer_kernels.HEADER
                 for i in range(int(machine.si[top + 1]) + 1):
-                    z, n = (
-                        int(machine.program.table[i, c]) for c in (layer_kernels.Z_AT, layer_kernels.ROWS)
-                    )
+                    here = machine.program.row(i)
+                    z, n = here.z_at, here.rows
                     floats, error = machine.path[z : z + (d + 1) * n].reshape(d + 1, n), machine.errors[i]
                     for r, row in enumerate(exact_rows(machine, i)):
                         off = [abs(Fraction(v) - exact) for v, exact in zip(floats[:, r], row, strict=True)]

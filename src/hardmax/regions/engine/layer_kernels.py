@@ -26,7 +26,7 @@ __all__ = ["Net", "add_units", "bound_errors", "enter", "enter_groups", "leave"]
 # kinds of layers
 AFFINE, FOLD, WALL = 0, 1, 2
 
-# columns of the table of layers; *_AT is where something begins
+# columns of the table of layers, in the order of LayerRow
 KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES = range(8)
 OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(8, 16)
 # columns of the table of norms: of the scores and biases, then of the outputs and offsets
@@ -36,6 +36,7 @@ RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
 # per layer cell: errors of the hidden vector, of the scores, of the vector that leaves
 DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
 ERRORS = 16
+HEADER = 8  # integers at the end of a node
 
 EXACT, CERTIFIED, FLOAT = 0, 1, 2  # arithmetics
 UNIT = 1.2e-16  # above the unit roundoff 2^-53
@@ -46,6 +47,27 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+class LayerRow(NamedTuple):
+    """A row of the table of layers; ``*_at`` is where something begins, -1 means that there is none."""
+
+    kind: int
+    d_in: int
+    d_out: int
+    rows: int
+    heads: int
+    skip: int
+    scores: int
+    biases: int
+    outputs: int
+    offsets: int
+    y_at: int
+    z_at: int
+    sign_at: int
+    head_at: int
+    first: int  # number of its first unit or head in the network
+    words: int
+
+
 class Net(NamedTuple):
     """The arrays of a :class:`~hardmax.regions.engine.program.Program` that kernels read."""
 
@@ -54,6 +76,69 @@ class Net(NamedTuple):
     weights: Floats
     heads_at: Integers
     key_of: Integers
+
+
+@kernel(inlined=True)
+def layer_row(table, layer):
+    """What the table says about a layer."""
+    t = table[layer]
+    return LayerRow(
+        t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13], t[14], t[15]
+    )
+
+
+@kernel(inlined=True)
+def copy(source, at, target, to, count):
+    """Copy so many entries."""
+    for i in range(count):
+        target[to + i] = source[at + i]
+
+
+@kernel(inlined=True)
+def carried(here, is_last):
+    """How many rows of the map that leaves a layer its nodes carry along: none after the last layer, nor
+    where the winning scores themselves leave.
+    """
+    return 0 if is_last or here.outputs < 0 else here.d_out
+
+
+@kernel(inlined=True)
+def write_header(ints, at, kind, layer, head, size, pending, tied, begin, floats):
+    """The end of a node that begins at ``begin``; returns where the next one begins."""
+    ints[at] = kind
+    ints[at + 1] = layer
+    ints[at + 2] = head
+    ints[at + 3] = size
+    ints[at + 4] = pending
+    ints[at + 5] = tied
+    ints[at + 6] = at + HEADER - begin
+    ints[at + 7] = floats
+    return at + HEADER
+
+
+@kernel(inner=True)
+def write_signature(net, last, signs, out, cell, words, routes):
+    """Write down bits and winners of a cell; returns whether keys are tied in it."""
+    for j in range(cell * words, (cell + 1) * words):
+        out.bits[j] = np.uint64(0)
+    tied = 0
+    for layer in range(last + 1):
+        here = layer_row(net.table, layer)
+        at = here.sign_at + 2
+        if here.kind == FOLD:
+            for j in range(here.words):
+                bits = np.uint64(signs[at + j])
+                unit = here.first + 64 * j
+                word, shift = cell * words + (unit >> 6), np.uint64(unit & 63)
+                out.bits[word] |= bits << shift
+                if unit & 63 != 0 and word + 1 < (cell + 1) * words:
+                    out.bits[word + 1] |= bits >> (np.uint64(64) - shift)
+        elif here.kind == WALL:
+            for h in range(here.heads):
+                out.routes[cell * routes + here.first + h] = net.key_of[here.offsets + signs[at + h]]
+            if signs[at - 1] != 0:
+                tied = 1
+    return tied
 
 
 @kernel(reorder=True, inner=True)
@@ -139,16 +224,17 @@ def enter(columns, net, path, errors, layer, trust):
 
     Nothing is bounded in floats without a filter (``trust == FLOAT``).
     """
-    table, e, f = net.table, errors[layer], net.bounds[layer]
-    y_at, m = table[layer, Y_AT], table[layer, D_IN]
-    z_at, n = table[layer, Z_AT], table[layer, ROWS]
+    here = layer_row(net.table, layer)
+    e, f = errors[layer], net.bounds[layer]
+    y_at, m = here.y_at, here.d_in
+    z_at, n = here.z_at, here.rows
     d = columns - 1
-    rows_of(columns, net.weights, table[layer, SCORES], table[layer, BIASES], n, m, path, y_at, z_at)
+    rows_of(columns, net.weights, here.scores, here.biases, n, m, path, y_at, z_at)
     if trust == FLOAT:
         return
     y_na, y_nc = largest_norm(path, y_at, m, d), largest_norm(path, y_at + d * m, m, 1)
     z_na, z_nc = largest_norm(path, z_at, n, d), largest_norm(path, z_at + d * n, n, 1)
-    bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc)
+    bound_errors(net.table, layer, f, e, y_na, y_nc, z_na, z_nc)
     e[A_MAX] = z_na + e[RA]
     e[C_MAX] = z_nc + e[RC]
     e[T_A] = e[RA] + (columns + 2.0) * UNIT * z_na
@@ -162,7 +248,8 @@ def bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc):
     ``f`` is the layer's row of norms, ``e`` holds the bounds for what enters; the last arguments are the
     norms of what enters (slopes, constants) and of the scores.
     """
-    if table[layer, SCORES] < 0:
+    here = layer_row(table, layer)
+    if here.scores < 0:
         e[RA] = e[DA]
         e[RC] = e[DC] + f[GAMMA] * (y_nc + f[B_MAX])
         z_ea = e[EA]
@@ -173,29 +260,29 @@ def bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc):
         z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
         z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
     g = f[GAMMA_OUT]
-    if table[layer, KIND] == FOLD:
+    if here.kind == FOLD:
         e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * z_na)
         e[NEXT_DC] = f[RHO_OUT] * (z_ec + g * z_nc) + g * f[O_MAX]
         e[NEXT_EA] = f[SIGMA_OUT] * z_ea + g * f[SIGMA_ABS_OUT] * z_na
         e[NEXT_EC] = f[SIGMA_OUT] * z_ec + g * (f[SIGMA_ABS_OUT] * z_nc + f[O_NORM])
-        if table[layer, SKIP] == 1:
+        if here.skip == 1:
             e[NEXT_DA] += e[DA] + g * y_na
             e[NEXT_DC] += e[DC] + g * y_nc
             e[NEXT_EA] += e[EA] + g * y_na
             e[NEXT_EC] += e[EC] + g * y_nc
-    elif table[layer, KIND] == WALL and table[layer, OUTPUTS] < 0:
+    elif here.kind == WALL and here.outputs < 0:
         # the scores of winners leave, and what entered beside them
-        skip = table[layer, SKIP] == 1
+        skip = here.skip == 1
         e[NEXT_DA] = max(e[RA], e[DA] if skip else 0.0)
         e[NEXT_DC] = max(e[RC], e[DC] if skip else 0.0)
         e[NEXT_EA] = z_ea + (e[EA] if skip else 0.0)
         e[NEXT_EC] = z_ec + (e[EC] if skip else 0.0)
-    elif table[layer, KIND] == WALL:
+    elif here.kind == WALL:
         e[NEXT_DA] = 0.0
         e[NEXT_EA] = 0.0
         e[NEXT_DC] = g * f[O_MAX]
         e[NEXT_EC] = g * f[O_NORM]
-        if table[layer, SKIP] == 1:
+        if here.skip == 1:
             e[NEXT_DA] = e[DA]
             e[NEXT_EA] = e[EA]
             e[NEXT_DC] += e[DC] + g * y_nc
@@ -210,18 +297,16 @@ def bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc):
 @kernel(inner=True)
 def leave_affine(columns, net, path, errors, layer):
     """The rows of an affine layer enter the next one, with the bounds on their errors."""
-    table = net.table
-    for i in range(columns * table[layer, ROWS]):
-        path[table[layer + 1, Y_AT] + i] = path[table[layer, Z_AT] + i]
-    for i in range(4):
-        errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
+    here = layer_row(net.table, layer)
+    copy(path, here.z_at, path, layer_row(net.table, layer + 1).y_at, columns * here.rows)
+    copy(errors[layer], NEXT_DA, errors[layer + 1], DA, 4)
 
 
 @kernel(inner=True)
 def enter_groups(columns, net, path, errors, layer, trust):
     """Enter ``layer`` and, while it is affine, the next one; returns the layer of max-groups it ends in."""
     enter(columns, net, path, errors, layer, trust)
-    while net.table[layer, KIND] == AFFINE:
+    while layer_row(net.table, layer).kind == AFFINE:
         leave_affine(columns, net, path, errors, layer)
         layer += 1
         enter(columns, net, path, errors, layer, trust)
@@ -235,40 +320,35 @@ def leave(columns, net, path, errors, layer, winners, hidden):
     ``hidden`` holds the map that leaves a fold layer, or the constants that leave an attention layer, whose
     slopes are those that entered. Where the winning scores leave, it is not read.
     """
-    table = net.table
-    e, m, n = table[layer, D_OUT], table[layer, D_IN], table[layer, ROWS]
-    y_at, z_at, to = table[layer, Y_AT], table[layer, Z_AT], table[layer + 1, Y_AT]
-    if table[layer, KIND] == FOLD:
-        for r in range(columns * e):
-            path[to + r] = hidden[r]
-    elif table[layer, OUTPUTS] < 0:
+    here = layer_row(net.table, layer)
+    e, m, n = here.d_out, here.d_in, here.rows
+    y_at, z_at, to = here.y_at, here.z_at, layer_row(net.table, layer + 1).y_at
+    if here.kind == FOLD:
+        copy(hidden, 0, path, to, columns * e)
+    elif here.outputs < 0:
         # what entered, if kept, then the scores of the winners
-        heads = table[layer, HEADS]
+        heads = here.heads
         kept = e - heads
         for c in range(columns):
-            for r in range(kept):
-                path[to + c * e + r] = path[y_at + c * m + r]
+            copy(path, y_at + c * m, path, to + c * e, kept)
             for h in range(heads):
                 path[to + c * e + kept + h] = path[z_at + c * n + winners[h]]
     else:
         for r in range((columns - 1) * e):
-            path[to + r] = path[y_at + r] if table[layer, SKIP] == 1 else 0.0
-        for r in range(e):
-            path[to + (columns - 1) * e + r] = hidden[r]
-    for i in range(4):
-        errors[layer + 1, DA + i] = errors[layer, NEXT_DA + i]
+            path[to + r] = path[y_at + r] if here.skip == 1 else 0.0
+        copy(hidden, 0, path, to + (columns - 1) * e, e)
+    copy(errors[layer], NEXT_DA, errors[layer + 1], DA, 4)
 
 
 @kernel(inner=True)
 def without_units(columns, net, path, layer, out, y):
     """The map that leaves a fold layer in which every unit is off, at ``out[y]``."""
-    table = net.table
-    e, y_at, offsets = table[layer, D_OUT], table[layer, Y_AT], table[layer, OFFSETS]
+    here = layer_row(net.table, layer)
+    e, y_at, offsets = here.d_out, here.y_at, here.offsets
     for r in range((columns - 1) * e):
         out[y + r] = 0.0
-    for r in range(e):
-        out[y + (columns - 1) * e + r] = net.weights[offsets + r]
-    if table[layer, SKIP] == 1:
+    copy(net.weights, offsets, out, y + (columns - 1) * e, e)
+    if here.skip == 1:
         for r in range(columns * e):
             out[y + r] += path[y_at + r]
 

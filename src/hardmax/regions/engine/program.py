@@ -82,6 +82,25 @@ class Program:
         """The numbers that error bounds need, one row per layer and one of zeros."""
         return np.array([*(_bounds(layer) for layer in self.layers), [0.0] * 12])
 
+    @property
+    def row_at(self) -> Integers:
+        """Where the scores of each layer begin among those of all layers."""
+        return np.concatenate([[0], np.cumsum(self.table[: self.last + 1, kernels.ROWS])]).astype(np.int64)
+
+    def row(self, layer: int) -> kernels.LayerRow:
+        """What kernels know about a layer."""
+        return kernels.LayerRow(*self.table[layer].tolist())
+
+    def keys(self, layer: int, head: int) -> slice:
+        """The rows of a head among those of its layer."""
+        at = self.row(layer).head_at + head
+        return slice(int(self.heads_at[at]), int(self.heads_at[at + 1]))
+
+    def carried(self, layer: int) -> int:
+        """How many rows of what leaves a layer its nodes carry along."""
+        row = self.row(layer)
+        return 0 if layer == self.last or row.outputs < 0 else row.d_out
+
     @classmethod
     def of(cls, layers: tuple[Layer, ...], *, columns: int = 3, whole: bool = False) -> Program:
         """Lay out the layers of a network.
@@ -181,17 +200,16 @@ def _check_sizes(layers: tuple[Layer, ...]) -> None:
             "try network.truncate(n_blocks)."
         )
     for i, layer in enumerate(layers):
-        units = layer.units
-        heads = layer.heads
-        if max(units, heads) >= MOST_GROUPS:
+        groups = max(layer.units, layer.heads)
+        if groups >= MOST_GROUPS:
             raise UnsupportedDimensionError(
                 f"block {i} must have fewer than {MOST_GROUPS} units or heads for exact regions, but "
-                f"has {max(units, heads)}."
+                f"has {groups}."
             )
-        if isinstance(layer, ArgmaxLayer) and len(layer.key) >= MOST_KEYS:
+        if layer.n_keys >= MOST_KEYS:
             raise UnsupportedDimensionError(
                 f"block {i} must have fewer than {MOST_KEYS} keys in all its heads for exact regions, but "
-                f"has {len(layer.key)}."
+                f"has {layer.n_keys}."
             )
 
 

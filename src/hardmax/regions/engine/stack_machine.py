@@ -14,6 +14,7 @@ a machine's state of its own: a *piece* that another machine can process.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -24,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Domain
-from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
-from hardmax.regions.engine.layer_kernels import CERTIFIED, ERRORS, EXACT, FLOAT, SIGN_AT
+from hardmax.networks.layers import Layer
+from hardmax.regions.engine.layer_kernels import CERTIFIED, ERRORS, EXACT, FLOAT, FOLD, HEADER, WALL
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps
 
@@ -154,7 +155,7 @@ class Ladder:
         return in_rationals(*question)
 
 
-class StackMachine:
+class StackMachine(ABC):
     """A machine whose state is a stack of nodes, each ending with a header of eight integers.
 
     Entries 1, 2 and 4 of a header are the layer, the head and the number of units that still cross the cell;
@@ -166,6 +167,7 @@ class StackMachine:
     saved: ClassVar[tuple[str, ...]] = ("control", "layer_cells", "path", "errors", "signs")
     stack: ClassVar[tuple[int, int]] = (1 << 16, 1 << 17)  # integers and floats to begin with
     slow: int = 0
+    can_cut: ClassVar[bool] = True  # whether a state can be cut into subtrees
 
     def __init__(self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool) -> None:
         kernels = self.kernels
@@ -193,36 +195,37 @@ class StackMachine:
     # what an engine adds
 
     def _columns(self) -> dict[str, Column]:
-        """The arrays of cells."""
-        raise NotImplementedError
+        """The arrays of cells; every engine has these, and more."""
+        words, heads = self.program.words, self.program.heads
+        return {"bits": Column("cells", words), "routes": Column("cells", heads), "tied": Column("cells")}
 
+    @abstractmethod
     def _largest(self) -> tuple[int, ...]:
         """The most entries that one cell may take, unit by unit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _run(self, budget: int) -> None:
         """Let the kernel process at most ``budget`` nodes."""
-        raise NotImplementedError
 
     def _fold_in_pairs(self) -> bool | None:
         """Decide the signs at which the node on top of the stack stopped; ``None`` if some stay open."""
         return None
 
+    @abstractmethod
     def _fold_exactly(self) -> None:
         """Decide them in rationals."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _head_exactly(self) -> None:
         """Decide the head at which the node on top of the stack stopped."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _resume(self, status: int) -> None:
         """Provide what the kernel stopped for, if it is nothing that all engines know."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cells(self) -> Any:
         """What was written down."""
-        raise NotImplementedError
 
     # arrays
 
@@ -412,24 +415,43 @@ class StackMachine:
             self.n_double_double,
         )
 
+    def _owner(self, layer: int) -> int:
+        """The number of the layer cell that the path goes through."""
+        return int(self.signs[self.program.row(layer).sign_at])
+
+    def _written(self) -> tuple[list[int], dict[str, Any]]:
+        """How many entries were written down, unit by unit, and the columns that all engines have."""
+        used, words, heads = self._used(), self.program.words, self.program.heads
+        self._make_output(*used)
+        for array in self.output.values():
+            array.setflags(write=False)
+        n, out = used[0], self.output
+        bits, routes = out["bits"][: n * words], out["routes"][: n * heads]
+        return used, {
+            "bits": bits.reshape(n, words),
+            "routings": routes.reshape(n, heads),
+            "tied": out["tied"][:n],
+        }
+
     # where a node stands
 
     def _prefix(self, layer: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
         """The signature of the path up to a layer, in the public form."""
         bits = np.zeros(self.program.words + 1, dtype=np.uint64)
         routings = np.zeros(self.program.heads, dtype=np.int32)
-        for i, block in enumerate(self.layers[:layer]):
-            at = int(self.program.table[i, SIGN_AT]) + 2
-            if isinstance(block, ReluLayer):
-                word, shift = divmod(block.first_unit, 64)
-                for j in range(-(-block.units // 64)):
+        for i in range(layer):
+            row = self.program.row(i)
+            at = row.sign_at + 2
+            if row.kind == FOLD:
+                word, shift = divmod(row.first, 64)
+                for j in range(row.words):
                     value = int(self.signs[at + j]) & (2**64 - 1)
                     bits[word + j] |= np.uint64((value << shift) & (2**64 - 1))
                     if shift:
                         bits[word + j + 1] |= np.uint64(value >> (64 - shift))
-            elif isinstance(block, ArgmaxLayer):
-                winners = self.signs[at : at + block.heads]
-                routings[block.first_head : block.first_head + block.heads] = block.key[winners]
+            elif row.kind == WALL:
+                winners = self.signs[at : at + row.heads]
+                routings[row.first : row.first + row.heads] = self.program.key_of[row.offsets + winners]
         return bits, routings
 
     # pieces
@@ -478,7 +500,7 @@ class StackMachine:
     @classmethod
     def depth(cls, state: State) -> tuple[int, int, int]:
         """How far the node on top of a piece is from the root: the lower, the bigger its subtree may be."""
-        header = state["stack_ints"][-cls.kernels.HEADER :]
+        header = state["stack_ints"][-HEADER:]
         return int(header[1]), int(header[2]), -int(header[4])
 
 

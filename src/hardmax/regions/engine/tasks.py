@@ -188,7 +188,7 @@ class Schedule:
 
     def _quota(self, cells: int) -> int:
         """Fewer cells where each takes longer; no end where nothing can be cut."""
-        return max(2, cells >> self.machine.log2_cost) if hasattr(self.machine, "cut") else _ENDLESS
+        return max(2, cells >> self.machine.log2_cost) if self.machine.can_cut else _ENDLESS
 
     def _cut_further(self) -> None:
         """Cut the biggest tasks, step by step, until there are enough."""

@@ -36,36 +36,28 @@ from hardmax.regions.engine.layer_kernels import (
     A_MAX,
     C_MAX,
     CERTIFIED,
-    D_IN,
-    D_OUT,
     EXACT,
-    FIRST,
     FLOAT,
     FOLD,
-    HEAD_AT,
-    HEADS,
+    HEADER,
     HUGE,
-    KIND,
-    OFFSETS,
-    OUTPUTS,
     RA,
     RC,
-    ROWS,
-    SIGN_AT,
-    SKIP,
     T_A,
     T_C,
     TAME,
     TINY,
     UNIT,
     WALL,
-    WORDS,
-    Y_AT,
-    Z_AT,
     add_units,
+    carried,
+    copy,
     enter_groups,
+    layer_row,
     leave,
     without_units,
+    write_header,
+    write_signature,
 )
 
 __all__ = ["close_polygon", "descend", "push_head", "run"]
@@ -78,7 +70,6 @@ AT_INFINITY = -2  # owner of a side at infinity
 SYMBOLIC = -1.0  # LDC of a side at infinity: its constant term is M
 
 # header of a node, at its end: kind, layer, head, edges, pending, tied, ints, floats
-HEADER = 8
 
 # the control array
 C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT, C_ANSWERED = range(10)
@@ -312,22 +303,19 @@ def write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, 
     ``extra`` holds the two crossings, each a vertex followed by the cutting line.
     """
     before = start - 1 if start > 0 else k - 1
-    for c in range(8):
-        sf[fo + c] = extra[first * FLOATS_PER_EDGE + c]
+    copy(extra, first * FLOATS_PER_EDGE, sf, fo, 8)
     for c in range(8, FLOATS_PER_EDGE):
         sf[fo + c] = p[before * FLOATS_PER_EDGE + c]
     si[io] = q[2 * before]
     si[io + 1] = q[2 * before + 1]
     v = start
     for j in range(1, length + 1):
-        for c in range(FLOATS_PER_EDGE):
-            sf[fo + j * FLOATS_PER_EDGE + c] = p[v * FLOATS_PER_EDGE + c]
+        copy(p, v * FLOATS_PER_EDGE, sf, fo + j * FLOATS_PER_EDGE, FLOATS_PER_EDGE)
         si[io + 2 * j] = q[2 * v]
         si[io + 2 * j + 1] = q[2 * v + 1]
         v = v + 1 if v + 1 < k else 0
     o = fo + (length + 1) * FLOATS_PER_EDGE
-    for c in range(FLOATS_PER_EDGE):
-        sf[o + c] = extra[last * FLOATS_PER_EDGE + c]
+    copy(extra, last * FLOATS_PER_EDGE, sf, o, FLOATS_PER_EDGE)
     si[io + 2 * length + 2] = owner
     si[io + 2 * length + 3] = wall
     return length + 2
@@ -343,8 +331,7 @@ def crossings(p, k, code, a, b, c, da, dc, extra, start, length):
         corner = before if s == 0 else after
         edge = before if s == 0 else (after - 1 if after > 0 else k - 1)
         if code[corner] == 0:
-            for j in range(8):
-                extra[o + j] = p[corner * FLOATS_PER_EDGE + j]
+            copy(p, corner * FLOATS_PER_EDGE, extra, o, 8)
         else:
             meet(p, edge * FLOATS_PER_EDGE, a, b, c, da, dc, extra, o)
         extra[o + LA] = a
@@ -421,33 +408,28 @@ def descend(net, state, work, k, layer):
         state.path, state.errors, state.signs, state.control, state.si, state.sf,
     )  # fmt: skip
     p, q, units, on, pending, more = work.p, work.q, work.units, work.on, work.pending, work.more
-    table, weights = net.table, net.weights
+    weights = net.weights
     layer = enter_groups(COLUMNS, net, path, errors, layer, control[C_TRUST])
-    n, e = table[layer, ROWS], table[layer, D_OUT]
-    words = table[layer, WORDS]
-    if control[C_LAST] == layer or table[layer, OUTPUTS] < 0:
-        e = 0
+    here = layer_row(net.table, layer)
+    n, words, e = here.rows, here.words, carried(here, control[C_LAST] == layer)
     io, fo = control[C_INTS], control[C_FLOATS]
-    if io + 2 * k + 3 * n + words + table[layer, HEADS] + HEADER > si.shape[0]:
+    if io + 2 * k + 3 * n + words + here.heads + HEADER > si.shape[0]:
         return False
     if fo + FLOATS_PER_EDGE * k + 3 * e > sf.shape[0]:
         return False
     control[C_SERIAL] += 1
-    signs[table[layer, SIGN_AT]] = control[C_SERIAL]
-    signs[table[layer, SIGN_AT] + 1] = 0
-    for j in range(FLOATS_PER_EDGE * k):
-        sf[fo + j] = p[j]
-    for j in range(2 * k):
-        si[io + j] = q[j]
+    signs[here.sign_at] = control[C_SERIAL]
+    signs[here.sign_at + 1] = 0
+    copy(p, 0, sf, fo, FLOATS_PER_EDGE * k)
+    copy(q, 0, si, io, 2 * k)
     y = fo + FLOATS_PER_EDGE * k
     at = io + 2 * k
-    y_at, m = table[layer, Y_AT], table[layer, D_IN]
-    if table[layer, KIND] == FOLD:
+    y_at, m = here.y_at, here.d_in
+    if here.kind == FOLD:
         n_pending, n_on = classify_all(
-            path, table[layer, Z_AT], n, p, k, control[C_TRUST], errors[layer], pending, on, units, more
+            path, here.z_at, n, p, k, control[C_TRUST], errors[layer], pending, on, units, more
         )
-        for j in range(3 * n_pending):
-            si[at + j] = pending[j]
+        copy(pending, 0, si, at, 3 * n_pending)
         at += 3 * n_pending
         for j in range(words):
             si[at + j] = 0
@@ -456,27 +438,17 @@ def descend(net, state, work, k, layer):
         at += words
         if e > 0:
             without_units(COLUMNS, net, path, layer, sf, y)
-            add_units(
-                COLUMNS, weights, table[layer, OUTPUTS], e, on, n_on, path, table[layer, Z_AT], n, sf, y
-            )
+            add_units(COLUMNS, weights, here.outputs, e, on, n_on, path, here.z_at, n, sf, y)
         floats = FLOATS_PER_EDGE * k + 3 * e
     else:
         n_pending = 0
-        for h in range(table[layer, HEADS]):
+        for h in range(here.heads):
             si[at + h] = 0
-        at += table[layer, HEADS]
+        at += here.heads
         for r in range(e):
-            sf[y + r] = path[y_at + 2 * m + r] if table[layer, SKIP] == 1 else 0.0
+            sf[y + r] = path[y_at + 2 * m + r] if here.skip == 1 else 0.0
         floats = FLOATS_PER_EDGE * k + e
-    si[at] = table[layer, KIND]
-    si[at + 1] = layer
-    si[at + 2] = 0
-    si[at + 3] = k
-    si[at + 4] = n_pending
-    si[at + 5] = 0
-    si[at + 6] = at + HEADER - io
-    si[at + 7] = floats
-    control[C_INTS] = at + HEADER
+    control[C_INTS] = write_header(si, at, here.kind, layer, 0, k, n_pending, 0, io, floats)
     control[C_FLOATS] = fo + floats
     return True
 
@@ -484,18 +456,18 @@ def descend(net, state, work, k, layer):
 @kernel(inlined=True)
 def push_half(net, state, work, k, start, length, first, last, owner, wall, layer, unit, n_pend, e):
     """Push one half of a polygon that ``unit`` cut: polygon, units that still cross it, bits and map."""
-    table, path, control, si, sf = net.table, state.path, state.control, state.si, state.sf
+    here = layer_row(net.table, layer)
+    path, control, si, sf = state.path, state.control, state.si, state.sf
     p, q, extra, pend, codes, word, yv, on = (
         work.p, work.q, work.extra, work.pend, work.codes, work.word, work.yv, work.on,
     )  # fmt: skip
-    words = table[layer, WORDS]
-    n = table[layer, ROWS]
+    words = here.words
+    n = here.rows
     io, fo = control[C_INTS], control[C_FLOATS]
     kk = write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, si, io)
     y = fo + FLOATS_PER_EDGE * kk
     at = io + 2 * kk
-    for r in range(3 * e):
-        sf[y + r] = yv[r]
+    copy(yv, 0, sf, y, 3 * e)
     on[0] = unit
     n_on = last  # the crossing of the positive half that comes last is number 1
     count = 0
@@ -522,23 +494,14 @@ def push_half(net, state, work, k, start, length, first, last, owner, wall, laye
             si[at + 3 * j + 1] = undecided
             si[at + 3 * j + 2] = undecided
     at += 3 * count
-    for j in range(words):
-        si[at + j] = word[j]
+    copy(word, 0, si, at, words)
     for j in range(n_on):
         si[at + (on[j] >> 6)] |= 1 << (on[j] & 63)
     at += words
     if e > 0 and n_on > 0:
-        outputs, z_at = table[layer, OUTPUTS], table[layer, Z_AT]
+        outputs, z_at = here.outputs, here.z_at
         add_units(COLUMNS, net.weights, outputs, e, on, n_on, path, z_at, n, sf, y)
-    si[at] = FOLD
-    si[at + 1] = layer
-    si[at + 2] = 0
-    si[at + 3] = kk
-    si[at + 4] = count
-    si[at + 5] = 0
-    si[at + 6] = at + HEADER - io
-    si[at + 7] = FLOATS_PER_EDGE * kk + 3 * e
-    control[C_INTS] = at + HEADER
+    control[C_INTS] = write_header(si, at, FOLD, layer, 0, kk, count, 0, io, FLOATS_PER_EDGE * kk + 3 * e)
     control[C_FLOATS] = fo + FLOATS_PER_EDGE * kk + 3 * e
 
 
@@ -549,15 +512,16 @@ def fold_step(net, state, work, layer, k, n_pend):
     Returns ``BUDGET`` after a cut (two children on the stack) as well: there is nothing left in the work
     arrays.
     """
-    table, weights = net.table, net.weights
+    here = layer_row(net.table, layer)
+    weights = net.weights
     path, errors, signs, control, answer, si, sf = (
         state.path, state.errors, state.signs, state.control, state.answer, state.si, state.sf,
     )  # fmt: skip
     p, pend, word, yv, code, codes, extra, on = (
         work.p, work.pend, work.word, work.yv, work.code, work.codes, work.extra, work.on,
     )  # fmt: skip
-    e = 0 if control[C_LAST] == layer else table[layer, D_OUT]
-    n, z_at, words = table[layer, ROWS], table[layer, Z_AT], table[layer, WORDS]
+    e = carried(here, control[C_LAST] == layer)
+    n, z_at, words = here.rows, here.z_at, here.words
     first = 0
     error = errors[layer]
     while first < n_pend:
@@ -567,8 +531,7 @@ def fold_step(net, state, work, layer, k, n_pend):
         positive = 0
         negative = 0
         if control[C_ANSWERED] == 1:
-            for v in range(k):
-                code[v] = answer[v]
+            copy(answer, 0, code, 0, k)
             control[C_ANSWERED] = 0
         elif k <= MASK:
             pos, neg = pend[3 * first + 1], pend[3 * first + 2]
@@ -601,7 +564,7 @@ def fold_step(net, state, work, layer, k, n_pend):
             word[i >> 6] |= 1 << (i & 63)
             if e > 0:
                 on[0] = i
-                add_units(COLUMNS, weights, table[layer, OUTPUTS], e, on, 1, path, z_at, n, yv, 0)
+                add_units(COLUMNS, weights, here.outputs, e, on, 1, path, z_at, n, yv, 0)
         first += 1
     if first == n_pend:
         return RUNNING
@@ -637,7 +600,7 @@ def fold_step(net, state, work, layer, k, n_pend):
                     codes[2 * j + s] = side(
                         path[r], path[r + n], path[r + 2 * n], vx, vy, vw, t, far, dx, dy, t_far
                     )
-    owner = signs[table[layer, SIGN_AT]]
+    owner = signs[here.sign_at]
     wall = (layer << 54) | (i << 38)
     for off in range(2):  # the half where the unit is on waits below the other
         start, length = runs(code, k, 1 + off)
@@ -648,32 +611,20 @@ def fold_step(net, state, work, layer, k, n_pend):
 @kernel(inlined=True)
 def push_fold(net, state, work, k, layer, n_pend, e):
     """Put the fold node of the work arrays back onto the stack, where it came from and fits."""
+    here = layer_row(net.table, layer)
     control, si, sf = state.control, state.si, state.sf
     p, q, pend, word, yv = work.p, work.q, work.pend, work.word, work.yv
-    words = net.table[layer, WORDS]
+    words = here.words
     io, fo = control[C_INTS], control[C_FLOATS]
-    for j in range(FLOATS_PER_EDGE * k):
-        sf[fo + j] = p[j]
-    for r in range(3 * e):
-        sf[fo + FLOATS_PER_EDGE * k + r] = yv[r]
-    for j in range(2 * k):
-        si[io + j] = q[j]
+    copy(p, 0, sf, fo, FLOATS_PER_EDGE * k)
+    copy(yv, 0, sf, fo + FLOATS_PER_EDGE * k, 3 * e)
+    copy(q, 0, si, io, 2 * k)
     at = io + 2 * k
-    for j in range(3 * n_pend):
-        si[at + j] = pend[j]
+    copy(pend, 0, si, at, 3 * n_pend)
     at += 3 * n_pend
-    for j in range(words):
-        si[at + j] = word[j]
+    copy(word, 0, si, at, words)
     at += words
-    si[at] = FOLD
-    si[at + 1] = layer
-    si[at + 2] = 0
-    si[at + 3] = k
-    si[at + 4] = n_pend
-    si[at + 5] = 0
-    si[at + 6] = at + HEADER - io
-    si[at + 7] = FLOATS_PER_EDGE * k + 3 * e
-    control[C_INTS] = at + HEADER
+    control[C_INTS] = write_header(si, at, FOLD, layer, 0, k, n_pend, 0, io, FLOATS_PER_EDGE * k + 3 * e)
     control[C_FLOATS] = fo + FLOATS_PER_EDGE * k + 3 * e
 
 
@@ -688,10 +639,8 @@ def clip_to_key(path, z_at, n, k0, k1, j, k, error, trust, owner, wall_base, wor
     cand, df, di = heads.cand, heads.df, heads.di
     if k > MASK - 2:
         return -1
-    for v in range(FLOATS_PER_EDGE * k):
-        cf[v] = p[v]
-    for v in range(2 * k):
-        ci[v] = q[v]
+    copy(p, 0, cf, 0, FLOATS_PER_EDGE * k)
+    copy(q, 0, ci, 0, 2 * k)
     aj, bj, cj = path[z_at + j], path[z_at + n + j], path[z_at + 2 * n + j]
     t_a, t_c, a_max, c_max = 2.0 * error[T_A], 2.0 * error[T_C], 2.0 * error[A_MAX], 2.0 * error[C_MAX]
     count = 0
@@ -759,10 +708,8 @@ def clip_to_key(path, z_at, n, k0, k1, j, k, error, trust, owner, wall_base, wor
         crossings(cf, k, code, a, b, c, da, dc, extra, start, length)
         wall = wall_base | (min(i, j) << 19) | max(i, j)
         kk = write_side(cf, ci, k, start, length, 0, 1, extra, owner, wall, df, 0, di, 0)
-        for v in range(FLOATS_PER_EDGE * kk):
-            cf[v] = df[v]
-        for v in range(2 * kk):
-            ci[v] = di[v]
+        copy(df, 0, cf, 0, FLOATS_PER_EDGE * kk)
+        copy(di, 0, ci, 0, 2 * kk)
         kept = 0
         for r in range(count):
             if r == best:
@@ -789,34 +736,24 @@ def clip_to_key(path, z_at, n, k0, k1, j, k, error, trust, owner, wall_base, wor
 @kernel
 def push_head(net, state, layer, head, key, f, i, k, routes, yv, e, tied):
     """Push the polygon on which ``key`` wins ``head``, waiting for the next head. False: no room."""
-    table, weights = net.table, net.weights
+    here = layer_row(net.table, layer)
+    weights = net.weights
     control, si, sf = state.control, state.si, state.sf
-    heads = table[layer, HEADS]
+    heads = here.heads
     io, fo = control[C_INTS], control[C_FLOATS]
     if io + 2 * k + heads + HEADER > si.shape[0] or fo + FLOATS_PER_EDGE * k + e > sf.shape[0]:
         return False
-    for v in range(FLOATS_PER_EDGE * k):
-        sf[fo + v] = f[v]
-    for v in range(2 * k):
-        si[io + v] = i[v]
+    copy(f, 0, sf, fo, FLOATS_PER_EDGE * k)
+    copy(i, 0, si, io, 2 * k)
     at = io + 2 * k
-    for h in range(heads):
-        si[at + h] = routes[h]
+    copy(routes, 0, si, at, heads)
     si[at + head] = key
     y = fo + FLOATS_PER_EDGE * k
-    outputs = table[layer, OUTPUTS] + key * table[layer, D_OUT]
+    outputs = here.outputs + key * here.d_out
     for r in range(e):
         sf[y + r] = yv[r] + weights[outputs + r]
     at += heads
-    si[at] = WALL
-    si[at + 1] = layer
-    si[at + 2] = head + 1
-    si[at + 3] = k
-    si[at + 4] = 0
-    si[at + 5] = tied
-    si[at + 6] = at + HEADER - io
-    si[at + 7] = FLOATS_PER_EDGE * k + e
-    control[C_INTS] = at + HEADER
+    control[C_INTS] = write_header(si, at, WALL, layer, head + 1, k, 0, tied, io, FLOATS_PER_EDGE * k + e)
     control[C_FLOATS] = fo + FLOATS_PER_EDGE * k + e
     return True
 
@@ -829,22 +766,22 @@ def head_step(net, state, work, keys, layer, head, k, tied):
     finds them all. Keys that are tried and have no cell are discarded; only walls of finished cells are
     followed.
     """
-    table = net.table
+    here = layer_row(net.table, layer)
     path, errors, signs, control = state.path, state.errors, state.signs, state.control
     p, q, yv, routes = work.p, work.q, work.yv, work.routes
     todo, bag_f, bag_i, bag_k = keys.todo, keys.bag_f, keys.bag_i, keys.bag_k
     heads_at = net.heads_at
     room = keys.df.shape[0] // FLOATS_PER_EDGE
-    e = 0 if control[C_LAST] == layer or table[layer, OUTPUTS] < 0 else table[layer, D_OUT]
-    z_at, n = table[layer, Z_AT], table[layer, ROWS]
-    k0, k1 = heads_at[table[layer, HEAD_AT] + head], heads_at[table[layer, HEAD_AT] + head + 1]
+    e = carried(here, control[C_LAST] == layer)
+    z_at, n = here.z_at, here.rows
+    k0, k1 = heads_at[here.head_at + head], heads_at[here.head_at + head + 1]
     if k1 - k0 == 1:
         if not push_head(net, state, layer, head, k0, p, q, k, routes, yv, e, tied):
             return STACK_FULL
         return BUDGET
     if control[C_TRUST] == EXACT:
         return UNDECIDED_HEAD
-    owner = signs[table[layer, SIGN_AT]]
+    owner = signs[here.sign_at]
     wall_base = (layer << 54) | (head << 38)
     error = errors[layer]
     for i in range(k0, k1):
@@ -982,8 +919,7 @@ def emit(net, state, work, out, k):
     A cell with a vertex whose place is not even roughly known is handed back: its corners are wanted in
     rationals.
     """
-    table, key_of = net.table, net.key_of
-    signs, control, totals, p, q = state.signs, state.control, state.totals, work.p, work.q
+    control, totals, p, q = state.control, state.totals, work.p, work.q
     store = control[C_EMIT] == 1
     n_cell, n_edge = control[C_OUT_CELLS], control[C_OUT_EDGES]
     if store and (n_cell + 1 >= out.start.shape[0] or 2 * (n_edge + k) > out.labels.shape[0]):
@@ -1021,30 +957,9 @@ def emit(net, state, work, out, k):
     if not store:
         return RUNNING
     witness(p, k, far, known, out.witness, 3 * n_cell)
-    last = control[C_LAST]
-    word = 0
-    for j in range(control[C_WORDS]):
-        out.bits[n_cell * control[C_WORDS] + j] = 0
-    tied = 0
-    for layer in range(last + 1):
-        at = table[layer, SIGN_AT]
-        if table[layer, KIND] == FOLD:
-            first = table[layer, FIRST]
-            for j in range(table[layer, WORDS]):
-                bits = np.uint64(signs[at + 2 + j])
-                unit = first + 64 * j
-                word = n_cell * control[C_WORDS] + (unit >> 6)
-                shift = np.uint64(unit & 63)
-                out.bits[word] |= bits << shift
-                if unit & 63 != 0 and word + 1 < (n_cell + 1) * control[C_WORDS]:
-                    out.bits[word + 1] |= bits >> (np.uint64(64) - shift)
-        elif table[layer, KIND] == WALL:
-            for h in range(table[layer, HEADS]):
-                key = key_of[table[layer, OFFSETS] + signs[at + 2 + h]]
-                out.routes[n_cell * control[C_ROUTES] + table[layer, FIRST] + h] = key
-            if signs[at + 1] != 0:
-                tied = 1
-    out.tied[n_cell] = tied
+    out.tied[n_cell] = write_signature(
+        net, control[C_LAST], state.signs, out, n_cell, control[C_WORDS], control[C_ROUTES]
+    )
     for v in range(k):
         o = v * FLOATS_PER_EDGE
         r = (n_edge + v) * control[C_STRIDE]
@@ -1071,7 +986,7 @@ def emit(net, state, work, out, k):
 @kernel
 def run(net, state, work, keys, out, budget):
     """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
-    table, control, si, sf = net.table, state.control, state.si, state.sf
+    control, si, sf = state.control, state.si, state.sf
     p, q, pend, word, yv, routes = work.p, work.q, work.pend, work.word, work.yv, work.routes
     path, errors, signs, layer_cells = state.path, state.errors, state.signs, state.layer_cells
     last = control[C_LAST]
@@ -1087,48 +1002,40 @@ def run(net, state, work, keys, out, budget):
             return
         end, floats = control[C_INTS], control[C_FLOATS]
         kind, layer, head = si[end - 8], si[end - 7], si[end - 6]
+        here = layer_row(net.table, layer)
         k, n_pend, tied = si[end - 5], si[end - 4], si[end - 3]
         io, fo = end - si[end - 2], floats - si[end - 1]
         if k + 4 > room:
             control[C_STATUS] = POLYGON_FULL
             return
-        for j in range(FLOATS_PER_EDGE * k):
-            p[j] = sf[fo + j]
-        for j in range(2 * k):
-            q[j] = si[io + j]
+        copy(sf, fo, p, 0, FLOATS_PER_EDGE * k)
+        copy(si, io, q, 0, 2 * k)
         at = io + 2 * k
         y = fo + FLOATS_PER_EDGE * k
-        e = 0 if last == layer or table[layer, OUTPUTS] < 0 else table[layer, D_OUT]
+        e = carried(here, last == layer)
         control[C_INTS] = io
         control[C_FLOATS] = fo
         leaf = False
         if kind == FOLD:
-            words = table[layer, WORDS]
-            for j in range(3 * n_pend):
-                pend[j] = si[at + j]
-            for j in range(words):
-                word[j] = si[at + 3 * n_pend + j]
-            for r in range(3 * e):
-                yv[r] = sf[y + r]
+            words = here.words
+            copy(si, at, pend, 0, 3 * n_pend)
+            copy(si, at + 3 * n_pend, word, 0, words)
+            copy(sf, y, yv, 0, 3 * e)
             status = RUNNING
             if n_pend > 0:
                 status = fold_step(net, state, work, layer, k, n_pend)
             if status == RUNNING:
                 leaf = True
-                for j in range(words):
-                    signs[table[layer, SIGN_AT] + 2 + j] = word[j]
+                copy(word, 0, signs, here.sign_at + 2, words)
         else:
-            heads = table[layer, HEADS]
-            for h in range(heads):
-                routes[h] = si[at + h]
-            for r in range(e):
-                yv[r] = sf[y + r]
+            heads = here.heads
+            copy(si, at, routes, 0, heads)
+            copy(sf, y, yv, 0, e)
             if head == heads:
                 leaf = True
                 status = RUNNING
-                signs[table[layer, SIGN_AT] + 1] = tied
-                for h in range(heads):
-                    signs[table[layer, SIGN_AT] + 2 + h] = routes[h]
+                signs[here.sign_at + 1] = tied
+                copy(routes, 0, signs, here.sign_at + 2, heads)
             else:
                 status = head_step(net, state, work, keys, layer, head, k, tied)
         if leaf:

@@ -19,18 +19,9 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
-from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
+from hardmax.networks.layers import Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
-from hardmax.regions.engine.layer_kernels import (
-    A_MAX,
-    C_MAX,
-    RA,
-    RC,
-    ROWS,
-    SIGN_AT,
-    UNIT,
-    Z_AT,
-)
+from hardmax.regions.engine.layer_kernels import A_MAX, AFFINE, C_MAX, HEADER, RA, RC, UNIT, WALL
 from hardmax.regions.engine.stack_machine import Column, StackMachine, State, allocated
 from hardmax.regions.plane import kernels
 from hardmax.regions.plane.double_double import (
@@ -137,10 +128,7 @@ class PlaneMachine(StackMachine):
         return int(self.control[kernels.C_STRIDE])
 
     def _columns(self) -> dict[str, Column]:
-        return {
-            "bits": Column("cells", self.program.words),
-            "routes": Column("cells", self.program.heads),
-            "tied": Column("cells"),
+        return super()._columns() | {
             "start": Column("cells", more=1),
             "vertices": Column("edges", self._stride),
             "labels": Column("edges", 2),
@@ -236,15 +224,8 @@ class PlaneMachine(StackMachine):
     def _top(self) -> tuple[int, int, int, int, int, int]:
         """Layer, head, edges, pending units, first int and first float of the node on top of the stack."""
         end, floats = int(self.control[kernels.C_INTS]), int(self.control[kernels.C_FLOATS])
-        header = self.si[end - kernels.HEADER : end]
-        return (
-            int(header[1]),
-            int(header[2]),
-            int(header[3]),
-            int(header[4]),
-            end - int(header[6]),
-            floats - int(header[7]),
-        )
+        _, layer, head, edges, pending, _, ints, size = self.si[end - HEADER : end].tolist()
+        return layer, head, edges, pending, end - ints, floats - size
 
     def _exact_lines(
         self, labels: Integers, bits: NDArray[np.uint64], routings: NDArray[np.int32]
@@ -332,19 +313,20 @@ class PlaneMachine(StackMachine):
         """Numbers of the layer cells up to a layer, and who is on or wins there; ``None`` if keys tie."""
         serials: dict[int, int] = {}
         winners: dict[int, Integers] = {}
-        for i, block in enumerate(self.layers[: layer + 1]):
-            at = int(self.program.table[i, SIGN_AT])
-            if isinstance(block, ReluLayer):
-                serials[i] = int(self.signs[at])
-                words = self.signs[at + 2 : at + 2 - (-block.units // 64)].astype("<i8")
-                winners[i] = np.unpackbits(words.view(np.uint8), bitorder="little")[: block.units].astype(
-                    np.int64
-                )
-            elif isinstance(block, ArgmaxLayer):
-                serials[i] = int(self.signs[at])
-                if i < layer and self.signs[at + 1]:
+        for i in range(layer + 1):
+            row = self.program.row(i)
+            if row.kind == AFFINE:
+                continue
+            serial, tied = self.signs[row.sign_at : row.sign_at + 2].tolist()
+            serials[i] = serial
+            signs = self.signs[row.sign_at + 2 :]
+            if row.kind == WALL:
+                if i < layer and tied:
                     return None
-                winners[i] = self.signs[at + 2 : at + 2 + block.heads]
+                winners[i] = signs[: row.heads]
+            else:
+                words = signs[: row.words].astype("<i8").view(np.uint8)
+                winners[i] = np.unpackbits(words, count=row.rows, bitorder="little").astype(np.int64)
         return serials, winners
 
     def _place_corners(self) -> None:
@@ -362,45 +344,37 @@ class PlaneMachine(StackMachine):
     def _head_exactly(self) -> None:
         """Replace the node on top of the stack by the cells of its next head."""
         layer, head, k, _, at, float_at = self._top()
-        block = self.layers[layer]
-        assert isinstance(block, ArgmaxLayer)
+        block, keys, e = self.layers[layer], self.program.keys(layer, head), self.program.carried(layer)
         bits, routings = self._prefix(layer)
         labels = self.si[at : at + 2 * k].copy()
         lines = self._exact_lines(labels, bits, routings)
-        first, stop = int(block.head_start[head]), int(block.head_start[head + 1])
-        rows = self.exact_maps.lines(layer, bits, routings)[first:stop]
+        rows = self.exact_maps.lines(layer, bits, routings)[keys]
         parts = envelope(lines, corners_of(lines), rows)
         edges = self.sf[float_at : float_at + _F * k].reshape(-1, _F).copy()
-        bends = not block.jumps  # keys that coincide have one value, and nothing is carried along
-        e = 0 if layer == self.program.last or bends else block.d_out
         hidden = self.sf[float_at + _F * k : float_at + _F * k + e].copy()
         routes = self.si[at + 2 * k : at + 2 * k + block.heads].copy()
         tied_before = int(self.si[self.control[kernels.C_INTS] - 3])
         self.whole = False
         self.control[kernels.C_INTS], self.control[kernels.C_FLOATS] = at, float_at
         for key, tied, sides in reversed(parts):
-            polygon, names = self._part(layer, head, first, key, sides, edges, labels)
-            flag = tied_before | (len(tied) > 1 and not bends)
+            polygon, names = self._part(layer, head, keys.start, key, sides, edges, labels)
+            flag = tied_before | (len(tied) > 1 and block.jumps)
             while not kernels.push_head(
-                self.program.net, self._state, layer, head, first + key, polygon, names, len(sides), routes,
-                hidden, e, flag,
+                self.program.net, self._state, layer, head, keys.start + key, polygon, names, len(sides),
+                routes, hidden, e, flag,
             ):  # fmt: skip
                 self._grow_stack()
             if len(tied) > 1 and e:
-                members = first + np.array(tied)
-                shares = block.multiplicities[members] / block.multiplicities[members].sum()
                 end = int(self.control[kernels.C_FLOATS])
-                self.sf[end - e : end] = hidden + shares @ block.outputs.floats[members]
+                self.sf[end - e : end] = hidden + block.mean_output(keys.start + np.array(tied))
         self.whole = True
 
     def _part(
         self, layer: int, head: int, first: int, key: int, sides: list[int], edges: Floats, labels: Integers
     ) -> tuple[Floats, Integers]:
         """The polygon of one winner in floats: its lines, and the vertices where they meet."""
-        table, error = self.program.table[layer], self.errors[layer]
-        z, n = int(table[Z_AT]), int(table[ROWS])
-        rows = self.path[z : z + 3 * n].reshape(3, n)
-        owner = int(self.signs[table[SIGN_AT]])
+        row, error, owner = self.program.row(layer), self.errors[layer], self._owner(layer)
+        rows = self.path[row.z_at : row.z_at + 3 * row.rows].reshape(3, row.rows)
         polygon, names = np.zeros((len(sides), _F)), np.zeros((len(sides), 2), dtype=np.int64)
         for v, s in enumerate(sides):
             if s >= 0:
@@ -421,23 +395,18 @@ class PlaneMachine(StackMachine):
 
     def cells(self) -> Cells:
         """What was written down."""
-        n, edges = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_EDGES])
-        self._make_output(n, edges)
+        (n, edges), common = self._written()
         vertices = self.output["vertices"][: self._stride * edges].reshape(-1, self._stride)
         labels = self.output["labels"][: 2 * edges].reshape(-1, 2)
         witness = self.output["witness"][: 3 * n].reshape(-1, 3)
-        for array in self.output.values():
-            array.setflags(write=False)
         offsets = self.output["start"][: n + 1]
         return Cells(
             kind="polygons",
-            bits=self.output["bits"][: n * self.program.words].reshape(n, self.program.words),
-            routings=self.output["routes"][: n * self.program.heads].reshape(n, self.program.heads),
-            tied=self.output["tied"][:n],
             witnesses=witness[:, :2],
             margins=witness[:, 2],
             facets=Ragged(offsets, labels),
             vertices=Ragged(offsets, vertices),
+            **common,
         )
 
     @property

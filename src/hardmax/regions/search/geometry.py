@@ -39,10 +39,11 @@ from numpy.typing import NDArray
 from hardmax.errors import UnsupportedDimensionError
 from hardmax.geometry.domains import Box
 from hardmax.geometry.feasibility.rational_programs import Separation, separate
-from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
+from hardmax.networks.layers import Layer
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, Contacts, decode_wall
 from hardmax.regions.engine import layer_kernels
 from hardmax.regions.engine.program import Program
+from hardmax.regions.engine.stack_machine import allocated
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps, Name
 from hardmax.regions.search import kernels
@@ -133,10 +134,12 @@ class Outline:
         self.infinity: IntegerRow = (*[0] * cells.d, 1)
         self.cell_of = cells.facets.cell_of
         self.codes = np.where(cells.owner == DOMAIN_SIDE, kernels.SIDE - cells.wall, cells.wall)
+        self.program = Program.of(exact.layers, columns=self.n)
         self.sign = self._signs()
         self._remembered: dict[int, list[IntegerRow]] = {}
         size = int(cells.facets.counts.max(initial=0)) + 2
-        self.work = _workspace(2 * size + 2, self.n)
+        self.base = base_of(2 * size + 2, self.n)
+        self.work, self.simplex = workspace(2 * size, self.n, self.program.widest)
         self.rows = np.zeros((len(self.codes), self.n))
         self.errors = np.zeros(len(self.codes))
         self.verdict = np.zeros(len(self.codes), dtype=np.uint8)
@@ -150,25 +153,20 @@ class Outline:
         sign = np.ones(len(self.codes), dtype=np.int64)
         drawn = np.flatnonzero(self.codes >= 0)
         layer_of, group, _, b = (np.asarray(v) for v in decoded(self.codes[drawn]))
-        for number, layer in enumerate(self.exact.layers):
-            at = layer_of == number
-            rows, units = drawn[at], group[at]
+        for number in range(self.program.last + 1):
+            layer, at = self.program.row(number), layer_of == number
+            rows, place = drawn[at], layer.first + group[at]
             owner = self.cell_of[rows]
-            if isinstance(layer, ReluLayer):
-                u = layer.first_unit + units
-                on = (cells.bits[owner, u >> 6] >> (u & 63).astype(np.uint64)) & np.uint64(1)
-                sign[rows] = np.where(on == 1, 1, -1)
-            elif isinstance(layer, ArgmaxLayer):
-                routed = cells.routings[owner, layer.first_head + units]
-                sign[rows] = np.where(routed == layer.key[b[at]], 1, -1)
+            if layer.heads:
+                higher = cells.routings[owner, place] == self.program.key_of[layer.offsets + b[at]]
+            else:
+                shift = (place & 63).astype(np.uint64)
+                higher = (cells.bits[owner, place >> 6] >> shift) & np.uint64(1) == 1
+            sign[rows] = np.where(higher, 1, -1)
         return sign
 
     def _trace(self) -> None:
-        cells, n, t = self.cells, self.n, self.work
-        program = Program.of(self.exact.layers, columns=n)
-        table = program.table
-        rows = table[: program.last + 1, layer_kernels.ROWS]
-        row_at = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+        cells, n, program, row_at = self.cells, self.n, self.program, self.program.row_at
         path = np.zeros(program.path_size)
         for k in range(n - 1):
             path[k * (n - 1) + k] = 1.0
@@ -180,11 +178,7 @@ class Outline:
             np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
             plain(cells.tied), plain(cells.facets.offsets), plain(self.codes), self.sign,
             plain(cells.witnesses), sides, side_errors, self.rows, self.errors, self.verdict, self.unbounded,
-            domain_is_bounded(self.exact), t["base"], t["base_error"], t["base_code"], t["base_sign"],
-            np.zeros(program.widest + 1, dtype=np.int64), np.zeros(program.widest + 1, dtype=np.int64),
-            np.zeros(n * (program.widest + 1)), t["w"], t["z"],
-            t["lifted"], t["lifted_error"], t["basis"], t["inverse"], t["multipliers"], t["y"], t["values"],
-            t["c"],
+            domain_is_bounded(self.exact), self.base, self.work, self.simplex,
         )  # fmt: skip
 
     def _decide(self) -> None:
@@ -263,21 +257,28 @@ def domain_is_bounded(exact: ExactMaps) -> bool:
     return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d)
 
 
-def _workspace(size: int, n: int) -> dict[str, NDArray[Any]]:
-    """Arrays for programs with so many rows of length n."""
-    return {
-        "base": np.zeros((size, n)),
-        "base_error": np.zeros(size),
-        "base_code": np.zeros(size, dtype=np.int64),
-        "base_sign": np.zeros(size, dtype=np.int64),
-        "lifted": np.zeros((size, n + 1)),
-        "lifted_error": np.zeros(size),
-        "basis": np.zeros(n + 1, dtype=np.int64),
-        "inverse": np.zeros((n + 1, n + 1)),
-        "multipliers": np.zeros(n + 1),
-        "values": np.zeros(size + n + 2),
-        **{name: np.zeros(n + 1) for name in ("w", "y", "z", "c")},
-    }
+def base_of(size: int, n: int) -> kernels.Base:
+    """Room for so many rows of cones."""
+    base: kernels.Base = allocated(
+        kernels.Base, {"rows": (size, n), "error": size, "code": size, "sign": size}
+    )
+    return base
+
+
+def workspace(size: int, n: int, widest: int) -> tuple[kernels.Work, kernels.Simplex]:
+    """Room for a node, and for linear programs with so many rows of length n."""
+    widest = max(widest, n) + 1
+    cell = dict.fromkeys(("choice", "word", "units", "wins"), widest) | dict.fromkeys(
+        ("w", "below", "z"), n + 1
+    )
+    cell |= {"cuts": 2 * (size + 2), "hidden": n * widest, "above": widest + 1}
+    program = dict.fromkeys(("basis", "weights", "y", "c"), n + 1)
+    program |= {"lifted_error": size + 2, "values": size + n + 4}
+    tables = {"lifted": (size + 2, n + 1), "inverse": (n + 1, n + 1)}
+    return (
+        allocated(kernels.Work, cell | {"points": (widest, n + 1)}),
+        allocated(kernels.Simplex, program | tables),
+    )
 
 
 def plain(array: NDArray[Any], columns: int | None = None) -> NDArray[Any]:
@@ -295,16 +296,10 @@ def decoded(codes: Integers) -> tuple[Integers, Integers, Integers, Integers]:
 
 def _parts(cells: Cells, layer: Layer) -> NDArray[np.bool_]:
     """Whether each cell but the first differs from the one before it in a layer."""
-    if isinstance(layer, ReluLayer):
-        units = np.arange(layer.first_unit, layer.first_unit + layer.units)
-        changed = cells.bits[1:] ^ cells.bits[:-1]
-        return np.asarray(
-            ((changed[:, units >> 6] >> (units & 63).astype(np.uint64)) & np.uint64(1)).any(axis=1)
-        )
-    if isinstance(layer, ArgmaxLayer):
-        heads = slice(layer.first_head, layer.first_head + layer.heads)
-        return np.asarray((cells.routings[1:, heads] != cells.routings[:-1, heads]).any(axis=1))
-    return np.zeros(max(cells.n - 1, 0), dtype=np.bool_)
+    units, heads = np.arange(layer.unit_slice.start, layer.unit_slice.stop), layer.head_slice
+    changed = (cells.bits[1:] ^ cells.bits[:-1])[:, units >> 6] >> (units & 63).astype(np.uint64)
+    parted = (changed & np.uint64(1)).any(axis=1)
+    return np.asarray(parted | (cells.routings[1:, heads] != cells.routings[:-1, heads]).any(axis=1))
 
 
 def contacts_of(cells: Cells, layers: tuple[Layer, ...], outline: Outline) -> Contacts:
@@ -386,26 +381,20 @@ class _Contact:
         for (f, g), meet in zip(tests, self._touch(tests), strict=True):
             if meet:
                 number = decode_wall(int(self.outline.codes[f]))[0]
-                self._add(f, g, int(self._jumps(self.layers[number])))
+                self._add(f, g, int(self.layers[number].jumps))
                 covered |= {f, g}
         return [f for f in left if f not in covered]
-
-    @staticmethod
-    def _jumps(layer: Layer) -> bool:
-        """Whether a hyperplane of this layer is a wall."""
-        return layer.jumps
 
     def _touch(self, tests: list[tuple[int, int]]) -> list[bool]:
         if not tests:
             return []
-        o, t = self.outline, self.outline.work
+        o = self.outline
         facets = np.array(tests, dtype=np.int64)
         table = np.ascontiguousarray(np.column_stack([o.cell_of[facets], facets]))
         verdict = np.zeros(len(tests), dtype=np.uint8)
         kernels.touching(
-            table, plain(self.cells.facets.offsets), plain(self.outline.codes), o.sign, o.rows, o.errors,
-            o.n, verdict, t["base"], t["base_error"], t["lifted"], t["lifted_error"], t["basis"],
-            t["inverse"], t["multipliers"], t["y"], t["values"], t["c"], t["z"],
+            table, plain(self.cells.facets.offsets), plain(o.codes), o.sign, o.rows, o.errors, o.n, verdict,
+            o.base, o.work.z, o.simplex,
         )  # fmt: skip
         answers = []
         for (i, j, f, _), found in zip(table.tolist(), verdict.tolist(), strict=True):

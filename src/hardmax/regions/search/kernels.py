@@ -31,41 +31,32 @@ from hardmax.compiling import kernel
 from hardmax.regions.engine.layer_kernels import (
     AFFINE,
     CERTIFIED,
-    D_IN,
-    D_OUT,
     EXACT,
-    FIRST,
     FLOAT,
     FOLD,
-    HEAD_AT,
-    HEADS,
-    KIND,
-    OFFSETS,
-    OUTPUTS,
+    HEADER,
     RA,
     RC,
-    ROWS,
-    SIGN_AT,
-    SKIP,
     TAME,
     UNIT,
     WALL,
-    WORDS,
-    Y_AT,
-    Z_AT,
     add_units,
+    carried,
+    copy,
     enter,
     enter_groups,
+    layer_row,
     leave,
     leave_affine,
     without_units,
+    write_header,
+    write_signature,
 )
 
-__all__ = ["descend", "largest_margin", "outline", "push", "run", "touching"]
+__all__ = ["descend", "outline", "push", "run", "touching"]
 
 # header of a node, at its end: whether the witness is inside, layer, head, cuts, minus the place in the list
 # of pending units, tied, ints, floats
-HEADER = 8
 
 C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT, C_ANSWERED = range(10)
 C_OUT_CELLS, C_OUT_FACETS, C_WORDS, C_ROUTES, C_MOST_CELLS, C_DIMENSION, C_PROGRAMS = range(10, 17)
@@ -113,7 +104,7 @@ class Base(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The working node, and room for a linear program."""
+    """The working node."""
 
     cuts: Integers
     choice: Integers
@@ -125,13 +116,18 @@ class Work(NamedTuple):
     below: Floats
     wins: Integers
     points: Floats
+    z: Floats
+
+
+class Simplex(NamedTuple):
+    """Room for a linear program, and its solution ``y``."""
+
     lifted: Floats
     lifted_error: Floats
     basis: Integers
     inverse: Floats
-    multipliers: Floats
+    weights: Floats
     y: Floats
-    z: Floats
     values: Floats
     c: Floats
 
@@ -153,13 +149,14 @@ class Out(NamedTuple):
 
 
 @kernel(reorder=True, inner=True)
-def minimise(rows, m, skip, c, n, basis, inverse, weights, y, values, most):
+def minimise(lp, rows, m, skip, c, n, most):
     """min c . y subject to rows[l] . y >= 0 (l != skip) and |y|_k <= 1, by the dual simplex method.
 
     ``basis`` holds numbers of rows, or -1 - k for a side of the box. Row b of ``inverse`` is the direction in
     which only the b-th basic row grows. Returns 0: ``y`` is optimal up to rounding; 1: no side of the box is
     left, so c is the combination ``weights`` of the basic rows; 2: given up.
     """
+    basis, inverse, weights, y, values = lp.basis, lp.inverse, lp.weights, lp.y, lp.values
     for b in range(n):
         s = 1.0 if c[b] > 0.0 else -1.0  # the row s y_b >= -1
         basis[b] = -1 - b
@@ -232,7 +229,7 @@ def minimise(rows, m, skip, c, n, basis, inverse, weights, y, values, most):
 
 
 @kernel(reorder=True, inner=True)
-def certify(rows, errors, c, c_error, n, basis, inverse, weights):
+def certify(lp, rows, errors, c, c_error, n):
     r"""Whether the exact c is provably a positive combination of the exact basic rows.
 
     Columns of A are the basic rows, X is the transposed ``inverse``, nearly :math:`A^{-1}`. With :math:`\rho
@@ -240,6 +237,7 @@ def certify(rows, errors, c, c_error, n, basis, inverse, weights):
     from w by at most :math:`\|X(c - Aw)\|_\infty / (1 - \rho)`; every sum is bounded with its own rounding.
     ``errors`` are bounds in 2-norm.
     """
+    basis, inverse, weights = lp.basis, lp.inverse, lp.weights
     gamma = (n + 4) * UNIT
     moved = c_error
     for b in range(n):
@@ -342,39 +340,49 @@ def clearance(rows, errors, m, skip, y, n, trust):
     return least / length
 
 
-@kernel
-def largest_margin(rows, errors, m, n, trust, lifted, basis, inverse, weights, y, values, c, lifted_error):
-    """Is there a y with rows[l] . y > 0 for all l? ``INSIDE`` (with y), ``EMPTY``, or ``OPEN``.
-
-    The largest t with rows[l] . y >= t in the box |y|_k <= 1 is a linear program in one more variable.
-    """
+@kernel(inner=True)
+def lift(lp, rows, errors, m, skip, n):
+    """The rows but ``skip`` with one more variable, t: rows[l] . y >= t; returns how many there are."""
+    count = 0
     for i in range(m):
-        for k in range(n):
-            lifted[i, k] = rows[i, k]
-        lifted[i, n] = -1.0
-        lifted_error[i] = errors[i]
+        if i != skip:
+            for k in range(n):
+                lp.lifted[count, k] = rows[i, k]
+            lp.lifted[count, n] = -1.0
+            lp.lifted_error[count] = errors[i]
+            count += 1
+    return count
+
+
+@kernel(inner=True)
+def largest_lifted(lp, m, n, trust):
+    """Is there a y at which m lifted rows are positive? The largest t says."""
+    lifted, error, c, outside = lp.lifted, lp.lifted_error, lp.c, -1
     for k in range(n):
         c[k] = 0.0
     c[n] = -1.0
-    outside = -1
-    status = minimise(lifted, m, outside, c, n + 1, basis, inverse, weights, y, values, 60 + 20 * n)
-    if status == 1:
+    if minimise(lp, lifted, m, outside, c, n + 1, 60 + 20 * n) == 1:
         if trust == FLOAT:
             return EMPTY
         exact_objective = 0.0
-        if trust == CERTIFIED and certify(
-            lifted, lifted_error, c, exact_objective, n + 1, basis, inverse, weights
-        ):
-            return EMPTY
-        return OPEN
-    if normalised(y, n) and clearance(rows, errors, m, outside, y, n, trust) > 0.0:
+        proven = trust == CERTIFIED and certify(lp, lifted, error, c, exact_objective, n + 1)
+        return EMPTY if proven else OPEN
+    if normalised(lp.y, n) and clearance(lifted, error, m, outside, lp.y, n, trust) > 0.0:
         return INSIDE
     return EMPTY if trust == FLOAT else OPEN
 
 
 @kernel(inner=True)
-def grows_somewhere(rows, errors, m, n, trust, lifted, lifted_error, basis, inverse, multipliers, y, values,
-                    c):  # fmt: skip
+def largest_margin(lp, rows, errors, m, n, trust):
+    """Is there a y with rows[l] . y > 0 for all l? ``INSIDE`` (with y), ``EMPTY``, or ``OPEN``.
+
+    The largest t with rows[l] . y >= t in the box |y|_k <= 1 is a linear program in one more variable.
+    """
+    return largest_lifted(lp, lift(lp, rows, errors, m, -1, n), n, trust)
+
+
+@kernel(inner=True)
+def grows_somewhere(lp, rows, errors, m, n, trust):
     """Is there a direction in which all rows grow, so that the cell is unbounded? ``EMPTY``: it is bounded.
 
     Overwrites the rows with their slopes. The row of x_0, which has none, counts for nothing.
@@ -394,22 +402,15 @@ def grows_somewhere(rows, errors, m, n, trust, lifted, lifted_error, basis, inve
         count += 1
     if count == 0:
         return INSIDE
-    return largest_margin(rows, errors, count, n - 1, trust, lifted, basis, inverse, multipliers, y, values,
-                          c, lifted_error)  # fmt: skip
+    return largest_margin(lp, rows, errors, count, n - 1, trust)
 
 
 @kernel(inner=True)
-def other_side(rows, errors, m, z, z_error, w, n, trust, lifted, basis, inverse, weights, y, values, c,
-               lifted_error, skip):  # fmt: skip
-    """Does the cone reach where z < 0, given w inside with z . w > 0? ``y`` is the witness if so.
-
-    ``rows`` has room for one more row.
-    """
-    status = minimise(rows, m, skip, z, n, basis, inverse, weights, y, values, 40 + 10 * n)
-    if status == 1:
-        if trust == FLOAT:
-            return EMPTY
-        if certify(rows, errors, z, z_error, n, basis, inverse, weights):
+def other_side(lp, rows, errors, m, z, z_error, w, n, trust, skip):
+    """Does the cone reach where z < 0, given w inside with z . w > 0? ``y`` is the witness if so."""
+    y = lp.y
+    if minimise(lp, rows, m, skip, z, n, 40 + 10 * n) == 1:
+        if trust == FLOAT or certify(lp, rows, errors, z, z_error, n):
             return EMPTY
         return OPEN
     above = 0.0
@@ -434,32 +435,12 @@ def other_side(rows, errors, m, z, z_error, w, n, trust, lifted, basis, inverse,
                 if min(least, below) > 1e-6:
                     return INSIDE
     # a thin place: look for the best point there
-    count = 0
-    for i in range(m):
-        if i != skip:
-            for k in range(n):
-                lifted[count, k] = rows[i, k]
-            lifted[count, n] = -1.0
-            lifted_error[count] = errors[i]
-            count += 1
+    count = lift(lp, rows, errors, m, skip, n)
     for k in range(n):
-        lifted[count, k] = -z[k]
-        c[k] = 0.0
-    lifted[count, n] = -1.0
-    lifted_error[count] = z_error
-    c[n] = -1.0
-    outside = -1
-    status = minimise(lifted, count + 1, outside, c, n + 1, basis, inverse, weights, y, values, 60 + 20 * n)
-    if status == 1:
-        if trust == FLOAT:
-            return EMPTY
-        exact_objective = 0.0
-        if certify(lifted, lifted_error, c, exact_objective, n + 1, basis, inverse, weights):
-            return EMPTY
-        return OPEN
-    if normalised(y, n) and clearance(lifted, lifted_error, count + 1, outside, y, n, trust) > 0.0:
-        return INSIDE
-    return EMPTY if trust == FLOAT else OPEN
+        lp.lifted[count, k] = -z[k]
+    lp.lifted[count, n] = -1.0
+    lp.lifted_error[count] = z_error
+    return largest_lifted(lp, count + 1, n, trust)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -474,10 +455,11 @@ def write_rows(net, path, errors, rows, row_errors, row_at, layer, n):
     Rows of a fold layer are brought to length 1, and the bound is infinite where they may be zero; those of a
     wall layer stay as they are.
     """
-    table, e = net.table, errors[layer]
-    count, z, first = table[layer, ROWS], table[layer, Z_AT], row_at[layer]
+    here = layer_row(net.table, layer)
+    e = errors[layer]
+    count, z, first = here.rows, here.z_at, row_at[layer]
     error = 1.0001 * ((n - 1) * e[RA] + e[RC])
-    fold = table[layer, KIND] == FOLD
+    fold = here.kind == FOLD
     for i in range(count):
         square = 0.0
         for k in range(n):
@@ -515,7 +497,7 @@ def difference(rows, row_errors, a, b, n, out, at):
 
 
 @kernel(inner=True)
-def write_cut(code, sign, rows, row_errors, row_at, n, base, base_error, base_code, base_sign, at):
+def write_cut(code, sign, rows, row_errors, row_at, n, cones, at):
     """The row of a fold or wall, positive on the side ``sign``, as row ``at`` of the base."""
     layer = code >> 54
     group = (code >> 38) & 0xFFFF
@@ -523,15 +505,15 @@ def write_cut(code, sign, rows, row_errors, row_at, n, base, base_error, base_co
     first = row_at[layer]
     if a == b:
         for k in range(n):
-            base[at, k] = rows[first + group, k]
-        base_error[at] = row_errors[first + group]
+            cones.rows[at, k] = rows[first + group, k]
+        cones.error[at] = row_errors[first + group]
     else:
-        base_error[at] = difference(rows, row_errors, first + a, first + b, n, base, at)
+        cones.error[at] = difference(rows, row_errors, first + a, first + b, n, cones.rows, at)
     if sign < 0:
         for k in range(n):
-            base[at, k] = -base[at, k]
-    base_code[at] = code
-    base_sign[at] = sign
+            cones.rows[at, k] = -cones.rows[at, k]
+    cones.code[at] = code
+    cones.sign[at] = sign
 
 
 # ----------------------------------------------------------------------------------------------
@@ -540,10 +522,9 @@ def write_cut(code, sign, rows, row_errors, row_at, n, base, base_error, base_co
 
 
 @kernel(inlined=True)
-def carried(table, control, layer):
+def summed(here, is_last):
     """How many sums of outputs a node carries: those of attention, unless it is the last layer."""
-    attention = table[layer, KIND] == WALL and table[layer, OUTPUTS] >= 0
-    return table[layer, D_OUT] if attention and control[C_LAST] != layer else 0
+    return carried(here, is_last) if here.kind == WALL else 0
 
 
 @kernel
@@ -555,33 +536,32 @@ def push(state, layer, head, place, cuts, n_cuts, choice, n_choice, w, hidden, e
     ints, floats = 2 * n_cuts + n_choice + HEADER, n + e
     if io + ints > si.shape[0] or fo + floats > sf.shape[0]:
         return False
-    for j in range(2 * n_cuts):
-        si[io + j] = cuts[j]
+    copy(cuts, 0, si, io, 2 * n_cuts)
     at = io + 2 * n_cuts
-    for j in range(n_choice):
-        si[at + j] = choice[j]
+    copy(choice, 0, si, at, n_choice)
     at += n_choice
-    for k in range(n):
-        sf[fo + k] = w[k]
-    for r in range(e):
-        sf[fo + n + r] = hidden[r]
-    si[at] = known
-    si[at + 1] = layer
-    si[at + 2] = head
-    si[at + 3] = n_cuts
-    si[at + 4] = -place
-    si[at + 5] = tied
-    si[at + 6] = ints
-    si[at + 7] = floats
-    control[C_INTS] = at + HEADER
+    copy(w, 0, sf, fo, n)
+    copy(hidden, 0, sf, fo + n, e)
+    control[C_INTS] = write_header(si, at, known, layer, head, n_cuts, -place, tied, io, floats)
     control[C_FLOATS] = fo + floats
     return True
 
 
 @kernel(inner=True)
-def thin_out(base, base_error, base_code, base_sign, start, m, n, trust, control,
-             lifted, basis, inverse, weights, y, values, z):  # fmt: skip
+def copy_rows(cones, at, to, count, n):
+    """Copy so many rows of the base, in ascending order."""
+    for i in range(count):
+        for k in range(n):
+            cones.rows[to + i, k] = cones.rows[at + i, k]
+        cones.error[to + i] = cones.error[at + i]
+        cones.code[to + i] = cones.code[at + i]
+        cones.sign[to + i] = cones.sign[at + i]
+
+
+@kernel(inner=True)
+def thin_out(lp, cones, start, m, n, trust, control):
     """Drop rows that provably follow from the others; returns how many are left."""
+    base, base_error, z = cones.rows, cones.error, lp.c
     i = control[C_FACETS]
     control[C_FACETS] = 0
     while i < m and m > 1:
@@ -589,17 +569,11 @@ def thin_out(base, base_error, base_code, base_sign, start, m, n, trust, control
             z[k] = base[start + i, k]
         rows = base[start : start + m]
         control[C_PROGRAMS] += 1
-        drop = minimise(rows, m, i, z, n, basis, inverse, weights, y, values, 40 + 10 * n) == 1
+        drop = minimise(lp, rows, m, i, z, n, 40 + 10 * n) == 1
         if drop and trust == CERTIFIED:
-            drop = certify(rows, base_error[start : start + m], z, base_error[start + i], n, basis, inverse,
-                           weights)  # fmt: skip
+            drop = certify(lp, rows, base_error[start : start + m], z, base_error[start + i], n)
         if drop:
-            for j in range(start + i, start + m - 1):
-                for k in range(n):
-                    base[j, k] = base[j + 1, k]
-                base_error[j] = base_error[j + 1]
-                base_code[j] = base_code[j + 1]
-                base_sign[j] = base_sign[j + 1]
+            copy_rows(cones, start + i + 1, start + i, m - i - 1, n)
             m -= 1
         else:
             i += 1
@@ -607,7 +581,7 @@ def thin_out(base, base_error, base_code, base_sign, start, m, n, trust, control
 
 
 @kernel
-def descend(net, state, cones, work, start, m, w, known, tied, layer):
+def descend(net, state, cones, work, lp, start, m, w, known, tied, layer):
     """A cone (rows start .. start + m of the base) enters ``layer``, its hidden vector in the path: push its
     first node. False: no room on the stack."""
     path, errors, rows, row_errors, row_at, signs, control, si, sf = (
@@ -615,37 +589,32 @@ def descend(net, state, cones, work, start, m, w, known, tied, layer):
         state.si, state.sf,
     )  # fmt: skip
     base_at, pend, pend_at = state.base_at, state.pend, state.row_at
-    base, base_error, base_code, base_sign = cones.rows, cones.error, cones.code, cones.sign
-    cuts, choice, hidden = work.cuts, work.choice, work.hidden
-    lifted, basis, inverse, multipliers, y, values, c = (
-        work.lifted, work.basis, work.inverse, work.multipliers, work.y, work.values, work.c,
-    )  # fmt: skip
-    table = net.table
+    cuts, choice, hidden, c = work.cuts, work.choice, work.hidden, lp.c
     n, trust = control[C_DIMENSION], control[C_TRUST]
     # bounds are needed in floats without a filter too: a row that may be zero has no direction
     layer = enter_groups(n, net, path, errors, layer, CERTIFIED)
-    count, words, heads = table[layer, ROWS], table[layer, WORDS], table[layer, HEADS]
-    e = carried(table, control, layer)
+    here = layer_row(net.table, layer)
+    count, words, heads = here.rows, here.words, here.heads
+    e = summed(here, control[C_LAST] == layer)
     if control[C_INTS] + words + heads + HEADER > si.shape[0] or control[C_FLOATS] + n + e > sf.shape[0]:
         return False
     write_rows(net, path, errors, rows, row_errors, row_at, layer, n)
     control[C_SERIAL] += 1
-    signs[table[layer, SIGN_AT]] = control[C_SERIAL]
-    signs[table[layer, SIGN_AT] + 1] = 0
+    signs[here.sign_at] = control[C_SERIAL]
+    signs[here.sign_at + 1] = 0
     if trust != EXACT:
-        m = thin_out(base, base_error, base_code, base_sign, start, m, n, trust, control,
-                     lifted, basis, inverse, multipliers, y, values, c)  # fmt: skip
+        m = thin_out(lp, cones, start, m, n, trust, control)
     base_at[layer, 0] = start
     base_at[layer, 1] = m
     head = 0
     no_cuts = 0
-    if table[layer, KIND] == FOLD:
+    if here.kind == FOLD:
         for j in range(words):
             choice[j] = 0
         pending = 0
         first = row_at[layer]
         length = length_of(w, n)
-        cone, cone_error = base[start : start + m], base_error[start : start + m]
+        cone, cone_error = cones.rows[start : start + m], cones.error[start : start + m]
         outside = -1
         for i in range(count):
             settled = False
@@ -655,26 +624,21 @@ def descend(net, state, cones, work, start, m, w, known, tied, layer):
                     for k in range(n):
                         c[k] = rows[first + i, k] if s > 0.0 else -rows[first + i, k]
                     control[C_PROGRAMS] += 1
-                    ended = minimise(
-                        cone, m, outside, c, n, basis, inverse, multipliers, y, values, 40 + 10 * n
-                    )
-                    settled = ended == 1
+                    settled = minimise(lp, cone, m, outside, c, n, 40 + 10 * n) == 1
                     if settled and trust == CERTIFIED:
-                        settled = certify(
-                            cone, cone_error, c, row_errors[first + i], n, basis, inverse, multipliers
-                        )
+                        settled = certify(lp, cone, cone_error, c, row_errors[first + i], n)
                     if settled and s > 0.0:
                         choice[i >> 6] |= 1 << (i & 63)
             if not settled:
                 pend[pend_at[layer] + pending] = i
                 pending += 1
-        signs[table[layer, SIGN_AT] + 1] = pending
+        signs[here.sign_at + 1] = pending
         return push(state, layer, head, no_cuts, cuts, no_cuts, choice, words, w, hidden, e, known, tied)
     for h in range(heads):
         choice[h] = 0
-    m_in = table[layer, D_IN]
+    m_in = here.d_in
     for r in range(e):
-        hidden[r] = path[table[layer, Y_AT] + (n - 1) * m_in + r] if table[layer, SKIP] == 1 else 0.0
+        hidden[r] = path[here.y_at + (n - 1) * m_in + r] if here.skip == 1 else 0.0
     return push(state, layer, head, no_cuts, cuts, no_cuts, choice, heads, w, hidden, e, known, tied)
 
 
@@ -707,8 +671,7 @@ def clear_winner(rows, row_errors, k0, k1, y, n, trust):
 
 
 @kernel(inner=True)
-def winners_of(rows, row_errors, k0, k1, w, n, trust, control, base, base_error, start, m, wins, points,
-               lifted, lifted_error, basis, inverse, multipliers, y, values, c):  # fmt: skip
+def winners_of(lp, rows, row_errors, k0, k1, w, n, trust, control, base, base_error, start, m, wins, points):
     """Which keys win somewhere in the cone, each with a witness: ``wins`` 1. False: undecided.
 
     A key is held against those known to win. If it beats them all somewhere, whoever wins there is one more
@@ -737,57 +700,45 @@ def winners_of(rows, row_errors, k0, k1, w, n, trust, control, base, base_error,
                 break
             control[C_PROGRAMS] += 1
             verdict = largest_margin(
-                base[start : start + count], base_error[start : start + count], count, n, trust, lifted,
-                basis, inverse, multipliers, y, values, c, lifted_error,
-            )  # fmt: skip
+                lp, base[start : start + count], base_error[start : start + count], count, n, trust
+            )
             if verdict == OPEN:
                 return False
             if verdict == EMPTY:
                 wins[i - k0] = 2
                 break
-            found = clear_winner(rows, row_errors, k0, k1, y, n, trust)
+            found = clear_winner(rows, row_errors, k0, k1, lp.y, n, trust)
             if found < 0 or wins[found - k0] != 0:
                 return False
             wins[found - k0] = 1
             for k in range(n):
-                points[found - k0, k] = y[k]
+                points[found - k0, k] = lp.y[k]
     return True
 
 
 @kernel(inner=True)
 def hidden_of(n, net, path, layer, word, units, hidden):
     """The map that leaves a fold layer, from the bits of its units."""
-    table = net.table
+    here = layer_row(net.table, layer)
     count = 0
-    for i in range(table[layer, ROWS]):
+    for i in range(here.rows):
         if (word[i >> 6] >> (i & 63)) & 1:
             units[count] = i
             count += 1
     without_units(n, net, path, layer, hidden, 0)
-    add_units(n, net.weights, table[layer, OUTPUTS], table[layer, D_OUT], units, count, path,
-              table[layer, Z_AT], table[layer, ROWS], hidden, 0)  # fmt: skip
+    add_units(n, net.weights, here.outputs, here.d_out, units, count, path,
+              here.z_at, here.rows, hidden, 0)  # fmt: skip
 
 
 @kernel(inner=True)
 def emit(net, state, cones, out, start, m, w, known, tied):
     """Write a cell down."""
-    table, control, signs, key_of = net.table, state.control, state.signs, net.key_of
+    control = state.control
     base, base_error, base_code = cones.rows, cones.error, cones.code
     n = control[C_DIMENSION]
     cell, facet = control[C_OUT_CELLS], control[C_OUT_FACETS]
     words, routes = control[C_WORDS], control[C_ROUTES]
-    for j in range(words):
-        out.bits[cell * words + j] = 0
-    for layer in range(control[C_LAST] + 1):
-        at, first = table[layer, SIGN_AT] + 2, table[layer, FIRST]
-        if table[layer, KIND] == FOLD:
-            for i in range(table[layer, ROWS]):
-                if (signs[at + (i >> 6)] >> (i & 63)) & 1:
-                    u = first + i
-                    out.bits[cell * words + (u >> 6)] |= np.uint64(1) << np.uint64(u & 63)
-        elif table[layer, KIND] == WALL:
-            for h in range(table[layer, HEADS]):
-                out.routes[cell * routes + first + h] = key_of[table[layer, OFFSETS] + signs[at + h]]
+    write_signature(net, control[C_LAST], state.signs, out, cell, words, routes)
     out.tied[cell] = tied
     margin = np.inf if known == 1 else 0.0
     d = n - 1
@@ -823,23 +774,19 @@ def emit(net, state, cones, out, start, m, w, known, tied):
 
 
 @kernel
-def run(net, state, cones, work, out, budget):
+def run(net, state, cones, work, lp, out, budget):
     """Process nodes until the stack is empty, the budget is spent, or the caller is needed."""
     path, errors, rows, row_errors, row_at, signs, control, si, sf = (
         state.path, state.errors, state.rows, state.row_errors, state.row_at, state.signs, state.control,
         state.si, state.sf,
     )  # fmt: skip
     layer_cells, base_at, pend, pend_at = state.layer_cells, state.base_at, state.pend, state.row_at
-    base, base_error, base_code, base_sign = cones.rows, cones.error, cones.code, cones.sign
+    base, base_error, y = cones.rows, cones.error, lp.y
     cuts, choice, word, hidden, w, above, below, wins, points, z = (
         work.cuts, work.choice, work.word, work.hidden, work.w, work.above, work.below, work.wins,
         work.points, work.z,
     )  # fmt: skip
-    lifted, lifted_error, basis, inverse, multipliers, y, values, c = (
-        work.lifted, work.lifted_error, work.basis, work.inverse, work.multipliers, work.y, work.values,
-        work.c,
-    )  # fmt: skip
-    table, weights, heads_at = net.table, net.weights, net.heads_at
+    weights, heads_at = net.weights, net.heads_at
     n, trust = control[C_DIMENSION], control[C_TRUST]
     outside = -1
     begin = control[C_STEPS]
@@ -853,18 +800,19 @@ def run(net, state, cones, work, out, budget):
         # the node on top of the stack
         end = control[C_INTS]
         known, layer, head = si[end - 8], si[end - 7], si[end - 6]
+        here = layer_row(net.table, layer)
         n_cuts, place, tied = si[end - 5], -si[end - 4], si[end - 3]
         node, floats = end - si[end - 2], control[C_FLOATS] - si[end - 1]
-        fold = table[layer, KIND] == FOLD
-        n_choice = table[layer, WORDS] if fold else table[layer, HEADS]
-        e = carried(table, control, layer)
+        fold = here.kind == FOLD
+        n_choice = here.words if fold else here.heads
+        e = summed(here, control[C_LAST] == layer)
         start, m = base_at[layer, 0], base_at[layer, 1]
         keys = 0
-        if not fold and head < table[layer, HEADS]:
-            k0 = heads_at[table[layer, HEAD_AT] + head]
-            k1 = heads_at[table[layer, HEAD_AT] + head + 1]
+        if not fold and head < here.heads:
+            k0 = heads_at[here.head_at + head]
+            k1 = heads_at[here.head_at + head + 1]
             keys = k1 - k0
-        if start + m + n_cuts + keys + 4 > base.shape[0] or m + n_cuts + keys + 4 > lifted.shape[0]:
+        if start + m + n_cuts + keys + 4 > base.shape[0] or m + n_cuts + keys + 4 > lp.lifted.shape[0]:
             control[C_STATUS] = WORK_FULL
             return
         if 2 * (n_cuts + keys + 2) > cuts.shape[0]:
@@ -885,22 +833,17 @@ def run(net, state, cones, work, out, budget):
         ):
             control[C_STATUS] = OUTPUT_FULL
             return
-        for j in range(2 * n_cuts):
-            cuts[j] = si[node + j]
+        copy(si, node, cuts, 0, 2 * n_cuts)
         for j in range(n_cuts):
-            write_cut(cuts[2 * j], cuts[2 * j + 1], rows, row_errors, row_at, n, base, base_error, base_code,
-                      base_sign, start + m + j)  # fmt: skip
+            write_cut(cuts[2 * j], cuts[2 * j + 1], rows, row_errors, row_at, n, cones, start + m + j)
         m += n_cuts
-        for j in range(n_choice):
-            word[j] = si[node + 2 * n_cuts + j]
-        for k in range(n):
-            w[k] = sf[floats + k]
-        for r in range(e):
-            hidden[r] = sf[floats + n + r]
+        copy(si, node + 2 * n_cuts, word, 0, n_choice)
+        copy(sf, floats, w, 0, n)
+        copy(sf, floats + n, hidden, 0, e)
         cone, cone_error = base[start : start + m], base_error[start : start + m]
         split = False
         if fold:
-            pending = signs[table[layer, SIGN_AT] + 1]
+            pending = signs[here.sign_at + 1]
             length = length_of(w, n)
             while place < pending:
                 i = pend[pend_at[layer] + place]
@@ -921,18 +864,13 @@ def run(net, state, cones, work, out, budget):
                             z[k] = -rows[row, k]
                     if clear:
                         control[C_PROGRAMS] += 1
-                        other = other_side(
-                            cone, cone_error, m, z, row_errors[row], w, n, trust, lifted, basis, inverse,
-                            multipliers, y, values, c, lifted_error, outside,
-                        )  # fmt: skip
+                        other = other_side(lp, cone, cone_error, m, z, row_errors[row], w, n, trust, outside)
                         if s > 0.0:
                             off = other
-                            for k in range(n):
-                                below[k] = y[k]
+                            copy(y, 0, below, 0, n)
                         else:
                             on = other
-                            for k in range(n):
-                                above[k] = y[k]
+                            copy(y, 0, above, 0, n)
                     else:
                         # the witness does not tell: ask for both sides
                         for side in range(2):
@@ -941,29 +879,21 @@ def run(net, state, cones, work, out, budget):
                             base_error[start + m] = row_errors[row]
                             control[C_PROGRAMS] += 1
                             both, both_error = base[start : start + m + 1], base_error[start : start + m + 1]
-                            other = largest_margin(
-                                both, both_error, m + 1, n, trust, lifted,
-                                basis, inverse, multipliers, y, values, c, lifted_error,
-                            )  # fmt: skip
+                            other = largest_margin(lp, both, both_error, m + 1, n, trust)
                             if side == 1:
                                 on = other
-                                for k in range(n):
-                                    above[k] = y[k]
+                                copy(y, 0, above, 0, n)
                             else:
                                 off = other
-                                for k in range(n):
-                                    below[k] = y[k]
+                                copy(y, 0, below, 0, n)
                 if on == EMPTY and off == EMPTY:  # only without a filter
                     off = OPEN if trust != FLOAT else INSIDE
-                    for k in range(n):
-                        below[k] = w[k]
+                    copy(w, 0, below, 0, n)
                 if (on == OPEN and off != EMPTY) or (off == OPEN and on != EMPTY):
                     si[end - 4] = -place
                     si[end - 8] = known
-                    for k in range(n):
-                        sf[floats + k] = w[k]
-                    for j in range(n_choice):
-                        si[node + 2 * n_cuts + j] = word[j]
+                    copy(w, 0, sf, floats, n)
+                    copy(word, 0, si, node + 2 * n_cuts, n_choice)
                     control[C_STATUS] = UNDECIDED_FOLD
                     return
                 if on == INSIDE and off == INSIDE:
@@ -992,14 +922,13 @@ def run(net, state, cones, work, out, budget):
                 push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, below, hidden,
                      e, inside, tied)  # fmt: skip
                 continue
-        elif head < table[layer, HEADS]:
+        elif head < here.heads:
             first = row_at[layer]
             if known == 0 or trust == EXACT:
                 control[C_STATUS] = UNDECIDED_HEAD
                 return
-            if not winners_of(rows, row_errors, first + k0, first + k1, w, n, trust, control, base,
-                              base_error, start, m, wins, points, lifted, lifted_error, basis, inverse,
-                              multipliers, y, values, c):  # fmt: skip
+            if not winners_of(lp, rows, row_errors, first + k0, first + k1, w, n, trust, control, base,
+                              base_error, start, m, wins, points):  # fmt: skip
                 control[C_STATUS] = UNDECIDED_HEAD
                 return
             control[C_STEPS] += 1
@@ -1018,7 +947,7 @@ def run(net, state, cones, work, out, budget):
                         total += 1
                 word[head] = j
                 for r in range(e):
-                    above[r] = hidden[r] + weights[table[layer, OUTPUTS] + j * e + r]
+                    above[r] = hidden[r] + weights[here.outputs + j * e + r]
                 inside = 1
                 push(state, layer, head + 1, place, cuts, total, word, n_choice, points[q], above,
                      e, inside, tied)  # fmt: skip
@@ -1027,9 +956,8 @@ def run(net, state, cones, work, out, budget):
         if start + 2 * m + 4 > base.shape[0]:
             control[C_STATUS] = WORK_FULL
             return
-        at = table[layer, SIGN_AT] + 2
-        for j in range(n_choice):
-            signs[at + j] = word[j]
+        at = here.sign_at + 2
+        copy(word, 0, signs, at, n_choice)
         if control[C_LAST] == layer:
             if control[C_OPEN_DOMAIN] == 1:
                 reach = OPEN
@@ -1037,17 +965,10 @@ def run(net, state, cones, work, out, budget):
                     reach = control[C_ANSWERED]
                     control[C_ANSWERED] = 0
                 elif trust != EXACT:
-                    for i in range(m):
-                        for k in range(n):
-                            base[start + m + i, k] = base[start + i, k]
-                        base_error[start + m + i] = base_error[start + i]
+                    copy_rows(cones, start, start + m, m, n)
                     control[C_PROGRAMS] += 1
-                    slopes, slope_error = (
-                        base[start + m : start + 2 * m],
-                        base_error[start + m : start + 2 * m],
-                    )
-                    reach = grows_somewhere(slopes, slope_error, m, n, trust, lifted, lifted_error, basis,
-                                            inverse, multipliers, y, values, c)  # fmt: skip
+                    slopes, slope_error = base[start + m :], base_error[start + m :]
+                    reach = grows_somewhere(lp, slopes, slope_error, m, n, trust)
                 if reach == OPEN:
                     control[C_STATUS] = UNDECIDED_CELL
                     return
@@ -1063,17 +984,12 @@ def run(net, state, cones, work, out, budget):
         if fold:
             hidden_of(n, net, path, layer, word, work.units, hidden)
         leave(n, net, path, errors, layer, word, hidden)
-        for i in range(m):
-            for k in range(n):
-                base[start + m + i, k] = base[start + i, k]
-            base_error[start + m + i] = base_error[start + i]
-            base_code[start + m + i] = base_code[start + i]
-            base_sign[start + m + i] = base_sign[start + i]
+        copy_rows(cones, start, start + m, m, n)
         control[C_STEPS] += 1
         control[C_INTS] = node
         control[C_FLOATS] = floats
         layer_cells[layer] += 1
-        descend(net, state, cones, work, start + m, m, w, known, tied, layer + 1)
+        descend(net, state, cones, work, lp, start + m, m, w, known, tied, layer + 1)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -1084,33 +1000,35 @@ def run(net, state, cones, work, out, budget):
 @kernel(inner=True)
 def parts_at(table, bits, routings, i, j, layer):
     """Whether two cells have different signatures in a layer."""
-    first = table[layer, FIRST]
-    if table[layer, KIND] == FOLD:
-        for u in range(first, first + table[layer, ROWS]):
+    here = layer_row(table, layer)
+    first = here.first
+    if here.kind == FOLD:
+        for u in range(first, first + here.rows):
             shift = np.uint64(u & 63)
             if ((bits[i, u >> 6] ^ bits[j, u >> 6]) >> shift) & np.uint64(1):
                 return True
-    elif table[layer, KIND] == WALL:
-        for h in range(first, first + table[layer, HEADS]):
+    elif here.kind == WALL:
+        for h in range(first, first + here.heads):
             if routings[i, h] != routings[j, h]:
                 return True
     return False
 
 
 @kernel(inner=True)
-def chosen(table, heads_at, key_of, bits, routings, i, layer, word):
+def chosen(net, bits, routings, i, layer, word):
     """The bits of a cell in a fold layer, the compiled keys that win in a wall layer."""
-    first = table[layer, FIRST]
-    if table[layer, KIND] == FOLD:
-        for j in range(table[layer, WORDS]):
+    here = layer_row(net.table, layer)
+    first = here.first
+    if here.kind == FOLD:
+        for j in range(here.words):
             word[j] = 0
-        for u in range(table[layer, ROWS]):
+        for u in range(here.rows):
             if (bits[i, (first + u) >> 6] >> np.uint64((first + u) & 63)) & np.uint64(1):
                 word[u >> 6] |= 1 << (u & 63)
-    elif table[layer, KIND] == WALL:
-        for h in range(table[layer, HEADS]):
-            k = heads_at[table[layer, HEAD_AT] + h]
-            while key_of[table[layer, OFFSETS] + k] != routings[i, first + h]:
+    elif here.kind == WALL:
+        for h in range(here.heads):
+            k = net.heads_at[here.head_at + h]
+            while net.key_of[here.offsets + k] != routings[i, first + h]:
                 k += 1
             word[h] = k
 
@@ -1118,38 +1036,39 @@ def chosen(table, heads_at, key_of, bits, routings, i, layer, word):
 @kernel
 def outline(
     net, last, n, path, errors, rows, row_errors, row_at, bits, routings, tied, start, codes, signs,
-    witnesses, sides, side_errors, cell_rows, cell_errors, verdict, unbounded, bounded_domain, base,
-    base_error, base_code, base_sign, word, units, hidden, w, z, lifted,
-    lifted_error, basis, inverse, multipliers, y, values, c,
+    witnesses, sides, side_errors, cell_rows, cell_errors, verdict, unbounded, bounded_domain, cones,
+    work, lp,
 ):  # fmt: skip
     """For every cell: rows of its candidates (length 1, positive inside) with errors, which of them are
     facets (0 no, 1 yes, 2 undecided), and whether it is unbounded (likewise).
 
     ``signs`` (per candidate) says on which side of its hyperplane the cell lies.
     """
-    table, weights, heads_at, key_of = net.table, net.weights, net.heads_at, net.key_of
+    base, base_error = cones.rows, cones.error
+    word, hidden, w, z = work.word, work.hidden, work.w, work.z
     for i in range(tied.shape[0]):
         changed = i == 0
         for layer in range(last + 1):
+            here = layer_row(net.table, layer)
             if changed:
                 enter(n, net, path, errors, layer, CERTIFIED)
                 write_rows(net, path, errors, rows, row_errors, row_at, layer, n)
-            changed = changed or parts_at(table, bits, routings, i, i - 1, layer)
+            changed = changed or parts_at(net.table, bits, routings, i, i - 1, layer)
             if changed and layer < last:
-                if table[layer, KIND] == AFFINE:
+                if here.kind == AFFINE:
                     leave_affine(n, net, path, errors, layer)
                 else:
-                    chosen(table, heads_at, key_of, bits, routings, i, layer, word)
-                    if table[layer, KIND] == FOLD:
-                        hidden_of(n, net, path, layer, word, units, hidden)
-                    elif table[layer, OUTPUTS] >= 0:
-                        e, m_in = table[layer, D_OUT], table[layer, D_IN]
+                    chosen(net, bits, routings, i, layer, word)
+                    if here.kind == FOLD:
+                        hidden_of(n, net, path, layer, word, work.units, hidden)
+                    elif here.outputs >= 0:
+                        e, m_in = here.d_out, here.d_in
                         for r in range(e):
                             hidden[r] = 0.0
-                            if table[layer, SKIP] == 1:
-                                hidden[r] = path[table[layer, Y_AT] + (n - 1) * m_in + r]
-                            for h in range(table[layer, HEADS]):
-                                hidden[r] += weights[table[layer, OUTPUTS] + word[h] * e + r]
+                            if here.skip == 1:
+                                hidden[r] = path[here.y_at + (n - 1) * m_in + r]
+                            for h in range(here.heads):
+                                hidden[r] += net.weights[here.outputs + word[h] * e + r]
                     leave(n, net, path, errors, layer, word, hidden)
         count = start[i + 1] - start[i]
         for f in range(count):
@@ -1159,8 +1078,7 @@ def outline(
                     base[f, k] = sides[SIDE - code, k]
                 base_error[f] = side_errors[SIDE - code]
             else:
-                write_cut(code, signs[start[i] + f], rows, row_errors, row_at, n, base, base_error, base_code,
-                          base_sign, f)  # fmt: skip
+                write_cut(code, signs[start[i] + f], rows, row_errors, row_at, n, cones, f)
             if tied[i] == 1 and code > SIDE:  # its float map is not the mean that it should be
                 base_error[f] = np.inf
             for k in range(n):
@@ -1179,16 +1097,12 @@ def outline(
                 continue
             for k in range(n):
                 z[k] = base[f, k]
-            found = other_side(
-                base, base_error, m, z, base_error[f], w, n, CERTIFIED, lifted, basis, inverse, multipliers,
-                y, values, c, lifted_error, f,
-            )  # fmt: skip
+            found = other_side(lp, base, base_error, m, z, base_error[f], w, n, CERTIFIED, f)
             if found != OPEN:
                 verdict[start[i] + f] = found == INSIDE
         unbounded[i] = 0
         if not bounded_domain:
-            found = grows_somewhere(base, base_error, count, n, CERTIFIED, lifted, lifted_error, basis,
-                                    inverse, multipliers, y, values, c)  # fmt: skip
+            found = grows_somewhere(lp, base, base_error, count, n, CERTIFIED)
             unbounded[i] = 2
             if found != OPEN:
                 unbounded[i] = found == INSIDE
@@ -1247,13 +1161,13 @@ def opposed(start, codes, signs, i, j, f, g, cell_rows, cell_errors, h, h_error,
 
 @kernel
 def touching(
-    pairs, start, codes, signs, cell_rows, cell_errors, n, verdict, base, base_error, lifted, lifted_error,
-    basis, inverse, multipliers, y, values, c, h,
+    pairs, start, codes, signs, cell_rows, cell_errors, n, verdict, cones, h, lp,
 ):  # fmt: skip
     """Do cells i and j meet in dimension d - 1, on facet f of i and g of j? 0 no, 1 yes, 2 undecided.
 
     Each row of ``pairs`` is (i, j, f, g), facets numbered among all candidates; only facets are listed.
     """
+    base, base_error = cones.rows, cones.error
     for q in range(pairs.shape[0]):
         i, j, f, g = pairs[q, 0], pairs[q, 1], pairs[q, 2], pairs[q, 3]
         verdict[q] = 2
@@ -1295,7 +1209,6 @@ def touching(
             known = known and base_error[r] < np.inf
         if not known:
             continue
-        found = largest_margin(base, base_error, m + 1, n - 1, CERTIFIED, lifted, basis, inverse, multipliers,
-                               y, values, c, lifted_error)  # fmt: skip
+        found = largest_margin(lp, base, base_error, m + 1, n - 1, CERTIFIED)
         if found != OPEN:
             verdict[q] = found == INSIDE

@@ -21,18 +21,20 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Box, Domain
-from hardmax.networks.layers import ArgmaxLayer, Layer
+from hardmax.networks.layers import Layer
 from hardmax.regions.cells import DOMAIN_SIDE, NOT_NAMED, Cells, Ragged, decode_wall, encode_wall
-from hardmax.regions.engine.layer_kernels import ROWS
-from hardmax.regions.engine.stack_machine import Column, StackMachine, State, allocated
+from hardmax.regions.engine.layer_kernels import HEADER
+from hardmax.regions.engine.stack_machine import Column, StackMachine, State
 from hardmax.regions.search import kernels
 from hardmax.regions.search.geometry import (
     IntegerRow,
+    base_of,
     domain_is_bounded,
     inner_point,
     is_bounded,
     times,
     unit_sides,
+    workspace,
 )
 
 __all__ = ["SearchMachine"]
@@ -73,61 +75,25 @@ class SearchMachine(StackMachine):
         self.n = n = domain.d + 1
         self.control[kernels.C_DIMENSION] = n
         program = self.program
-        table = program.table[: program.last + 1]
-        self._row_at = np.concatenate([[0], np.cumsum(table[:, ROWS])]).astype(np.int64)
+        self._row_at = program.row_at
         self.rows = np.zeros((int(self._row_at[-1]) + 1, n))
         self.row_errors = np.zeros(int(self._row_at[-1]) + 1)
         self.pend = np.zeros(int(self._row_at[-1]) + 1, dtype=np.int64)
         self.base_at = np.zeros((program.last + 2, 2), dtype=np.int64)
         sides = domain.b.shape[0]
-        self._base: kernels.Base = allocated(kernels.Base, {"rows": (0, n), "error": 0, "code": 0, "sign": 0})
-        self._make_base(64 + 4 * (sides + 2))
+        self._base = base_of(64 + 4 * (sides + 2), n)
         self._make_work(64 + 2 * (sides + 2))
         self._make_output(1 << 8 if store else 0, 1 << 11 if store else 0)
         self._begin()
 
     # arrays
 
-    def _make_base(self, size: int) -> None:
-        """Room for so many rows of cones, those that are there included."""
-        before, shapes = self._base, {"rows": (size, self.n), "error": size, "code": size, "sign": size}
-        self._base = allocated(kernels.Base, shapes)
-        for array, saved in zip(self._base, before, strict=True):
-            array[: len(saved)] = saved
-
     def _make_work(self, size: int) -> None:
-        n, widest = self.n, max(self.program.widest, self.n) + 1
         self._size = size
-        self.work: kernels.Work = allocated(
-            kernels.Work,
-            {
-                "cuts": 2 * (size + 2),
-                "choice": widest,
-                "word": widest,
-                "units": widest,
-                "hidden": n * widest,
-                "w": n + 1,
-                "above": widest + 1,
-                "below": n + 1,
-                "wins": widest,
-                "points": (widest, n + 1),
-                "lifted": (size + 2, n + 1),
-                "lifted_error": size + 2,
-                "basis": n + 1,
-                "inverse": (n + 1, n + 1),
-                "multipliers": n + 1,
-                "y": n + 1,
-                "z": n + 1,
-                "values": size + n + 4,
-                "c": n + 1,
-            },
-        )
+        self.work, self.simplex = workspace(size, self.n, self.program.widest)
 
     def _columns(self) -> dict[str, Column]:
-        return {
-            "bits": Column("cells", self.program.words),
-            "routes": Column("cells", self.program.heads),
-            "tied": Column("cells"),
+        return super()._columns() | {
             "start": Column("cells", more=1),
             "codes": Column("facets"),
             "witness": Column("cells", self.n),
@@ -164,7 +130,9 @@ class SearchMachine(StackMachine):
         w, known = self._rounded(witness, rows)
         for i in range(self.n - 1):  # the identity map, column by column
             self.path[i * (self.n - 1) + i] = 1.0
-        kernels.descend(self.program.net, self._state, self._base, self.work, 0, m, w, known, 0, 0)
+        kernels.descend(
+            self.program.net, self._state, self._base, self.work, self.simplex, 0, m, w, known, 0, 0
+        )
 
     @property
     def _infinity(self) -> IntegerRow:
@@ -178,7 +146,10 @@ class SearchMachine(StackMachine):
         return int(self.control[kernels.C_PROGRAMS])
 
     def _run(self, budget: int) -> None:
-        kernels.run(self.program.net, self._state, self._base, self.work, kernels.Out(**self.output), budget)
+        kernels.run(
+            self.program.net, self._state, self._base, self.work, self.simplex, kernels.Out(**self.output),
+            budget,
+        )  # fmt: skip
 
     def _resume(self, status: int) -> None:
         if status == kernels.UNDECIDED_CELL:
@@ -187,7 +158,9 @@ class SearchMachine(StackMachine):
             self._grow_work()
 
     def _grow_work(self) -> None:
-        self._make_base(2 * len(self._base.rows))
+        before, self._base = self._base, base_of(2 * len(self._base.rows), self.n)
+        for array, saved in zip(self._base, before, strict=True):
+            array[: len(saved)] = saved
         self._make_work(2 * self._size)
 
     # exact decisions
@@ -235,15 +208,13 @@ class SearchMachine(StackMachine):
     def _head_exactly(self) -> None:
         """The head at which the node on top of the stack stopped: who wins where, in rationals."""
         node = _Node(self)
-        block = self.layers[node.layer]
-        assert isinstance(block, ArgmaxLayer)
+        block, keys = self.layers[node.layer], self.program.keys(node.layer, node.head)
         bits, routings = self._prefix(node.layer)
         cone = self._exact_cone(node, bits, routings)
-        first, stop = int(block.head_start[node.head]), int(block.head_start[node.head + 1])
-        scores = self.exact_maps.lines(node.layer, bits, routings)[first:stop]
+        scores = self.exact_maps.lines(node.layer, bits, routings)[keys]
         members: dict[IntegerRow, list[int]] = {}
-        for j, score in enumerate(scores):
-            members.setdefault(tuple(score), []).append(first + j)
+        for key, score in enumerate(scores, keys.start):
+            members.setdefault(tuple(score), []).append(key)
         groups = list(members.values())
         winners = self._envelope(cone, list(members))
         names = [groups[i] for i in winners]
@@ -260,10 +231,9 @@ class SearchMachine(StackMachine):
             choice[node.head] = key
             hidden = node.hidden
             if len(hidden):
-                shares = block.multiplicities[group] / block.multiplicities[group].sum()
                 with np.errstate(all="ignore"):
-                    hidden = hidden + shares @ block.outputs.floats[group]
-            tied = node.tied | (len(group) > 1 and block.outputs.shape[1] > 0)  # equal maxima are one
+                    hidden = hidden + block.mean_output(np.array(group))
+            tied = node.tied | (len(group) > 1 and block.jumps)  # equal maxima are one
             drawn = np.array(cuts, dtype=np.int64)
             self._push(node, node.head + 1, node.place, drawn, choice, w, hidden, known, tied)
         self.whole = True
@@ -356,23 +326,18 @@ class SearchMachine(StackMachine):
 
     def cells(self) -> Cells:
         """What was written down."""
-        n, facets = int(self.control[kernels.C_OUT_CELLS]), int(self.control[kernels.C_OUT_FACETS])
-        self._make_output(n, facets)
-        for array in self.output.values():
-            array.setflags(write=False)
+        (n, facets), common = self._written()
         witness = self.output["witness"][: self.n * n].reshape(n, self.n)
         codes = self.output["codes"][:facets]
         side = codes <= kernels.SIDE
         owner, wall = np.where(side, DOMAIN_SIDE, NOT_NAMED), np.where(side, kernels.SIDE - codes, codes)
         return Cells(
             kind="halfspaces",
-            bits=self.output["bits"][: n * self.program.words].reshape(n, self.program.words),
-            routings=self.output["routes"][: n * self.program.heads].reshape(n, self.program.heads),
-            tied=self.output["tied"][:n],
             witnesses=witness[:, :-1],
             margins=witness[:, -1],
             facets=Ragged(self.output["start"][: n + 1], np.column_stack([owner, wall])),
             vertices=Ragged(np.zeros(n + 1, dtype=np.int64), np.zeros((0, 0))),
+            **common,
         )
 
     @property
@@ -386,11 +351,11 @@ class _Node:
 
     def __init__(self, machine: SearchMachine) -> None:
         end, floats = int(machine.control[kernels.C_INTS]), int(machine.control[kernels.C_FLOATS])
-        header = machine.si[end - kernels.HEADER : end]
+        header = machine.si[end - HEADER : end]
         self.known, self.layer, self.head, n_cuts, place, self.tied, ints, reals = (int(v) for v in header)
         self.place = -place
         self.first_int, self.first_float = end - ints, floats - reals
-        body = machine.si[self.first_int : end - kernels.HEADER].copy()
+        body = machine.si[self.first_int : end - HEADER].copy()
         self.cuts, self.choice = body[: 2 * n_cuts], body[2 * n_cuts :]
         self.w = machine.sf[self.first_float : self.first_float + machine.n].copy()
         self.hidden = machine.sf[self.first_float + machine.n : floats].copy()

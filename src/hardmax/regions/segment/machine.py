@@ -223,6 +223,8 @@ class SegmentMachine:
     (True, 144)
     """
 
+    can_cut = False
+
     def __init__(
         self,
         layers: tuple[Layer, ...],

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.regions.cells import GROUP_BITS, KEY_BITS, Contacts
 from hardmax.regions.maps.adjacency_kernels import by_group
 from hardmax.regions.maps.exact_maps import Row, hyperplane_basis
@@ -403,8 +403,8 @@ def _tables(layers: tuple[Layer, ...]) -> tuple[Integers, Integers, Integers]:
     n_keys = 0
     last = max((k for k, layer in enumerate(layers) if layer.cuts), default=-1)
     for k, layer in enumerate(layers):
-        if isinstance(layer, ReluLayer):
-            table[k, kernels.KIND], table[k, kernels.FIRST] = kernels.FOLD, layer.first_unit
+        if layer.units:
+            table[k, kernels.KIND], table[k, kernels.FIRST] = kernels.FOLD, layer.unit_slice.start
         elif isinstance(layer, ArgmaxLayer):
             table[k] = kernels.WALL, layer.first_head, n_keys, int(k == last)
             keys.append(np.asarray(layer.key, dtype=np.int64))

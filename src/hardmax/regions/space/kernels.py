@@ -39,39 +39,30 @@ from hardmax.geometry.cones.ray_kernels import choose, cross, free_slot, highest
 from hardmax.regions.engine.layer_kernels import (
     A_MAX,
     C_MAX,
-    D_IN,
-    D_OUT,
     EXACT,
-    FIRST,
     FLOAT,
     FOLD,
-    HEAD_AT,
-    HEADS,
+    HEADER,
     HUGE,
-    KIND,
-    OFFSETS,
-    OUTPUTS,
     RA,
     RC,
-    ROWS,
-    SIGN_AT,
-    SKIP,
     T_A,
     T_C,
     TINY,
     UNIT,
     WALL,
-    WORDS,
-    Y_AT,
-    Z_AT,
     add_units,
+    carried,
+    copy,
     enter_groups,
+    layer_row,
     leave,
     without_units,
+    write_header,
+    write_signature,
 )
 
 # header of a node, at its end: kind, layer, head, ray slots, pending, 2 * facet slots + tied, ints, floats
-HEADER = 8
 
 # the control array
 C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT, C_FREE = range(10)
@@ -196,14 +187,6 @@ def top_slot(words):
 
 
 @kernel(inlined=True)
-def carried(table, control, layer):
-    """How many rows of the map that leaves a layer its nodes carry along: none after the last layer, nor
-    where the winning scores themselves leave.
-    """
-    return 0 if control[C_LAST] == layer or table[layer, OUTPUTS] < 0 else table[layer, D_OUT]
-
-
-@kernel(inlined=True)
 def dot(D, row, rays, v):
     """The value of a row at ray v."""
     if D == 4:
@@ -314,12 +297,15 @@ def new_ray(D, rays, facets, mask, used, pick, v, minors):
 
 
 @kernel(inner=True)
-def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, pick, pool, minors, residual):
+def divide(D, cell, slot, room):
     """Put a ray into a free slot for every edge that facet ``slot`` crosses; ``fresh`` = the new rays.
 
     ``above`` and ``below`` are the rays on its two sides; those on it learn of it. ``rest`` collects the
     slots that are taken. False when the slots do not suffice.
     """
+    rays, mask, alive, facets, used = cell.rays, cell.mask, cell.alive, cell.facets, cell.used
+    above, below, fresh, rest = room.above, room.below, room.fresh, room.rest
+    pick, pool = room.pick, room.pool
     wr, wf = alive.shape[0], used.shape[0]
     d = D - 1
     simple = True
@@ -381,11 +367,10 @@ def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, 
                             k += 1
                             word &= word - np.uint64(1)
                     if count == d - 1:
-                        for j in range(k):
-                            pick[j] = pool[j]
+                        copy(pool, 0, pick, 0, k)
                         k = d - 1
                     else:
-                        k = choose(D, d - 1, pool, k, facets, pick, residual)
+                        k = choose(D, d - 1, pool, k, facets, pick, room.residual)
                     mask[v, slot >> 6] |= bit(slot)
                     if k < d - 1:
                         for c in range(D):
@@ -394,7 +379,7 @@ def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, 
                         rays[v, D] = np.inf
                     else:
                         pick[d - 1] = slot
-                        new_ray(D, rays, facets, mask, used, pick, v, minors)
+                        new_ray(D, rays, facets, mask, used, pick, v, room.minors)
     for w in range(wr):
         word = alive[w] & ~above[w] & ~below[w]
         while word != np.uint64(0):
@@ -402,6 +387,22 @@ def divide(D, rays, mask, alive, facets, used, above, below, slot, fresh, rest, 
             word &= word - np.uint64(1)
             mask[v, slot >> 6] |= bit(slot)
     return True
+
+
+@kernel(inlined=True)
+def replace(cell, lost, fresh):
+    """Some rays of the working cell are replaced by new ones; facets without a ray are given up."""
+    wf = cell.used.shape[0]
+    for f in range(wf):
+        cell.used[f] = np.uint64(0)
+    for w in range(cell.alive.shape[0]):
+        cell.alive[w] = (cell.alive[w] & ~lost[w]) | fresh[w]
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            for f in range(wf):
+                cell.used[f] |= cell.mask[v, f]
 
 
 # nodes
@@ -434,45 +435,25 @@ def write_polyhedron(D, cell, alive, ints, words, floats, io, fo, size, place):
     size[1] = nf
     nwf, nwr = (nf + 63) >> 6, (nr + 63) >> 6
     at = io
-    for k in range(3 * nf):
-        ints[at + k] = cell.flat_label[k]
+    copy(cell.flat_label, 0, ints, at, 3 * nf)
     at += 3 * nf
-    for f in range(nwf):
-        ints[at + f] = touched[f]
+    copy(touched, 0, ints, at, nwf)
     at += nwf
-    for w in range(nwr):
-        words[at + w] = alive[w]
+    copy(alive, 0, words, at, nwr)
     at += nwr
     if nwf == wf:
-        for k in range(nr * wf):
-            words[at + k] = cell.flat_mask[k]
+        copy(cell.flat_mask, 0, words, at, nr * wf)
     else:
         for v in range(nr):
             for f in range(nwf):
                 words[at + v * nwf + f] = cell.mask[v, f]
     at += nr * nwf
     y = fo
-    for k in range(nf * (D + 1)):
-        floats[y + k] = cell.flat_facets[k]
+    copy(cell.flat_facets, 0, floats, y, nf * (D + 1))
     y += nf * (D + 1)
-    for k in range(nr * (D + 1)):
-        floats[y + k] = cell.flat_rays[k]
+    copy(cell.flat_rays, 0, floats, y, nr * (D + 1))
     y += nr * (D + 1)
     return at, y
-
-
-@kernel(inner=True)
-def write_header(ints, at, kind, layer, head, nr, pending, nf, tied, io, floats):
-    """The end of a node; returns where the next one begins."""
-    ints[at] = kind
-    ints[at + 1] = layer
-    ints[at + 2] = head
-    ints[at + 3] = nr
-    ints[at + 4] = pending
-    ints[at + 5] = 2 * nf + tied
-    ints[at + 6] = at + HEADER - io
-    ints[at + 7] = floats
-    return at + HEADER
 
 
 @kernel(inlined=True)
@@ -481,8 +462,7 @@ def load(D, state, cell, io, fo, nr, nf):
     si, su, sf = state.si, state.su, state.sf
     nwf, nwr = (nf + 63) >> 6, (nr + 63) >> 6
     at = io
-    for k in range(3 * nf):
-        cell.flat_label[k] = si[at + k]
+    copy(si, at, cell.flat_label, 0, 3 * nf)
     at += 3 * nf
     wf = cell.used.shape[0]
     for f in range(wf):
@@ -492,19 +472,16 @@ def load(D, state, cell, io, fo, nr, nf):
         cell.alive[w] = su[at + w] if w < nwr else np.uint64(0)
     at += nwr
     if nwf == wf:
-        for k in range(nr * wf):
-            cell.flat_mask[k] = su[at + k]
+        copy(su, at, cell.flat_mask, 0, nr * wf)
     else:
         for v in range(nr):
             for f in range(wf):
                 cell.mask[v, f] = su[at + v * nwf + f] if f < nwf else np.uint64(0)
     at += nr * nwf
     y = fo
-    for k in range(nf * (D + 1)):
-        cell.flat_facets[k] = sf[y + k]
+    copy(sf, y, cell.flat_facets, 0, nf * (D + 1))
     y += nf * (D + 1)
-    for k in range(nr * (D + 1)):
-        cell.flat_rays[k] = sf[y + k]
+    copy(sf, y, cell.flat_rays, 0, nr * (D + 1))
     y += nr * (D + 1)
     return at, y
 
@@ -529,18 +506,19 @@ def descend(D, net, state, cell, nr, layer, pending, room):
     """The working polyhedron enters ``layer``, its hidden vector in the path: push its first node. False: no
     room.
     """
-    table, path, errors, control = net.table, state.path, state.errors, state.control
+    path, errors, control = state.path, state.errors, state.control
     layer = enter_groups(D, net, path, errors, layer, control[C_TRUST])
-    n, words = table[layer, ROWS], table[layer, WORDS]
-    e = carried(table, control, layer)
+    here = layer_row(net.table, layer)
+    n, words = here.rows, here.words
+    e = carried(here, control[C_LAST] == layer)
     io, fo = control[C_INTS], control[C_FLOATS]
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    most = 3 * 64 * wf + wf + wr + nr * wf + n * (1 + 2 * wr) + words + table[layer, HEADS] + HEADER
+    most = 3 * 64 * wf + wf + wr + nr * wf + n * (1 + 2 * wr) + words + here.heads + HEADER
     if io + most > state.si.shape[0] or fo + (D + 1) * (64 * wf + nr) + D * e > state.sf.shape[0]:
         return False
     control[C_SERIAL] += 1
-    state.signs[table[layer, SIGN_AT]] = control[C_SERIAL]
-    state.signs[table[layer, SIGN_AT] + 1] = 0
+    state.signs[here.sign_at] = control[C_SERIAL]
+    state.signs[here.sign_at + 1] = 0
     si, su, sf = state.si, state.su, state.sf
     if nr > 0:
         at, y = write_polyhedron(D, cell, cell.alive, si, su, sf, io, fo, room.size, room.place)
@@ -559,9 +537,9 @@ def descend(D, net, state, cell, nr, layer, pending, room):
             su[at] = cell.used[f]
             at += 1
     nwr = (nr + 63) >> 6
-    y_at, m, z_at = table[layer, Y_AT], table[layer, D_IN], table[layer, Z_AT]
+    y_at, m, z_at = here.y_at, here.d_in, here.z_at
     n_pending = 0
-    if table[layer, KIND] == FOLD:
+    if here.kind == FOLD:
         for i in range(n):
             for w in range(nwr):
                 pending.positive[i, w] = np.uint64(0)
@@ -598,16 +576,16 @@ def descend(D, net, state, cell, nr, layer, pending, room):
         at += words
         if e > 0:
             without_units(D, net, path, layer, sf, y)
-            add_units(D, net.weights, table[layer, OUTPUTS], e, room.on, n_on, path, z_at, n, sf, y)
+            add_units(D, net.weights, here.outputs, e, room.on, n_on, path, z_at, n, sf, y)
         y += D * e
     else:
-        for h in range(table[layer, HEADS]):
+        for h in range(here.heads):
             si[at + h] = 0
-        at += table[layer, HEADS]
+        at += here.heads
         for r in range(e):
-            sf[y + r] = path[y_at + (D - 1) * m + r] if table[layer, SKIP] == 1 else 0.0
+            sf[y + r] = path[y_at + (D - 1) * m + r] if here.skip == 1 else 0.0
         y += e
-    control[C_INTS] = write_header(si, at, table[layer, KIND], layer, 0, nr, n_pending, nf, 0, io, y - fo)
+    control[C_INTS] = write_header(si, at, here.kind, layer, 0, nr, n_pending, 2 * nf, io, y - fo)
     control[C_FLOATS] = y
     return True
 
@@ -640,7 +618,8 @@ def push_fold(D, net, state, cell, alive, layer, pending, first, n_pending, n_on
 
     ``n_on`` 1: the unit before ``first`` is on; 0: whatever was settled before is written down already.
     """
-    table, control = net.table, state.control
+    here = layer_row(net.table, layer)
+    control = state.control
     si, su, sf = state.si, state.su, state.sf
     io, fo = control[C_INTS], control[C_FLOATS]
     at, y = write_polyhedron(D, cell, alive, si, su, sf, io, fo, room.size, room.place)
@@ -664,22 +643,20 @@ def push_fold(D, net, state, cell, alive, layer, pending, first, n_pending, n_on
         elif pos != np.uint64(0):
             room.on[n_on] = pending.unit[j]
             n_on += 1
-    words = table[layer, WORDS]
-    for j in range(words):
-        si[at + j] = room.word[j]
+    words = here.words
+    copy(room.word, 0, si, at, words)
     for j in range(n_on):
         si[at + (room.on[j] >> 6)] |= 1 << (room.on[j] & 63)
     at += words
-    e = carried(table, control, layer)
-    for r in range(D * e):
-        sf[y + r] = room.hidden[r]
+    e = carried(here, control[C_LAST] == layer)
+    copy(room.hidden, 0, sf, y, D * e)
     if e > 0 and n_on > 0:
         add_units(
-            D, net.weights, table[layer, OUTPUTS], e, room.on, n_on, state.path, table[layer, Z_AT],
-            table[layer, ROWS], sf, y,
+            D, net.weights, here.outputs, e, room.on, n_on, state.path, here.z_at,
+            here.rows, sf, y,
         )  # fmt: skip
     y += D * e
-    control[C_INTS] = write_header(si, at, table[layer, KIND], layer, 0, nr, count, nf, 0, io, y - fo)
+    control[C_INTS] = write_header(si, at, here.kind, layer, 0, nr, count, 2 * nf, io, y - fo)
     control[C_FLOATS] = y
 
 
@@ -689,17 +666,9 @@ def keep_half(D, net, state, cell, lost, slot, layer, pending, first, n_pending,
 
     ``lost`` are the rays above. Returns how many units still change sign; they come first in ``pending``.
     """
-    wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    for f in range(wf):
-        cell.used[f] = np.uint64(0)
-    for w in range(wr):
-        cell.alive[w] = (cell.alive[w] & ~lost[w]) | room.fresh[w]
-        word = cell.alive[w]
-        while word != np.uint64(0):
-            v = (w << 6) + lowest(word)
-            word &= word - np.uint64(1)
-            for f in range(wf):
-                cell.used[f] |= cell.mask[v, f]
+    here = layer_row(net.table, layer)
+    wr = cell.alive.shape[0]
+    replace(cell, lost, room.fresh)
     for c in range(D):
         cell.facets[slot, c] = -cell.facets[slot, c]
     cell.label[slot, 2] = -cell.label[slot, 2]
@@ -721,12 +690,11 @@ def keep_half(D, net, state, cell, lost, slot, layer, pending, first, n_pending,
             room.on[n_on] = i
             room.word[i >> 6] |= 1 << (i & 63)
             n_on += 1
-    table = net.table
-    e = carried(table, state.control, layer)
+    e = carried(here, state.control[C_LAST] == layer)
     if e > 0 and n_on > 0:
         add_units(
-            D, net.weights, table[layer, OUTPUTS], e, room.on, n_on, state.path, table[layer, Z_AT],
-            table[layer, ROWS], room.hidden, 0,
+            D, net.weights, here.outputs, e, room.on, n_on, state.path, here.z_at,
+            here.rows, room.hidden, 0,
         )  # fmt: skip
     return count
 
@@ -739,18 +707,19 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
     The half where the unit is on goes onto the stack, the other stays in the work arrays: a step for each
     cut. ``RUNNING`` when it is a leaf, ``BUDGET`` after the cut of the last step.
     """
-    table, path, control = net.table, state.path, state.control
-    n, z_at = table[layer, ROWS], table[layer, Z_AT]
-    e = carried(table, control, layer)
+    here = layer_row(net.table, layer)
+    path, control = state.path, state.control
+    n, z_at = here.rows, here.z_at
+    e = carried(here, control[C_LAST] == layer)
     error = state.errors[layer]
     trust = control[C_TRUST]
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    owner = state.signs[table[layer, SIGN_AT]]
+    owner = state.signs[here.sign_at]
     first = 0
     status = RUNNING
     while first < n_pending:
         # room for both halves
-        most = 3 * 64 * wf + wf + wr + 64 * wr * wf + n_pending * (1 + 2 * wr) + table[layer, WORDS] + HEADER
+        most = 3 * 64 * wf + wf + wr + 64 * wr * wf + n_pending * (1 + 2 * wr) + here.words + HEADER
         if control[C_INTS] + 2 * most > state.si.shape[0]:
             status = STACK_FULL
             break
@@ -777,7 +746,7 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
                 if e > 0:
                     room.on[0] = i
                     add_units(
-                        D, net.weights, table[layer, OUTPUTS], e, room.on, 1, path, z_at, n, room.hidden,
+                        D, net.weights, here.outputs, e, room.on, 1, path, z_at, n, room.hidden,
                         0,
                     )  # fmt: skip
             first += 1
@@ -793,23 +762,7 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
         for w in range(wr):
             room.above[w] = pending.positive[first, w] if w < nwr else np.uint64(0)
             room.below[w] = pending.negative[first, w] if w < nwr else np.uint64(0)
-        if not divide(
-            D,
-            cell.rays,
-            cell.mask,
-            cell.alive,
-            cell.facets,
-            cell.used,
-            room.above,
-            room.below,
-            slot,
-            room.fresh,
-            room.rest,
-            room.pick,
-            room.pool,
-            room.minors,
-            room.residual,
-        ):
+        if not divide(D, cell, slot, room):
             status = RAYS_FULL
             break
         # signs of the other pending units at the new rays
@@ -900,53 +853,28 @@ def clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room):
         size += abs(room.row[c])
     bound = 2.0 * ((D - 1) * error[RA] + error[RC]) + UNIT * size
     write_facet(D, room.row, bound, cell, slot, owner, wall, 1 if j > l else -1)
-    if not divide(
-        D,
-        cell.rays,
-        cell.mask,
-        cell.alive,
-        cell.facets,
-        cell.used,
-        room.above,
-        room.below,
-        slot,
-        room.fresh,
-        room.rest,
-        room.pick,
-        room.pool,
-        room.minors,
-        room.residual,
-    ):
+    if not divide(D, cell, slot, room):
         return 4
-    for f in range(cell.used.shape[0]):
-        cell.used[f] = np.uint64(0)
-    for w in range(wr):
-        cell.alive[w] = (cell.alive[w] & ~room.below[w]) | room.fresh[w]
-        word = cell.alive[w]
-        while word != np.uint64(0):
-            v = (w << 6) + lowest(word)
-            word &= word - np.uint64(1)
-            for f in range(cell.used.shape[0]):
-                cell.used[f] |= cell.mask[v, f]
+    replace(cell, room.below, room.fresh)
     return 1
 
 
 @kernel(inner=True)
 def write_head(D, net, state, cell, layer, head, key, tied, room, ints, words, floats, io, fo, size):
     """Write the node of the working cell, on which ``key`` wins ``head``; returns where the next begins."""
-    table, weights = net.table, net.weights
+    here = layer_row(net.table, layer)
+    weights = net.weights
     at, y = write_polyhedron(D, cell, cell.alive, ints, words, floats, io, fo, size, room.place)
-    heads = table[layer, HEADS]
-    for h in range(heads):
-        ints[at + h] = room.routes[h]
+    heads = here.heads
+    copy(room.routes, 0, ints, at, heads)
     ints[at + head] = key
     at += heads
-    e = carried(table, state.control, layer)
-    outputs = table[layer, OUTPUTS] + key * table[layer, D_OUT]
+    e = carried(here, state.control[C_LAST] == layer)
+    outputs = here.outputs + key * here.d_out
     for r in range(e):
         floats[y + r] = room.hidden[r] + weights[outputs + r]
     y += e
-    at = write_header(ints, at, table[layer, KIND], layer, head + 1, size[0], 0, size[1], tied, io, y - fo)
+    at = write_header(ints, at, here.kind, layer, head + 1, size[0], 0, 2 * size[1] + tied, io, y - fo)
     return at, y
 
 
@@ -957,13 +885,14 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
     The winners inside a convex polyhedron are connected through their common walls, so a walk from one winner
     finds them all; only walls of finished cells are followed.
     """
-    table, path, control = net.table, state.path, state.control
-    z_at, n = table[layer, Z_AT], table[layer, ROWS]
-    k0 = net.heads_at[table[layer, HEAD_AT] + head]
-    k1 = net.heads_at[table[layer, HEAD_AT] + head + 1]
+    here = layer_row(net.table, layer)
+    path, control = state.path, state.control
+    z_at, n = here.z_at, here.rows
+    k0 = net.heads_at[here.head_at + head]
+    k1 = net.heads_at[here.head_at + head + 1]
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    e = carried(table, control, layer)
-    most_i = 3 * 64 * wf + wf + wr + 64 * wr * wf + table[layer, HEADS] + HEADER
+    e = carried(here, control[C_LAST] == layer)
+    most_i = 3 * 64 * wf + wf + wr + 64 * wr * wf + here.heads + HEADER
     most_f = (D + 1) * 64 * (wf + wr) + e
     bag_i, bag_u, bag_f = keys.bag_i, keys.bag_u, keys.bag_f
     error, trust = state.errors[layer], control[C_TRUST]
@@ -981,7 +910,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
         return HAS_LINES
     if trust == EXACT:
         return UNDECIDED_HEAD
-    owner = state.signs[table[layer, SIGN_AT]]
+    owner = state.signs[here.sign_at]
     todo, seen, place, rivals = keys.todo, keys.seen, keys.place, keys.rivals
     for i in range(k0, k1):
         seen[i] = -1  # -1 unseen, 0 waiting or without a cell, otherwise 1 + where its node stands in the bag
@@ -1157,7 +1086,7 @@ def witness(D, cell, out, at):
 @kernel(inner=True)
 def emit(D, net, state, cell, nr, out, room):
     """Count a finished cell and, if asked, write it down; returns a status."""
-    table, control, signs = net.table, state.control, state.signs
+    control = state.control
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
     infinity = -1
     for f in range(wf):
@@ -1224,28 +1153,9 @@ def emit(D, net, state, cell, nr, out, room):
                         on &= on - np.uint64(1)
                         out.mask[r, s >> 6] |= bit(s)
                 r += 1
-        for j in range(control[C_WORDS]):
-            out.bits[n_cell * control[C_WORDS] + j] = np.uint64(0)
-        tied = 0
-        for layer in range(control[C_LAST] + 1):
-            at = table[layer, SIGN_AT]
-            if table[layer, KIND] == FOLD:
-                first = table[layer, FIRST]
-                for j in range(table[layer, WORDS]):
-                    bits = np.uint64(signs[at + 2 + j])
-                    unit = first + 64 * j
-                    word_at = n_cell * control[C_WORDS] + (unit >> 6)
-                    shift = np.uint64(unit & 63)
-                    out.bits[word_at] |= bits << shift
-                    if unit & 63 != 0 and word_at + 1 < (n_cell + 1) * control[C_WORDS]:
-                        out.bits[word_at + 1] |= bits >> (np.uint64(64) - shift)
-            elif table[layer, KIND] == WALL:
-                for h in range(table[layer, HEADS]):
-                    key = net.key_of[table[layer, OFFSETS] + signs[at + 2 + h]]
-                    out.routes[n_cell * control[C_ROUTES] + table[layer, FIRST] + h] = key
-                if signs[at + 1] != 0:
-                    tied = 1
-        out.tied[n_cell] = tied
+        out.tied[n_cell] = write_signature(
+            net, control[C_LAST], state.signs, out, n_cell, control[C_WORDS], control[C_ROUTES]
+        )
         control[C_OUT_CELLS] = n_cell + 1
         control[C_OUT_RAYS] = n_ray + rays
         control[C_OUT_FACETS] = n_facet + facets
@@ -1261,7 +1171,7 @@ def emit(D, net, state, cell, nr, out, room):
 @kernel
 def run(D, net, state, cell, pending, room, keys, out, budget):
     """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
-    table, control, si, su, sf = net.table, state.control, state.si, state.su, state.sf
+    control, si, su, sf = state.control, state.si, state.su, state.sf
     last = control[C_LAST]
     last_step = control[C_STEPS] + budget
     while control[C_STEPS] < last_step:
@@ -1274,13 +1184,14 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
             return
         end, floats = control[C_INTS], control[C_FLOATS]
         kind, layer, head, nr = si[end - 8], si[end - 7], si[end - 6], si[end - 5]
+        here = layer_row(net.table, layer)
         n_pending, nf, tied = si[end - 4], si[end - 3] >> 1, si[end - 3] & 1
         io, fo = end - si[end - 2], floats - si[end - 1]
         if nr > cell.rays.shape[0] or nf > cell.facets.shape[0]:
             control[C_STATUS] = RAYS_FULL if nr > cell.rays.shape[0] else FACETS_FULL
             return
         at, y = load(D, state, cell, io, fo, nr, nf)
-        e = carried(table, control, layer)
+        e = carried(here, control[C_LAST] == layer)
         control[C_INTS] = io
         control[C_FLOATS] = fo
         leaf = False
@@ -1295,10 +1206,8 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                     pending.positive[j, w] = su[at + w]
                     pending.negative[j, w] = su[at + nwr + w]
                 at += 2 * nwr
-            for j in range(table[layer, WORDS]):
-                room.word[j] = si[at + j]
-            for r in range(D * e):
-                room.hidden[r] = sf[y + r]
+            copy(si, at, room.word, 0, here.words)
+            copy(sf, y, room.hidden, 0, D * e)
             if n_pending > 0:
                 if nr == 0:
                     status = HAS_LINES
@@ -1309,19 +1218,15 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                     nr = top_slot(cell.alive)
             if status == RUNNING:
                 leaf = True
-                for j in range(table[layer, WORDS]):
-                    state.signs[table[layer, SIGN_AT] + 2 + j] = room.word[j]
+                copy(room.word, 0, state.signs, here.sign_at + 2, here.words)
         else:
-            heads = table[layer, HEADS]
-            for h in range(heads):
-                room.routes[h] = si[at + h]
-            for r in range(e):
-                room.hidden[r] = sf[y + r]
+            heads = here.heads
+            copy(si, at, room.routes, 0, heads)
+            copy(sf, y, room.hidden, 0, e)
             if head == heads:
                 leaf = True
-                state.signs[table[layer, SIGN_AT] + 1] = tied
-                for h in range(heads):
-                    state.signs[table[layer, SIGN_AT] + 2 + h] = room.routes[h]
+                state.signs[here.sign_at + 1] = tied
+                copy(room.routes, 0, state.signs, here.sign_at + 2, heads)
             else:
                 status = head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys)
         if leaf:

@@ -20,18 +20,9 @@ from hardmax.errors import EmptyDomainError
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Box, Domain
-from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
+from hardmax.networks.layers import Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
-from hardmax.regions.engine.layer_kernels import (
-    FOLD,
-    HEADS,
-    KIND,
-    ROWS,
-    SIGN_AT,
-    WALL,
-    WORDS,
-    Z_AT,
-)
+from hardmax.regions.engine.layer_kernels import HEADER
 from hardmax.regions.engine.stack_machine import Column, StackMachine, State
 from hardmax.regions.space import kernels
 
@@ -119,12 +110,11 @@ class SpaceMachine(StackMachine):
         )
         self._node_ints = (
             3 * facets + self._facet_words + self._ray_words + rays * self._facet_words
-            + widest * (2 + 2 * self._ray_words) + kernels.HEADER
+            + widest * (2 + 2 * self._ray_words) + HEADER
         )  # fmt: skip
         self._node_floats = (D + 1) * (facets + rays) + D * widest
         bag_i = ints(self._bag * self._node_ints)
-        keys = max(int(row[ROWS]) for row in self.program.table) + 1
-        has_heads = bool((self.program.table[:, KIND] == WALL).any())
+        keys = max(self.program.row(i).rows for i in range(self.program.last + 1)) + 1
         self.room = kernels.Room(
             word=ints(widest // 64 + 1),
             routes=ints(widest + 1),
@@ -146,7 +136,7 @@ class SpaceMachine(StackMachine):
             place=ints(facets),
         )
         self.keys = kernels.Heads(
-            table=np.zeros((rays, keys if has_heads else 1)),
+            table=np.zeros((rays, keys if self.program.heads else 1)),
             slack=np.zeros(rays),
             rivals=ints(2 * keys + 2),
             todo=ints(keys),
@@ -158,10 +148,7 @@ class SpaceMachine(StackMachine):
         )
 
     def _columns(self) -> dict[str, Column]:
-        return {
-            "bits": Column("cells", self.program.words),
-            "routes": Column("cells", self.program.heads),
-            "tied": Column("cells"),
+        return super()._columns() | {
             "free": Column("cells"),
             "ray_start": Column("cells", more=1),
             "rays": Column("rays", self.D + 1),
@@ -403,26 +390,21 @@ class SpaceMachine(StackMachine):
     def _head_exactly(self) -> None:
         """Replace the node on top of the stack by the cells of its next head, in rationals."""
         node = self._node()
-        block = self.layers[node.layer]
-        assert isinstance(block, ArgmaxLayer)
-        first, stop = int(block.head_start[node.head]), int(block.head_start[node.head + 1])
-        rows = self.exact_maps.lines(node.layer, node.bits, node.routings)[first:stop]
-        owner = int(self.signs[self.program.table[node.layer, SIGN_AT]])
+        block, keys = self.layers[node.layer], self.program.keys(node.layer, node.head)
+        rows = self.exact_maps.lines(node.layer, node.bits, node.routings)[keys]
+        first, owner = keys.start, self._owner(node.layer)
         parts = _envelope(
             self._cone(node),
             rows,
             lambda a, b: (owner, encode_wall(node.layer, node.head, first + a, first + b)),
         )
-        bends = not block.jumps  # keys that coincide have one value, and nothing is carried along
-        e = 0 if node.layer == self.program.last or bends else block.d_out
+        e = self.program.carried(node.layer)
         hidden = self.sf[node.float_at : node.float_at + e].copy()
         routes = self.si[node.at : node.at + block.heads].copy()
         for key, members, cone in self._replacing(parts):
-            group = first + np.array(members)
-            shares = block.multiplicities[group] / block.multiplicities[group].sum()
             routes[node.head] = first + key
-            flag = node.tied | (len(members) > 1 and not bends)
-            value = hidden + shares @ block.outputs.floats[group] if e else hidden
+            flag = node.tied | (len(members) > 1 and block.jumps)
+            value = hidden + block.mean_output(first + np.array(members)) if e else hidden
             self._push(node.layer, node.head + 1, cone, [], routes, value, flag)
 
     def _replacing(self, parts: list[Any]) -> Any:
@@ -454,8 +436,8 @@ class SpaceMachine(StackMachine):
             ]
         ).astype(np.int64)
         floats = np.concatenate([cell.facets[:facets].ravel(), cell.rays[:rays].ravel(), hidden])
-        kind = int(self.program.table[layer, KIND])
-        size = len(ints) + kernels.HEADER
+        kind = self.program.row(layer).kind
+        size = len(ints) + HEADER
         header = [kind, layer, head, rays, len(pending), 2 * facets + tied, size, len(floats)]
         io, fo = int(self.control[kernels.C_INTS]), int(self.control[kernels.C_FLOATS])
         while io + size > len(self.si) or fo + len(floats) > len(self.sf):
@@ -470,8 +452,7 @@ class SpaceMachine(StackMachine):
     def _cut_lines(self) -> None:
         """Go on with a node whose polyhedron contains a line."""
         node = self._node()
-        block = self.layers[node.layer] if self.layers else None
-        if isinstance(block, ArgmaxLayer) and node.head < block.heads:
+        if node.head < self.program.row(node.layer).heads:
             self.ladder.decide(self._head_exactly)
         elif len(node.pending):
             self.ladder.decide(self._fold_lines, None, node)
@@ -480,24 +461,25 @@ class SpaceMachine(StackMachine):
 
     def _fold_lines(self, node: _Node) -> None:
         """Settle units up to the first one that cuts a polyhedron with lines, and cut it."""
-        block = self.layers[node.layer]
-        assert isinstance(block, ReluLayer)
-        cone = self._cone(node)
-        table, D = self.program.table[node.layer], self.D
-        e = 0 if node.layer == self.program.last else block.d_out
+        cone, here, e, D = (
+            self._cone(node),
+            self.program.row(node.layer),
+            self.program.carried(node.layer),
+            self.D,
+        )
         hidden = self.sf[node.float_at : node.float_at + D * e].reshape(D, e).copy()
-        words = self.si[node.at : node.at + int(table[WORDS])].copy()
+        words = self.si[node.at : node.at + here.words].copy()
         units = [int(row[0]) for row in node.pending]
-        z, n = int(table[Z_AT]), int(table[ROWS])
-        rows = self.path[z : z + D * n].reshape(D, n)
+        rows = self.path[here.z_at :][: D * here.rows].reshape(D, here.rows)
+        outputs = self.program.weights[here.outputs :][: e * here.rows].reshape(here.rows, e)
 
         def turn_on(unit: int, words: Integers, hidden: Floats) -> None:
             bits = words.view(np.uint64)
             bits[unit >> 6] |= np.uint64(1 << (unit & 63))
             if e:
-                hidden += rows[:, unit : unit + 1] * block.outputs.floats[:, unit]
+                hidden += rows[:, unit : unit + 1] * outputs[unit]
 
-        owner = int(self.signs[table[SIGN_AT]])
+        owner = self._owner(node.layer)
         parts: list[Any] = []
         for k, unit in enumerate(units):
             row = list(self.exact_maps.line(node.layer, unit, 0, 0, node.bits, node.routings))
@@ -522,9 +504,8 @@ class SpaceMachine(StackMachine):
         cone = self._cone(node)
         free, rays = cone.pointed_form()
         layer, tied, head = node.layer, node.tied, node.head
-        table = self.program.table[layer]
-        size = int(table[WORDS] if table[KIND] == FOLD else table[HEADS])
-        tail = self.si[node.at : node.at + size].copy()
+        row = self.program.row(layer)
+        tail = self.si[node.at : node.at + row.words + row.heads].copy()
         pointed = RationalCone(self.D, [], rays, list(cone.masks), list(cone.facets))
         if not rays:  # the whole space, seen by nothing
             pointed = RationalCone(self.D, [], [[0] * self.d + [1]], [0], list(cone.facets))
@@ -536,27 +517,18 @@ class SpaceMachine(StackMachine):
 
     def cells(self) -> Cells:
         """What was written down."""
-        n, rays, facets = (
-            int(self.control[c]) for c in (kernels.C_OUT_CELLS, kernels.C_OUT_RAYS, kernels.C_OUT_FACETS)
-        )
-        D, g, o = self.D, self.program, self.output
-        self._make_output(n, rays, facets)
-        for array in o.values():
-            array.setflags(write=False)
-        table = o["rays"][: rays * (D + 1)].reshape(rays, D + 1)
-        labels = o["label"][: 2 * facets].reshape(facets, 2)
+        (n, rays, facets), common = self._written()
+        D, o = self.D, self.output
         witness = o["witness"][: n * D].reshape(n, D)
         return Cells(
             kind="polyhedra",
-            bits=o["bits"][: n * g.words].reshape(n, g.words),
-            routings=o["routes"][: n * g.heads].reshape(n, g.heads),
-            tied=o["tied"][:n],
             witnesses=witness[:, : self.d],
             margins=witness[:, self.d],
-            facets=Ragged(o["facet_start"][: n + 1], labels),
-            vertices=Ragged(o["ray_start"][: n + 1], table),
+            facets=Ragged(o["facet_start"][: n + 1], o["label"][: 2 * facets].reshape(facets, 2)),
+            vertices=Ragged(o["ray_start"][: n + 1], o["rays"][: rays * (D + 1)].reshape(rays, D + 1)),
             masks=Ragged(o["ray_start"][: n + 1], o["mask"][:rays]),
             free=o["free"][:n],
+            **common,
         )
 
     @property
