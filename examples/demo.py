@@ -58,6 +58,9 @@ TRANSFORMER = {"d": 2, "n_tokens": 30, "heads": 3, "depth": 3, "d_ff": 48, "rng"
 SQUARE = hm.Box.cube(2, -4, 4)
 SAMPLES = 2_000_000
 
+# Trained: where most walls of the first layer meet.
+WINDOW = hm.Box.cube(2, -0.03, 0.03)
+
 # Advice: the sum of D maxima of bilinear forms (equation (6) of the InfoFlow paper).
 D, TOKENS = 4, 64
 
@@ -211,9 +214,14 @@ def trained_model(out: Path) -> tuple[dict[str, Any], str]:
     share = routed_flow(model.shape, model.vector, inputs).learns(target).share
     plane = np.eye(2, model.shape.d_token)
     first_layer = query_network(model.shape, model.vector, inputs[0])
-    cut = hm.enumerate_regions(first_layer.restrict(np.zeros(len(plane[0])), plane), SQUARE)
-    title = f"A trained layer of two heads on a plane of queries: {cut.n_cells} cells, exactly"
-    save(draw_regions(cut, title=title).figure, out / "trained-layer")
+    plane_of_queries = first_layer.restrict(np.zeros(len(plane[0])), plane)
+    cut = hm.enumerate_regions(plane_of_queries, SQUARE)
+    seen = hm.count_cells(plane_of_queries, WINDOW).n_cells
+    title = (
+        f"A trained layer of two heads on a plane of queries: {cut.n_cells} cells, exactly,\n"
+        f"{seen} of them in sight: most walls meet close to the origin"
+    )
+    save(draw_regions(cut, box=WINDOW, title=title).figure, out / "trained-layer")
     found = {"nmse": error, "what_it_needs_arrives": share, "cells_of_layer_1": cut.n_cells}
     return (
         found,

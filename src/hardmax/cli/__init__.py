@@ -24,25 +24,10 @@ INTERRUPTED = 130
 class Commands(click.Group):
     """The group of all commands; it turns every foreseen failure into one sentence and an exit code."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, args: Sequence[str] | None = None, *others: Any, **options: Any) -> Any:
         """Run the command line and leave with its exit code."""
         try:
-            code = super().main(
-                args,
-                prog_name,
-                complete_var,
-                standalone_mode=False,
-                windows_expand_args=windows_expand_args,
-                **extra,
-            )
+            code = super().main(args, *others, **{**options, "standalone_mode": False})
         except (click.Abort, KeyboardInterrupt):
             _leave("interrupted.", INTERRUPTED)
         except click.ClickException as error:

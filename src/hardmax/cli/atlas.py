@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+import hardmax as hm
 from hardmax.cli.models import layers_and_heads, model_and_text, number_list, text_for
-from hardmax.cli.outputs import number, print_json, print_table
+from hardmax.cli.outputs import check_folder, number, out_folder, print_json, print_table
 
 if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["atlas"]
 
 _MOST_HEADS = 400
+_PLANES: dict[str, Any] = {"principal": "principal", "none": None}
 
 
 @click.command()
@@ -38,12 +40,7 @@ _MOST_HEADS = 400
     help="What spans the slices: principal directions of the inputs, or three tokens.",
 )
 @click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per slice.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write atlas.npz, atlas.json and heads.csv into this folder.",
-)
+@out_folder("Write atlas.npz, atlas.json and heads.csv into this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def atlas(
     model: str | None,
@@ -73,23 +70,19 @@ def atlas(
       hardmax atlas ./gpt2 --file page.txt --layers 0,3-5 --heads 0-3 --json
       hardmax atlas ./gpt2 --file page.txt --positions 7,31 --plane 3,9,12 --out atlas
     """
-    import hardmax as hm
     from hardmax.models.bundled import bundled_source
 
     words = text_for(model, text, file)
-    chosen_plane: Any = None if plane == "none" else plane
-    if plane not in ("none", "principal"):
-        chosen_plane = number_list(plane, "--plane")
-    if out is not None and not out.resolve().parent.is_dir():
-        raise FileNotFoundError(f"cannot write {out}: its folder does not exist.")
+    if out is not None:
+        check_folder(out)
     found = hm.head_atlas(
         bundled_source() if model is None else model,
         words,
         hub=hub,
-        layers=None if layers is None else number_list(layers, "--layers"),
-        heads=None if heads is None else number_list(heads, "--heads"),
-        positions=None if positions is None else number_list(positions, "--positions"),
-        plane=chosen_plane,
+        layers=number_list(layers, "--layers"),
+        heads=number_list(heads, "--heads"),
+        positions=number_list(positions, "--positions"),
+        plane=_PLANES[plane] if plane in _PLANES else number_list(plane, "--plane"),
         time_limit=time_limit,
         progress=_layer_done if sys.stderr.isatty() else None,
     )
@@ -125,8 +118,7 @@ def _percent(value: float) -> str:
 def _print_heads(found: HeadAtlas) -> None:
     names = found.key_tokens
 
-    def row(i: int) -> list[str]:
-        record: HeadRecord = found.heads[i]
+    def row(record: HeadRecord) -> list[str]:
         at = "" if record.position < 0 else f" at {record.position}"
         sink = f"{names[record.sink]} ({_percent(record.sink_share)} %)" if record.sink >= 0 else ""
         return [
@@ -168,13 +160,12 @@ def _print_heads(found: HeadAtlas) -> None:
         "p at most", "do", "entropy", "wall", "sink",
     ]  # fmt: skip
     title = f"{found.model} ({found.family}) on {len(found.text_tokens)} tokens"
-    print_table(title, columns, row, len(found.heads), notes, most=_MOST_HEADS)
+    print_table(title, columns, map(row, found.heads), notes, most=_MOST_HEADS)
 
 
 def _print_slices(found: HeadAtlas) -> None:
-    def row(i: int) -> list[str]:
-        piece = found.slices[i]
-        return [
+    rows = [
+        [
             str(piece.layer),
             str(piece.n_cells) + ("" if piece.complete else "+"),
             " ".join(str(n) for n in piece.n_cells_per_head),
@@ -184,7 +175,8 @@ def _print_slices(found: HeadAtlas) -> None:
             _percent(float(np.nanmean(piece.token_agreement))),
             f"{piece.n_checked}/{piece.n_cells}",
         ]
-
+        for piece in found.slices
+    ]
     spanned = found.slices[0].spanned_by
     frozen = sorted({word for piece in found.slices for word in piece.frozen})
     notes = [
@@ -196,4 +188,4 @@ def _print_slices(found: HeadAtlas) -> None:
         *(["+: the time was up, there are more."] if not all(p.complete for p in found.slices) else []),
     ]
     columns = ["layer", "cells", "per head", "plane", "at most", "position", "agree", "checked"]
-    print_table(f"Cells on the plane of {spanned}", columns, row, len(found.slices), notes)
+    print_table(f"Cells on the plane of {spanned}", columns, rows, notes)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.outputs import check_targets, print_json, print_table
+import hardmax as hm
+from hardmax.cli.outputs import check_targets, out_option, print_json, print_table, save_and_draw
 from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -53,12 +54,7 @@ _NUMBERS = WholeNumbers()
 @click.option("--mlp", type=_NUMBERS, metavar="D,N,...", help="A ReLU network instead: input, widths.")
 @click.option("--budget", is_flag=True, help="One attention layer of 4 d^2 parameters, cut into heads.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with log10 and hex for long numbers.")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.npz",
-    help="Save the bounds; hm.load reads them back.",
-)
+@out_option("Save the bounds; hm.load reads them back.")
 def bounds(
     n_tokens: int | None,
     heads: tuple[int, ...] | None,
@@ -86,8 +82,6 @@ def bounds(
       hardmax bounds --mlp 2,3,3
       hardmax bounds --budget --n-tokens 512 --d-model 512 --heads 1,8
     """
-    import hardmax as hm
-
     check_targets(out, None)
     if mlp is not None and budget:
         raise InvalidInputError("--mlp and --budget must not both be given; they are two questions.")
@@ -116,9 +110,7 @@ def bounds(
             ranks=ranks[0] if ranks is not None and len(ranks) == 1 else ranks,
             key_span=key_span,
         )
-    if out is not None:
-        result.save(out)
-        click.echo(f"saved {out}", err=True)
+    save_and_draw(result, out, None)
     if as_json:
         print_json(result.to_dict())
     else:
@@ -147,7 +139,7 @@ def _print(result: RegionBounds | HeadBudget) -> None:
         table = result._table()
         columns = ["heads", "d_head", "parameters", "most cells", "N^H"]
         lines = [[str(table[name][i]) for name in columns] for i in range(len(result.heads))]
-        print_table(result._summary(), columns, lines.__getitem__, len(lines))
+        print_table(result._summary(), columns, lines)
         return
     lines = []
     for bound in result:
@@ -155,7 +147,7 @@ def _print(result: RegionBounds | HeadBudget) -> None:
         lines.append([bound.name, str(bound.side), bound.text, exponent, bound.formula])
     title = result._summary()
     columns = ["bound", "side", "number", "exponent of N", "formula"]
-    print_table(title, columns, lines.__getitem__, len(lines), _notes(result))
+    print_table(title, columns, lines, _notes(result))
 
 
 def _notes(result: RegionBounds) -> list[str]:

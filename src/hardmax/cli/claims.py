@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.outputs import print_json
+from hardmax.cli.outputs import counted, print_json
 from hardmax.errors import FileFormatError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def list_claims(paper: str | None, select: Sequence[str], as_json: bool) -> None
     for claim in chosen:
         click.echo(f"{claim.name}  ({claim.place})")
         click.echo(f"    {claim.statement}")
-    click.echo(_claims(len(chosen)))
+    click.echo(counted(len(chosen), "claim"))
 
 
 @claims.command("check")
@@ -94,12 +94,13 @@ def check(
     ledger = check_claims(chosen, effort, progress=shown)
     if certificates is not None:
         written = write_certificates(ledger, certificates)
-        click.echo(f"wrote {_certificates(len(written))} and replay.py into {certificates}", err=True)
+        files = counted(len(written), "certificate")
+        click.echo(f"wrote {files} and replay.py into {certificates}", err=True)
     if as_json:
         print_json({**ledger.to_dict(), "counts": ledger.counts})
     else:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in ledger.counts.items())
-        click.echo(f"{_claims(len(ledger))}: {counts}")
+        click.echo(f"{counted(len(ledger), 'claim')}: {counts}")
     return 1 if ledger.surprises else 0
 
 
@@ -140,7 +141,7 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
     if as_json:
         print_json(results)
     else:
-        click.echo(f"{_certificates(len(results))}, {rejected} rejected")
+        click.echo(f"{counted(len(results), 'certificate')}, {rejected} rejected")
     return 1 if rejected else 0
 
 
@@ -151,14 +152,6 @@ def _chosen(paper: str | None, select: Sequence[str]) -> list[Claim]:
     if not chosen:
         raise InvalidInputError(f"no claim of the paper {paper} matches {', '.join(select) or 'anything'}.")
     return chosen
-
-
-def _claims(n: int) -> str:
-    return "1 claim" if n == 1 else f"{n} claims"
-
-
-def _certificates(n: int) -> str:
-    return "1 certificate" if n == 1 else f"{n} certificates"
 
 
 def _described(claim: Claim) -> dict[str, Any]:

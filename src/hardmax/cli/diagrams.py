@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
+import hardmax as hm
 from hardmax.cli.inputs import naming, read_heads, read_matrix, read_result, read_vector, read_vectors
 from hardmax.cli.outputs import (
+    FILE,
     check_targets,
+    counted,
     number,
     output_options,
     point,
@@ -18,14 +22,12 @@ from hardmax.cli.outputs import (
     save_and_draw,
 )
 from hardmax.errors import CertificateError, DimensionMismatchError, InvalidInputError
+from hardmax.geometry.domains import Box
 
 if TYPE_CHECKING:
     from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
-    from hardmax.geometry.domains import Box
 
 __all__ = ["diagram", "minkowski"]
-
-FILE = click.Path(path_type=Path)
 
 
 @click.command()
@@ -77,39 +79,31 @@ def diagram(
         )
     if biases is not None and sites:
         raise InvalidInputError("--biases belongs to keys; for --sites use --weights.")
-    cells, shown_box, margins = _compute(keys, biases, sites, weights, box, max_margin)
-    save_and_draw(cells, out, plot, box=shown_box)
-    report = _report(cells, shown_box, margins)
+    cells = _diagram(keys, biases, sites, weights)
+    with naming(keys, biases, weights):
+        square = None if box is None else Box.cube(2, *box)
+        if square is not None and cells.d != 2:
+            raise InvalidInputError(f"--box cuts a square out of the plane, but dimension is {cells.d}.")
+        margins = cells.max_margin().values if max_margin else None
+    save_and_draw(cells, out, plot, box=square)
+    report = _report(cells, square, margins)
     if as_json:
         print_json(report)
     else:
         _print(report, "site" if sites else "key")
 
 
-def _compute(
-    keys: Path,
-    biases: Path | None,
-    sites: bool,
-    weights: Path | None,
-    box: tuple[float, float] | None,
-    max_margin: bool,
-) -> tuple[PowerDiagram, Box | None, Any]:
-    import hardmax as hm
-
-    cells = read_result(keys, "PowerDiagram")
-    if cells is not None and (biases is not None or sites):
-        raise InvalidInputError(f"{keys} is a saved diagram and has its biases or weights already.")
+def _diagram(keys: Path, biases: Path | None, sites: bool, weights: Path | None) -> PowerDiagram:
+    saved: PowerDiagram | None = read_result(keys, "PowerDiagram")
+    if saved is not None:
+        if biases is not None or sites:
+            raise InvalidInputError(f"{keys} is a saved diagram and has its biases or weights already.")
+        return saved
     with naming(keys, biases, weights):
-        if cells is None and sites:
-            points = read_matrix(keys, "site")
-            cells = hm.power_diagram(points, [0] * len(points) if weights is None else read_vector(weights))
-        elif cells is None:
-            points = read_matrix(keys, "key")
-            cells = hm.attention_diagram(points, None if biases is None else read_vector(biases))
-        square = None if box is None else hm.Box.cube(2, *box)
-        if square is not None and cells.d != 2:
-            raise InvalidInputError(f"--box cuts a square out of the plane, but dimension is {cells.d}.")
-        return cells, square, cells.max_margin().values if max_margin else None
+        points = read_matrix(keys, "site" if sites else "key")
+        if sites:
+            return hm.power_diagram(points, [0] * len(points) if weights is None else read_vector(weights))
+        return hm.attention_diagram(points, None if biases is None else read_vector(biases))
 
 
 def _report(cells: PowerDiagram, box: Box | None, margins: Any) -> dict[str, Any]:
@@ -141,18 +135,14 @@ def _print(report: dict[str, Any], word: str) -> None:
     columns = [word, "interior", "witness"]
     columns += ["max margin"] * ("max_margin" in report) + ["area in the box"] * ("polygons" in report)
     won, n_keys, d = report["n_nonempty"], report["n_keys"], report["d"]
-    print_table(
-        f"{won} of {n_keys} {word}s win on a set with interior, in dimension {d}", columns, row, n_keys
-    )
+    title = f"{won} of {n_keys} {word}s win on a set with interior, in dimension {d}"
+    print_table(title, columns, map(row, range(n_keys)), n_rows=n_keys)
 
 
 def _area(corners: Any) -> float:
     """Area of a polygon by the shoelace formula; 0 for an empty one."""
-    n = len(corners)
-    doubled = sum(
-        corners[i][0] * corners[(i + 1) % n][1] - corners[(i + 1) % n][0] * corners[i][1] for i in range(n)
-    )
-    return abs(float(doubled)) / 2
+    x, y = np.reshape(corners, (-1, 2)).T
+    return abs(float(x @ np.roll(y, -1) - np.roll(x, -1) @ y)) / 2
 
 
 @click.command()
@@ -201,8 +191,6 @@ def minkowski(
 
 
 def _sum(heads: tuple[Path, ...], biases: tuple[Path, ...]) -> Any:
-    import hardmax as hm
-
     saved = read_result(heads[0], "MinkowskiVertices")
     if saved is not None:
         if len(heads) > 1 or biases:
@@ -237,10 +225,8 @@ def _print_sum(report: dict[str, Any]) -> None:
     def row(i: int) -> list[str]:
         return [str(i), *(point(report[name][i]) for name in ("choices", "vertices", "witnesses"))]
 
-    count, heads = report["count"], report["heads"]
-    title = (
-        f"{count} {'vertex' if count == 1 else 'vertices'}: "
-        f"{heads} {'head' if heads == 1 else 'heads'} in dimension {report['d']}"
-    )
+    vertices = counted(report["count"], "vertex", "vertices")
+    title = f"{vertices}: {counted(report['heads'], 'head')} in dimension {report['d']}"
     notes = [f"check {name}: {outcome}" for name, outcome in report.get("verified", {}).items()]
-    print_table(title, ["vertex", "winning keys", "point", "witness"], row, count, notes)
+    columns = ["vertex", "winning keys", "point", "witness"]
+    print_table(title, columns, map(row, range(report["count"])), notes, n_rows=report["count"])

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import hardmax as hm
 from hardmax.cli.inputs import naming
 from hardmax.cli.networks import read_network
-from hardmax.cli.outputs import check_targets, number, print_json, print_table
+from hardmax.cli.outputs import (
+    JSON,
+    check_targets,
+    number,
+    out_option,
+    print_json,
+    print_table,
+    save_and_draw,
+)
 from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -31,13 +40,8 @@ __all__ = ["estimate"]
     help="How sure the bound on the unseen volume shall be.",
 )
 @click.option("--jobs", type=int, metavar="N", help="Threads; the answer does not depend on them.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.npz",
-    help="Save the estimate; hm.load reads it back.",
-)
+@JSON
+@out_option("Save the estimate; hm.load reads it back.")
 def estimate(
     network: str,
     box: tuple[float, float] | None,
@@ -65,9 +69,7 @@ def estimate(
         raise InvalidInputError(f"confidence must lie between 0 and 1, but was {confidence:g}.")
     estimate = _compute(network, box, samples, seed, jobs)
     report = _report(estimate, confidence)
-    if out is not None:
-        estimate.save(out)
-        click.echo(f"saved {out}", err=True)
+    save_and_draw(estimate, out, None)
     if as_json:
         print_json(report)
     else:
@@ -77,8 +79,6 @@ def estimate(
 def _compute(
     text: str, box: tuple[float, float] | None, samples: int, seed: int, jobs: int | None
 ) -> CellEstimate:
-    import hardmax as hm
-
     stored = read_network(text, or_saved="CellEstimate")
     if stored.kind == "CellEstimate":
         if box is not None:
@@ -120,4 +120,4 @@ def _print(report: dict[str, Any]) -> None:
     ]
     title = f"{report['n_signatures']} signatures at {report['n_samples']} points, in dimension {report['d']}"
     notes = [] if report["complete"] else ["The list of signatures was full: sampling stopped early."]
-    print_table(title, ["", "number", "meaning"], lines.__getitem__, len(lines), notes)
+    print_table(title, ["", "number", "meaning"], lines, notes)

@@ -8,17 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import hardmax as hm
 from hardmax.cli.inputs import read_arrays
-from hardmax.cli.outputs import check_targets, output_options, print_json, print_table, save_and_draw
-from hardmax.cli.targets import read_target, target_options, whole_numbers
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.cli.outputs import (
+    FILE,
+    JSON,
+    check_targets,
+    counted,
+    output_options,
+    print_json,
+    print_table,
+    save_and_draw,
+    write_picture,
+)
+from hardmax.cli.targets import target_options, whole_numbers
+from hardmax.errors import DimensionMismatchError
 from hardmax.results import plain
-from hardmax.storage import written_whole
 
 if TYPE_CHECKING:
-    from hardmax.flow.architectures import Architecture
     from hardmax.flow.costs.advise import Advice
     from hardmax.flow.costs.estimate import CostEstimate
+    from hardmax.targets.target import Target
 
 __all__ = ["flow"]
 
@@ -30,14 +40,8 @@ def _one_input(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command that shows one input ``--input``, ``--json`` and ``--plot``."""
     for option in (
         click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg|png"),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
-        click.option(
-            "--input",
-            "input_file",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="The tokens, a T x d table.",
-        ),
+        JSON,
+        click.option("--input", "input_file", type=FILE, metavar="FILE", help="The tokens, a T x d table."),
     ):
         command = option(command)
     return command
@@ -60,18 +64,14 @@ def flow() -> None:
 
 
 @flow.command()
-@click.argument("target")
 @target_options
 @_HEADS
 @_WIDTHS
 @click.option("--samples", type=int, default=256, show_default=True, help="Inputs on which the plan runs.")
 @output_options
 def estimate(
-    target: str,
+    target: Target,
     n_tokens: int,
-    d_token: int | None,
-    matrices: Path | None,
-    domain: str | None,
     seed: int,
     heads: str,
     widths: str,
@@ -87,12 +87,12 @@ def estimate(
       hardmax flow estimate pairwise:4 --n-tokens 64 --heads 4,4 --widths 24
       hardmax flow estimate triangle-center --n-tokens 256 --heads 2,2 --widths 24 --json
     """
-    import hardmax as hm
-
     check_targets(out, plot)
-    read = read_target(target, d_token, matrices, domain, seed)
-    shape = _architecture(n_tokens, read.d_token, heads, widths)
-    result = hm.estimate_cost(read, shape, n_samples=samples, rng=seed)
+    sizes = whole_numbers(widths, "--widths")
+    shape = hm.Architecture(
+        n_tokens, target.d_token, whole_numbers(heads, "--heads"), sizes[0] if len(sizes) == 1 else sizes
+    )
+    result = hm.estimate_cost(target, shape, n_samples=samples, rng=seed)
     save_and_draw(result, out, plot)
     if as_json:
         print_json(result.to_dict())
@@ -101,7 +101,6 @@ def estimate(
 
 
 @flow.command()
-@click.argument("target")
 @target_options
 @click.option("--max-depth", type=int, default=3, show_default=True, help="How many layers at most.")
 @click.option("--max-heads", type=int, help="How many heads per layer at most.")
@@ -110,11 +109,8 @@ def estimate(
 @click.option("--samples", type=int, default=128, show_default=True, help="Inputs on which plans are run.")
 @output_options
 def advise(
-    target: str,
+    target: Target,
     n_tokens: int,
-    d_token: int | None,
-    matrices: Path | None,
-    domain: str | None,
     seed: int,
     max_depth: int,
     max_heads: int | None,
@@ -132,12 +128,9 @@ def advise(
       hardmax flow advise pairwise:4 --n-tokens 64
       hardmax flow advise "max(t) x[t][0] + min(s!=t) |x[s] - x[t]|^2" --d 2 --n-tokens 32 --budget 5000
     """
-    import hardmax as hm
-
     check_targets(out, plot)
-    read = read_target(target, d_token, matrices, domain, seed)
     result = hm.advise(
-        read,
+        target,
         n_tokens,
         max_depth=max_depth,
         max_heads=max_heads,
@@ -154,16 +147,12 @@ def advise(
 
 
 @flow.command()
-@click.argument("target")
 @target_options
 @_HEADS
 @_one_input
 def trace(
-    target: str,
+    target: Target,
     n_tokens: int,
-    d_token: int | None,
-    matrices: Path | None,
-    domain: str | None,
     seed: int,
     heads: str,
     input_file: Path | None,
@@ -179,20 +168,17 @@ def trace(
       hardmax flow trace depth-separation --n-tokens 6 --heads 1,1
       hardmax flow trace pairwise:2 --n-tokens 8 --heads 2,2 --seed 3 --plot trace.svg
     """
-    import hardmax as hm
-
     check_targets(None, plot)
-    read = read_target(target, d_token, matrices, domain, seed)
     counts = whole_numbers(heads, "--heads")
-    shape = hm.Architecture(n_tokens, read.d_token, counts, counts)
-    X = _input(input_file, n_tokens, read.d_token, lambda: read.sample(1, n_tokens, seed))
-    plan = hm.estimate_cost(read, shape, n_samples=64, rng=seed, thresholds=False).plan
+    shape = hm.Architecture(n_tokens, target.d_token, counts, counts)
+    X = _input(input_file, target, n_tokens, seed)
+    plan = hm.estimate_cost(target, shape, n_samples=64, rng=seed, thresholds=False).plan
     result = hm.information_sets(shape, plan, X, keep="all")
-    active = read.active_set(X)
+    active = target.active_set(X)
     if plot is not None:
         from hardmax.plotting.flows import draw_flow
 
-        _draw(draw_flow(result, active=active[0]).figure, plot)
+        write_picture(draw_flow(result, active=active[0]).figure, plot)
     if as_json:
         sets = [
             [sorted(row.nonzero()[0].tolist()) for row in result.sets(layer, "tokens")[0]]
@@ -202,34 +188,30 @@ def trace(
         print_json(
             {
                 "kind": "trace",
-                "target": read.name or repr(read),
+                "target": target.name or repr(target),
                 "input": X[0],
                 "plan": plan.to_dict(n_tokens),
                 "routings": [routing[0] for routing in result.routings],
                 "token_sets": sets,
                 "cls_sets": cls,
                 "active": active[0].nonzero()[0],
-                "learns": bool(result.learns(read)),
+                "learns": bool(result.learns(target)),
             }
         )
         return
-    click.echo(f"{read.name or repr(read)}: {plan!r}")
+    click.echo(f"{target.name or repr(target)}: {plan!r}")
     click.echo(result.trace())
     needed = ", ".join(f"x{t + 1}" for t in active[0].nonzero()[0])
-    verdict = "all of them are" if result.learns(read) else "not all of them are"
+    verdict = "all of them are" if result.learns(target) else "not all of them are"
     click.echo(f"The target depends on {needed}; {verdict} in the set of CLS.")
 
 
 @flow.command()
-@click.argument("target")
 @target_options
 @_one_input
 def trees(
-    target: str,
+    target: Target,
     n_tokens: int,
-    d_token: int | None,
-    matrices: Path | None,
-    domain: str | None,
     seed: int,
     input_file: Path | None,
     as_json: bool,
@@ -243,25 +225,24 @@ def trees(
       hardmax flow trees triangle-center --n-tokens 10 --json
     """
     check_targets(None, plot)
-    read = read_target(target, d_token, matrices, domain, seed)
-    made = read.trees(n_tokens)
-    X = _input(input_file, n_tokens, read.d_token, lambda: read.sample(1, n_tokens, seed))
+    made = target.trees(n_tokens)
+    X = _input(input_file, target, n_tokens, seed)
     roots = [[int(t) for t in tree(X)[0] if t >= 0] for tree in made]
-    active = read.active_set(X)[0].nonzero()[0].tolist()
-    number = read.comparisons(n_tokens)
+    active = target.active_set(X)[0].nonzero()[0].tolist()
+    number = target.comparisons(n_tokens)
     if plot is not None:
         from hardmax.plotting.comparison_trees import draw_trees
 
-        _draw(draw_trees(made, X[0]), plot)
+        write_picture(draw_trees(made, X[0]), plot)
     if as_json:
         print_json(
             {
                 "kind": "trees",
-                "target": read.name or repr(read),
+                "target": target.name or repr(target),
                 "n_tokens": n_tokens,
-                "max_active": read.max_active.to_dict(),
-                "dimension": read.dimension.to_dict(),
-                "order": read.order.to_dict(),
+                "max_active": target.max_active.to_dict(),
+                "dimension": target.dimension.to_dict(),
+                "order": target.order.to_dict(),
                 "comparisons": number.to_dict(),
                 "input": X[0],
                 "active": active,
@@ -277,46 +258,29 @@ def trees(
         for i, (tree, root) in enumerate(zip(made, roots, strict=True), start=1)
     ]
     notes = [
-        f"D0 = {read.max_active}, dimension {read.dimension}, order {read.order}, comparisons {number}.",
+        f"D0 = {target.max_active}, dimension {target.dimension}, order {target.order}, "
+        f"comparisons {number}.",
         f"The target depends on {_names(active)} at this input.",
         *number.reasons,
     ]
-    title = f"{_counted(len(made), 'tree')} for {_counted(n_tokens, 'token')}: {read.name or repr(read)}"
-    print_table(
-        title, ["tree", "leaves", "dimension", "comparisons", "root"], rows.__getitem__, len(rows), notes
-    )
+    title = f"{counted(len(made), 'tree')} for {counted(n_tokens, 'token')}: {target.name or repr(target)}"
+    print_table(title, ["tree", "leaves", "dimension", "comparisons", "root"], rows, notes)
 
 
-def _architecture(n_tokens: int, d_token: int, heads: str, widths: str) -> Architecture:
-    import hardmax as hm
-
-    sizes = whole_numbers(widths, "--widths")
-    return hm.Architecture(
-        n_tokens, d_token, whole_numbers(heads, "--heads"), sizes[0] if len(sizes) == 1 else sizes
-    )
-
-
-def _input(path: Path | None, n_tokens: int, d_token: int, otherwise: Any) -> Any:
+def _input(path: Path | None, target: Target, n_tokens: int, seed: int) -> Any:
+    """One sequence: from a file, or a random one."""
     import numpy as np
 
     if path is None:
-        return otherwise()
+        return target.sample(1, n_tokens, seed)
     arrays = list(read_arrays(path).values())
     table = np.asarray(arrays[0], dtype=np.float64)
-    if len(arrays) != 1 or table.shape != (n_tokens, d_token):
+    if len(arrays) != 1 or table.shape != (n_tokens, target.d_token):
         raise DimensionMismatchError(
-            f"{path} must hold one table of {n_tokens} tokens with {d_token} numbers, but has the shape "
-            f"{table.shape}."
+            f"{path} must hold one table of {n_tokens} tokens with {target.d_token} numbers, but has the "
+            f"shape {table.shape}."
         )
     return table[None]
-
-
-def _draw(figure: Any, path: Path) -> None:
-    if path.suffix.lower() not in (".svg", ".png"):
-        raise InvalidInputError(f"{path} must end in .svg or .png.")
-    with written_whole(path) as file:
-        figure.savefig(file, format=path.suffix.lower()[1:])
-    click.echo(f"drew {path}", err=True)
 
 
 def _names(positions: list[int]) -> str:
@@ -352,13 +316,8 @@ def _print_estimate(result: CostEstimate) -> None:
         "upper_width": "width at which the exponent of the plan is 0",
     }
     for name, value in result.thresholds.items():
-        rows.append(
-            [
-                f"threshold: {name.replace('_', ' ')}",
-                "none found" if value is None else str(value),
-                meaning[name],
-            ]
-        )
+        found = "none found" if value is None else str(value)
+        rows.append([f"threshold: {name.replace('_', ' ')}", found, meaning[name]])
     narrow = [row for row in result.ranks if row["enough"] is False]
     notes = [result.verdict + "."]
     if narrow:
@@ -367,10 +326,9 @@ def _print_estimate(result: CostEstimate) -> None:
             "cost is made of that."
         )
     notes += [f"- {line}" for line in result.assumptions]
-    title = (
-        f"{result.target}; T = {shape.n_tokens}, heads {_joined(shape.heads)}, widths {_joined(shape.widths)}"
-    )
-    print_table(title, ["", "value", "meaning"], rows.__getitem__, len(rows), notes)
+    sizes_of = f"heads {_joined(shape.heads)}, widths {_joined(shape.widths)}"
+    title = f"{result.target}; T = {shape.n_tokens}, {sizes_of}"
+    print_table(title, ["", "value", "meaning"], rows, notes)
 
 
 def _print_advice(result: Advice) -> None:
@@ -401,12 +359,8 @@ def _print_advice(result: Advice) -> None:
                 f"{removal.global_exponent}."
             )
     columns = ["heads", "widths", "parameters", "reads", "largest set", "exponent", "learns"]
-    title = f"{_counted(len(rows), 'architecture')} for {_counted(result.n_tokens, 'token')}: {result.target}"
-    print_table(title, columns, rows.__getitem__, len(rows), notes)
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    title = f"{counted(len(rows), 'architecture')} for {counted(result.n_tokens, 'token')}: {result.target}"
+    print_table(title, columns, rows, notes)
 
 
 def _share(share: float, n_samples: int) -> str:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import hardmax as hm
 from hardmax.cli.models import model_and_text, refuse_words, words_of
-from hardmax.cli.outputs import check_targets, print_json, print_table, save_and_draw
+from hardmax.cli.outputs import FILE, check_targets, out_option, print_json, print_table, save_and_draw
 from hardmax.errors import FileFormatError, InvalidInputError
 
 if TYPE_CHECKING:
     from hardmax.models.atlas.frozen_norms import FrozenNormEffect
-    from hardmax.models.influence.influence_report import InfluenceReport, RecallSummary
+    from hardmax.models.influence.influence_report import InfluenceReport
     from hardmax.models.spread import Spread
 
 __all__ = ["influence"]
@@ -24,9 +25,7 @@ __all__ = ["influence"]
 
 @click.command()
 @model_and_text
-@click.option(
-    "--texts", type=click.Path(path_type=Path), help="A JSON file with names and texts, for the spread."
-)
+@click.option("--texts", type=FILE, help="A JSON file with names and texts, for the spread.")
 @click.option(
     "--rule",
     "rules",
@@ -55,12 +54,7 @@ __all__ = ["influence"]
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Moves every random draw."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.npz",
-    help="Save the result; hm.load reads it back.",
-)
+@out_option()
 def influence(
     model: str | None,
     text: str | None,
@@ -90,7 +84,6 @@ def influence(
       hardmax influence path/to/model --text "The cat sat on the mat."
       hardmax influence path/to/model --texts texts.json --probes 8 --norms --json
     """
-    import hardmax as hm
     from hardmax.models.bundled import bundled_source
     from hardmax.models.reading.sources import as_source
 
@@ -110,18 +103,11 @@ def influence(
         progress=_Passes() if sys.stderr.isatty() else None,
     )
     known = _known(report, position)  # a wrong position is said before anything is printed or saved
-    compared = (
-        {name: hm.models.frozen_norm_effect(source, words) for name, words in named.items()} if norms else {}
-    )
+    compared = {name: hm.models.frozen_norm_effect(source, words) for name, words in named.items() if norms}
     save_and_draw(report, out, None)
     if as_json:
-        print_json(
-            {
-                **report.to_dict(),
-                "known": known,
-                "norms": {name: comparison.to_dict() for name, comparison in compared.items()},
-            }
-        )
+        effects = {name: comparison.to_dict() for name, comparison in compared.items()}
+        print_json({**report.to_dict(), "known": known, "norms": effects})
         return
     _print_growth(report)
     for measure in report.measures:
@@ -153,25 +139,18 @@ class _Passes:
 def _texts(text: str | None, file: Path | None, texts: Path | None) -> dict[str, str]:
     if sum(given is not None for given in (text, file, texts)) != 1:
         raise InvalidInputError("exactly one of --text, --file and --texts must be given.")
-    if text is not None:
-        return {"text": text}
     if file is not None:
         return {file.name: words_of(file)}
-    found = {} if texts is None else _json(texts)
-    if (
-        not isinstance(found, dict)
-        or not found
-        or not all(isinstance(words, str) for words in found.values())
-    ):
+    if texts is None:
+        return {"text": str(text)}
+    try:
+        found = json.loads(words_of(texts))
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} is not: {error.msg}"
+        raise FileFormatError(f"{texts} must be JSON, but {where}.") from error
+    if not isinstance(found, dict) or not found or not all(isinstance(text, str) for text in found.values()):
         raise FileFormatError(f'{texts} must be a JSON object of names and texts, as {{"name": "text"}}.')
     return found
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(words_of(path))
-    except json.JSONDecodeError as error:
-        raise FileFormatError(f"{path} must be JSON, but line {error.lineno} is not: {error.msg}.") from error
 
 
 def _known(report: InfluenceReport, position: int | None) -> dict[str, dict[str, list[str]]]:
@@ -195,7 +174,7 @@ def _print_growth(report: InfluenceReport) -> None:
         if flow.rule in report.rules
     ]
     columns = ["text", "rule", *(f"after {layer}" for layer in range(report.n_layers + 1)), "of"]
-    print_table("Tokens that a token can know (median)", columns, rows.__getitem__, len(rows))
+    print_table("Tokens that a token can know (median)", columns, rows)
 
 
 def _print_recall(report: InfluenceReport, measure: str) -> None:
@@ -204,11 +183,9 @@ def _print_recall(report: InfluenceReport, measure: str) -> None:
         for layer in range(1, report.n_layers + 1)
         for rule in report.rules
     ]
-
-    def row(i: int) -> list[str]:
-        summary: RecallSummary = found[i]
-        names = ("size", "random", "recall", "rollout", "best")
-        return [
+    names = ("size", "random", "recall", "rollout", "best")
+    rows = [
+        [
             str(summary.layer),
             summary.rule,
             f"{summary.share_compared:.0%}",
@@ -216,7 +193,8 @@ def _print_recall(report: InfluenceReport, measure: str) -> None:
             _gain(summary.gain),
             _gain(summary.rollout_gain),
         ]
-
+        for summary in found
+    ]
     notes = [
         "Medians over tokens, the token itself left out; tokens whose set is empty or full are not compared.",
         "Gain: 0 as a random set, 1 as the best of the size; quartiles in brackets.",
@@ -230,18 +208,10 @@ def _print_recall(report: InfluenceReport, measure: str) -> None:
             f"relative standard error {max(text.gradient_error for text in report.texts):.1%} (worst text)."
         )
     columns = [
-        "after",
-        "rule",
-        "compared",
-        "set size",
-        "random",
-        "information set",
-        "rollout",
-        "best",
-        "gain",
+        "after", "rule", "compared", "set size", "random", "information set", "rollout", "best", "gain",
         "rollout's gain",
-    ]
-    print_table(f"Recall of influence: {measure}", columns, row, len(found), notes)
+    ]  # fmt: skip
+    print_table(f"Recall of influence: {measure}", columns, rows, notes)
 
 
 def _share(found: Spread) -> str:
@@ -255,12 +225,10 @@ def _gain(found: Spread) -> str:
 def _print_norms(name: str, comparison: FrozenNormEffect) -> None:
     import numpy as np
 
-    def row(i: int) -> list[str]:
-        return [
-            str(comparison.layers[i]),
-            *(f"{share:.1%}" for share in np.median(comparison.any_head[i], axis=0)),
-        ]
-
+    rows = [
+        [str(layer), *(f"{share:.1%}" for share in np.median(shares, axis=0))]
+        for layer, shares in zip(comparison.layers, comparison.any_head, strict=True)
+    ]
     notes = [
         f"Sliced: {comparison.sliced}; {comparison.plane} plane through each token, "
         f"{comparison.n_points} points.",
@@ -268,4 +236,4 @@ def _print_norms(name: str, comparison: FrozenNormEffect) -> None:
     ]
     columns = ["layer", *(f"radius {radius:g}" for radius in comparison.radii)]
     title = f"Share of a disk on which some head reads another key with its norm frozen: {name}"
-    print_table(title, columns, row, len(comparison.layers), notes)
+    print_table(title, columns, rows, notes)

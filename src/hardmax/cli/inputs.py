@@ -24,6 +24,8 @@ from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInput
 from hardmax.results import load
 
 __all__ = [
+    "Number",
+    "exact_number",
     "naming",
     "read_arrays",
     "read_heads",
@@ -34,10 +36,14 @@ __all__ = [
     "read_vectors",
 ]
 
+Number = float | Fraction
+
 
 def read_arrays(path: Path, *, masked: bool = False) -> dict[str, NDArray[Any]]:
-    """Every array of a file under its name; the one array of a ``.npy`` or ``.csv`` file under the file's
-    name. With ``masked``, minus infinity may stand for what is left out."""
+    """Every array of a file under its name; the one of a ``.npy`` or ``.csv`` file under the file's name.
+
+    With ``masked``, minus infinity may stand for what is left out.
+    """
     if path.is_dir():
         raise IsADirectoryError(f"{path} must be a file, but is a folder.")
     if not path.exists():
@@ -109,26 +115,34 @@ def _read_csv(path: Path) -> NDArray[Any]:
             raise DimensionMismatchError(
                 f"{path} must have {width} numbers on every line, but line {i} has {len(row)}."
             )
-        rows.append([_number(entry, path, i) for entry in row])
+        for entry in row:
+            if not _is_number(entry):
+                raise FileFormatError(f"{path} must hold numbers, but line {i} has {entry.strip()[:40]!r}.")
+        rows.append([exact_number(entry) for entry in row])
     exact = any(isinstance(entry, Fraction) for row in rows for entry in row)
     return np.array(rows, dtype=object if exact else np.float64)
 
 
+def exact_number(text: str) -> Number:
+    """A number as it was typed: a fraction such as ``1/3`` stays one.
+
+    >>> exact_number("1/3"), exact_number("-4")
+    (Fraction(1, 3), -4.0)
+    """
+    try:
+        return Fraction(text.strip()) if "/" in text else float(text)
+    except (ValueError, ZeroDivisionError):
+        raise InvalidInputError(
+            f"a number such as -4, 0.5 or 1/3 is needed, but {text[:40]!r} was given."
+        ) from None
+
+
 def _is_number(entry: str) -> bool:
     try:
-        Fraction(entry.strip()) if "/" in entry else float(entry)
-    except (ValueError, ZeroDivisionError):
+        exact_number(entry)
+    except InvalidInputError:
         return False
     return True
-
-
-def _number(entry: str, path: Path, line: int) -> float | Fraction:
-    try:
-        return Fraction(entry.strip()) if "/" in entry else float(entry)
-    except (ValueError, ZeroDivisionError):
-        raise FileFormatError(
-            f"{path} must hold numbers, but line {line} has {entry.strip()[:40]!r}."
-        ) from None
 
 
 def _check_numbers(array: NDArray[Any], where: str, masked: bool) -> None:
@@ -192,32 +206,29 @@ def _as_vector(array: NDArray[Any], where: str) -> NDArray[Any]:
 def read_heads(paths: Sequence[Path]) -> list[NDArray[Any]]:
     """The heads in some files: one matrix per head, several named matrices, or a stack of shape (H, N, d)."""
     heads: list[NDArray[Any]] = []
-    for path in paths:
-        arrays = read_arrays(path)
-        for name, array in arrays.items():
-            if array.ndim == 3:
-                heads.extend(array)
-            elif array.ndim == 2:
-                heads.append(array)
-            else:
-                where = path if len(arrays) == 1 else f"{path}[{name}]"
-                raise DimensionMismatchError(
-                    f"{where} must be a head (N, d) or a stack (H, N, d), but has shape {array.shape}."
-                )
+    for where, array in _named_arrays(paths):
+        if array.ndim not in (2, 3):
+            raise DimensionMismatchError(
+                f"{where} must be a head (N, d) or a stack (H, N, d), but has shape {array.shape}."
+            )
+        heads.extend(array if array.ndim == 3 else [array])
     return heads
 
 
 def read_vectors(paths: Sequence[Path]) -> list[NDArray[Any]]:
     """One vector per head: one file per head, several named vectors, or a matrix of shape (H, N)."""
-    vectors: list[NDArray[Any]] = []
+    arrays = list(_named_arrays(paths))
+    if len(arrays) == 1 and arrays[0][1].ndim == 2:
+        return list(arrays[0][1])
+    return [_as_vector(array, where) for where, array in arrays]
+
+
+def _named_arrays(paths: Sequence[Path]) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The arrays of some files, each with the words that say where it comes from."""
     for path in paths:
         arrays = read_arrays(path)
         for name, array in arrays.items():
-            if array.ndim == 2 and len(paths) == 1 and len(arrays) == 1:
-                vectors.extend(array)
-            else:
-                vectors.append(_as_vector(array, str(path) if len(arrays) == 1 else f"{path}[{name}]"))
-    return vectors
+            yield (str(path) if len(arrays) == 1 else f"{path}[{name}]"), array
 
 
 @contextmanager

@@ -8,115 +8,82 @@ from time import perf_counter
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
-from hardmax.cli.outputs import print_json, print_table
+import hardmax as hm
+from hardmax.cli.outputs import JSON, print_json, print_table
 from hardmax.errors import InvalidInputError
 from hardmax.versions import installed_versions
 
 __all__ = ["KERNELS", "compile_kernels", "versions"]
 
 
+def _normal(*shape: int) -> NDArray[np.float64]:
+    return np.random.default_rng(0).standard_normal(shape)
+
+
 def _splitting() -> None:
-    from hardmax.geometry import Box, minkowski_vertices, power_diagram
-
-    rng = np.random.default_rng(0)
-    minkowski_vertices(rng.standard_normal((2, 4, 2)))
-    power_diagram(rng.standard_normal((6, 2))).polygons(Box.cube(2, -1, 1))
-
-
-def _candidates() -> None:
-    from hardmax.geometry import attention_diagram
-
-    attention_diagram(np.random.default_rng(0).standard_normal((300, 2))).nonempty.any()
-
-
-def _prefix_search() -> None:
-    from hardmax.geometry import minkowski_vertices
-
-    minkowski_vertices(np.random.default_rng(0).standard_normal((2, 4, 7)))
+    hm.minkowski_vertices(_normal(2, 4, 2))
+    hm.power_diagram(_normal(6, 2)).polygons(hm.Box.cube(2, -1, 1))
 
 
 def _min_norm_points() -> None:
-    from hardmax.geometry import attention_diagram
-
-    rng = np.random.default_rng(0)
-    diagram = attention_diagram(rng.standard_normal((24, 9)) * rng.uniform(size=(24, 1)))
+    sizes = np.random.default_rng(1).uniform(size=(24, 1))  # some keys inside the hull of the others
+    diagram = hm.attention_diagram(sizes * _normal(24, 9))
     diagram.nonempty.any()
     diagram.max_margin()
-    diagram.locate(rng.standard_normal((4, 9)))
+    diagram.locate(_normal(4, 9))
 
 
 def _tropical_products() -> None:
-    from hardmax.tropical import tropical_matmul
-
     for temperature in (0.0, 1.0):
-        tropical_matmul(np.zeros((128, 128)), np.zeros((128, 128)), temperature)
+        hm.tropical.tropical_matmul(np.zeros((128, 128)), np.zeros((128, 128)), temperature)
 
 
 def _count(d: int, max_cells: int | None = None) -> None:
-    from hardmax.geometry import Box
-    from hardmax.networks import Network
-    from hardmax.regions import count_cells
-
-    count_cells(Network.random(d, 3, 2, 1, 4, 0), Box.cube(d, -4, 4), max_cells=max_cells)
+    hm.count_cells(hm.Network.random(d, 3, 2, 1, 4, 0), hm.Box.cube(d, -4, 4), max_cells=max_cells)
 
 
 def _glue(d: int) -> None:
-    from hardmax.geometry import Box
-    from hardmax.networks import Network
-    from hardmax.regions import enumerate_regions
-
-    flat = Network.mlp([(np.eye(2, d), None), ([[1, -1]], None)])  # cells with equal maps
-    for network in (Network.random(d, 3, 2, 1, 4, 0), flat):
-        cells = enumerate_regions(network, Box.cube(d, -4, 4))
+    flat = hm.Network.mlp([(np.eye(2, d), None), ([[1, -1]], None)])  # cells with equal maps
+    for network in (hm.Network.random(d, 3, 2, 1, 4, 0), flat):
+        cells = hm.enumerate_regions(network, hm.Box.cube(d, -4, 4))
         _ = cells.n_regions, cells.n_slivers
 
 
 def _segment() -> None:
-    from hardmax.networks import Network
-    from hardmax.regions import trace_segment
-
-    network = Network.random(2, 3, 2, 2, 4, 0)
-    trace_segment(network, [-4, -4], [4, 4])
-    trace_segment(network, [-4, -4], [4, 4], max_pieces=1)
+    network = hm.Network.random(2, 3, 2, 2, 4, 0)
+    hm.trace_segment(network, [-4, -4], [4, 4])
+    hm.trace_segment(network, [-4, -4], [4, 4], max_pieces=1)
 
 
 def _sampling() -> None:
-    from hardmax.geometry import Box
-    from hardmax.networks import Network
-    from hardmax.regions import estimate_cells
-
-    estimate_cells(Network.random(2, 3, 2, 2, 4, 0), Box.cube(2, -4, 4), n_samples=100)
-
-
-def _targets() -> None:
-    from hardmax.targets import triangle_center
-
-    triangle_center()([[[0.0, 0.0]]])
+    hm.estimate_cells(hm.Network.random(2, 3, 2, 2, 4, 0), hm.Box.cube(2, -4, 4), n_samples=100)
 
 
 def _training() -> None:
-    from hardmax.training import TransformerShape, predict
-
-    shape = TransformerShape(1, 1, widths=(1,), heads=(1,), hidden=(1,))
-    predict(shape, shape.initial(0), [[[0.0]]])
+    shape = hm.training.TransformerShape(1, 1, widths=(1,), heads=(1,), hidden=(1,))
+    hm.training.predict(shape, shape.initial(0), [[[0.0]]])
 
 
 # A tiny input for every group of kernels, the longest first. One entry is one process, because the later
 # groups call kernels of the earlier ones.
-KERNELS: tuple[dict[str, Callable[[], None]], ...] = (
+KERNELS: tuple[dict[str, Callable[[], object]], ...] = (
     {"space": lambda: _count(3), "volumes and adjacency in space": lambda: _glue(3)},
     {
         "splitting": _splitting,
-        "candidates": _candidates,
-        "prefix search": _prefix_search,
+        "candidates": lambda: hm.attention_diagram(_normal(300, 2)).nonempty.any(),
+        "prefix search": lambda: hm.minkowski_vertices(_normal(2, 4, 7)),
         "min-norm points": _min_norm_points,
     },
     {"plane": lambda: _count(2), "adjacency and merging": lambda: _glue(2)},
     {"search": lambda: _count(7, max_cells=20)},
     {"training": _training},
     {"segment": _segment, "sampling": _sampling},
-    {"targets": _targets, "tropical products": _tropical_products},
+    {
+        "targets": lambda: hm.targets.triangle_center()([[[0.0, 0.0]]]),
+        "tropical products": _tropical_products,
+    },
 )
 
 
@@ -124,7 +91,7 @@ KERNELS: tuple[dict[str, Callable[[], None]], ...] = (
 @click.option(
     "--jobs", type=int, default=1, show_default=True, metavar="N", help="Processes; -1 for one per core."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@JSON
 def compile_kernels(jobs: int, as_json: bool) -> None:
     """Compile every kernel and keep the machine code on disk.
 
@@ -151,7 +118,7 @@ def compile_kernels(jobs: int, as_json: bool) -> None:
         print_json({"seconds": seconds})
     else:
         lines = [[name, f"{elapsed:.2f}"] for name, elapsed in seconds.items()]
-        print_table("Kernels are compiled", ["kernels", "seconds"], lines.__getitem__, len(lines))
+        print_table("Kernels are compiled", ["kernels", "seconds"], lines)
 
 
 def _compiled(number: int, *, silent: bool = False) -> dict[str, float]:
@@ -167,7 +134,7 @@ def _compiled(number: int, *, silent: bool = False) -> dict[str, float]:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@JSON
 def versions(as_json: bool) -> None:
     """Print the versions of hardmax and of what it stands on.
 
@@ -180,4 +147,4 @@ def versions(as_json: bool) -> None:
         print_json(found)
     else:
         lines = [[name, version or "not installed"] for name, version in found.items()]
-        print_table("Installed versions", ["package", "version"], lines.__getitem__, len(lines))
+        print_table("Installed versions", ["package", "version"], lines)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from hardmax.cli.outputs import FILE
 from hardmax.errors import FileFormatError, InvalidInputError
 
 __all__ = ["layers_and_heads", "model_and_text", "number_list", "refuse_words", "text_for", "words_of"]
@@ -23,9 +24,7 @@ def model_and_text(command: Command) -> Command:
         click.option(
             "--hub", is_flag=True, help="MODEL may be a name on the hub; without this, nothing is fetched."
         ),
-        click.option(
-            "--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the text from a file."
-        ),
+        click.option("--file", type=FILE, metavar="FILE", help="Read the text from a file."),
         click.option("--text", help="What the model reads."),
         click.argument("model", required=False),
     ):
@@ -67,12 +66,14 @@ def words_of(file: Path) -> str:
         raise FileFormatError(f"{file} must be a text file in UTF-8, but is not.") from error
 
 
-def number_list(text: str, name: str) -> tuple[int, ...]:
-    """Numbers such as ``0,3-5``, in the order given.
+def number_list(text: str | None, name: str) -> tuple[int, ...] | None:
+    """Numbers such as ``0,3-5``, in the order given; None for None.
 
     >>> number_list("0,3-5", "--layers")
     (0, 3, 4, 5)
     """
+    if text is None:
+        return None
     numbers: list[int] = []
     for part in text.split(","):
         ends = [end.strip() for end in part.split("-")]

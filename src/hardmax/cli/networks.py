@@ -7,14 +7,14 @@ as in ``mlp:2,64,64,64,1,seed=0``. It is taken apart, never run. Numbers are kep
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.inputs import read_matrix
+import hardmax as hm
+from hardmax.cli.inputs import Number, exact_number, read_matrix
 from hardmax.errors import HardmaxError, InvalidInputError
 from hardmax.geometry.domains import Polytope
 from hardmax.results import load
@@ -22,7 +22,7 @@ from hardmax.results import load
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
 
-__all__ = ["DESCRIPTIONS", "NUMBER", "Number", "exact_number", "read_network", "read_polygon", "read_slice"]
+__all__ = ["DESCRIPTIONS", "NUMBER", "read_network", "read_polygon", "read_slice"]
 
 DESCRIPTIONS = {
     "mlp": "mlp:2,64,64,64,1,seed=0",
@@ -32,9 +32,17 @@ DESCRIPTIONS = {
 """One example of each kind."""
 
 _SIZES = re.compile(r"[0-9]{1,9}")
-_YES = {"yes": True, "no": False}
-_VARIANTS = ("plain", "ffn_skip", "bias_free", "genuine")
-Number = float | Fraction
+# The numbers of each kind with their defaults (without one they must be given), and the words it may have.
+_NUMBERS: dict[str, dict[str, int | None]] = {
+    "mlp": {"seed": 0},
+    "transformer": {"n_tokens": None, "heads": None, "depth": None, "d_ff": None, "d": 2, "seed": 0},
+    "sawtooth": {"d": None, "n_tokens": None, "teeth": None, "depth": None},
+}
+_WORDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "mlp": {},
+    "transformer": dict.fromkeys(("biased", "attention_skip", "ffn_skip"), ("yes", "no")),
+    "sawtooth": {"variant": ("plain", "ffn_skip", "bias_free", "genuine")},
+}
 
 
 def read_network(text: str, *, or_saved: str | None = None) -> Any:
@@ -66,19 +74,36 @@ def read_network(text: str, *, or_saved: str | None = None) -> Any:
 def _described(text: str) -> Network:
     kind, _, rest = text.partition(":")
     sizes, options = _taken_apart(text, rest)
-    make: Callable[[], Network]
-    if kind == "mlp":
-        make = _mlp(text, sizes, options)
-    elif sizes:
+    if kind == "mlp" and len(sizes) < 2:
+        raise InvalidInputError(
+            f"{text} must name at least input and output widths, as in {DESCRIPTIONS['mlp']}."
+        )
+    if kind != "mlp" and sizes:
         raise InvalidInputError(f"{text} must give every number a name, as in {DESCRIPTIONS[kind]}.")
-    else:
-        make = _transformer(text, options) if kind == "transformer" else _sawtooth(text, options)
+    numbers: dict[str, Any] = {
+        name: _whole(text, options, name, default) for name, default in _NUMBERS[kind].items()
+    }
+    if kind == "transformer" and "d_head" in options:
+        numbers["d_head"] = _whole(text, options, "d_head", None)
+    words: dict[str, Any] = {}
+    for name in _WORDS[kind].keys() & options.keys():
+        words[name], values = options.pop(name), _WORDS[kind][name]
+        if words[name] not in values:
+            raise InvalidInputError(
+                f"{text} must have {' or '.join(values)} for {name}, but has {words[name]!r}."
+            )
     if options:
         raise InvalidInputError(
             f"{text} must be like {DESCRIPTIONS[kind]}, but has an unknown {', '.join(options)}."
         )
+    seed = numbers.pop("seed", 0)
     try:
-        return make()
+        if kind == "mlp":
+            return hm.Network.random_mlp(sizes, seed)
+        if kind == "sawtooth":
+            return hm.networks.sawtooth_network(**numbers, **words)
+        flags = {name: word == "yes" for name, word in words.items()}
+        return hm.Network.random(**numbers, **flags, rng=seed)
     except HardmaxError as error:
         raise type(error)(f"{text}: {error}") from error
 
@@ -100,40 +125,6 @@ def _taken_apart(text: str, rest: str) -> tuple[list[int], dict[str, str]]:
     return sizes, options
 
 
-def _mlp(text: str, sizes: list[int], options: dict[str, str]) -> Callable[[], Network]:
-    from hardmax.networks.network import Network
-
-    if len(sizes) < 2:
-        raise InvalidInputError(
-            f"{text} must name at least input and output widths, as in {DESCRIPTIONS['mlp']}."
-        )
-    seed = _whole(text, options, "seed", 0)
-    return lambda: Network.random_mlp(sizes, seed)
-
-
-def _transformer(text: str, options: dict[str, str]) -> Callable[[], Network]:
-    from hardmax.networks.network import Network
-
-    more: dict[str, Any] = {}
-    for name in ("n_tokens", "heads", "depth", "d_ff"):
-        more[name] = _whole(text, options, name, None)
-    d, seed = _whole(text, options, "d", 2), _whole(text, options, "seed", 0)
-    if "d_head" in options:
-        more["d_head"] = _whole(text, options, "d_head", None)
-    for name in ("biased", "attention_skip", "ffn_skip"):
-        if name in options:
-            more[name] = _one_of(text, options, name, tuple(_YES)) == "yes"
-    return lambda: Network.random(d, rng=seed, **more)
-
-
-def _sawtooth(text: str, options: dict[str, str]) -> Callable[[], Network]:
-    from hardmax.networks.constructions import sawtooth_network
-
-    numbers = {name: _whole(text, options, name, None) for name in ("d", "n_tokens", "teeth", "depth")}
-    variant: Any = _one_of(text, options, "variant", _VARIANTS) if "variant" in options else "plain"
-    return lambda: sawtooth_network(**numbers, variant=variant)
-
-
 def _whole(text: str, options: dict[str, str], name: str, default: int | None) -> int:
     if name not in options:
         if default is None:
@@ -147,35 +138,12 @@ def _whole(text: str, options: dict[str, str], name: str, default: int | None) -
     return int(value)
 
 
-def _one_of(text: str, options: dict[str, str], name: str, values: tuple[str, ...]) -> str:
-    value = options.pop(name)
-    if value not in values:
-        raise InvalidInputError(f"{text} must have {' or '.join(values)} for {name}, but has {value!r}.")
-    return value
-
-
-def exact_number(text: str) -> float | Fraction:
-    """A number as it was typed: a fraction such as ``1/3`` stays one.
-
-    >>> exact_number("1/3"), exact_number("-4")
-    (Fraction(1, 3), -4.0)
-    """
-    try:
-        return Fraction(text.strip()) if "/" in text else float(text)
-    except (ValueError, ZeroDivisionError):
-        raise InvalidInputError(
-            f"a number such as -4, 0.5 or 1/3 is needed, but {text[:40]!r} was given."
-        ) from None
-
-
 class _Number(click.ParamType):
     """A number or a fraction on the command line."""
 
     name = "number"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float | Fraction:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Number:
         try:
             return value if isinstance(value, (float, Fraction)) else exact_number(str(value))
         except InvalidInputError as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +19,61 @@ from hardmax.errors import InvalidInputError
 from hardmax.results import Result, strict
 from hardmax.storage import written_whole
 
-__all__ = ["check_targets", "number", "output_options", "point", "print_json", "print_table", "save_and_draw"]
+__all__ = [
+    "FILE",
+    "JSON",
+    "check_folder",
+    "check_targets",
+    "counted",
+    "number",
+    "out_folder",
+    "out_option",
+    "output_options",
+    "point",
+    "print_json",
+    "print_table",
+    "save_and_draw",
+    "write_picture",
+]
 
 MAX_ROWS = 40
 """A table shows at most this many rows; JSON shows all."""
 
 MAX_COORDINATES = 8
 
+FILE = click.Path(path_type=Path)
+"""A file that is read."""
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+"""The option of every command that prints a table."""
+
+_TARGET = click.Path(dir_okay=False, path_type=Path)
+_PLOT = click.option("--plot", type=_TARGET, metavar="FILE.svg|png", help="Draw the result into this file.")
 _PICTURES = (".svg", ".png")
+
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def out_option(what: str = "Save the result; hm.load reads it back.") -> Option:
+    """The option ``--out``, for a result."""
+    return click.option("--out", type=_TARGET, metavar="FILE.npz", help=what)
+
+
+def out_folder(what: str, default: str | None = None) -> Option:
+    """The option ``--out``, for a folder."""
+    return click.option(
+        "--out",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=None if default is None else Path(default),
+        show_default=True,
+        metavar="DIR",
+        help=what,
+    )
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options ``--json``, ``--out`` and ``--plot``."""
-    path = click.Path(dir_okay=False, path_type=Path)
-    for option in (
-        click.option("--plot", type=path, metavar="FILE.svg|png", help="Draw the result into this file."),
-        click.option("--out", type=path, metavar="FILE.npz", help="Save the result; hm.load reads it back."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
-    ):
-        command = option(command)
-    return command
+    return JSON(out_option()(_PLOT(command)))
 
 
 def check_targets(out: Path | None, plot: Path | None) -> None:
@@ -47,10 +83,15 @@ def check_targets(out: Path | None, plot: Path | None) -> None:
             continue
         if path.suffix.lower() not in endings:
             raise InvalidInputError(f"{path} must end in {' or '.join(endings)}.")
-        if not path.resolve().parent.is_dir():
-            raise FileNotFoundError(f"cannot write {path}: its folder does not exist.")
+        check_folder(path)
     if plot is not None:
         import_module("hardmax.plotting")  # says which extra is missing, if it is
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a place whose folder does not exist."""
+    if not path.resolve().parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: its folder does not exist.")
 
 
 def save_and_draw(result: Result, out: Path | None, plot: Path | None, *, box: Any = None) -> None:
@@ -59,10 +100,14 @@ def save_and_draw(result: Result, out: Path | None, plot: Path | None, *, box: A
         result.save(out)
         click.echo(f"saved {out}", err=True)
     if plot is not None:
-        figure = result.plot(box=box).figure
-        with written_whole(plot) as file:
-            figure.savefig(file, format=plot.suffix.lower()[1:])
-        click.echo(f"drew {plot}", err=True)
+        write_picture(result.plot(box=box).figure, plot)
+
+
+def write_picture(figure: Any, path: Path) -> None:
+    """Write a figure whole or not at all, and say so on standard error."""
+    with written_whole(path) as file:
+        figure.savefig(file, format=path.suffix.lower()[1:])
+    click.echo(f"drew {path}", err=True)
 
 
 def print_json(value: Any) -> None:
@@ -75,25 +120,40 @@ def number(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.6g}"
 
 
+def counted(n: int, word: str, words: str = "") -> str:
+    """A number and what it counts; ``words`` is the plural, where it takes more than an s.
+
+    >>> counted(1, "claim"), counted(1200, "claim"), counted(2, "query", "queries")
+    ('1 claim', '1200 claims', '2 queries')
+    """
+    return f"{n} {word}" if n == 1 else f"{n} {words or word + 's'}"
+
+
 def point(values: Sequence[float] | NDArray[np.float64]) -> str:
-    """A point as a table shows it: in full up to eight coordinates, else its first ones and how many there
-    are."""
-    if len(values) <= MAX_COORDINATES:
-        return "(" + ", ".join(number(float(value)) for value in values) + ")"
-    return "(" + ", ".join(number(float(value)) for value in values[:3]) + f", ... {len(values)} numbers)"
+    """A point as a table shows it: in full up to eight coordinates, else three of them and their number."""
+    shown = [number(float(value)) for value in values[: MAX_COORDINATES + 1]]
+    if len(values) > MAX_COORDINATES:
+        shown = [*shown[:3], f"... {len(values)} numbers"]
+    return f"({', '.join(shown)})"
 
 
 def print_table(
     title: str,
     columns: Sequence[str],
-    row: Callable[[int], Sequence[str]],
-    n_rows: int,
+    rows: Iterable[Sequence[str]],
     notes: Sequence[str] = (),
     *,
+    n_rows: int | None = None,
     most: int = MAX_ROWS,
 ) -> None:
-    """Print a table whose line ``i`` is ``row(i)``: drawn by rich on a terminal, aligned text otherwise."""
-    shown = [row(i) for i in range(min(n_rows, most))]
+    """Print a table: drawn by rich on a terminal, aligned text otherwise.
+
+    Rows may come one by one, if it is said how many there are; those beyond the most are never made.
+    """
+    if n_rows is None:
+        rows = list(rows)
+        n_rows = len(rows)
+    shown = list(islice(rows, most))
     if n_rows > most:
         notes = [f"... and {n_rows - most} more rows; --json prints all.", *notes]
     if sys.stdout.isatty():

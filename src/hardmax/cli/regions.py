@@ -5,50 +5,35 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.networks import NUMBER, Number, read_network, read_polygon, read_slice
+import hardmax as hm
+from hardmax.cli.inputs import Number
+from hardmax.cli.networks import NUMBER, read_network, read_polygon, read_slice
 from hardmax.cli.outputs import (
+    FILE,
     check_targets,
+    counted,
     number,
     output_options,
     point,
     print_json,
     print_table,
     save_and_draw,
+    write_picture,
 )
 from hardmax.errors import CertificateError, InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
     from hardmax.geometry.domains import Domain
-    from hardmax.networks.network import Network
     from hardmax.regions.api import Progress
     from hardmax.regions.result import RegionSet
 
 __all__ = ["regions"]
-
-FILE = click.Path(path_type=Path)
-
-
-@dataclass(frozen=True)
-class Question:
-    """What was asked: where, how exactly, how long."""
-
-    box: tuple[Number, Number] | None
-    whole: bool
-    polygon: Path | None
-    slice_text: str | None
-    slice_file: Path | None
-    exact: bool
-    max_cells: int | None
-    time_limit: float | None
-    checkpoint: Path | None
-    jobs: int | None
-    dask: str | None
 
 
 @click.command()
@@ -146,9 +131,6 @@ def regions(
       hardmax regions network.npz --box -8 8 --count --dask tcp://10.0.0.1:8786
     """
     check_targets(out, plot)
-    question = Question(
-        box, whole, polygon, slice_text, slice_file, exact, max_cells, time_limit, checkpoint, jobs, dask
-    )
     if jobs is not None and dask is not None:
         raise InvalidInputError(
             "--jobs counts threads here and --dask names a cluster; leave one of them out."
@@ -159,92 +141,62 @@ def regions(
         )
     if depths and plot is None:
         raise InvalidInputError("--depths belongs to --plot; add --plot FILE.")
+    stored = read_network(network, or_saved=None if count else "RegionSet")
+    if stored.kind == "RegionSet":
+        if box or whole or polygon or slice_text or slice_file:
+            raise InvalidInputError(
+                f"{network} is a saved result; it is shown without --box, --whole, --polygon or --slice."
+            )
+        result = stored
+    else:
+        cut = read_slice(slice_text, slice_file)
+        asked_of = stored if cut is None else stored.restrict(cut[0], cut[1:])
+        ask = hm.enumerate_regions if not count else hm.count_regions if glue else hm.count_cells
+        question = partial(
+            ask,
+            asked_of,
+            _domain(box, whole, polygon, asked_of.d),
+            arithmetic="exact" if exact else "certified",
+            max_cells=max_cells,
+            time_limit=time_limit,
+            n_jobs=jobs,
+            checkpoint=checkpoint,
+        )
+        result = _answer(question, checkpoint, dask)
+    notes = _notes(result, checkpoint)
     if count:
-        _count(network, question, glue, as_json, out)
+        save_and_draw(result, out, None)
+        if as_json:
+            print_json(result.to_dict())
+        else:
+            _print_count(result, glue, notes)
         return
-    result = _cells(network, question)
     checks = _verified(result) if verify else None
-    if plot is not None and (depths or colour != "map"):
-        _draw(result, plot, depths, colour)
-        plot = None
-    save_and_draw(result, out, plot)
+    save_and_draw(result, out, None)
+    if plot is not None:
+        write_picture(_picture(result, depths, colour), plot)
     report = _report(result, glue, checks)
     if as_json:
         print_json({**report, **_lists(result, glue), "provenance": result.provenance})
     else:
-        _print(result, report, glue, _notes(result, checkpoint))
+        _print(result, report, glue, notes)
 
 
 # Asking
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _cells(text: str, question: Question) -> RegionSet:
-    import hardmax as hm
-
-    stored = read_network(text, or_saved="RegionSet")
-    if stored.kind == "RegionSet":
-        if question.box or question.whole or question.polygon or question.slice_text or question.slice_file:
-            raise InvalidInputError(
-                f"{text} is a saved result; it is shown without --box, --whole, --polygon or --slice."
-            )
-        return stored  # type: ignore[no-any-return]
-    network, domain = _problem(stored, question)
-    return _asked(hm.enumerate_regions, network, domain, question)  # type: ignore[no-any-return]
-
-
-def _count(text: str, question: Question, glue: bool, as_json: bool, out: Path | None) -> None:
-    import hardmax as hm
-
-    network, domain = _problem(read_network(text), question)
-    found = _asked(hm.count_regions if glue else hm.count_cells, network, domain, question)
-    save_and_draw(found, out, None)
-    if as_json:
-        print_json(found.to_dict())
-        return
-    names = {
-        "n_cells": "cells",
-        "n_regions": "linear regions",
-        "n_slivers": "slivers",
-        "n_unbounded": "unbounded cells",
-    }
-    known = {word: getattr(found, name, None) for name, word in names.items()}
-    lines = [[word, str(number)] for word, number in known.items() if number is not None]
-    for i, n in enumerate(getattr(found, "cells_by_depth", ())):
-        lines.append([f"cells after block {i + 1}", str(n)])
-    title = (
-        f"{found.n_cells} cells" if not glue else f"{found.n_regions} linear regions of {found.n_cells} cells"
-    )
-    print_table(
-        f"{title}, {_how_sure(found)}",
-        ["what", "how many"],
-        lines.__getitem__,
-        len(lines),
-        _notes(found, question.checkpoint),
-    )
-
-
-def _problem(network: Network, question: Question) -> tuple[Network, Domain]:
-    """The network, cut to a slice if there is one, and the domain."""
-    cut = read_slice(question.slice_text, question.slice_file)
-    if cut is not None:
-        network = network.restrict(cut[0], cut[1:])
-    return network, _domain(question, network.d)
-
-
-def _domain(question: Question, d: int) -> Domain:
-    from hardmax.geometry.domains import Box, WholeSpace
-
-    given = {"--box": question.box, "--whole": question.whole or None, "--polygon": question.polygon}
+def _domain(box: tuple[Number, Number] | None, whole: bool, polygon: Path | None, d: int) -> Domain:
+    given = {"--box": box, "--whole": whole or None, "--polygon": polygon}
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1:
         found = "none of them" if not named else " and ".join(named)
         raise InvalidInputError(
             f"one of --box LOW HIGH, --whole and --polygon FILE must say where to look, but {found} did."
         )
-    if question.box is not None:
-        return Box.cube(d, *question.box)
-    return WholeSpace(d) if question.polygon is None else read_polygon(question.polygon, d)
+    if box is not None:
+        return hm.Box.cube(d, *box)
+    return hm.WholeSpace(d) if polygon is None else read_polygon(polygon, d)
 
 
 class _Interrupted(click.ClickException):
@@ -253,21 +205,11 @@ class _Interrupted(click.ClickException):
     exit_code = 130
 
 
-def _asked(ask: Callable[..., Any], network: Network, domain: Domain, question: Question) -> Any:
+def _answer(question: Callable[..., Any], kept: Path | None, dask: str | None) -> Any:
     """Enumerate or count, with progress on a terminal; an interrupt says where the state is kept."""
-    kept = question.checkpoint
     try:
-        with _cluster(question.dask), _progress() as progress:
-            return ask(
-                network,
-                domain,
-                arithmetic="exact" if question.exact else "certified",
-                max_cells=question.max_cells,
-                time_limit=question.time_limit,
-                n_jobs=question.jobs,
-                progress=progress,
-                checkpoint=kept,
-            )
+        with _cluster(dask), _progress() as progress:
+            return question(progress=progress)
     except KeyboardInterrupt:
         if kept is None or not kept.exists():
             raise
@@ -337,17 +279,12 @@ def _verified(result: RegionSet) -> dict[str, str]:
     return verification.checks
 
 
-def _draw(result: RegionSet, plot: Path, depths: bool, colour: Any) -> None:
+def _picture(result: RegionSet, depths: bool, colour: Any) -> Any:
     from hardmax.plotting.regions import compare_depths, draw_regions
-    from hardmax.storage import written_whole
 
     if depths:
-        figure: Any = compare_depths(result.network, result.domain, colour=colour)
-    else:
-        figure = draw_regions(result, colour=colour).figure
-    with written_whole(plot) as file:
-        figure.savefig(file, format=plot.suffix.lower()[1:])
-    click.echo(f"drew {plot}", err=True)
+        return compare_depths(result.network, result.domain, colour=colour)
+    return draw_regions(result, colour=colour).figure
 
 
 def _report(result: RegionSet, glue: bool, checks: dict[str, str] | None) -> dict[str, Any]:
@@ -399,11 +336,27 @@ def _print(result: RegionSet, report: dict[str, Any], glue: bool, notes: list[st
             line.append(number(_size(result, i)))
         return [*line, str(int(result.region_of_cell[i]))] if glue else line
 
-    cells = "1 cell" if result.n_cells == 1 else f"{result.n_cells} cells"
+    cells = counted(result.n_cells, "cell")
     if glue:
-        cells += f" in {'1 linear region' if result.n_regions == 1 else f'{result.n_regions} linear regions'}"
+        cells += f" in {counted(result.n_regions, 'linear region')}"
     checks = [f"check {name}: {outcome}" for name, outcome in report.get("verified", {}).items()]
-    print_table(f"{cells}, {_how_sure(result)}", columns, row, result.n_cells, [*notes, *checks])
+    rows = map(row, range(result.n_cells))
+    print_table(f"{cells}, {_how_sure(result)}", columns, rows, [*notes, *checks], n_rows=result.n_cells)
+
+
+def _print_count(found: Any, glue: bool, notes: list[str]) -> None:
+    names = {
+        "n_cells": "cells",
+        "n_regions": "linear regions",
+        "n_slivers": "slivers",
+        "n_unbounded": "unbounded cells",
+    }
+    known = {word: getattr(found, name, None) for name, word in names.items()}
+    lines = [[word, str(n)] for word, n in known.items() if n is not None]
+    for i, n in enumerate(getattr(found, "cells_by_depth", ())):
+        lines.append([f"cells after block {i + 1}", str(n)])
+    title = f"{found.n_regions} linear regions of {found.n_cells} cells" if glue else f"{found.n_cells} cells"
+    print_table(f"{title}, {_how_sure(found)}", ["what", "how many"], lines, notes)
 
 
 def _size(result: RegionSet, i: int) -> float:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+import hardmax as hm
 from hardmax.cli.models import layers_and_heads, model_and_text, number_list, text_for
-from hardmax.cli.outputs import number, print_json, print_table
+from hardmax.cli.outputs import JSON, check_folder, number, out_folder, print_json, print_table
 
 if TYPE_CHECKING:
     from hardmax.models.report.report import ModelReport
@@ -32,15 +33,8 @@ __all__ = ["report"]
     show_default=True,
     help="Without MODEL: of the sequence it reads.",
 )
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("hardmax-report"),
-    show_default=True,
-    metavar="DIR",
-    help="The folder for report.html, report.json, heads.csv and figures.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@out_folder("The folder for report.html, report.json, heads.csv and figures.", "hardmax-report")
+@JSON
 def report(
     model: str | None,
     text: str | None,
@@ -66,17 +60,14 @@ def report(
       hardmax report ./all-MiniLM-L6-v2 --text "The cat sat on the mat." --out report
       hardmax report ./gpt2 --file page.txt --layers 0,3-5 --no-influence --json
     """
-    import hardmax as hm
-
     words = text_for(model, text, file)
-    if not out.resolve().parent.is_dir():
-        raise FileNotFoundError(f"cannot write {out}: its folder does not exist.")
+    check_folder(out)
     found = hm.report(
         model,
         words,
         hub=hub,
-        layers=None if layers is None else number_list(layers, "--layers"),
-        heads=None if heads is None else number_list(heads, "--heads"),
+        layers=number_list(layers, "--layers"),
+        heads=number_list(heads, "--heads"),
         read_out=read_out,
         influence=influence,
         rng=seed,
@@ -91,10 +82,8 @@ def report(
 
 def _print(found: ModelReport) -> None:
     heads = found.atlas.heads
-
-    def row(i: int) -> list[str]:
-        r = heads[i]
-        return [
+    rows = [
+        [
             str(r.layer),
             str(r.head),
             number(float(r.margin_median)),
@@ -105,7 +94,8 @@ def _print(found: ModelReport) -> None:
             str(r.keys_do_win),
             found.atlas.key_tokens[r.sink] if r.sink >= 0 else "",
         ]
-
+        for r in heads
+    ]
     columns = ["layer", "head", "margin", "top", "hard, proven", "hard", "can win", "do win", "sink"]
     notes = [
         "hard: share of queries within 10 % of hardmax in total variation; margins in units of temperature."
@@ -117,4 +107,4 @@ def _print(found: ModelReport) -> None:
             "positions."
         )
     title = f"{found.atlas.model}: {len(heads)} heads on {len(found.atlas.text_tokens)} tokens"
-    print_table(title, columns, row, len(heads), notes)
+    print_table(title, columns, rows, notes)

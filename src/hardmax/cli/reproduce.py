@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.outputs import print_json, print_table
+from hardmax.cli.outputs import JSON, out_folder, print_json, print_table
 from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -20,14 +20,7 @@ __all__ = ["reproduce"]
 @click.command()
 @click.argument("name", required=False)
 @click.option("--list", "listing", is_flag=True, help="Show all recipes, or the options of NAME.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("out"),
-    show_default=True,
-    metavar="DIR",
-    help="The folder in which the folder NAME is made.",
-)
+@out_folder("The folder in which the folder NAME is made.", "out")
 @click.option(
     "--profile",
     type=click.Choice(["quick", "medium", "paper"]),
@@ -43,7 +36,7 @@ __all__ = ["reproduce"]
     metavar="OPTION=VALUE",
     help="An option of the recipe; give it once per option. Lists are separated by commas.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@JSON
 def reproduce(
     name: str | None,
     listing: bool,
@@ -122,7 +115,7 @@ def _print_names(chosen: Sequence[Recipe]) -> None:
     rows = [[recipe.name, recipe.title] for recipe in chosen]
     notes = ["hardmax reproduce NAME --list shows the options of a recipe."]
     columns = ["name", "what it shows"]
-    print_table(f"{len(rows)} recipes", columns, rows.__getitem__, len(rows), notes, most=len(rows))
+    print_table(f"{len(rows)} recipes", columns, rows, notes, most=len(rows))
 
 
 def _print_options(recipe: Recipe) -> None:
@@ -135,13 +128,13 @@ def _print_options(recipe: Recipe) -> None:
         for option in recipe.options
     ]
     columns = ["option", "quick", "medium", "paper", "meaning"]
-    print_table(f"{recipe.name}: {recipe.title}", columns, rows.__getitem__, len(rows))
+    print_table(f"{recipe.name}: {recipe.title}", columns, rows)
 
 
 def _print_comparison(done: Reproduction) -> None:
     rows = [[row.quantity, row.paper, row.computed, row.verdict, row.claim] for row in done.comparisons]
     columns = ["quantity", "paper", "computed", "verdict", "claim"]
-    print_table(f"{done.name}: {done.title}", columns, rows.__getitem__, len(rows), done.notes)
+    print_table(f"{done.name}: {done.title}", columns, rows, done.notes)
 
 
 def _shown(value: Any) -> str:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+import hardmax as hm
 from hardmax.cli.inputs import naming, read_matrix, read_result, read_scores
 from hardmax.cli.networks import read_network
-from hardmax.cli.outputs import check_targets, number, output_options, print_json, print_table, save_and_draw
+from hardmax.cli.outputs import (
+    FILE,
+    check_targets,
+    counted,
+    number,
+    output_options,
+    print_json,
+    print_table,
+    save_and_draw,
+)
 from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -20,11 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["stability"]
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("scores", required=False, type=_FILE)
+@click.argument("scores", required=False, type=FILE)
 @click.option("--n-tokens", type=int, metavar="N", help="Without SCORES: the number of keys.")
 @click.option("--margin", type=float, help="Without SCORES: the lead of the largest score.")
 @click.option("--temperature", type=float, help="What the scores are divided by.")
@@ -33,7 +42,7 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--tolerance", type=float, default=0.01, show_default=True, help="A query is hard up to this distance."
 )
-@click.option("--values", type=_FILE, metavar="FILE", help="One value per key, to measure output errors.")
+@click.option("--values", type=FILE, metavar="FILE", help="One value per key, to measure output errors.")
 @click.option(
     "--network", metavar="NETWORK", help="Which cells of a deep network survive, instead of SCORES."
 )
@@ -84,31 +93,29 @@ def stability(
     if plot is not None and scores is None:
         raise InvalidInputError("--plot draws how hard queries are; it needs SCORES.")
     result: Any
+    show: Callable[[Any], None]
     if scores is not None:
-        result = read_result(scores, "StabilityReport") or _check(
-            scores, _temperature(temperature, d_head, beta), tolerance, values
-        )
-        report = _of_scores(result)
+        result = read_result(scores, "StabilityReport")
+        if result is None:
+            result = _check(scores, _temperature(temperature, d_head, beta), tolerance, values)
+        more = {"share_hard": result.share_hard, "margin_needed": result.margin_needed}
+        report, show = {**result.to_dict(), **more}, _print_report
     elif network is not None:
         result = _survive(network, box, samples, seed, _temperature(temperature, d_head, beta))
-        report = _of_network(result)
+        report, show = _of_network(result), _print_survival
+    elif n_tokens is None or margin is None:
+        raise InvalidInputError("--n-tokens and --margin must be given together.")
     else:
-        result = _bounds(n_tokens, margin, _temperature(temperature, d_head, beta))
-        report = result.to_dict()
+        result = hm.stability_bounds(n_tokens, margin, _temperature(temperature, d_head, beta))
+        report, show = result.to_dict(), _print_bounds
     save_and_draw(result, out, plot)
     if as_json:
         print_json(report)
-    elif scores is not None:
-        _print_report(result)
-    elif network is not None:
-        _print_survival(result)
     else:
-        _print_bounds(result)
+        show(result)
 
 
 def _temperature(temperature: float | None, d_head: int | None, beta: float | None) -> float:
-    import hardmax as hm
-
     if sum(given is not None for given in (temperature, d_head, beta)) != 1:
         raise InvalidInputError("give one of --temperature, --d-head and --beta.")
     if d_head is not None:
@@ -120,17 +127,7 @@ def _temperature(temperature: float | None, d_head: int | None, beta: float | No
     return float(temperature)  # type: ignore[arg-type]
 
 
-def _bounds(n_tokens: int | None, margin: float | None, temperature: float) -> StabilityBounds:
-    import hardmax as hm
-
-    if n_tokens is None or margin is None:
-        raise InvalidInputError("--n-tokens and --margin must be given together.")
-    return hm.stability_bounds(n_tokens, margin, temperature)
-
-
 def _check(scores: Path, temperature: float, tolerance: float, values: Path | None) -> StabilityReport:
-    import hardmax as hm
-
     table = read_scores(scores)
     vectors = None if values is None else read_matrix(values, "key")
     with naming(scores, values):
@@ -140,8 +137,6 @@ def _check(scores: Path, temperature: float, tolerance: float, values: Path | No
 def _survive(
     text: str, box: tuple[float, float] | None, samples: int, seed: int, temperature: float
 ) -> CellSurvival:
-    import hardmax as hm
-
     if box is None:
         raise InvalidInputError("--box must say where the points are drawn; try --box -4 4.")
     if samples < 1 or seed < 0:
@@ -155,19 +150,10 @@ def _survive(
     return hm.temperature.surviving_cells(network, temperature, points)
 
 
-def _of_scores(report: StabilityReport) -> dict[str, Any]:
-    return {**report.to_dict(), "share_hard": report.share_hard, "margin_needed": report.margin_needed}
-
-
 def _of_network(result: CellSurvival) -> dict[str, Any]:
+    names = ("kind", "temperature", "n_points", "n_cells", "n_soft", "n_surviving", "share_kept")
     return {
-        "kind": result.kind,
-        "temperature": result.temperature,
-        "n_points": result.n_points,
-        "n_cells": result.n_cells,
-        "n_soft": result.n_soft,
-        "n_surviving": result.n_surviving,
-        "share_kept": result.share_kept,
+        **{name: getattr(result, name) for name in names},
         "share_kept_by_block": result.share_kept_by_block,
         "largest_output_error": float(result.output_error.max()),
         "provenance": result.provenance,
@@ -185,15 +171,13 @@ def _print_bounds(bounds: StabilityBounds) -> None:
     table = bounds._table()
     lines = [
         [
-            table["quantity"][i],
-            number(table["bound"][i]),
-            number(table["sharp"][i]),
-            number(table["paper"][i]),
+            name,
+            *(number(table[column][i]) for column in ("bound", "sharp", "paper")),
             f"10^{table['log10'][i]:.2f}" if np.isfinite(table["log10"][i]) else "",
             "says nothing" if table["vacuous"][i] else "",
-            meaning[table["quantity"][i]],
+            meaning[name],
         ]
-        for i in range(len(table["quantity"]))
+        for i, name in enumerate(table["quantity"])
     ]
     logs = bounds.log10  # these tell apart what is zero as a float
     false = [
@@ -202,10 +186,10 @@ def _print_bounds(bounds: StabilityBounds) -> None:
     notes = [f"The largest probability is at least {number(bounds.top_probability)}."]
     if false:
         notes.append(f"The paper's bound is false here, below what is attained, for: {', '.join(false)}.")
-    keys = "key" if bounds.n_tokens == 1 else "keys"
-    title = f"{bounds.n_tokens} {keys}, margin {bounds.margin:g}, temperature {bounds.temperature:g}"
+    keys = counted(bounds.n_tokens, "key")
+    title = f"{keys}, margin {bounds.margin:g}, temperature {bounds.temperature:g}"
     columns = ["", "bound", "least bound", "paper", "bound as power", "", "of"]
-    print_table(title, columns, lines.__getitem__, len(lines), notes)
+    print_table(title, columns, lines, notes)
 
 
 def _print_report(report: StabilityReport) -> None:
@@ -216,7 +200,7 @@ def _print_report(report: StabilityReport) -> None:
     empty = (report.value_vacuous, report.gradient_vacuous, report.hessian_vacuous)
     flags = [array.ravel() for array in empty]
     words = ("value", "gradient", "Hessian")
-    outputs = [] if report.output_error is None else [report.output_error, report.output_error_bound]
+    outputs = (report.output_error, report.output_error_bound)
     measured = [array.ravel() for array in outputs if array is not None]
 
     def row(i: int) -> list[str]:
@@ -233,31 +217,19 @@ def _print_report(report: StabilityReport) -> None:
             ", ".join(word for word, flag in zip(words, flags, strict=True) if flag[i]),
         ]
 
-    needed = number(report.margin_needed)
     notes = [
         f"{report.share_hard:.2%} of the queries are hard: within {report.tolerance:g} of one-hot in total "
         "variation.",
-        f"A margin of {needed} makes every query hard.",
+        f"A margin of {number(report.margin_needed)} makes every query hard.",
         *(
             f"The bound on the {w} says nothing for {f.mean():.2%}."
             for w, f in zip(words, flags, strict=True)
         ),
     ]
-    columns = [
-        "query",
-        "keys",
-        "winner",
-        "margin",
-        "top probability",
-        "distance",
-        "Hessian",
-        *(["output error", "at most"] if measured else []),
-        "hard",
-        "vacuous",
-    ]
-    queries = "query" if margins.size == 1 else "queries"
-    title = f"{margins.size} {queries} at temperature {report.temperature:g}"
-    print_table(title, columns, row, margins.size, notes)
+    columns = ["query", "keys", "winner", "margin", "top probability", "distance", "Hessian"]
+    columns += ["output error", "at most"] * bool(measured) + ["hard", "vacuous"]
+    title = f"{counted(margins.size, 'query', 'queries')} at temperature {report.temperature:g}"
+    print_table(title, columns, map(row, range(margins.size)), notes, n_rows=margins.size)
 
 
 def _print_survival(result: CellSurvival) -> None:
@@ -271,4 +243,4 @@ def _print_survival(result: CellSurvival) -> None:
     kept = ", ".join(f"{share:.4g}" for share in result.share_kept_by_block)
     title = f"{result.n_points} points at temperature {result.temperature:g}"
     notes = [f"Share of points whose signatures agree up to each block: {kept}."]
-    print_table(title, ["", "number", "meaning"], lines.__getitem__, len(lines), notes)
+    print_table(title, ["", "number", "meaning"], lines, notes)

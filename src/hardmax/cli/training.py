@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.outputs import print_json, print_table
+from hardmax.cli.outputs import JSON, out_folder, print_json, print_table
 from hardmax.errors import IncompleteError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def training() -> None:
 
 def _driving(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
+        JSON,
         click.option("--retry-failed", is_flag=True, help="Also run failed jobs again."),
         click.option(
             "--runner",
@@ -61,14 +61,7 @@ def _driving(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @training.command()
 @click.argument("study")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("out"),
-    show_default=True,
-    metavar="DIR",
-    help="The folder in which the folder of a new study is made.",
-)
+@out_folder("The folder in which the folder of a new study is made.", "out")
 @_driving
 def run(
     study: str,
@@ -120,7 +113,7 @@ def resume(
 @training.command()
 @click.argument("study")
 @click.option("--check", is_flag=True, help="Read every result file and compare it with its checksum.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@JSON
 def status(study: str, check: bool, as_json: bool) -> None:
     """How far a study is.
 
@@ -323,4 +316,4 @@ def _print(report: dict[str, Any]) -> None:
     for failure in report["failures"][:5]:
         notes.append(f"failed: {failure['key'][:12]}: {str(failure['error']).strip().splitlines()[-1]}")
     title = f"study {report['study']}: {report['total']} jobs, runner {report['runner']}"
-    print_table(title, ["", "number"], rows.__getitem__, len(rows), notes)
+    print_table(title, ["", "number"], rows, notes)

@@ -2,6 +2,7 @@
 
 Everything is drawn through figure objects, never through pyplot, so that no screen, no backend choice and no
 hidden state is involved: a function returns the axes it drew on, and ``axes.figure.savefig`` writes a file.
+Where a function takes ``ax``, it draws there, and in a new figure without.
 """
 
 from __future__ import annotations
@@ -63,10 +64,6 @@ def draw(result: Result, *, ax: Axes | None = None, box: Box | None = None) -> A
         Where to draw; a new figure otherwise. A sum in three dimensions needs axes with ``projection="3d"``.
     box : Box, optional
         The part of the plane or line that is shown.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------

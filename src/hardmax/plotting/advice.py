@@ -22,16 +22,6 @@ def draw_estimate(estimate: CostEstimate, *, ax: Axes | None = None) -> Axes:
     """Draw, layer by layer, the numbers that a state must carry and the width that it has.
 
     A bar that passes its width costs epsilon^{-p} parameters, p as written beside it.
-
-    Parameters
-    ----------
-    estimate : CostEstimate
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
-
-    Returns
-    -------
-    matplotlib Axes
     """
     shape = estimate.architecture
     d, layers = shape.d_token, range(shape.depth)
@@ -71,8 +61,7 @@ def draw_estimate(estimate: CostEstimate, *, ax: Axes | None = None) -> Axes:
         ax.set_yticklabels([f"layer {layer + 1}\n{shape.heads[layer]} heads" for layer in layers])
         ax.set_title(f"{estimate.rules}: exponent {estimate.lower} to {estimate.upper}")
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, frameon=False)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
+        ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
@@ -83,12 +72,6 @@ def draw_advice(advice: Advice, *, ax: Axes | None = None) -> Axes:
     ----------
     advice : Advice
         With at least one suggestion.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
-
-    Returns
-    -------
-    matplotlib Axes
     """
     if not advice.suggestions:
         raise InvalidInputError("there is nothing to draw: the advice has no suggestions.")
@@ -118,8 +101,7 @@ def draw_advice(advice: Advice, *, ax: Axes | None = None) -> Axes:
                 label = f"reads {rules}"
                 ax.plot([], [], "o", color=_COLOURS[rules], markersize=8, markeredgecolor=INK, label=label)
         ax.legend(loc="upper center", bbox_to_anchor=(0.4, -0.18), ncols=2, frameon=False)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
+        ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.collections import PolyCollection
 
-from hardmax.plotting.style import FILLS, INK, new_figure, styled
+from hardmax.plotting.style import FILLS, INK, given_or_new, number_of, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,8 +37,6 @@ def draw_slice(
     Parameters
     ----------
     piece : LayerSlice
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
     tokens : sequence of str, optional
         Words beside the dots (left out beyond forty).
     title : str, optional
@@ -48,8 +46,7 @@ def draw_slice(
     for column in piece.routings.T:  # across a wall one rank changes, and the colour with it
         colours += np.unique(column, return_inverse=True)[1].ravel()
     with styled():
-        if ax is None:
-            ax = new_figure(5.4, 5.0).add_subplot()
+        ax = given_or_new(ax, 5.4, 5.0)
         ax.add_collection(
             PolyCollection(
                 piece.polygons,
@@ -65,8 +62,7 @@ def draw_slice(
         if tokens is not None and len(tokens) <= _MAX_LABELS:
             for word, place in zip(tokens, piece.token_places, strict=True):
                 ax.annotate(word, place, xytext=(4, 3), textcoords="offset points", fontsize=7.5)
-        cells = "1 cell" if piece.n_cells == 1 else f"{piece.n_cells} cells"
-        heads = "1 head" if len(piece.heads) == 1 else f"{len(piece.heads)} heads"
+        cells, heads = number_of(piece.n_cells, "cell"), number_of(len(piece.heads), "head")
         principal = piece.spanned_by == "principal directions"
         known = "" if piece.complete else " so far"
         ax.set(
@@ -88,8 +84,7 @@ def draw_atlas(atlas: HeadAtlas, *, ax: Axes | None = None) -> Axes:
     for record in atlas.heads:
         table[layers.index(record.layer), record.head] = record.top_probability
     with styled():
-        if ax is None:
-            ax = new_figure(1.8 + 0.36 * table.shape[1], 1.5 + 0.36 * len(layers)).add_subplot()
+        ax = given_or_new(ax, 1.8 + 0.36 * table.shape[1], 1.5 + 0.36 * len(layers))
         image = ax.imshow(table, vmin=0.0, vmax=1.0, cmap="cividis", aspect="equal")
         ax.set(
             xticks=range(0, table.shape[1], max(1, table.shape[1] // 12)),

@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.networks.blocks import FeedForward
 from hardmax.plotting.captions import explain
 from hardmax.plotting.region_shapes import Shapes
 from hardmax.plotting.regions import draw_regions
-from hardmax.plotting.style import FILLS, INK, LINES, Picture, new_figure, styled
+from hardmax.plotting.style import FILLS, INK, LINES, Picture, frame, new_figure, number_of, styled
 from hardmax.regions.api import enumerate_regions
 
 if TYPE_CHECKING:
     from hardmax.geometry.domains import Box
+    from hardmax.networks.blocks import FeedForward
     from hardmax.networks.network import Network
     from hardmax.regions.result import RegionSet
 
@@ -54,10 +55,6 @@ def compare_block(results: Sequence[RegionSet], feed_forward: FeedForward, box: 
     box : Box
         The part of the plane that is shown.
 
-    Returns
-    -------
-    matplotlib Figure
-
     Examples
     --------
     >>> import hardmax as hm
@@ -79,7 +76,7 @@ def compare_block(results: Sequence[RegionSet], feed_forward: FeedForward, box: 
         layout.set(w_pad=0.08, h_pad=0.08)
         for i, (title, result) in enumerate(zip(titles, results, strict=True)):
             ax = figure.add_subplot(2, 2, i + 1)
-            heading = f"{title}\n{_cells(result)}"
+            heading = f"{title}\n{number_of(result.n_cells, 'cell')}"
             draw_regions(result, ax=ax, box=box, colour="map", legend=False, title=heading)
             ax.label_outer()
             if i == 2:  # both sides of this wall carry the same map, but it is a wall of A
@@ -97,8 +94,7 @@ def fold_lines(feed_forward: FeedForward, box: Box) -> list[NDArray[np.float64]]
     low, high = box.low.floats, box.high.floats
     centre, reach = (low + high) / 2, float(np.linalg.norm(high - low))
     lines = []
-    w_in: Any = feed_forward.w_in
-    for w, b in zip(w_in.floats, feed_forward.b_in.floats, strict=True):
+    for w, b in zip(*_units(feed_forward), strict=True):
         size = float(w @ w)
         if size > 0.0:
             foot = centre - (w @ centre + b) / size * w
@@ -120,10 +116,6 @@ def draw_folding(network: Network, box: Box, *, view: tuple[float, float] = (-20
         Where the eye stands in the second panel, in degrees; by default behind the origin, from where the
         sheets that lie in coordinate planes do not hide behind the others.
 
-    Returns
-    -------
-    matplotlib Figure
-
     Examples
     --------
     >>> import hardmax as hm
@@ -133,39 +125,39 @@ def draw_folding(network: Network, box: Box, *, view: tuple[float, float] = (-20
     ['layer 1', 'its image: the plane, folded', 'layer 2']
     """
     first = network.blocks[0]
-    if network.d != 2 or not isinstance(first, FeedForward) or first.width != 3:
+    if network.d != 2 or first.width != 3:
         raise InvalidInputError(
             f"network must start with a ReLU layer of 3 units in the plane, but is {network!r}."
         )
     one, two = (enumerate_regions(network.truncate(n), box, n_jobs=1) for n in (1, 2))
-    patterns = [row.tobytes() for row in np.asarray(one.relu_bits)[:, : first.width]]
-    parent = [
-        patterns.index(row.tobytes())
-        for row in np.ascontiguousarray(np.asarray(two.relu_bits)[:, : first.width])
-    ]
+    patterns = one.relu_bits[:, : first.width].tolist()
+    parent = [patterns.index(row) for row in two.relu_bits[:, : first.width].tolist()]
     with styled():
         figure = new_figure(11.4, 4.5)
         left = figure.add_subplot(1, 3, 1)
         middle: Any = figure.add_subplot(1, 3, 2, projection="3d")
         right = figure.add_subplot(1, 3, 3)
-        _draw_plane(left, one, list(range(one.n_cells)), box, f"layer 1\n{_cells(one)}")
+        _draw_plane(left, one, list(range(one.n_cells)), box, f"layer 1\n{number_of(one.n_cells, 'cell')}")
         _name_patterns(left, one, first.width)
         _draw_image(middle, first, two, parent, view)
         middle.set_title("its image: the plane, folded\ncut by the planes of layer 2")
-        _draw_plane(right, two, parent, box, f"layer 2\n{_cells(two)}")
+        _draw_plane(right, two, parent, box, f"layer 2\n{number_of(two.n_cells, 'cell')}")
         _draw_folds(right, one, box, _FIRST)
     return figure
 
 
+def _units(layer: FeedForward) -> tuple[Floats, Floats]:
+    """Weights and biases of the units of a ReLU layer; without weights they read the coordinates."""
+    return np.eye(layer.d_in) if layer.w_in is None else layer.w_in.floats, layer.b_in.floats
+
+
 def _draw_plane(ax: Any, result: RegionSet, parent: list[int], box: Box, title: str) -> None:
-    (left, bottom), (right, top) = box.low.floats, box.high.floats
     colours = [_tint(p, i) for i, p in enumerate(parent)]
     ax.add_collection(PolyCollection(result.polygons(box), facecolors=colours, edgecolors="none"))
     width = _FIRST if len(set(parent)) == len(parent) else _SECOND
     _draw_folds(ax, result, box, width)
-    ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal", title=title)
-    ax.set(xlabel="$x_1$", ylabel="$x_2$")
-    ax.locator_params(nbins=5)
+    frame(ax, box, "$x_1$", "$x_2$")
+    ax.set_title(title)
 
 
 def _draw_folds(ax: Any, result: RegionSet, box: Box, width: float) -> None:
@@ -175,8 +167,7 @@ def _draw_folds(ax: Any, result: RegionSet, box: Box, width: float) -> None:
 
 def _name_patterns(ax: Any, result: RegionSet, width: int) -> None:
     """Write into each cell of the first layer which of its units are on."""
-    bits = np.asarray(result.relu_bits)[:, :width]
-    for polygon, row in zip(result.polygons(), bits, strict=True):
+    for polygon, row in zip(result.polygons(), result.relu_bits[:, :width], strict=True):
         x, y = _centroid(polygon)
         text = "".join("1" if on else "0" for on in row)
         halo = [withStroke(linewidth=2.5, foreground="white")]
@@ -193,11 +184,8 @@ def _centroid(polygon: Floats) -> Floats:
     return np.asarray(polygon[0] + (cross[:, None] * (around + after)).sum(axis=0) / (3.0 * cross.sum()))
 
 
-def _draw_image(
-    ax: Any, layer: FeedForward, result: RegionSet, parent: list[int], view: tuple[float, float]
-) -> None:
-    w_in: Any = layer.w_in
-    w, b = w_in.floats, layer.b_in.floats
+def _draw_image(ax: Any, layer: Any, result: RegionSet, parent: list[int], view: tuple[float, float]) -> None:
+    w, b = _units(layer)
     images = [np.maximum(polygon @ w.T + b, 0.0) for polygon in result.polygons()]
     scale = np.maximum(np.vstack(images).max(axis=0), 1e-300)
     for i, image in enumerate(images):
@@ -219,9 +207,5 @@ def _tint(parent: int, child: int) -> tuple[float, float, float]:
     """The colour of a cell of the first layer, a little lighter or darker from child to child."""
     colour = FILLS[parent % (len(FILLS) - 1)]
     white = (0.0, 0.16, 0.32, 0.48)[child % 4] if parent != child else 0.0
-    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return red + white * (1 - red), green + white * (1 - green), blue + white * (1 - blue)
-
-
-def _cells(result: RegionSet) -> str:
-    return "1 cell" if result.n_cells == 1 else f"{result.n_cells} cells"
+    red, green, blue = (share + white * (1 - share) for share in to_rgb(colour))
+    return red, green, blue

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.lines import Line2D
 
-from hardmax.networks.blocks import Affine
-from hardmax.plotting.style import INK
+from hardmax.plotting.style import INK, number_of
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
@@ -37,8 +36,8 @@ def axis_names(network: Network) -> list[str]:
     >>> axis_names(wide.restrict([0, 0, 0, 0], [[0, 1, 0, 0], [1, 1, 0, 0]]))
     ['$x_{2}$', '$t_{2}$ (slice direction 2)']
     """
-    first = network.blocks[0]
-    if not isinstance(first, Affine) or first.d_out <= first.d_in:
+    first: Any = network.blocks[0]
+    if first.cuts or first.d_out <= first.d_in:  # no affine map that lifts a slice into a wider space
         return [f"$x_{{{i + 1}}}$" for i in range(network.d)] if network.d > 1 else ["$x$"]
     names = []
     for i in range(network.d):
@@ -60,9 +59,8 @@ def counted(result: RegionSet) -> str:
     >>> counted(hm.enumerate_regions(hm.Network.random_mlp([2, 16, 16, 16, 1], 0), hm.Box.cube(2, -4, 4)))
     '778 cells, 778 regions'
     """
-    cells = "1 cell" if result.n_cells == 1 else f"{result.n_cells:,} cells"
-    regions = "1 region" if result.n_regions == 1 else f"{result.n_regions:,} regions"
-    return f"{cells}, {regions}" if result.complete else f"{cells} so far"
+    cells = number_of(result.n_cells, "cell")
+    return f"{cells}, {number_of(result.n_regions, 'region')}" if result.complete else f"{cells} so far"
 
 
 def explain(figure: Any, drawn: Iterable[str], curves: Iterable[Line2D] = ()) -> None:

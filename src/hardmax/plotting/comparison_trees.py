@@ -6,11 +6,11 @@ wins, and the way of the winner is drawn thick.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hardmax.errors import InvalidInputError
 from hardmax.plotting.style import FILLS, INK, LINES, Picture, given_or_new, new_figure, styled
@@ -18,28 +18,16 @@ from hardmax.plotting.style import FILLS, INK, LINES, Picture, given_or_new, new
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Tree", "draw_tree", "draw_trees"]
+    from hardmax.targets.comparison_trees import ComparisonTree
+
+__all__ = ["draw_tree", "draw_trees"]
 
 _MOST_LEAVES = 32
 
 
-class Tree(Protocol):
-    """What is drawn of a :class:`hardmax.targets.comparison_trees.ComparisonTree`."""
-
-    @property
-    def leaves(self) -> tuple[tuple[int, ...], ...]:
-        """Tuples of positions, from 0."""
-
-    @property
-    def functions(self) -> tuple[Callable[[NDArray[np.float64]], Any], ...]:
-        """f_in: tokens (B, m, d) -> (B,)."""
-
-    @property
-    def nodes(self) -> NDArray[np.int64] | None:
-        """Rows (left child, right child, function), children before parents; balanced if there are none."""
-
-
-def draw_tree(tree: Tree, x: ArrayLike, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_tree(
+    tree: ComparisonTree, x: ArrayLike, *, ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """Draw a tree of comparison with the tuples that travel up for one input.
 
     Parameters
@@ -48,27 +36,19 @@ def draw_tree(tree: Tree, x: ArrayLike, *, ax: Axes | None = None, title: str | 
         At most 32 leaves.
     x : array (T, d)
         The input.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
     title : str, optional
         A line above the picture; by default what arrives at the root.
-
-    Returns
-    -------
-    matplotlib Axes
     """
     leaves = tree.leaves
     count = len(leaves)
     if count > _MOST_LEAVES:
         raise InvalidInputError(f"a tree is drawn with at most {_MOST_LEAVES} leaves, but has {count}.")
     tokens = np.asarray(x, dtype=np.float64)
-    if tokens.ndim != 2 or len(tokens) <= max(max(leaf) for leaf in leaves):
+    if tokens.ndim != 2 or len(tokens) < tree.n_tokens:
         raise InvalidInputError(
             f"x must be one sequence (T, d) that has the positions of the leaves, but had {tokens.shape}."
         )
-    nodes = (
-        _balanced(count) if tree.nodes is None else [tuple(row) for row in np.asarray(tree.nodes).tolist()]
-    )
+    nodes = _balanced(count) if tree.nodes is None else tree.nodes.tolist()
     holds, places, winners = list(leaves), [(float(i), 0.0) for i in range(count)], {}
     for left, right, which in nodes:
         scores = [
@@ -99,10 +79,9 @@ def draw_tree(tree: Tree, x: ArrayLike, *, ax: Axes | None = None, title: str | 
         for node, (place, held) in enumerate(zip(places, holds, strict=True)):
             root = node == len(holds) - 1
             fill = FILLS[3] if root else FILLS[5] if node in way else "#E9EEF2"
-            text = "{" + ", ".join(str(t + 1) for t in held) + "}"
             ax.text(
                 *place,
-                text,
+                _positions(held),
                 ha="center",
                 va="center",
                 fontsize=9,
@@ -111,12 +90,11 @@ def draw_tree(tree: Tree, x: ArrayLike, *, ax: Axes | None = None, title: str | 
             )
         ax.set(xlim=(-0.6, count - 0.4), ylim=(-0.45, height + 0.45))
         ax.axis("off")
-        at_root = "{" + ", ".join(str(t + 1) for t in holds[-1]) + "}"
-        ax.set_title(f"root {at_root}" if title is None else title)
+        ax.set_title(f"root {_positions(holds[-1])}" if title is None else title)
     return ax
 
 
-def draw_trees(trees: Sequence[Tree], x: ArrayLike, titles: Sequence[str] | None = None) -> Picture:
+def draw_trees(trees: Sequence[ComparisonTree], x: ArrayLike, titles: Sequence[str] | None = None) -> Picture:
     """Several trees at work on one input, side by side (figure 2).
 
     Parameters
@@ -142,14 +120,19 @@ def draw_trees(trees: Sequence[Tree], x: ArrayLike, titles: Sequence[str] | None
     return figure
 
 
-def _balanced(count: int) -> list[tuple[int, int, int]]:
+def _positions(held: tuple[int, ...]) -> str:
+    """A tuple of positions, counted from 1."""
+    return "{" + ", ".join(str(t + 1) for t in held) + "}"
+
+
+def _balanced(count: int) -> list[list[int]]:
     """Neighbours are compared round by round, as in a tournament."""
-    nodes: list[tuple[int, int, int]] = []
+    nodes: list[list[int]] = []
     standing = list(range(count))
     while len(standing) > 1:
         ahead = []
         for left, right in zip(standing[::2], standing[1::2], strict=False):
-            nodes.append((left, right, 0))
+            nodes.append([left, right, 0])
             ahead.append(count + len(nodes) - 1)
         standing = ahead + standing[len(standing) - len(standing) % 2 :]
     return nodes

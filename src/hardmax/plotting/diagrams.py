@@ -9,7 +9,8 @@ for the eye only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,17 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.geometry.domains import Box
-from hardmax.plotting.style import FILLS, INK, LINES, Picture, given_or_new, new_figure, styled
+from hardmax.plotting.style import (
+    FILLS,
+    INK,
+    LINES,
+    Picture,
+    different_neighbours,
+    frame,
+    given_or_new,
+    new_figure,
+    styled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +42,15 @@ if TYPE_CHECKING:
     from hardmax.tropical.polynomials import CommonRefinement
 
 
-__all__ = ["compare_diagrams", "draw_diagram", "draw_hypersurface", "draw_refinement"]
+__all__ = [
+    "clipped",
+    "compare_diagrams",
+    "draw_diagram",
+    "draw_hypersurface",
+    "draw_keys",
+    "draw_refinement",
+    "key_handle",
+]
 
 Floats = NDArray[np.float64]
 _MAX_LABELS = 40  # beyond this, numbers would cover the picture
@@ -42,31 +61,23 @@ def draw_diagram(
     *,
     ax: Axes | None = None,
     box: Box | None = None,
-    labels: bool = True,
     title: str | None = None,
     colours: Sequence[str] | None = None,
 ) -> Axes:
     """Draw a power diagram of the plane: coloured cells, black walls, keys as white stars.
 
+    Up to forty keys, stars carry the number of their key, and cells too where stars lie outside their cells.
+
     Parameters
     ----------
     diagram : PowerDiagram
         A diagram in two dimensions.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
     box : Box, optional
         The part of the plane that is shown; by default a square that holds every key.
-    labels : bool
-        Whether stars carry the number of their key, and cells too where stars lie outside their cells (left
-        out when there are more than forty keys).
     title : str, optional
         A line above the picture.
     colours : sequence of str, optional
         One colour per key; by default those of :func:`cell_colours`.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -74,62 +85,68 @@ def draw_diagram(
     >>> axes = draw_diagram(hm.power_diagram([[0.0, 0.0], [1.0, 0.0]], [0.0, 0.0]))
     >>> axes.figure.savefig("two-sites.svg")  # doctest: +SKIP
     """
-    if diagram.d != 2:
-        raise UnsupportedDimensionError(
-            f"a diagram is drawn in dimension 2, but this one has dimension {diagram.d}."
-        )
+    _check_plane(diagram.d, box, "diagrams")
     points = diagram.sites
-    if box is None:
-        box = box_around(points)
-    if box.d != 2:
-        raise InvalidInputError(f"box must have dimension 2, but has {box.d}.")
+    box = _square(points, 0.65) if box is None else box
     with styled():
         ax = given_or_new(ax, 4.6, 4.6)
         colours = cell_colours(diagram) if colours is None else colours
         crowded = len(points) > _MAX_LABELS
+        wall = 0.5 if crowded else 1.1
         polygons = diagram.polygons(box)
         for colour, corners in zip(colours, polygons, strict=True):
             if len(corners) > 2:
-                wall = 0.5 if crowded else 1.1
-                ax.add_patch(
-                    Polygon(corners, facecolor=colour, edgecolor=INK, linewidth=wall, joinstyle="round")
-                )
-        _draw_keys(ax, points, diagram.nonempty, labels and not crowded)
-        if labels and not crowded:
+                patch = Polygon(corners, facecolor=colour, edgecolor=INK, linewidth=wall, joinstyle="round")
+                ax.add_patch(patch)
+        draw_keys(ax, diagram)
+        if not crowded:
+            _name_keys(ax, points)
             _name_cells(ax, diagram, polygons, box)
-        (left, bottom), (right, top) = box.low.floats, box.high.floats
-        ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal", xlabel="$q_1$", ylabel="$q_2$")
-        ax.locator_params(nbins=5)
+        frame(ax, box, "$q_1$", "$q_2$")
         if title is not None:
             ax.set_title(title)
     return ax
 
 
-def _draw_keys(ax: Axes, points: NDArray[np.float64], nonempty: NDArray[np.bool_], labels: bool) -> None:
-    crowded = len(points) > _MAX_LABELS
-    for winners, face, zorder in ((True, "white", 4), (False, "none", 3)):
+def draw_keys(ax: Axes, diagram: PowerDiagram, size: float = 130) -> None:
+    """Draw the keys of a diagram: white stars for those that win on an open set, hollow ones for the others.
+
+    Beyond forty keys they are dots.
+    """
+    n = len(diagram.sites)
+    crowded = n > _MAX_LABELS
+    for won, face, zorder in ((True, "white", 4), (False, "none", 3)):
+        x, y = diagram.sites[diagram.nonempty == won].T
         ax.scatter(
-            points[nonempty == winners, 0],
-            points[nonempty == winners, 1],
-            s=max(2.0, 1600 / len(points)) if crowded else 130,
+            x,
+            y,
+            s=max(2.0, 1600 / n) if crowded else size,
             marker="." if crowded else "*",
             facecolors=face,
             edgecolors=INK,
             linewidths=0.4 if crowded else 0.9,
             zorder=zorder,
         )
-    if labels:
-        for j, place in enumerate(points):
-            ax.annotate(
-                str(j),
-                place,
-                xytext=(6, 5),
-                textcoords="offset points",
-                fontsize=9,
-                zorder=5,
-                annotation_clip=True,
-                bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.55},
-            )
+
+
+def key_handle(face: str, label: str) -> Line2D:
+    """A star for a legend, white or hollow ("none")."""
+    look: Any = {"marker": "*", "markersize": 11, "markeredgecolor": INK, "linestyle": "none"}
+    return Line2D([], [], markerfacecolor=face, label=label, **look)
+
+
+def _name_keys(ax: Axes, points: Floats) -> None:
+    for j, place in enumerate(points):
+        ax.annotate(
+            str(j),
+            place,
+            xytext=(6, 5),
+            textcoords="offset points",
+            fontsize=9,
+            zorder=5,
+            annotation_clip=True,
+            bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.55},
+        )
 
 
 def _name_cells(ax: Axes, diagram: PowerDiagram, polygons: Sequence[Any], box: Box) -> None:
@@ -152,24 +169,13 @@ def cell_colours(diagram: PowerDiagram) -> list[str]:
     n = len(diagram.nonempty)
     if n <= len(FILLS):
         return list(FILLS[:n])
-    neighbours: list[set[int]] = [set() for _ in range(n)]
-    for i, j in diagram.adjacency().tolist():
-        neighbours[i].add(j)
-        neighbours[j].add(i)
-    chosen = [-1] * n
-    for j in range(n):
-        taken = {chosen[i] for i in neighbours[j]}
-        turn = [
-            (j + k) % len(FILLS) for k in range(len(FILLS))
-        ]  # begin elsewhere each time: all colours occur
-        chosen[j] = next((colour for colour in turn if colour not in taken), j % len(FILLS))
-    return [FILLS[colour] for colour in chosen]
+    return [FILLS[colour] for colour in different_neighbours(n, diagram.adjacency(), len(FILLS))]
 
 
-def box_around(points: NDArray[np.float64]) -> Box:
-    """A square that holds all points with a margin."""
+def _square(points: Floats, share: float) -> Box:
+    """A square around points; from its middle to a side it measures a share of their extent."""
     centre = (points.max(axis=0) + points.min(axis=0)) / 2
-    radius = 0.65 * float(np.ptp(points, axis=0).max())
+    radius = share * float(np.ptp(points, axis=0).max())
     if radius == 0.0:  # one place only
         radius = max(1.0, float(np.abs(centre).max()))
     return Box((centre - radius).tolist(), (centre + radius).tolist())
@@ -187,10 +193,6 @@ def compare_diagrams(diagrams: Sequence[PowerDiagram], *, titles: Sequence[str],
         One per diagram.
     box : Box
         The part of the plane that all of them show.
-
-    Returns
-    -------
-    matplotlib Figure
 
     Examples
     --------
@@ -211,11 +213,10 @@ def compare_diagrams(diagrams: Sequence[PowerDiagram], *, titles: Sequence[str],
         axes = figure.subplots(1, len(diagrams), squeeze=False)[0]
         for ax, diagram, title in zip(axes, diagrams, titles, strict=True):
             draw_diagram(diagram, ax=ax, box=box, title=title, colours=cell_colours(diagrams[0]))
-        shapes: Any = {"marker": "*", "markersize": 11, "markeredgecolor": INK, "linestyle": "none"}
         figure.legend(
             handles=[
-                Line2D([], [], markerfacecolor="white", label="key", **shapes),
-                Line2D([], [], markerfacecolor="none", label="key that wins on no open set", **shapes),
+                key_handle("white", "key"),
+                key_handle("none", "key that wins on no open set"),
                 Line2D([], [], color=INK, linewidth=1.1, label="wall"),
             ],
             loc="outside lower center",
@@ -233,14 +234,8 @@ def draw_refinement(result: CommonRefinement, *, ax: Axes | None = None, box: Bo
     ----------
     result : CommonRefinement
         Cells in two dimensions.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
     box : Box, optional
         The part of the plane that is shown; by default a square around the vertices.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -251,14 +246,11 @@ def draw_refinement(result: CommonRefinement, *, ax: Axes | None = None, box: Bo
     """
     _check_plane(result.d, box, "cells")
     pieces = [result.generators(i) for i in range(result.n_cells)]
-    box = _box_around(pieces) if box is None else box
-    with styled():
-        ax = given_or_new(ax, 4.6, 4.6)
+    with _plane_of(pieces, ax, box) as (ax, box):
         for i, piece in enumerate(pieces):
             corners = clipped(_far_points(piece, result.lines, box), box)
             if len(corners) > 2:
                 ax.add_patch(Polygon(corners, facecolor=FILLS[i % len(FILLS)], edgecolor=INK, linewidth=1.1))
-        _frame(ax, box)
     return ax
 
 
@@ -269,14 +261,8 @@ def draw_hypersurface(result: Hypersurface, *, ax: Axes | None = None, box: Box 
     ----------
     result : Hypersurface
         Walls in two dimensions.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
-    box : Box, optional
-        The part of the plane that is shown; by default a square around the vertices.
-
-    Returns
-    -------
-    matplotlib Axes
+    ax, box
+        As in :func:`draw_refinement`.
 
     Examples
     --------
@@ -287,14 +273,11 @@ def draw_hypersurface(result: Hypersurface, *, ax: Axes | None = None, box: Box 
     """
     _check_plane(result.d, box, "walls")
     pieces = [result.generators(i) for i in range(result.n_walls)]
-    box = _box_around(pieces) if box is None else box
-    with styled():
-        ax = given_or_new(ax, 4.6, 4.6)
+    with _plane_of(pieces, ax, box) as (ax, box):
         ends = [_ends(_far_points(piece, np.empty((0, 2)), box)) for piece in pieces]
         colours = [LINES[int(k) % len(LINES)] for k in result.owner]
         # the axes cut off what sticks out of the box
         ax.add_collection(LineCollection(ends, colors=colours, linewidths=1.8, capstyle="round"))
-        _frame(ax, box)
     return ax
 
 
@@ -305,22 +288,18 @@ def _check_plane(d: int, box: Box | None, what: str) -> None:
         raise InvalidInputError(f"box must have dimension 2, but has {box.d}.")
 
 
-def _frame(ax: Axes, box: Box) -> None:
-    (left, bottom), (right, top) = box.low.floats, box.high.floats
-    ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal", xlabel="$x_1$", ylabel="$x_2$")
-    ax.locator_params(nbins=5)
-
-
-def _box_around(pieces: list[Floats]) -> Box:
-    """A square around all vertices; some have none, then around the origin."""
-    rows = np.concatenate([np.array([[1.0, 0.0, 0.0]]) if not pieces else np.empty((0, 3)), *pieces])
-    vertices = rows[rows[:, 0] > 0]
-    points = vertices[:, 1:] / vertices[:, :1] if len(vertices) else np.zeros((1, 2))
-    bounded = bool((rows[:, 0] > 0).all())
-    centre = (points.max(axis=0) + points.min(axis=0)) / 2
-    radius = float(np.ptp(points, axis=0).max()) * (0.5 if bounded else 0.8)
-    radius = radius if radius > 0 else max(1.0, float(np.abs(centre).max()))
-    return Box((centre - radius).tolist(), (centre + radius).tolist())
+@contextmanager
+def _plane_of(pieces: list[Floats], ax: Axes | None, box: Box | None) -> Iterator[tuple[Axes, Box]]:
+    """Axes for pieces of the plane, and the part of it that they show: by default around the vertices."""
+    if box is None:
+        rows = np.concatenate([np.empty((0, 3)), *pieces])
+        finite = rows[:, 0] > 0
+        points = rows[finite, 1:] / rows[finite, :1] if finite.any() else np.zeros((1, 2))
+        box = _square(points, 0.5 if finite.all() else 0.8)
+    with styled():
+        ax = given_or_new(ax, 4.6, 4.6)
+        yield ax, box
+        frame(ax, box, "$x_1$", "$x_2$")
 
 
 def _far_points(piece: Floats, lines: Floats, box: Box) -> Floats:
@@ -331,9 +310,7 @@ def _far_points(piece: Floats, lines: Floats, box: Box) -> Floats:
     if not len(rays):
         return np.asarray(points)
     rays = rays / np.linalg.norm(rays, axis=1, keepdims=True)
-    middle = rays.sum(
-        axis=0
-    )  # between two almost opposite rays, their far ends alone would cut the wedge short
+    middle = rays.sum(axis=0)  # the far ends of almost opposite rays alone would cut the wedge short
     if np.linalg.norm(middle) > 1e-12:
         rays = np.concatenate([rays, [middle / np.linalg.norm(middle)]])
     corners = np.concatenate([points, [box.low.floats, box.high.floats]])
@@ -364,8 +341,7 @@ def clipped(points: Floats, box: Box) -> Floats:
 
 
 def _hull(points: Floats) -> Floats:
-    """The corners of the convex hull of points in the plane, counter-clockwise (lower chain, then upper
-    chain)."""
+    """The corners of the convex hull of points in the plane, counter-clockwise: lower chain, upper chain."""
     ordered = points[np.lexsort(points.T[::-1])]
     chains: list[Floats] = []
     for along in (ordered, ordered[::-1]):

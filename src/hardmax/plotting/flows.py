@@ -8,6 +8,7 @@ never reaches the classification token is pale. Tokens of the input on which the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,15 +60,9 @@ def draw_flow(
     ----------
     flow : InformationFlow
         At most 40 tokens.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
     active : bool array (T,), optional
         The tokens on which a target depends at this input; they are shaded red, and the title says whether
         the classification token ends up with all of them.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -115,9 +110,13 @@ def _on_the_way(readings: dict[tuple[int, int], list[Reading]], T: int, L: int) 
         for t in range(T + 1):
             if (layer, t) in live:
                 for reading in readings[layer, t]:
-                    sources = range(T) if reading.source is None else (reading.source,)
-                    live |= {(layer - 1, s) for s in sources}
+                    live |= {(layer - 1, s) for s in _sources(reading, T)}
     return live
+
+
+def _sources(reading: Reading, T: int) -> Sequence[int]:
+    """The tokens that are read: one, or all of the input."""
+    return range(T) if reading.source is None else (reading.source,)
 
 
 def _column(t: int, T: int) -> float:
@@ -126,17 +125,16 @@ def _column(t: int, T: int) -> float:
 
 
 def _arrow(ax: Axes, layer: int, t: int, reading: Reading, T: int, strong: bool) -> None:
-    sources = range(T) if reading.source is None else (reading.source,)
     above, below = (0.24 if T <= _LABELLED or token == T else 0.1 for token in (t, reading.source))
-    for s in sources:
-        straight = s == t
+    for s in _sources(reading, T):
+        bend = 0.0 if s == t else 0.06 * (reading.head % 3 - 1)
         ax.add_patch(
             FancyArrowPatch(
                 (_column(s, T), layer - 1 + below),
                 (_column(t, T), layer - above),
                 arrowstyle="-|>",
                 mutation_scale=9 if strong else 6,
-                connectionstyle="arc3,rad=0" if straight else f"arc3,rad={0.06 * (reading.head % 3 - 1):.2f}",
+                connectionstyle=f"arc3,rad={bend:.2f}",
                 color=COLOURS[reading.kind],
                 alpha=1.0 if strong else _PALE,
                 linewidth=(0.7 if reading.source is None else 1.5) if strong else 0.8,
@@ -173,11 +171,10 @@ def _node(
         )
     )
     members = _short(held)
-    name = token_name(t, T)
     ax.text(
         _column(t, T),
         layer,
-        f"{name}\n{members}",
+        f"{token_name(t, T)}\n{members}",
         ha="center",
         va="center",
         fontsize=8.5 if len(members) <= 11 else 7,
@@ -237,14 +234,8 @@ def draw_reading(
         The reading token, counted from 0; T is the classification token.
     layer : int
         The layer.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
     title : str, optional
         A line above the picture.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -267,7 +258,7 @@ def draw_reading(
         )
     kinds: dict[int, list[str]] = {s: [] for s in range(T)}
     for reading in trace.readings(layer, token):
-        for s in range(T) if reading.source is None else (reading.source,):
+        for s in _sources(reading, T):
             if s < T and reading.kind not in kinds[s]:
                 kinds[s].append(reading.kind)
     with styled():
@@ -306,11 +297,6 @@ def draw_rules(
     ----------
     n_tokens, token, winner, positions : int, int, int, tuple of int
         The sequence, the reading token, the key with the greatest score, and the positions that rule 3 reads.
-
-    Returns
-    -------
-    figure
-        ``.savefig("rules.svg")`` writes it.
 
     Examples
     --------

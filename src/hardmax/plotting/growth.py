@@ -68,15 +68,9 @@ def draw_growth(
     ----------
     curves : sequence of Curve
         All with the same N; the slope of the fit is added to each label.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
     title, ylabel : str
     references : mapping of label to values, optional
         Grey dashed lines: bounds, or slopes to compare with, one value per N.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -161,15 +155,10 @@ def draw_slopes(
         One row per choice; its growths are drawn below each other, in the colours of ``labels``.
     labels : sequence of str
         What the growths of a row are.
-    ax : matplotlib Axes, optional
     title : str
     reference : float, optional
         A slope to compare with, as a dashed line.
     reference_label : str
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -234,10 +223,6 @@ def draw_explosion(
     series : mapping of name to counts
         One number per depth, drawn in the last panel on a logarithmic scale.
 
-    Returns
-    -------
-    matplotlib Figure
-
     Examples
     --------
     >>> import hardmax as hm
@@ -287,16 +272,6 @@ def _draw_series(ax: Axes, series: Series) -> None:
 
 def draw_budget(budget: HeadBudget, *, ax: Axes | None = None) -> Axes:
     """Draw the most routing cells over the number of heads that share one budget of parameters.
-
-    Parameters
-    ----------
-    budget : HeadBudget
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------

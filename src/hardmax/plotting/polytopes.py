@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.patches import Polygon
 from mpl_toolkits.mplot3d import Axes3D
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
-from hardmax.plotting.style import FILLS, INK, LINES, Picture, new_figure, styled
+from hardmax.plotting.style import FILLS, INK, LINES, Picture, new_figure, number_of, styled, towards_eye
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,10 +60,6 @@ def draw_sum(
         In three dimensions: true proportions, or an affine image that is equally thick in every direction; by
         default the image only for sums so narrow that nothing could be seen.
 
-    Returns
-    -------
-    matplotlib Axes
-
     Examples
     --------
     >>> import hardmax as hm
@@ -87,12 +84,8 @@ def draw_sum(
             _draw_solid(ax, points, colour, view, proportions)
         else:
             _draw_polygon(ax, points, colour)
-        ax.set_title(title if title is not None else _count(result.count))
+        ax.set_title(title if title is not None else number_of(result.count, "vertex", "vertices"))
     return ax
-
-
-def _count(n: int) -> str:
-    return "1 vertex" if n == 1 else f"{n} vertices"
 
 
 def _draw_polygon(ax: Axes, points: NDArray[np.float64], colour: str) -> None:
@@ -110,10 +103,7 @@ def _draw_solid(
 ) -> None:
     shown, rescaled = _placed(points, proportions)
     faces = hull_faces(shown)
-    elevation, azimuth = np.radians(view)
-    eye = np.array(
-        [np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)]
-    )
+    eye = towards_eye(view)
     light = eye + np.array([0.3, 0.2, 0.9])
     light /= np.linalg.norm(light)
     front = np.zeros(len(shown), dtype=bool)
@@ -124,7 +114,7 @@ def _draw_solid(
     # A convex solid needs no sorting: first the far side, its vertices, then the near side over them.
     for near in (False, True):
         side = [(normal, corners) for normal, corners in faces if (normal @ eye > 0) == near]
-        shades = [_shaded(colour, 0.6 + 0.4 * max(0.0, float(normal @ light))) for normal, _ in side]
+        shades = [np.array(to_rgb(colour)) * (0.6 + 0.4 * max(0.0, normal @ light)) for normal, _ in side]
         if side:
             polygons = Poly3DCollection(
                 [shown[np.append(corners, corners[0])] for _, corners in side],  # closed outlines
@@ -168,11 +158,6 @@ def _placed(points: NDArray[np.float64], proportions: Proportions) -> tuple[NDAr
     scale = np.where(thick, 1 / np.sqrt(np.where(thick, spread, 1.0)), 0.0)
     shown = shown @ (axes * scale) @ axes.T
     return shown - (shown.max(axis=0) + shown.min(axis=0)) / 2, True
-
-
-def _shaded(colour: str, shade: float) -> tuple[float, float, float]:
-    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return red * shade, green * shade, blue * shade
 
 
 def hull_faces(points: NDArray[np.float64]) -> list[tuple[NDArray[np.float64], NDArray[np.intp]]]:
@@ -231,10 +216,6 @@ def compare_sums(
     view, proportions
         As in :func:`draw_sum`.
 
-    Returns
-    -------
-    matplotlib Figure
-
     Examples
     --------
     >>> import numpy as np
@@ -254,7 +235,7 @@ def compare_sums(
             draw_sum(
                 result,
                 ax=ax,
-                title=f"{title}\n{_count(result.count)}",
+                title=f"{title}\n{number_of(result.count, 'vertex', 'vertices')}",
                 colour=FILLS[(0, 3, 2)[i % 3]],
                 view=view,
                 proportions=proportions,

@@ -16,8 +16,8 @@ from matplotlib.patheffects import Normal, Stroke
 from numpy.typing import NDArray
 
 from hardmax.plotting.captions import axis_names, counted, explain
-from hardmax.plotting.region_shapes import map_colours
-from hardmax.plotting.style import INK, LINES, given_or_new, styled
+from hardmax.plotting.region_shapes import MANY, line_kinds, line_look, map_colours
+from hardmax.plotting.style import INK, LINES, given_or_new, size_in_points, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,6 @@ __all__ = ["draw_profile", "draw_trace"]
 
 Floats = NDArray[np.float64]
 
-_MANY = 2_000  # cells beyond which a picture is pixels
 _ROOM = 0.15  # share of a cell that the line beside it may take
 _WALL, _FOLD = 1.3, 0.9  # points, where there is room
 _CURVES = len(LINES)  # outputs that are drawn
@@ -48,18 +47,12 @@ def draw_profile(
     ----------
     result : RegionSet
         Cells on the line.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
     box : Box
         The interval that is shown.
     title : str, optional
         By default the numbers of cells and regions.
     legend : bool
         Whether to explain the lines.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -74,10 +67,9 @@ def draw_profile(
     order = np.argsort(ends[:, 0], kind="stable")
     order = order[(ends[order, 1] > left) & (ends[order, 0] < right)]
     shown = np.clip(ends[order], left, right)
-    values = (
-        result.linear[order] * shown[:, None, :] + result.offset[order][:, :, None]
-    )  # (cells, outputs, 2)
-    many = len(order) > _MANY
+    # (cells, outputs, 2)
+    values = result.linear[order] * shown[:, None, :] + result.offset[order][:, :, None]
+    many = len(order) > MANY
     with styled():
         ax = given_or_new(ax, 6.4, 4.2)
         low, high = float(values[:, :_CURVES].min()), float(values[:, :_CURVES].max())
@@ -123,27 +115,18 @@ def _draw_breaks(
     height: tuple[float, float],
     many: bool,
 ) -> set[str]:
-    pairs, walls = result.adjacency, result.adjacency_kind == 1
-    region = result.region_of_cell[pairs]
-    seams = region[:, 0] == region[:, 1]
+    pairs = result.adjacency
     at = np.minimum(ends[pairs[:, 0], 1], ends[pairs[:, 1], 1])
     room = np.minimum(*np.diff(ends, axis=1)[:, 0][pairs].T) / (interval[1] - interval[0])
-    points = 72.0 * ax.get_window_extent().width / ax.figure.get_dpi()
-    kinds: dict[str, Any] = {"fold": ~walls & ~seams, "wall": walls & ~seams, "seam": seams}
+    widths = _ROOM * size_in_points(ax)[0] * room
+    kinds = line_kinds(result, result.region_of_cell)
     for kind, chosen in kinds.items():
-        widths = np.minimum(_ROOM * points * room, _WALL if kind == "wall" else _FOLD).round(2)
-        shown = np.flatnonzero(chosen & (widths > 0.05))
+        shown = np.flatnonzero(chosen & (widths.round(2) > 0.05))
         segments: Any = np.empty((len(shown), 2, 2))
         segments[:, :, 0] = at[shown, None]
         segments[:, :, 1] = height
         ax.add_collection(
-            LineCollection(
-                segments,
-                colors=INK if kind == "wall" else "white",
-                linewidths=widths[shown],
-                linestyles=(0, (1, 2)) if kind == "seam" else "solid",
-                rasterized=many,
-            ),
+            LineCollection(segments, **line_look(kind, widths[shown], _WALL, _FOLD), rasterized=many),
             autolim=False,
         )
     return {kind for kind, chosen in kinds.items() if chosen.any()}
@@ -174,12 +157,6 @@ def draw_trace(result: SegmentTrace, *, ax: Axes | None) -> Axes:
     ----------
     result : SegmentTrace
         The pieces of the network.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -196,8 +173,7 @@ def draw_trace(result: SegmentTrace, *, ax: Axes | None) -> Axes:
         ax = given_or_new(ax, 6.4, 4.2)
         low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
         margin = 0.06 * (high - low) if high > low else 1.0
-        points = 72.0 * ax.get_window_extent().width / ax.figure.get_dpi()
-        width = float(np.clip(_SPACE * points / max(result.n_pieces, 1), 0.05, 1.0))
+        width = float(np.clip(_SPACE * size_in_points(ax)[0] / max(result.n_pieces, 1), 0.05, 1.0))
         for kind, colour in ((0, _FOLD_COLOUR), (1, INK)):
             shown = result.breakpoints[result.kinds == kind]
             lines = [[(t, low - margin), (t, high + margin)] for t in shown.tolist()]

@@ -22,6 +22,13 @@ Look = Literal["line", "dashed", "reference", "points"]
 
 __all__ = ["Curve", "Panel", "draw_panel", "draw_rates"]
 
+_LOOKS: dict[Look, Any] = {
+    "line": {"linewidth": 1.6, "marker": "o", "markersize": 3.5},
+    "dashed": {"linewidth": 1.5, "linestyle": "--"},
+    "reference": {"linewidth": 1.1, "linestyle": ":", "zorder": 1},
+    "points": {"linestyle": "none", "marker": "o", "markersize": 5},
+}
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -61,14 +68,6 @@ class Panel:
 def draw_rates(panels: Sequence[Panel]) -> Figure:
     """Draw panels side by side.
 
-    Parameters
-    ----------
-    panels : sequence of Panel
-
-    Returns
-    -------
-    matplotlib Figure
-
     Examples
     --------
     >>> figure = draw_rates([Panel("widths", "eps", "units", (Curve("built", [1, 0.1], [10, 100]),))])
@@ -87,22 +86,12 @@ def draw_panel(panel: Panel, ax: Axes) -> Axes:
     free = 0
     for curve in panel.curves:
         if curve.look == "reference":
-            ax.plot(curve.x, curve.y, color="0.55", linewidth=1.1, linestyle=":", label=curve.label, zorder=1)
-            continue
-        if curve.colour is None:
-            colour, free = LINES[free % len(LINES)], free + 1
-        else:
+            colour = "0.55"
+        elif curve.colour is not None:
             colour = LINES[curve.colour % len(LINES)]
-        if curve.look == "dashed":
-            ax.plot(curve.x, curve.y, color=colour, linewidth=1.5, linestyle="--", label=curve.label)
-        elif curve.look == "points":
-            ax.plot(
-                curve.x, curve.y, color=colour, linestyle="none", marker="o", markersize=5, label=curve.label
-            )
         else:
-            ax.plot(
-                curve.x, curve.y, color=colour, linewidth=1.6, marker="o", markersize=3.5, label=curve.label
-            )
+            colour, free = LINES[free % len(LINES)], free + 1
+        ax.plot(curve.x, curve.y, color=colour, label=curve.label, **_LOOKS[curve.look])
     if panel.x_log:
         ax.set_xscale("log")
         _plain_ticks(ax.xaxis, [value for curve in panel.curves for value in curve.x])
@@ -113,21 +102,17 @@ def draw_panel(panel: Panel, ax: Axes) -> Axes:
         _plain_ticks(ax.yaxis, [value for curve in panel.curves for value in curve.y])
     if panel.x_falls:
         ax.invert_xaxis()
-    ax.set_title(panel.title)
-    ax.set_xlabel(panel.x_label)
-    ax.set_ylabel(panel.y_label)
+    ax.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     ax.grid(color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    ax.spines[["top", "right"]].set_visible(False)
     ax.spines["left"].set_color(INK)
     ax.legend(frameon=False, fontsize=8.5)
     return ax
 
 
 def _plain_ticks(axis: Any, values: Sequence[float]) -> None:
-    """Over few decades ticks at 1, 2 and 5 in plain numbers, over many the powers of ten; no others are "
-    "labelled."""
+    """Label 1, 2 and 5 in plain numbers over few decades, and only the powers of ten over many."""
     axis.set_minor_formatter(NullFormatter())
     if max(values) < 1000 * min(values):
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

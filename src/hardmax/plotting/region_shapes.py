@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Box
 from hardmax.plotting.diagrams import clipped
-from hardmax.plotting.style import FILLS
+from hardmax.plotting.style import FILLS, INK, different_neighbours
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, encode_wall
 from hardmax.regions.maps.float_maps import projected_maps
 
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
 
 
-__all__ = ["Shapes", "box_shown", "map_colours", "region_colours"]
+__all__ = ["MANY", "Shapes", "box_shown", "line_kinds", "line_look", "map_colours", "region_colours"]
+
+MANY = 2_000
+"""Cells beyond which a picture is pixels."""
+
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -211,6 +216,26 @@ class Shapes:
         return found
 
 
+def line_kinds(result: RegionSet, region: Integers) -> dict[str, NDArray[np.bool_]]:
+    """Which lines between cells are folds, which are walls, and which lie inside a region (in this order).
+
+    ``region`` says which region each cell belongs to; -1 where that is not known.
+    """
+    both = region[result.adjacency]
+    seams = (both[:, 0] == both[:, 1]) & (both[:, 0] >= 0)
+    walls = result.adjacency_kind == 1
+    return {"fold": ~walls & ~seams, "wall": walls & ~seams, "seam": seams}
+
+
+def line_look(kind: str, room: Floats, wall: float, fold: float) -> dict[str, Any]:
+    """How lines of a kind are drawn: as wide as there is room, but no wider than walls or folds are."""
+    return {
+        "colors": INK if kind == "wall" else "white",
+        "linewidths": np.minimum(room, wall if kind == "wall" else fold).round(2),
+        "linestyles": (0, (1, 2)) if kind == "seam" else "solid",
+    }
+
+
 def _widened(box: Box, widths: float) -> tuple[Floats, Floats]:
     """The corners of a box with some of its widths added on every side."""
     width = widths * (box.high.floats - box.low.floats)
@@ -292,18 +317,12 @@ def _features(result: RegionSet, box: Box) -> Floats:
 
 def _rgb(lightness: Floats, a: Floats, b: Floats) -> Floats:
     """From Oklab to sRGB (Ottosson 2020)."""
-    lms = (
-        np.stack(
-            [
-                lightness + 0.3963377774 * a + 0.2158037573 * b,
-                lightness - 0.1055613458 * a - 0.0638541728 * b,
-                lightness - 0.0894841775 * a - 1.2914855480 * b,
-            ],
-            axis=-1,
-        )
-        ** 3
-    )
-    linear = lms @ np.array(
+    cones = [
+        lightness + 0.3963377774 * a + 0.2158037573 * b,
+        lightness - 0.1055613458 * a - 0.0638541728 * b,
+        lightness - 0.0894841775 * a - 1.2914855480 * b,
+    ]
+    linear = np.stack(cones, axis=-1) ** 3 @ np.array(
         [
             [4.0767416621, -1.2684380046, -0.0041960863],
             [-3.3077115913, 2.6097574011, -0.7034186147],
@@ -325,19 +344,10 @@ def region_colours(result: RegionSet) -> Floats:
     >>> all((colours[i] != colours[j]).any() for i, j in found.adjacency)
     True
     """
-    palette = np.array([[int(fill[i : i + 2], 16) / 255 for i in (1, 3, 5)] for fill in _FILLS])
+    palette = np.array([to_rgb(fill) for fill in _FILLS])
     palette = palette + _SOFT * (1.0 - palette)
     region = result.region_of_cell
-    pairs = region[result.adjacency]
-    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
-    both = np.concatenate([pairs, pairs[:, ::-1]])
-    both = both[np.argsort(both[:, 0], kind="stable")]
-    starts = np.searchsorted(both[:, 0], np.arange(result.n_regions + 1)).tolist()
-    neighbours = both[:, 1].tolist()
-    chosen = [-1] * result.n_regions
-    n = len(palette)
-    for i in range(result.n_regions):
-        taken = {chosen[j] for j in neighbours[starts[i] : starts[i + 1]]}
-        # begin elsewhere each time, so that all colours occur
-        chosen[i] = next((colour for k in range(n) if (colour := (i + k) % n) not in taken), i % n)
+    pairs = np.unique(region[result.adjacency], axis=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    chosen = different_neighbours(result.n_regions, pairs, len(palette))
     return palette[np.array(chosen, dtype=np.int64)[region]]

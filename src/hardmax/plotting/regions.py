@@ -17,9 +17,17 @@ from matplotlib.collections import LineCollection, PolyCollection
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.profiles import draw_profile
-from hardmax.plotting.region_shapes import Shapes, box_shown, map_colours, region_colours
+from hardmax.plotting.region_shapes import (
+    MANY,
+    Shapes,
+    box_shown,
+    line_kinds,
+    line_look,
+    map_colours,
+    region_colours,
+)
 from hardmax.plotting.solids import draw_solid
-from hardmax.plotting.style import INK, Picture, new_figure, styled
+from hardmax.plotting.style import INK, Picture, new_figure, size_in_points, styled
 from hardmax.regions.api import enumerate_regions
 
 if TYPE_CHECKING:
@@ -35,7 +43,6 @@ Colouring = Literal["map", "region"]
 
 _COLOURINGS = ("map", "region")
 _WALL, _FOLD = 1.3, 0.8  # points, where there is room
-_MANY = 2_000  # cells beyond which a picture is pixels
 
 
 def draw_regions(
@@ -54,8 +61,6 @@ def draw_regions(
     result : RegionSet
         In the plane; on the line, what is drawn is the graph of the network, in space the cells cut open
         (:func:`~hardmax.plotting.solids.draw_solid`).
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
     box : Box, optional
         The part of the plane that is shown: by default the domain, or the busy part of an unbounded one.
     colour : {"map", "region"}
@@ -64,10 +69,6 @@ def draw_regions(
         A line above the picture; by default the numbers of cells and regions.
     legend : bool, optional
         Whether to explain the lines below the figure; by default only when it is new.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -136,7 +137,7 @@ def _draw_cells(ax: Axes, shapes: Shapes, colours: Any) -> None:
                 facecolors=colours[numbers],
                 edgecolors=colours[numbers],
                 linewidths=0.3,
-                rasterized=shapes.result.n_cells > _MANY,
+                rasterized=shapes.result.n_cells > MANY,
             ),
             autolim=False,
         )
@@ -147,25 +148,18 @@ def _draw_lines(ax: Axes, shapes: Shapes) -> set[str]:
     result = shapes.result
     segments: Any
     segments, layers = shapes.contacts()
-    page = ax.get_window_extent()
-    inches = min(page.width, page.height) / ax.figure.get_dpi()
     size = float((shapes.box.high.floats - shapes.box.low.floats).max())
-    widths = shapes.widths(layers, 72.0 * inches / size)
-    walls = result.adjacency_kind == 1
-    region = result.region_of_cell[result.adjacency]
-    seams = region[:, 0] == region[:, 1]
-    kinds = {"fold": ~walls & ~seams, "wall": walls & ~seams, "seam": seams}
+    widths = shapes.widths(layers, min(size_in_points(ax)) / size)
+    kinds = line_kinds(result, result.region_of_cell)
     for kind, chosen in kinds.items():
         shown = np.flatnonzero(chosen & (widths > 0.0))
         shown = shown[np.argsort(widths[shown], kind="stable")]  # the strong ones on top
         ax.add_collection(
             LineCollection(
                 segments[shown],
-                colors=INK if kind == "wall" else "white",
-                linewidths=np.minimum(widths[shown], _WALL if kind == "wall" else _FOLD).round(2),
-                linestyles=(0, (1, 2)) if kind == "seam" else "solid",
+                **line_look(kind, widths[shown], _WALL, _FOLD),
                 capstyle="butt" if kind == "seam" else "round",
-                rasterized=result.n_cells > _MANY,
+                rasterized=result.n_cells > MANY,
             ),
             autolim=False,
         )
@@ -194,10 +188,6 @@ def compare_depths(
     box : Box, optional
         The part of the plane that all panels show.
     colour : {"map", "region"}
-
-    Returns
-    -------
-    matplotlib Figure
 
     Examples
     --------

@@ -19,8 +19,16 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyDomainError, InvalidInputError
 from hardmax.geometry.domains import Box, Polytope
 from hardmax.plotting.captions import axis_names, counted, explain
-from hardmax.plotting.region_shapes import Shapes, box_shown, map_colours, region_colours
-from hardmax.plotting.style import INK, new_figure, styled
+from hardmax.plotting.region_shapes import (
+    MANY,
+    Shapes,
+    box_shown,
+    line_kinds,
+    line_look,
+    map_colours,
+    region_colours,
+)
+from hardmax.plotting.style import INK, new_figure, size_in_points, styled, towards_eye
 from hardmax.regions.api import enumerate_regions
 
 if TYPE_CHECKING:
@@ -38,7 +46,6 @@ _UNLISTED = to_rgb("#FFFFFF")
 _WALL, _FOLD = 1.2, 0.7  # points, where there is room
 _SLICES = 5
 _SOFTER = 0.72  # lines on a tilted face have less room than on the page
-_MANY = 2_000  # polygons beyond which a picture is pixels
 
 
 def draw_solid(
@@ -61,10 +68,6 @@ def draw_solid(
     box, colour, title, legend
         As in :func:`~hardmax.plotting.regions.draw_regions`.
 
-    Returns
-    -------
-    matplotlib Axes
-
     Examples
     --------
     >>> import hardmax as hm
@@ -78,18 +81,17 @@ def draw_solid(
     legend = ax is None if legend is None else legend
     words = counted(result) if title is None else title
     with styled():
-        if ax is not None:
-            if not hasattr(ax, "set_zlim"):
-                raise InvalidInputError(
-                    'ax must have projection="3d" for cells in space, but is flat; try '
-                    'figure.add_subplot(projection="3d").'
-                )
-            drawn = _draw(ax, result, shown, colours, _open_faces(result, shown), words)
-        else:
+        beside = None
+        if ax is None:
             figure = new_figure(9.4, 5.2)
-            ax = figure.add_subplot(1, 2, 1, projection="3d")
-            drawn = _draw(ax, result, shown, colours, _open_faces(result, shown), words)
-            beside = figure.add_subplot(1, 2, 2, projection="3d")
+            ax, beside = (figure.add_subplot(1, 2, i, projection="3d") for i in (1, 2))
+        elif not hasattr(ax, "set_zlim"):
+            raise InvalidInputError(
+                'ax must have projection="3d" for cells in space, but is flat; try '
+                'figure.add_subplot(projection="3d").'
+            )
+        drawn = _draw(ax, result, shown, colours, _open_faces(result, shown), words)
+        if beside is not None:
             slices = f"slices across {axis_names(result.network)[2]}"
             drawn |= _draw(beside, result, shown, colours, _layers(shown, _SLICES), slices)
         if legend:
@@ -199,7 +201,7 @@ def _draw(ax: Any, result: RegionSet, box: Box, colours: Floats, faces: list[_Fa
     ax.grid(False)
     ax.set_title(title, y=1.03)
     drawn: set[str] = set()
-    eye = _eye()
+    eye = towards_eye(_VIEW)
     for order, face in enumerate(sorted(faces, key=lambda f: float(f.middle() @ eye))):
         section = _section(result, face)
         if section is not None:
@@ -212,13 +214,6 @@ def _draw(ax: Any, result: RegionSet, box: Box, colours: Floats, faces: list[_Fa
                     Line3DCollection(outline, colors=INK, linewidths=0.7, zorder=over), autolim=False
                 )
     return drawn
-
-
-def _eye() -> Floats:
-    elevation, azimuth = np.radians(_VIEW)
-    return np.array(
-        [np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)]
-    )
 
 
 def _section(result: RegionSet, face: _Face) -> RegionSet | None:
@@ -250,7 +245,7 @@ def _draw_section(
     shapes = Shapes.of(section, within)
     cell = result.of_signatures(section.routings, section.bits)
     fills = np.where((cell >= 0)[:, None], colours[np.maximum(cell, 0)], _UNLISTED) * _SHADES[face.axis]
-    many = result.n_cells > _MANY
+    many = result.n_cells > MANY
     corners: Any
     for numbers, corners in shapes.polygons():
         ax.add_collection3d(
@@ -265,14 +260,9 @@ def _draw_section(
             autolim=False,
         )
     segments, layers = shapes.contacts()
-    page = ax.get_window_extent()
-    inches = min(page.width, page.height) / ax.figure.get_dpi()
-    points = _SOFTER * 72.0 * inches / float(np.linalg.norm(box.high.floats - box.low.floats))
-    widths = shapes.widths(layers, points)
-    walls = section.adjacency_kind == 1
-    known = np.where(cell >= 0, result.region_of_cell[np.maximum(cell, 0)], -1)[section.adjacency]
-    seams = (known[:, 0] == known[:, 1]) & (known[:, 0] >= 0)
-    kinds = {"fold": ~walls & ~seams, "wall": walls & ~seams, "seam": seams}
+    diagonal = float(np.linalg.norm(box.high.floats - box.low.floats))
+    widths = shapes.widths(layers, _SOFTER * min(size_in_points(ax)) / diagonal)
+    kinds = line_kinds(section, np.where(cell >= 0, result.region_of_cell[np.maximum(cell, 0)], -1))
     for kind, chosen in kinds.items():
         shown = np.flatnonzero(chosen & (widths > 0.0))
         if len(shown):
@@ -280,9 +270,7 @@ def _draw_section(
             ax.add_collection3d(
                 Line3DCollection(
                     lines,
-                    colors=INK if kind == "wall" else "white",
-                    linewidths=np.minimum(widths[shown], _WALL if kind == "wall" else _FOLD).round(2),
-                    linestyles=(0, (1, 2)) if kind == "seam" else "solid",
+                    **line_look(kind, widths[shown], _WALL, _FOLD),
                     rasterized=many,
                     zorder=zorder + 1,
                 ),

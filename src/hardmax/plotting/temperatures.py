@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.networks.blocks import Attention
-from hardmax.plotting.style import INK, LINES, Picture, given_or_new, new_figure, styled
+from hardmax.plotting.diagrams import draw_keys, key_handle
+from hardmax.plotting.style import INK, LINES, Picture, frame, given_or_new, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +28,7 @@ __all__ = ["draw_guarantees", "draw_report", "draw_temperatures", "key_colours"]
 Floats = NDArray[np.float64]
 
 _GROUND = "#B9C7D3"  # a white star and a hollow one differ only on a coloured ground
+_LEAST = 1e-16  # distances below this are drawn at the left edge
 
 
 def draw_temperatures(
@@ -49,10 +51,6 @@ def draw_temperatures(
     resolution : int
         Pixels along a side.
 
-    Returns
-    -------
-    matplotlib Figure
-
     Examples
     --------
     >>> import hardmax as hm
@@ -65,11 +63,8 @@ def draw_temperatures(
         raise InvalidInputError(f"temperatures are drawn in dimension 2, but the diagram has {diagram.d}.")
     keys = diagram.sites
     head = Attention([keys], None, [key_colours(len(keys))], skip=False)
-    (left, bottom), (right, top) = box.low.floats, box.high.floats
-    x, y = (
-        low + (high - low) * (np.arange(resolution) + 0.5) / resolution
-        for low, high in ((left, right), (bottom, top))
-    )
+    low, high = box.low.floats, box.high.floats
+    x, y = low[:, None] + (high - low)[:, None] * (np.arange(resolution) + 0.5) / resolution
     pixels = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     with styled():
         figure = new_figure(3.1 * len(temperatures), 3.9)
@@ -79,46 +74,23 @@ def draw_temperatures(
             ax.imshow(
                 colours.reshape(resolution, resolution, 3),
                 origin="lower",
-                extent=(left, right, bottom, top),
+                extent=(low[0], high[0], low[1], high[1]),
                 interpolation="nearest",
             )
-            _draw_walls(ax, diagram, box)
-            ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal", xlabel="$q_1$")
-            ax.locator_params(nbins=5)
+            for corners in diagram.polygons(box):
+                if len(corners) > 2:
+                    closed = np.concatenate([corners, corners[:1]])
+                    ax.plot(*closed.T, color=INK, linewidth=1.1, zorder=3)
+            draw_keys(ax, diagram, 120)
+            frame(ax, box, "$q_1$", "$q_2$" if ax is panels[0] else "")
             ax.set_title(f"temperature {temperature:g}")
-        panels[0].set_ylabel("$q_2$")
-        shapes = {"marker": "*", "markersize": 11, "markeredgecolor": INK, "linestyle": "none"}
-        handles = [
-            Line2D([], [], color=INK, linewidth=1.1, label="exact wall"),
-            Line2D([], [], markerfacecolor="white", label="key", **shapes),  # type: ignore[arg-type]
-        ]
+        handles = [Line2D([], [], color=INK, linewidth=1.1, label="exact wall"), key_handle("white", "key")]
         if not diagram.nonempty.all():
-            handles.append(
-                Line2D([], [], markerfacecolor="none", label="key without a cell", **shapes)  # type: ignore[arg-type]
-            )
+            handles.append(key_handle("none", "key without a cell"))
         figure.legend(
             handles=handles, loc="outside lower center", ncols=len(handles), facecolor=_GROUND, framealpha=1
         )
     return figure
-
-
-def _draw_walls(ax: Axes, diagram: PowerDiagram, box: Box) -> None:
-    for corners in diagram.polygons(box):
-        if len(corners) > 2:
-            closed = np.concatenate([corners, corners[:1]])
-            ax.plot(closed[:, 0], closed[:, 1], color=INK, linewidth=1.1, zorder=3)
-    for won, face in ((True, "white"), (False, "none")):
-        stars = diagram.sites[diagram.nonempty == won]
-        ax.scatter(
-            stars[:, 0],
-            stars[:, 1],
-            s=120,
-            marker="*",
-            facecolors=face,
-            edgecolors=INK,
-            linewidths=0.9,
-            zorder=4,
-        )
 
 
 def key_colours(n: int) -> Floats:
@@ -142,10 +114,6 @@ def draw_guarantees(bounds: Mapping[str, Sequence[StabilityBounds]], *, margin: 
         A name for each temperature, and its bounds at growing margins.
     margin : float
         Marked by a dotted line.
-
-    Returns
-    -------
-    matplotlib Figure
 
     Examples
     --------
@@ -171,29 +139,18 @@ def draw_guarantees(bounds: Mapping[str, Sequence[StabilityBounds]], *, margin: 
             ax.spines[["top", "right"]].set_visible(False)
         left.set(title="top probability, by temperature", ylabel="at least", ylim=(-0.03, 1.03))
         right.set(title="norm of the Hessian, by temperature", ylabel="at most", yscale="log")
-        lines = [Line2D([], [], color=c, label=name) for c, name in zip(LINES, bounds, strict=False)]
-        forms = [
+        handles = [
+            *(Line2D([], [], color=c, label=name) for c, name in zip(LINES, bounds, strict=False)),
             Line2D([], [], color=INK, label="supremum"),
             Line2D([], [], color=INK, linestyle=(0, (4, 2)), label="as printed"),
             Line2D([], [], color=INK, linewidth=0.9, linestyle=":", label=f"margin {margin:g}"),
         ]
-        handles = [*lines, *forms]
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
 def draw_report(report: StabilityReport, *, ax: Axes | None = None) -> Axes:
     """Draw which share of the queries is how close to one-hot, and what their margins alone guarantee.
-
-    Parameters
-    ----------
-    report : StabilityReport
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure otherwise.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -227,9 +184,6 @@ def draw_report(report: StabilityReport, *, ax: Axes | None = None) -> Axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(loc="upper left", frameon=False)
     return ax
-
-
-_LEAST = 1e-16  # distances below this are drawn at the left edge
 
 
 def _shown(value: float) -> float:

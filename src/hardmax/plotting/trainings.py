@@ -33,6 +33,8 @@ __all__ = [
     "draw_weights",
 ]
 
+_PRINTED: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "markersize": 5.5}
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -108,16 +110,8 @@ def _draw_panel(panel: MeasuredPanel, ax: Axes) -> None:
         shift = 0.0 if panel.x_log else (i - (n - 1) / 2) * 0.16 * apart
         run = [(x + shift, list(values)) for x, values in zip(series.x, series.seeds, strict=True) if values]
         for x, values in run:
-            ax.plot(
-                [x] * len(values),
-                values,
-                "o",
-                color=colour,
-                markersize=4,
-                alpha=0.55,
-                markeredgewidth=0,
-                zorder=3,
-            )
+            seeds: Any = {"markersize": 4, "alpha": 0.55, "markeredgewidth": 0, "zorder": 3}
+            ax.plot([x] * len(values), values, "o", color=colour, **seeds)
         ax.plot(
             [x for x, _ in run],
             [float(np.median(values)) for _, values in run],
@@ -132,18 +126,9 @@ def _draw_panel(panel: MeasuredPanel, ax: Axes) -> None:
         printed = [(x + shift, p) for x, p in zip(series.x, series.paper, strict=False) if p is not None]
         if printed:
             xs, ps = zip(*printed, strict=True)
-            ax.plot(
-                xs,
-                ps,
-                "D",
-                color=colour,
-                markerfacecolor="none",
-                markersize=5.5,
-                linestyle=":",
-                linewidth=0.9,
-            )
+            ax.plot(xs, ps, color=colour, linestyle=":", linewidth=0.9, **_PRINTED)
     if any(p is not None for series in panel.series for p in series.paper):
-        ax.plot([], [], "D", color="0.4", markerfacecolor="none", markersize=5.5, label="the paper (mean)")
+        ax.plot([], [], color="0.4", linestyle="none", label="the paper (mean)", **_PRINTED)
     ax.set_yscale("log")
     if panel.x_log:
         ax.set_xscale("log")
@@ -156,8 +141,7 @@ def _draw_panel(panel: MeasuredPanel, ax: Axes) -> None:
         ax.axvline(
             panel.threshold, color=INK, linestyle=(0, (4, 3)), linewidth=1, label=panel.threshold_label
         )
-    ax.set_title(panel.title)
-    ax.set_xlabel(panel.x_label)
+    ax.set(title=panel.title, xlabel=panel.x_label)
     ax.grid(axis="y", color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
     ax.spines["top"].set_visible(False)
@@ -203,26 +187,18 @@ def draw_recovery(probed: Sequence[Probed], *, y_label: str = "recovery error (5
         for number, one in enumerate(probed):
             ax = figure.add_subplot(1, len(probed), number + 1)
             heads = np.arange(1, len(one.trained) + 1)
-            ax.bar(
-                heads - 0.2,
-                one.initialised,
-                0.38,
-                color=FILLS[8],
-                edgecolor=INK,
-                linewidth=0.6,
-                label="initialised",
-            )
-            ax.bar(
-                heads + 0.2, one.trained, 0.38, color=FILLS[0], edgecolor=INK, linewidth=0.6, label="trained"
-            )
+            for at, label, errors, fill in (
+                (heads - 0.2, "initialised", one.initialised, FILLS[8]),
+                (heads + 0.2, "trained", one.trained, FILLS[0]),
+            ):
+                ax.bar(at, errors, 0.38, color=fill, edgecolor=INK, linewidth=0.6, label=label)
             if not len(heads):
                 ax.text(0.5, 0.5, "not run", transform=ax.transAxes, ha="center", color="0.4")
             ax.set(title=one.title, xlabel="head", xticks=heads, ylim=(0, top))
             if number == 0:
                 ax.set_ylabel(y_label)
                 ax.legend(frameon=False, fontsize=8.5)
-            for side in ("top", "right"):
-                ax.spines[side].set_visible(False)
+            ax.spines[["top", "right"]].set_visible(False)
     return figure
 
 
@@ -262,44 +238,36 @@ def draw_weights(weights: Any, *, expected: float, title: str) -> Figure:
         )
         ax.set(title=title, xlabel="position", ylabel="attention weight of CLS", xticks=places)
         ax.legend(frameon=False, fontsize=8.5)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
+        ax.spines[["top", "right"]].set_visible(False)
     return figure
 
 
 def draw_training_geometry(found: TrainingGeometry) -> Figure:
     """Draw how error, hardness, margins and cells change during a training, in four panels."""
     steps = np.asarray(found.samples, dtype=float)
+    dots: dict[str, Any] = {"marker": "o", "markersize": 3.5}
     with styled():
         figure = new_figure(10.4, 7.4)
         axes = figure.subplots(2, 2)
         left, right, low_left, low_right = axes.ravel()
-        left.plot(steps, found.nmse, color=INK, marker="o", markersize=3.5, label="NMSE")
+        left.plot(steps, found.nmse, color=INK, label="NMSE", **dots)
         left.set(title="error, and whether CLS can know enough", ylabel="NMSE", yscale="log")
         other = left.twinx()
         other.plot(steps, found.learns, color=LINES[1], marker="s", markersize=3.5, linestyle="--")
         other.set(ylabel="inputs whose active set reaches CLS", ylim=(-0.03, 1.03))
         other.yaxis.label.set_color(LINES[1])
         for i, name in enumerate(found.heads):
-            style: dict[str, Any] = {"color": LINES[i % len(LINES)], "marker": "o", "markersize": 3.5}
-            right.plot(steps, found.share_hard[:, i], label=name, **style)
-            low_left.plot(steps, found.margin[:, i], label=name, **style)
+            colour = LINES[i % len(LINES)]
+            right.plot(steps, found.share_hard[:, i], label=name, color=colour, **dots)
+            low_left.plot(steps, found.margin[:, i], label=name, color=colour, **dots)
         right.set(
             title=f"share of hard queries, tolerance {found.tolerance:g}", ylabel="share", ylim=(-0.03, 1.03)
         )
         low_left.set(title="median margin", ylabel="margin / temperature", yscale="log")
-        low_right.plot(
-            steps, found.cells.mean(axis=1), color=INK, marker="o", markersize=3.5, label="cells in a plane"
-        )
-        for i in range(found.reachable.shape[1]):
-            low_right.plot(
-                steps,
-                found.reachable[:, i],
-                color=LINES[i % len(LINES)],
-                marker="o",
-                markersize=3.5,
-                label=f"keys with a cell, head {i + 1}",
-            )
+        low_right.plot(steps, found.cells.mean(axis=1), color=INK, label="cells in a plane", **dots)
+        for i, reachable in enumerate(found.reachable.T):
+            label = f"keys with a cell, head {i + 1}"
+            low_right.plot(steps, reachable, color=LINES[i % len(LINES)], label=label, **dots)
         low_right.set(title="first layer, one token moving", ylabel="number, mean over sequences")
         low_right.set_ylim(bottom=0)
         for ax in (right, low_right):

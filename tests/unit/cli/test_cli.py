@@ -226,7 +226,7 @@ def test_a_terminal_gets_a_drawn_table(monkeypatch):
             return True
 
     monkeypatch.setattr(sys, "stdout", screen := Terminal())
-    outputs.print_table("Title", ["key"], lambda i: [str(i)], 2, ["[a note]"])
+    outputs.print_table("Title", ["key"], [["0"], ["1"]], ["[a note]"])
     assert "┃" in screen.getvalue()
     assert "[a note]" in screen.getvalue()
 

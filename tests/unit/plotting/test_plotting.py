@@ -172,7 +172,9 @@ def test_tropical_pictures_are_of_the_plane():
 
 
 def test_what_cannot_be_drawn_says_so():
-    with pytest.raises(UnsupportedDimensionError, match="drawn in dimension 2, but this one has dimension 3"):
+    with pytest.raises(
+        UnsupportedDimensionError, match="diagrams are drawn in dimension 2, but these have dimension 3"
+    ):
         hm.attention_diagram(np.eye(3)).plot()
     with pytest.raises(UnsupportedDimensionError, match="dimension 2 or 3, but this one has dimension 4"):
         hm.minkowski_vertices([np.eye(4)]).plot()
