@@ -188,17 +188,11 @@ def _multi_head(name: str, scores: Heads, n: int, heads: int, d: int, key_span: 
     forms = []
     if heads <= d:
         forms.append(_upper_form("Theorem V.2", "O(N^H) for H <= d", heads, exponent, n**heads))
-        equal = most == n**heads
-        forms.append(
-            Printed(
-                "Figure 4, Example V.3",
-                "N^H vertices",
-                PrintedForm.HOLDS if equal else PrintedForm.FALSE,
-                "" if equal else f"N^H counts the sums; at most {readable(most)} are vertices",
-                n**heads,
-                exponent=heads,
-            )
-        )
+        verdict, reason, place = PrintedForm.HOLDS, "", "Figure 4, Example V.3"
+        if most != n**heads:
+            verdict = PrintedForm.FALSE
+            reason = f"N^H counts the sums; at most {readable(most)} are vertices"
+        forms.append(Printed(place, "N^H vertices", verdict, reason, n**heads, exponent=heads))
     else:
         half = d // 2
         formula = "O((N H)^floor(d/2)) for H > d"
@@ -292,12 +286,11 @@ def _constructive(scores: Heads, n: int, heads: int, d: int, d_ff: int, depth: i
     width = d_ff // (2 * d)
     formula = "(N^d w^d)^L with w = floor(d_ff / 2d), H = d"
     exponent = d * depth
-    product = (n * width) ** d
-    base: int | None = product
+    base = (n * width) ** d
     if heads < d or not width:
-        verdict, base = PrintedForm.SILENT, None
+        verdict = PrintedForm.SILENT
         reason = "it needs H >= d" if heads < d else "it needs d_ff >= 2 d"
-    elif product > block:
+    elif base > block:
         verdict = PrintedForm.FALSE
         reason = f"more than the {readable(block, depth)} cells that are possible"
     elif scores.exponent * depth < exponent:
@@ -305,8 +298,9 @@ def _constructive(scores: Heads, n: int, heads: int, d: int, d_ff: int, depth: i
         reason = "the bound above grows more slowly in N, so it fails for long sequences"
     else:
         verdict, reason = PrintedForm.NOT_SHARP, "a sawtooth of w teeth has 2 w pieces"
-    power = 1 if base is None else depth
-    form = Printed("Theorem V.7", formula, verdict, reason, base, power, exponent=exponent)
+    form = Printed("Theorem V.7", formula, verdict, reason, base, depth, exponent=exponent)
+    if verdict is PrintedForm.SILENT:
+        form = Printed("Theorem V.7", formula, verdict, reason, exponent=exponent)
     by_attention = sorted(scores.winners, reverse=True)[: max(scores.top, 0)]
     pieces = prod(2 * teeth * keys for keys in by_attention) * (2 * teeth) ** (folded - len(by_attention))
     where = "on [0, 1]^d" if scores.biased else "on the slice where the last coordinate is 1"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Literal
 
 import numpy as np
@@ -191,11 +191,8 @@ def _own_block(number: int, rules: tuple[Rule, ...], n_own: int) -> Block:
     residuals = [rule.residual for rule in rules]
     if not rules or True in residuals:
         return Block("own", -1, range(n_own), True)
-    kept: dict[int, None] = {}
-    for residual in residuals:
-        if not isinstance(residual, bool):
-            kept.update(dict.fromkeys(_kept(number, residual, n_own, "residual")))
-    return Block("own", -1, tuple(kept), False)
+    named = [_kept(number, slots, n_own, "residual") for slots in residuals if not isinstance(slots, bool)]
+    return Block("own", -1, tuple(dict.fromkeys(chain(*named))), False)
 
 
 def _kept(number: int, slots: Slots | None, n_slots: int, name: str) -> Slots | range:

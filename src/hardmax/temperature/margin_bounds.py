@@ -29,23 +29,12 @@ from hardmax.results import Result
 from hardmax.temperature.arguments import checked_margin, positive_temperature
 
 __all__ = [
-    "FORMS",
     "Magnitudes",
-    "NAMES",
-    "QUANTITIES",
-    "Real",
     "StabilityBounds",
-    "ball",
     "closed_forms",
-    "is_positive",
-    "of_epsilon",
-    "rational",
-    "rounded",
-    "rounded_fraction",
     "stability_bounds",
     "standard_temperature",
     "vacuous",
-    "worst_rivals",
 ]
 
 _FIRST_BITS = 96

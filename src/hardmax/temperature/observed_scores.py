@@ -42,16 +42,7 @@ from hardmax.temperature.arguments import check_rows, checked_tolerance, positiv
 from hardmax.temperature.bands import margin_needed
 from hardmax.temperature.margin_bounds import stability_bounds
 
-__all__ = [
-    "Spectrum",
-    "StabilityReport",
-    "check_stability",
-    "farthest_values",
-    "leading_eigenvalue",
-    "output_error_bound",
-    "output_errors",
-    "value_table",
-]
+__all__ = ["Spectrum", "StabilityReport", "check_stability", "leading_eigenvalue", "output_error_bound"]
 
 Floats = NDArray[np.float64]
 

@@ -22,7 +22,7 @@ import numpy as np
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
 from hardmax.flow.architectures import Architecture
-from hardmax.flow.costs.cost_law import cost_exponents
+from hardmax.flow.costs.cost_law import cost_exponents, exponent_of
 from hardmax.flow.costs.estimate import sampled_needs, set_sizes
 from hardmax.flow.costs.plan_search import Assignment, Need, assign, plan_for, unproven_terms
 from hardmax.flow.information_sets import information_sets
@@ -189,7 +189,7 @@ def advise(
     d_ff = None if d_ff is None else positive("d_ff", d_ff)
     budget = None if budget is None else positive("budget", budget)
     n_suggestions = positive("n_suggestions", n_suggestions)
-    allowed = _exponent(max_exponent)
+    allowed = exponent_of("max_exponent", max_exponent).limit_denominator(10**6)
     generator = np.random.default_rng(rng)
     needs = sampled_needs(target, n_tokens, n_samples, generator)
     X = target.sample(n_samples, n_tokens, generator)
@@ -247,16 +247,6 @@ def parameter_count(architecture: Architecture, *, d_ff: int | None = None, posi
         w = 4 * here if d_ff is None else d_ff
         total += 4 * here**2 + (here + 1) * w + (w + 1) * after
     return total
-
-
-def _exponent(value: Any) -> Fraction:
-    try:
-        allowed = Fraction(value).limit_denominator(10**6)
-    except (TypeError, ValueError, OverflowError):
-        allowed = Fraction(-1)
-    if allowed < 0:
-        raise InvalidInputError(f"max_exponent must be a number, 0 or more, but was {value!r}.")
-    return allowed
 
 
 def _smallest_heads(needs: Sequence[Need], max_depth: int, max_heads: int) -> Iterator[tuple[int, ...]]:

@@ -246,12 +246,7 @@ def cost_of(
         raise InvalidInputError(f'version must be "law", "upper" or "printed", but was {version!r}.')
     if charge not in ("held", "bound"):
         raise InvalidInputError(f'charge must be "held" or "bound", but was {charge!r}.')
-    try:
-        gamma = None if smoothness is None else Fraction(smoothness)
-    except (TypeError, ValueError, OverflowError):
-        gamma = Fraction(-1)
-    if gamma is not None and gamma < 0:
-        raise InvalidInputError(f"smoothness must be a number, 0 or more, but was {smoothness!r}.")
+    gamma = None if smoothness is None else exponent_of("smoothness", smoothness)
     shape, layout = flow.architecture, flow._layout()
     T, d = shape.n_tokens, shape.d_token
     before = 1  # the largest set of a token one layer earlier
@@ -276,6 +271,17 @@ def cost_of(
         before = max((row["size"] for row in rows if row["layer"] == layer and row["token"] < T), default=0)
     rows.sort(key=lambda row: (row["layer"], row["token"]))
     return CostTable(tuple(rows), version, charge, gamma)
+
+
+def exponent_of(name: str, value: Any) -> Fraction:
+    """An exponent of a cost, 0 or more, exactly."""
+    try:
+        exponent = Fraction(value)
+    except (TypeError, ValueError, OverflowError):
+        exponent = Fraction(-1)
+    if exponent < 0:
+        raise InvalidInputError(f"{name} must be a number, 0 or more, but was {value!r}.")
+    return exponent
 
 
 def _printed_sizes(rules: tuple[Any, ...], t: int, before: int, T: int) -> list[int]:
@@ -436,9 +442,7 @@ def minimal_set_size(
     """
     beta1, factor = _checked(beta1, version, max_active)
     T, L = architecture.n_tokens, architecture.depth
-    wanted = positive(
-        "n_comparisons", n_comparisons, least=-3
-    )  # the paper's C(T, 3) - 3 is negative for T < 4
+    wanted = positive("n_comparisons", n_comparisons, least=-3)  # the least of the paper's C(T, 3) - 3
     missing = wanted - _by_attention(architecture)
     if missing <= 0:
         return 1

@@ -146,6 +146,7 @@ class CostEstimate(Result):
         state = {field.name: getattr(self, field.name) for field in fields(self)}
         sizes = asdict(state.pop("sizes"))
         return {
+            "target": state.pop("target"),
             **asdict(state.pop("architecture")),
             **{stored: sizes[name] for name, stored in _STORED_SIZES.items()},
             **state,

@@ -212,11 +212,8 @@ def analog_code(
     epsilon : float
         :math:`R = \lceil \sqrt{(m-n)/6}/\varepsilon \rceil`, which leaves half of the squared error for the
         tanh units.
-    units : {"heaviside", "tanh"}
-        Steps and n linear units in each block, or tanh units only.
-    steepness : (float, float), optional
-        Of the tanh units of encoder and decoder; by default such that the error in :math:`L_2` is provably
-        at most epsilon.
+    units, steepness
+        As in :func:`binary_code`; beside its steps each block has n linear units.
 
     Returns
     -------

@@ -106,10 +106,8 @@ def identity_block(m: int, n: int, p: int) -> TwoLayer:
     for name, value in (("m", m), ("n", n), ("p", p)):
         check_size(value, name, 1)
     passed = min(m, n)
-    w_in, w_out = np.zeros((passed * p, m)), np.zeros((n, passed * p))
-    for i in range(passed):
-        w_in[i * p : (i + 1) * p, i] = 1.0 / p
-        w_out[i, i * p : (i + 1) * p] = 1.0
+    w_in = np.repeat(np.eye(m)[:passed] / p, p, axis=0)
+    w_out = np.repeat(np.eye(n)[:, :passed], p, axis=1)
     return TwoLayer(w_in, np.zeros(passed * p), w_out, np.zeros(n))
 
 

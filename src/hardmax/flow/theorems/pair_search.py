@@ -214,7 +214,7 @@ class _Rankings:
                 return None
             self.decisions += 1
             self.below, self.above = [list(order) for order in below], [list(order) for order in above]
-            if self._enforce(self._touched(self._take(options.pop()))):
+            if self._enforce(self._take(options.pop())):
                 waiting.append((self.below, self.above, self._next_options()))
         return False
 
@@ -233,7 +233,7 @@ class _Rankings:
         return all(not rivals & ~self.below[order][s] for order, s, rivals in option)
 
     def _take(self, option: tuple[Step, ...]) -> set[int]:
-        """Let the keys of an option win; the orders that changed."""
+        """Let the keys of an option win; the pairs that this may concern."""
         for order, s, rivals in option:
             below, above = self.below[order], self.above[order]
             lower, upper = rivals, above[s] | 1 << s
@@ -245,10 +245,7 @@ class _Rankings:
                     below[letter] |= lower
                 if lower >> letter & 1:
                     above[letter] |= upper
-        return {order for order, _, _ in option}
-
-    def _touched(self, orders: set[int]) -> set[int]:
-        return {number for order in orders for number in self.touching[order]}
+        return {number for order, _, _ in option for number in self.touching[order]}
 
     def _enforce(self, numbers: set[int]) -> bool:
         """Strike out options until nothing changes; False if some pair has none left."""
@@ -259,7 +256,7 @@ class _Rankings:
                 self.trouble[number] += 1
                 return False
             if len(alive) == 1 and not self._done(alive[0]):
-                numbers |= self._touched(self._take(alive[0]))
+                numbers |= self._take(alive[0])
         return True
 
     def _next_options(self) -> list[tuple[Step, ...]] | None:
