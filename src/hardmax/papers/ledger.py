@@ -221,11 +221,20 @@ class Claim(Statement):
         object.__setattr__(self, "expected", Verdict(self.expected))
 
 
-def claim(
-    name: str, place: str, statement: str, **rest: Any
-) -> Callable[[Callable[[Effort], Finding]], Claim]:
-    """Make a :class:`Claim` of the function that checks it; ``rest`` are the other fields."""
-    return lambda check: Claim(name, place, statement, check=check, **rest)
+@dataclass(frozen=True)
+class claim:
+    """The head of a :class:`Claim`: ``@claim(name, place, expected).states(statement, ...)`` stands above the
+    function that checks it."""
+
+    name: str
+    place: str
+    expected: Verdict
+
+    def states(self, statement: str, **rest: str) -> Callable[[Callable[[Effort], Finding]], Claim]:
+        """Make a :class:`Claim` of the function that checks it; ``rest`` are the other fields."""
+        return lambda check: Claim(
+            self.name, self.place, statement, expected=self.expected, check=check, **rest
+        )
 
 
 def earned(

@@ -52,12 +52,11 @@ _EXAMPLE = np.array([[[float(Fraction(entry)) for entry in row] for row in APPEN
 
 
 @claim(
-    "infoflow.law.versions",
-    "Sections 4.2, 5.2 and 6, appendices A.3 and B.2",
+    "infoflow.law.versions", "Sections 4.2, 5.2 and 6, appendices A.3 and B.2", Verdict.INCONSISTENT
+).states(
     "The cost of decoding an information set is stated in five places.",
     hypotheses="T = 64 tokens of d = 4 numbers in width E = 36, read by one global head",
     computation="the five exponents as fractions",
-    expected=Verdict.INCONSISTENT,
     correction="Used here: max(M d/E - 1, 0), labelled law, with the upper M d/E beside it.",
 )
 def _versions(effort: Effort) -> Finding:
@@ -80,13 +79,10 @@ def _versions(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.if.appe",
-    "Appendix E",
+@claim("infoflow.if.appe", "Appendix E", Verdict.FAILS).states(
     "With the least inner product as score, the argmax positions are 3, 4, 1, 3 and CLS ends with {1, 3}.",
     hypotheses="the four tokens of the example; the lowest position wins a tie",
     computation="both layers in fractions, and by the simulator",
-    expected=Verdict.FAILS,
     correction="True for the negated score; as printed the argmax is 1, 2, 3, 1 and CLS ends with {1}.",
 )
 def _appendix_e(effort: Effort) -> Finding:
@@ -153,13 +149,10 @@ def _simulated(sign: float) -> InformationFlow:
     return information_sets(Architecture(4, 2, (1, 1), 4), plan, _EXAMPLE, keep="all")
 
 
-@claim(
-    "infoflow.c1.two-layer",
-    "Appendix C.1",
+@claim("infoflow.c1.two-layer", "Appendix C.1", Verdict.FAILS).states(
     "A two-layer transformer needs h_1 >= D heads for the retrieval of D maxima.",
     hypotheses="D = 6, T = 64, max-position retrieval",
     computation="information sets of a plan with heads (3, 3)",
-    expected=Verdict.FAILS,
     correction="CLS reads in both layers, so h_1 + h_2 >= D is enough.",
 )
 def _two_layers(effort: Effort) -> Finding:
@@ -319,13 +312,10 @@ def _token_sets(flow: InformationFlow) -> str:
     return " ".join(positions_set(np.flatnonzero(row).tolist()) for row in flow.sets(1, "tokens")[0])
 
 
-@claim(
-    "infoflow.pe.floor",
-    "Section 4.2, mechanism III",
+@claim("infoflow.pe.floor", "Section 4.2, mechanism III", Verdict.HOLDS).states(
     "Reading fixed positions needs positional encoding.",
     hypotheses="independent tokens, F = x(1) + x(2) + x(3), T = 10",
     computation="the error of the best permutation-invariant predictor, exact and sampled",
-    expected=Verdict.HOLDS,
     proof="advise.md#without-positions-the-error-is-at-least-1---3t",
 )
 def _permutation_floor(effort: Effort) -> Finding:

@@ -21,13 +21,10 @@ from hardmax.targets.terms import Term
 from hardmax.targets.tokens import Coordinate
 
 
-@claim(
-    "infoflow.if.fig2",
-    "Figure 2",
+@claim("infoflow.if.fig2", "Figure 2", Verdict.HOLDS).states(
     "Two trees over the inputs 0.1, 0.3, 0.4, 0.2 end in {3} and {1}.",
     hypotheses="none",
     computation="both trees, node by node",
-    expected=Verdict.HOLDS,
 )
 def _figure_2(effort: Effort) -> Finding:
     values = [Fraction(text) for text in ("1/10", "3/10", "2/5", "1/5")]
@@ -53,13 +50,10 @@ def _figure_2(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.if.eq5.empty",
-    "Equation (5)",
+@claim("infoflow.if.eq5.empty", "Equation (5)", Verdict.FAILS).states(
     "Every term of (5) counts comparisons.",
     hypotheses="the example of appendix E, whose I(CLS, 1) is empty",
     computation="(5) literally and with an empty set counted 0",
-    expected=Verdict.FAILS,
     correction="An empty set contributes |I|^beta1 - 1 = -1; it must count 0.",
 )
 def _equation_5_empty(effort: Effort) -> Finding:
@@ -78,13 +72,10 @@ def _equation_5_empty(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.if.eq5.global",
-    "Equation (5) and section 6",
+@claim("infoflow.if.eq5.global", "Equation (5) and section 6", Verdict.FAILS).states(
     "A model that learns a target has at least as many comparisons as the target.",
     hypotheses="retrieval of D = 3 maxima of T = 8 tokens by one layer and one global head",
     computation="(5) as printed and repaired, against D(T - D) and D(T - 1)",
-    expected=Verdict.FAILS,
     correction="Inside a set D0 (|I|^beta1 - 1) comparisons must be allowed, one tree per token to be found.",
 )
 def _equation_5_global(effort: Effort) -> Finding:
@@ -110,14 +101,11 @@ def _equation_5_global(effort: Effort) -> Finding:
 _NORM_TRIPLE = {"sign": -1, "arity": 3, "form": ["norm"]}
 
 
-@claim(
-    "infoflow.cmp.dret.exact",
-    "Section 5.3 and appendix D.1",
+@claim("infoflow.cmp.dret.exact", "Section 5.3 and appendix D.1", Verdict.HOLDS).states(
     "Retrieval of D maxima needs between D(T - D) and D(T - 1) comparisons.",
     hypotheses="maximisers of the f_i differ; T > D",
     computation="exhaustive for D = 2, T = 3 over rankings of finitely many tokens; the written proof for "
     "all",
-    expected=Verdict.HOLDS,
     correction="Exactly D(T - 1) for T > D, and 0 for T <= D.",
     proof="advise.md#retrieval-needs-exactly-dt---1-comparisons",
 )
@@ -167,13 +155,10 @@ def _outputs_of_trees(inputs: NDArray[Any], n_types: int) -> tuple[NDArray[Any],
     return pairs, np.unique(np.concatenate(triples), axis=0)
 
 
-@claim(
-    "infoflow.cmp.dret.ae",
-    "Appendix D.1",
+@claim("infoflow.cmp.dret.ae", "Appendix D.1", Verdict.FAILS).states(
     "The active set of a D-retrieval target has exactly D elements almost everywhere.",
     hypotheses="max x_1 + max x_2 on [0, 1]^2",
     computation="how often one token wins both; one exact input",
-    expected=Verdict.FAILS,
     correction="At most D; for independent coordinates the share of smaller sets is 1/T at D = 2.",
 )
 def _retrieval_size(effort: Effort) -> Finding:
@@ -193,13 +178,10 @@ def _retrieval_size(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.cmp.zero",
-    "Definition 2",
+@claim("infoflow.cmp.zero", "Definition 2", Verdict.HOLDS).states(
     "(not in the paper) For T <= D0 beta1 a target needs no comparison at all.",
     hypotheses="none",
     computation="D0 single leaves of beta1 positions hold all positions",
-    expected=Verdict.HOLDS,
     proof="advise.md#short-sequences-need-no-comparison",
 )
 def _zero(effort: Effort) -> Finding:
@@ -234,13 +216,10 @@ def _zero(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.cmp.pair.half",
-    "Proposition 1",
+@claim("infoflow.cmp.pair.half", "Proposition 1", Verdict.HOLDS).states(
     "(sharper than the paper's D T^2) The pairwise target needs at most D(C(T,2) - C(2D,2) - 1) comparisons.",
     hypotheses="none",
     computation="explicit trees over unordered pairs at integer inputs",
-    expected=Verdict.HOLDS,
     proof="advise.md#pairs-need-half-of-what-the-paper-counts",
 )
 def _pair_half(effort: Effort) -> Finding:
@@ -273,13 +252,10 @@ def _pair_trees(T: int, D: int) -> list[dict[str, Any]]:
     return [*({"term": i, "leaves": leaves} for i in range(D)), *single]
 
 
-@claim(
-    "infoflow.cmp.tri.lb",
-    "Appendix D.1",
+@claim("infoflow.cmp.tri.lb", "Appendix D.1", Verdict.FAILS).states(
     "The triangle-center target needs at least C(T,3) - 3 comparisons.",
     hypotheses="T > 6",
     computation="explicit trees with fewer, for T = 7, 8, ...",
-    expected=Verdict.FAILS,
     correction="At most C(T,3) - 21 for T >= 7, and 0 for T <= 9; T^3/6 + O(T^2) survives.",
 )
 def _triangle_lower(effort: Effort) -> Finding:
@@ -303,13 +279,10 @@ def _triangle_lower(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.cmp.tri.domain",
-    "Appendix D.1",
+@claim("infoflow.cmp.tri.domain", "Appendix D.1", Verdict.FAILS).states(
     "The results for the triangle-center target carry over from [-1, 1]^d to [0, 1]^d.",
     hypotheses="the unshifted target, d = 1 and 2",
     computation="sizes of active sets",
-    expected=Verdict.FAILS,
     correction="For the shifted target. On [0, 1]^1 it is nine times the square of the least token: D0 = "
     "beta1 = 1. For d >= 2 three different tokens can win there, if rarely, so D0, dimension and order are "
     "3 as on [-1, 1]^d.",

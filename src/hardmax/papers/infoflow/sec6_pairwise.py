@@ -68,13 +68,10 @@ def pairwise_plan(matrices: Any, *, omit_first: int | None = None, omit_last: in
     )
 
 
-@claim(
-    "infoflow.6-a",
-    "Section 6",
+@claim("infoflow.6-a", "Section 6", Verdict.FAILS).states(
     "s(T - 1) >= D(T - D) implies s >= D.",
     hypotheses="one layer, max-position retrieval",
     computation="the smallest s for D < 8 and T < 3 D^2",
-    expected=Verdict.FAILS,
     correction="Only for T > D(D - 1) + 1; with the exact N = D(T - 1) for all T > D.",
 )
 def _single_layer(effort: Effort) -> Finding:
@@ -98,13 +95,10 @@ def _single_layer(effort: Effort) -> Finding:
     )  # fmt: skip
 
 
-@claim(
-    "infoflow.p1.47",
-    "Inequality (47)",
+@claim("infoflow.p1.47", "Inequality (47)", Verdict.FAILS).states(
     "The count of two layers is at most the right side of (47).",
     hypotheses="beta1 = 2, sets as large as max-position retrieval makes them",
     computation="both sides in integers",
-    expected=Verdict.FAILS,
     correction="2(T - 1) must be (h1 + h2)(T - 1); (48), h1 T^2 + O(T), survives.",
 )
 def _inequality_47(effort: Effort) -> Finding:
@@ -138,13 +132,10 @@ def _printed_47(T: int, h1: int, h2: int) -> int:
     return T * (h1 + 1) ** 2 - T + h1 * T * (T - 1) + h1**2 + (h1 + 1) ** 2 * (h2 + 1) ** 2 - 2 + 2 * (T - 1)
 
 
-@claim(
-    "infoflow.p1.h1",
-    "Proposition 1",
+@claim("infoflow.p1.h1", "Proposition 1", Verdict.FAILS).states(
     "The count of comparisons forces h1 >= D.",
     hypotheses="T = 64 as in the experiments, h2 = D",
     computation="the smallest h1 whose count reaches N, with the paper's N and with unordered pairs",
-    expected=Verdict.FAILS,
     correction="At T = 64, D = 6 the count accepts h1 = 5, and with unordered pairs about D/2. What a "
     "search over score functions says is on the page linked below.",
     proof="advise.md#is-one-head-per-term-necessary",
@@ -178,13 +169,10 @@ def _asked_for(T: int, d: int, D: int) -> tuple[int | None, int | None]:
     return by_paper, unordered
 
 
-@claim(
-    "infoflow.p1.dd",
-    "Proposition 1",
+@claim("infoflow.p1.dd", "Proposition 1", Verdict.HOLDS).states(
     "Two layers with heads (D, D) learn the pairwise target by max-position retrieval alone.",
     hypotheses="Gaussian matrices and tokens, d = 4",
     computation="information sets of the plan on samples; the written proof for all",
-    expected=Verdict.HOLDS,
     correction="(50) must be the union of {t_i, s_i(t_i)}.",
     proof="advise.md#heads-d-d-are-enough",
 )
@@ -211,13 +199,10 @@ def _learns_with_d(effort: Effort) -> Finding:
     return holding(good, words, {"shares": list(shares.values())})
 
 
-@claim(
-    "infoflow.p1.distinct",
-    "Equation (6)",
+@claim("infoflow.p1.distinct", "Equation (6)", Verdict.FAILS).states(
     "Distinct matrices A_i make D the intrinsic dimension of the target.",
     hypotheses="A_i = c_i times the identity",
     computation="sizes of active sets; exact inputs",
-    expected=Verdict.FAILS,
     correction="Generic matrices and d >= 2 are needed.",
 )
 def _distinct(effort: Effort) -> Finding:
@@ -428,13 +413,10 @@ NMSE_PAIRWISE = {
 """Table 11: for D the NMSE with heads (D, D), (D-1, D) and (D, D-1)."""
 
 
-@claim(
-    "infoflow.tab.11a",
-    "Section 6.1",
+@claim("infoflow.tab.11a", "Section 6.1", Verdict.FAILS).states(
     "Heads (D, D) reach an NMSE of the order 1e-5 for all D.",
     hypotheses="the printed Table 11",
     computation="powers of ten",
-    expected=Verdict.FAILS,
     correction="1e-5 for D = 2, 3, 4; 1e-4 for D = 5; 1e-3 for D = 6.",
 )
 def _table_11a(effort: Effort) -> Finding:
@@ -449,13 +431,10 @@ def _table_11a(effort: Effort) -> Finding:
     )  # fmt: skip
 
 
-@claim(
-    "infoflow.tab.11b",
-    "Appendix C.4",
+@claim("infoflow.tab.11b", "Appendix C.4", Verdict.FAILS).states(
     "One head less costs two to three orders of magnitude for D <= 5.",
     hypotheses="the printed Table 11",
     computation="quotients of the printed errors",
-    expected=Verdict.FAILS,
     correction="2.3 to 3.0 orders for D <= 4, one order for D = 5, half an order for D = 6.",
 )
 def _table_11b(effort: Effort) -> Finding:

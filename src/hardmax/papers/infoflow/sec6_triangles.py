@@ -45,13 +45,10 @@ def safe_triangles(T: int) -> int:
     return max(comb(T - 3, 3) - 3, 0)
 
 
-@claim(
-    "infoflow.p2.l",
-    "Proposition 2",
+@claim("infoflow.p2.l", "Proposition 2", Verdict.HOLDS).states(
     "M >= C T^((beta'-1)/beta1) / L.",
     hypotheses="N >= C1 T^beta', T large against H L",
     computation="the exact M for the triangle-center count",
-    expected=Verdict.HOLDS,
     correction="Valid and weak: L^(-1/beta1) instead of 1/L.",
     proof="advise.md#how-the-set-size-falls-with-depth",
 )
@@ -75,13 +72,10 @@ def _in_the_depth(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.p2.premise",
-    "Appendix B.2",
+@claim("infoflow.p2.premise", "Appendix B.2", Verdict.FAILS).states(
     "Order beta' means N >= C1 T^beta', by definition.",
     hypotheses="none",
     computation="a target of order 1 with N = sqrt(T) - 1",
-    expected=Verdict.FAILS,
     correction="Definition 2 bounds the size of trees from above only; the lower bound on N must be assumed.",
 )
 def _premise(effort: Effort) -> Finding:
@@ -122,13 +116,10 @@ def _enough_heads(T: int, count: Callable[[int], int]) -> int:
     )
 
 
-@claim(
-    "infoflow.p2.experiment",
-    "Section 6.2",
+@claim("infoflow.p2.experiment", "Section 6.2", Verdict.FAILS).states(
     "Proposition 2 explains the failures of Table 12.",
     hypotheses="the three models of Table 12, law exponent max(2M/E - 1, 0)",
     computation="M and exponent for every T of the table; the first T with a positive exponent",
-    expected=Verdict.FAILS,
     correction="The bound is trivial for T <= 64; it starts at T = 111, 118 and 303.",
 )
 def _experiment(effort: Effort) -> Finding:
@@ -156,13 +147,10 @@ def _bound_on_m(T: int, H: int, M: int) -> list[tuple[Any, str, Any]]:
     return lines if M == 1 else [*lines, (reached(M - 1), "<", wanted)]
 
 
-@claim(
-    "infoflow.p2.heads",
-    "Section 6.2",
+@claim("infoflow.p2.heads", "Section 6.2", Verdict.FAILS).states(
     "The limit cannot be overcome by more heads.",
     hypotheses="the count (5), two layers",
     computation="the smallest H with which M = 1 is enough",
-    expected=Verdict.FAILS,
     correction="Inside InfoFlow about T/6 heads over all layers make every bound trivial: H = 11 at T = 64.",
 )
 def _heads(effort: Effort) -> Finding:
@@ -176,13 +164,10 @@ def _heads(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.p2-b",
-    "Appendix B.2, after (55)",
+@claim("infoflow.p2-b", "Appendix B.2, after (55)", Verdict.FAILS).states(
     "T L M^beta1 + H L T^beta1 + ... >= C1 T^beta' forces M to grow.",
     hypotheses="beta1 = beta' = 3",
     computation="the term H L T^beta1 against N",
-    expected=Verdict.FAILS,
     correction="H L T^2, as in (55).",
 )
 def _typo(effort: Effort) -> Finding:
@@ -197,13 +182,10 @@ def _typo(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.6.2-a",
-    "Section 6.2",
+@claim("infoflow.6.2-a", "Section 6.2", Verdict.HOLDS_NUMERICALLY).states(
     "The cost is of the order eps^(1 - T^(2/3)/(6LE)).",
     hypotheses="read as a lower bound (Omega, not O), T large against H L",
     computation="T^(2/3) <= 6 L M with the exact M",
-    expected=Verdict.HOLDS_NUMERICALLY,
     correction="Omega; a factor d and T^(2/3)/(6L)^(1/3) would be sharper, for T much larger than H L only.",
 )
 def _section_62(effort: Effort) -> Finding:
@@ -229,13 +211,10 @@ def _section_62(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.tab12-c",
-    "Section 6.2 and Table 12",
+@claim("infoflow.tab12-c", "Section 6.2 and Table 12", Verdict.VACUOUS).states(
     "The errors of Table 12 are consistent with InfoFlow.",
     hypotheses="the three models of Table 12",
     computation="the predicted exponent for every entry",
-    expected=Verdict.VACUOUS,
 )
 def _table_12_consistent(effort: Effort) -> Finding:
     exponents = [
@@ -366,13 +345,10 @@ NMSE_TRIANGLE = {
 """Table 12: for T the NMSE of the three models."""
 
 
-@claim(
-    "infoflow.tab.12",
-    "Section 6.2",
+@claim("infoflow.tab.12", "Section 6.2", Verdict.FAILS).states(
     "At T = 16 all three models have NMSE above 0.85, and they perform almost identically for all T.",
     hypotheses="the printed Table 12; almost identically read as within 5 %",
     computation="smallest error at T = 16; largest over smallest error for every T",
-    expected=Verdict.FAILS,
     correction="The smallest error at T = 16 is 0.843 (appendix C.5 says 0.84); the models differ by a "
     "factor 2.1 at T = 3 and agree within 2 % from T = 16 on.",
 )

@@ -149,13 +149,10 @@ RECOVERY = tuple(
 LARGEST, SECOND = RECOVERY[:3], RECOVERY[3:]
 
 
-@claim(
-    "infoflow.tab.ratios",
-    "Tables 1 to 10",
+@claim("infoflow.tab.ratios", "Tables 1 to 10", Verdict.HOLDS).states(
     "Every third line is the trained error over the initialised one.",
     hypotheses="all entries rounded to four decimals",
     computation="57 quotients in fractions, with the rounding of all three numbers",
-    expected=Verdict.HOLDS,
 )
 def _ratios(effort: Effort) -> Finding:
     columns = [column for table in RECOVERY for column in table.columns]
@@ -172,14 +169,11 @@ def _ratios(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.tab.range",
-    "Section 4.2 and appendix C.1",
+@claim("infoflow.tab.range", "Section 4.2 and appendix C.1", Verdict.FAILS).states(
     "Training shrinks the recovery error by an order of magnitude in all configurations; the "
     "ratios run from 0.08 to 0.84.",
     hypotheses="the printed Tables 1 to 3",
     computation="smallest and largest ratio",
-    expected=Verdict.FAILS,
     correction="The ratios run from 0.065 to 0.779; an order of magnitude is reached in Table 1 only, the "
     "one configuration with h_1 >= D.",
 )
@@ -198,13 +192,10 @@ def _range(effort: Effort) -> Finding:
     )  # fmt: skip
 
 
-@claim(
-    "infoflow.c1.configs",
-    "Appendix C.1",
+@claim("infoflow.c1.configs", "Appendix C.1", Verdict.FAILS).states(
     "Six configurations with a fixed head width n_1, so that E_1 is proportional to h_1.",
     hypotheses="the printed Tables 1 to 10",
     computation="counting; E_1 / h_1",
-    expected=Verdict.FAILS,
     correction="Seven configurations, three of them with Tables 1 to 3; E_1 = ceil(36 / h_1) h_1, so n_1 is "
     "6, 8, 6 for h_1 = 6, 5, 7.",
 )
@@ -224,13 +215,10 @@ def _configurations(effort: Effort) -> Finding:
     )  # fmt: skip
 
 
-@claim(
-    "infoflow.c.2",
-    "Appendix C.2",
+@claim("infoflow.c.2", "Appendix C.2", Verdict.MEASUREMENT).states(
     "Ratios for the second largest score are uniformly close to 1.",
     hypotheses="the printed Tables 4 to 10; the paper does not say what close means",
     computation="range, mean, and how many lie within 5 %",
-    expected=Verdict.MEASUREMENT,
     correction="Close on average (1.006), not uniformly: 0.777 to 1.091.",
 )
 def _second_largest(effort: Effort) -> Finding:

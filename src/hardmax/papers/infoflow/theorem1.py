@@ -46,13 +46,10 @@ def log_slope(x: Sequence[float], y: Sequence[float]) -> float:
 # ----------------------------------------------------------------------------------------------------------
 
 
-@claim(
-    "infoflow.t1.k.order",
-    "Theorems 1 and 4",
+@claim("infoflow.t1.k.order", "Theorems 1 and 4", Verdict.HOLDS).states(
     "the exponent of the informal statement is at most that of the formal one",
     hypotheses="H, n, T at least 1",
     computation="both exponents as fractions over a range",
-    expected=Verdict.HOLDS,
     correction="the formal exponent is the larger one for H >= 2, by (H - 1)/(H(n+1)+1); it implies the "
     "informal one",
     proof="constructions.md#one-layer-is-not-enough",
@@ -80,13 +77,10 @@ def _k_order(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t1.identity14",
-    "Appendix A.1, (14) = (15)",
+@claim("infoflow.t1.identity14", "Appendix A.1, (14) = (15)", Verdict.HOLDS).states(
     "the difference of two weighted means splits into a part from the weights and one from the values",
     hypotheses="positive weights",
     computation="exact values on a grid that decides the identity, and random draws",
-    expected=Verdict.HOLDS,
 )
 def _identity14(effort: Effort) -> Finding:
     grid = [1, 2, 3] if effort is Effort.QUICK else [1, 2, 3, 5]
@@ -109,13 +103,10 @@ def _identity14(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t1.kset",
-    "Appendix A.1",
+@claim("infoflow.t1.kset", "Appendix A.1", Verdict.FAILS).states(
     "the sets K_i = -B(b_i, L) cap Q0 hold tokens",
     hypotheses="b_i in Q0, L below 0.7",
     computation="sign of the third coordinate on -B(b, L)",
-    expected=Verdict.FAILS,
     correction="K_i = -(B(b_i, L) cap Q0); with it the proof goes through",
     proof="constructions.md#one-layer-is-not-enough",
 )
@@ -139,13 +130,10 @@ def _kset(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t1.step3.factor",
-    "Appendix A.1, step 3",
+@claim("infoflow.t1.step3.factor", "Appendix A.1, step 3", Verdict.FAILS).states(
     "x(t).v(t) tends to a ninth of the smallest inner product",
     hypotheses="v(t) the softmax average of x(s)/3, beta to infinity",
     computation="one token exactly; random sequences at beta = 1e5",
-    expected=Verdict.FAILS,
     correction="(x(t)/3).v(t) does; x(t)/3 is what the residual stream holds",
     proof="constructions.md#two-layers-are",
 )
@@ -172,13 +160,10 @@ def _step3(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t1.softmaxgap",
-    "Appendix A.1, steps 3 and 6",
+@claim("infoflow.t1.softmaxgap", "Appendix A.1, steps 3 and 6", Verdict.HOLDS).states(
     "a large beta brings the softmax average close to the maximum, uniformly",
     hypotheses="T scores, any real numbers",
     computation="random and extreme scores against W((T-1)/e)/beta",
-    expected=Verdict.HOLDS,
     correction="exactly W((T-1)/e)/beta, so beta = (72/epsilon) W((T-1)/e), at most 72 ln(T)/epsilon; beta "
     "must not count as a weight",
     proof="constructions.md#how-far-softmax-is-from-the-maximum",
@@ -210,14 +195,11 @@ def _one_above(n_tokens: int) -> Any:
     return rho
 
 
-@claim(
-    "infoflow.t1.build",
-    "Theorem 4, part 2",
+@claim("infoflow.t1.build", "Theorem 4, part 2", Verdict.HOLDS).states(
     "a two-layer transformer with one head each and dimension 6 is within epsilon of the target, with "
     "O(1/epsilon) parameters",
     hypotheses="weights at most 1, beta free",
     computation="the transformer is built; largest error over random, nearly tied and climbed inputs",
-    expected=Verdict.HOLDS,
     correction="after repairs: (x/3).v in step 3, W_K of layer 2, and an output block of O(epsilon^-1/2) "
     "units",
     proof="constructions.md#two-layers-are",
@@ -244,13 +226,10 @@ def _of_order_one_over(widths: Sequence[int], epsilons: Sequence[float]) -> bool
     return all(w <= 12 * (1 + 1.6 / e) for w, e in zip(widths, epsilons, strict=True))
 
 
-@claim(
-    "infoflow.t1.width",
-    "Appendix A.1, step 4",
+@claim("infoflow.t1.width", "Appendix A.1, step 4", Verdict.HOLDS).states(
     "O(1/epsilon) units compute the inner product",
     hypotheses="weights at most 1",
     computation="widths for epsilon from 0.4 to 0.003",
-    expected=Verdict.HOLDS,
     correction="true and not sharp: Richardson extrapolation needs O(epsilon^-1/2), and so on",
     proof="constructions.md#two-layers-are",
 )
@@ -268,13 +247,10 @@ def _width(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t1.a21",
-    "Appendix A.1, step 5",
+@claim("infoflow.t1.a21", "Appendix A.1, step 5", Verdict.HOLDS).states(
     "the product of query and key matrix can have the single entry -2 although weights are at most 1",
     hypotheses="entries at most 1",
     computation="the matrices of the construction, multiplied",
-    expected=Verdict.HOLDS,
 )
 def _a21(effort: Effort) -> Finding:
     layer = separation_transformer(0.5, 4).transformer.layers[1]
@@ -295,13 +271,10 @@ def _a21(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t1.outputo1",
-    "Appendix A.1, step 6",
+@claim("infoflow.t1.outputo1", "Appendix A.1, step 6", Verdict.FAILS).states(
     "the output block computes 2 + 18 c with O(1) parameters",
     hypotheses="tanh units, weights at most 1, every epsilon",
     computation="a bound for 18 units by enclosures of tanh; widths of the block that is built",
-    expected=Verdict.FAILS,
     correction="O(epsilon^-1/2) units do it, so the total stays O(1/epsilon); no fixed number does",
     proof="constructions.md#the-output-block",
 )
@@ -331,13 +304,10 @@ def _output_width(epsilons: Sequence[float], widths: Sequence[int]) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t1-rem",
-    "Remark after Theorem 4",
+@claim("infoflow.t1-rem", "Remark after Theorem 4", Verdict.HOLDS).states(
     "the same holds on [0, 1]^3 with a similar target",
     hypotheses="target F(2X - 1)",
     computation="the transformer with embedding (2x - 1)/3; largest error found",
-    expected=Verdict.HOLDS,
     correction="the same formula on [0, 1]^3 is another target: all inner products are at least 0",
     proof="constructions.md#two-layers-are",
 )

@@ -52,13 +52,10 @@ _CASES = [(16, 2, 2), (64, 2, 6), (64, 32, 6)]  # T, k, n
 _BOUNDED = [(16, 2, 2, 1e-4), (64, 2, 6, 1e-4), (64, 2, 6, 1e-5), (64, 32, 6, 1e-5)]  # and epsilon
 
 
-@claim(
-    "infoflow.t2.exponents",
-    "Theorems 2 and 5 and the proof",
+@claim("infoflow.t2.exponents", "Theorems 2 and 5 and the proof", Verdict.INCONSISTENT).states(
     "one exponent for retrieving the k-th largest value",
     hypotheses="k at least 2",
     computation="the three printed exponents as fractions",
-    expected=Verdict.INCONSISTENT,
     correction="use (T - k + 1)/(n + 1) - 1, which the proof gives; it is the largest",
     proof="constructions.md#only-the-maximum-is-cheap",
 )
@@ -87,13 +84,10 @@ def _exponents(cases: Sequence[tuple[int, int, int]]) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t2.pair",
-    "Appendix A.2",
+@claim("infoflow.t2.pair", "Appendix A.2", Verdict.HOLDS).states(
     "for any attention map two sequences collide although their k-th largest values differ by 4 epsilon",
     hypotheses="rho non-decreasing, epsilon < 1/(64 m)",
     computation="search over all grid sequences, T = 7, k = 2, n = 1",
-    expected=Verdict.HOLDS,
     proof="constructions.md#only-the-maximum-is-cheap",
 )
 def _t2_pair(effort: Effort) -> Finding:
@@ -150,13 +144,10 @@ def _random_pair(rng: np.random.Generator, epsilon: float) -> CollidingPair:
     )
 
 
-@claim(
-    "infoflow.t2.bound",
-    "Appendix A.2",
+@claim("infoflow.t2.bound", "Appendix A.2", Verdict.HOLDS).states(
     "the width of the block behind the attention is bounded below explicitly",
     hypotheses="weights at most 1, epsilon < 1/(64 m)",
     computation="closed form against the chain of inequalities",
-    expected=Verdict.HOLDS,
     proof="constructions.md#only-the-maximum-is-cheap",
 )
 def _t2_bound(effort: Effort) -> Finding:
@@ -295,13 +286,10 @@ def _positive(x: list[float], y: list[float]) -> tuple[list[float], list[float]]
     return [a for a, _ in kept], [b for _, b in kept]
 
 
-@claim(
-    "infoflow.t3.heaviside",
-    "Appendix A.3, part 1",
+@claim("infoflow.t3.heaviside", "Appendix A.3, part 1", Verdict.HOLDS).states(
     "decoder after encoder is the truncation to L bits",
     hypotheses="Heaviside units",
     computation="every dyadic cell, exactly",
-    expected=Verdict.HOLDS,
     correction="thresholds of the decoder belong halfway between the latent values, or no tanh unit can "
     "replace them",
     proof="constructions.md#the-code-of-the-paper",
@@ -331,13 +319,10 @@ def _heaviside(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t3.slope",
-    "Theorem 6, part 1",
+@claim("infoflow.t3.slope", "Theorem 6, part 1", Verdict.HOLDS).states(
     "O(epsilon^(-m/n)) parameters suffice",
     hypotheses="m > n",
     computation="parameters of the code for five pairs (m, n)",
-    expected=Verdict.HOLDS,
     correction="true and not sharp, see t3.analog",
     proof="constructions.md#the-code-of-the-paper",
 )
@@ -372,13 +357,10 @@ def _binary_parameters(m: int, n: int, epsilon: float) -> int:
     return encoder * (m + 1 + n) + n + decoder * (n + 1 + m) + m
 
 
-@claim(
-    "infoflow.t3.tanhlp",
-    "Theorem 6, part 1",
+@claim("infoflow.t3.tanhlp", "Theorem 6, part 1", Verdict.HOLDS).states(
     "tanh networks reach an L_p error of epsilon",
     hypotheses="weights without bound",
     computation="the tanh code, its error in L_2",
-    expected=Verdict.HOLDS,
     correction="the weights grow at least like epsilon^(-m/n), far outside any constant bound",
     proof="constructions.md#the-code-of-the-paper",
 )
@@ -397,13 +379,10 @@ def _tanh_lp(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t3.supnorm",
-    "Theorem 6, part 2",
+@claim("infoflow.t3.supnorm", "Theorem 6, part 2", Verdict.VACUOUS).states(
     "an error of at most epsilon in the maximum norm forces many parameters",
     hypotheses="m > n, continuous encoder",
     computation="antipodal pairs on the boundary of the cube",
-    expected=Verdict.VACUOUS,
     correction="no such encoder exists for epsilon < 1/2; with the mean error in place of the largest the "
     "bound is true",
     proof="constructions.md#no-code-in-the-maximum-norm",
@@ -445,13 +424,10 @@ def _supnorm(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t3.analog",
-    "Theorem 6, part 1, sharpened",
+@claim("infoflow.t3.analog", "Theorem 6, part 1, sharpened", Verdict.HOLDS).states(
     "O(epsilon^(-max(1, m/n - 1))) parameters suffice",
     hypotheses="n divides m, weights without bound",
     computation="the code is built; units, error, slopes",
-    expected=Verdict.HOLDS,
     proof="constructions.md#a-cheaper-code",
 )
 def _analog(effort: Effort) -> Finding:
@@ -482,13 +458,10 @@ def _has_few_units(code: Any, m: int, n: int) -> bool:
     return bool(code.n_units == n * ((r - 1) * (code.cells - 1) + code.cells ** (r - 1) + 1))
 
 
-@claim(
-    "infoflow.t3.bounded",
-    "Theorem 6 with bounded weights",
+@claim("infoflow.t3.bounded", "Theorem 6 with bounded weights", Verdict.HOLDS).states(
     "with weights at most 1 every alternation of a decoder costs a factor",
     hypotheses="n = 1, tanh units",
     computation="linear programs, and a bound from analyticity",
-    expected=Verdict.HOLDS,
     correction="the cost law is no upper bound when weights are bounded: decoding m = 2 numbers from n = 1 "
     "costs exp(c/epsilon)",
     proof="constructions.md#bounded-weights",
@@ -512,13 +485,10 @@ def _above(widths: Sequence[float], bounds: Sequence[float]) -> bool:
     return all(w >= p for w, p in zip(widths[1:], bounds[1:], strict=True))
 
 
-@claim(
-    "infoflow.t3.o",
-    "Theorems 3 and 6, part 2",
+@claim("infoflow.t3.o", "Theorems 3 and 6, part 2", Verdict.FAILS).states(
     "encoder and decoder must have O(epsilon^min(1 - m/n, 0)) parameters",
     hypotheses="m = n = 1, epsilon = 1/4",
     computation="networks of every size that meet the hypothesis",
-    expected=Verdict.FAILS,
     correction="Omega instead of O, and the mean error instead of the largest",
     proof="constructions.md#a-lower-bound-in-the-mean",
 )
@@ -544,13 +514,10 @@ def _big_o(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.t3.identity",
-    "Appendix A.3",
+@claim("infoflow.t3.identity", "Appendix A.3", Verdict.FAILS).states(
     "for n >= m the representation is exact with O(1) parameters",
     hypotheses="tanh networks",
     computation="enclosures of 1 - p tanh(1/p)",
-    expected=Verdict.FAILS,
     correction="never exact; p tanh(v/p) has weights at most 1 and error about 1/(3 p^2)",
     proof="constructions.md#enough-room",
 )
@@ -571,13 +538,10 @@ def _identity(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "infoflow.lemma1",
-    "Lemma 1",
+@claim("infoflow.lemma1", "Lemma 1", Verdict.HOLDS).states(
     "a step is a tanh unit up to any error in L_p(mu)",
     hypotheses="mu finite, 1 <= p < infinity",
     computation="quadrature with an atom at zero",
-    expected=Verdict.HOLDS,
     correction="p = 1 works too, and zero need not lie inside; in the maximum norm it is false",
     proof="constructions.md#lemma-1",
 )

@@ -48,13 +48,10 @@ __all__ = ["NOTATION", "Symbol", "notation_page", "resolve"]
 HALF: Any = Fraction(1, 2)
 
 
-@claim(
-    "tropical.newton_characterises",
-    "Definition III.5",
+@claim("tropical.newton_characterises", "Definition III.5", Verdict.FAILS).states(
     "The Newton polytope determines the linear regions of a tropical polynomial completely.",
     hypotheses="one variable, three terms",
     computation="regions of max(0, 5+x, 2x) and of max(0, -5+x, 2x): one Newton polytope for both",
-    expected=Verdict.FAILS,
     correction="Regions are the upper vertices of the lifted points (exponent, coefficient); the Newton "
     "polytope suffices only when all coefficients are equal.",
     proof="tropical-polynomials.md#the-newton-polytope-alone-does-not-determine-the-regions",
@@ -87,13 +84,10 @@ def _newton_characterises(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.def_iii7",
-    "Definition III.7",
+@claim("tropical.def_iii7", "Definition III.7", Verdict.FAILS).states(
     "The sets on which the terms of a tropical polynomial with coefficients win are cones and form a fan.",
     hypotheses="one variable, three terms with different coefficients",
     computation="the cells of max(0, -1+x, -3+2x)",
-    expected=Verdict.FAILS,
     correction="They are polyhedra and form a polyhedral complex; cones if all coefficients are equal.",
     proof="tropical-polynomials.md#cells-are-cones-only-for-equal-coefficients",
 )
@@ -115,13 +109,10 @@ def _def_iii7(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.rem_iii11a",
-    "Remark III.11",
+@claim("tropical.rem_iii11a", "Remark III.11", Verdict.HOLDS).states(
     "With a fixed matrix of positive values, tau log z tends to 0: in the log domain the values are lost.",
     hypotheses="values positive and independent of tau",
     computation="tau log z at random scores and values, against its bound tau max|log v|",
-    expected=Verdict.HOLDS,
     proof="proofs.md#fixed-values-vanish-in-the-log-domain",
 )
 def _rem_iii11a(effort: Effort) -> Finding:
@@ -143,13 +134,10 @@ def _rem_iii11a(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.loglift_same_walls",
-    "Remark III.11",
+@claim("tropical.loglift_same_walls", "Remark III.11", Verdict.FAILS).states(
     "Log-lifting keeps the routing walls: the partition does not depend on the values.",
     hypotheses="one query dimension, two keys",
     computation="walls of the log-lifted head with keys -1, 1 and log-values 0, 2, and its routing walls",
-    expected=Verdict.FAILS,
     correction="The walls of the numerators depend on the values; the routing partition is that of the "
     "denominator alone. They agree for all keys only if the log-values of a channel are equal.",
     proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
@@ -173,14 +161,11 @@ def _loglift_same_walls(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.rem_iii12",
-    "Remark III.12",
+@claim("tropical.rem_iii12", "Remark III.12", Verdict.FAILS).states(
     "The linear regions of the log-lifted head are the cells of the common refinement of the "
     "fans of numerators and denominator.",
     hypotheses="one query dimension, two keys, equal log-values",
     computation="cells of the refinement and linear regions of the map",
-    expected=Verdict.FAILS,
     correction="The cells bound the number of linear regions from above; that the map is a difference of "
     "convex piecewise linear functions is true.",
     proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
@@ -204,14 +189,11 @@ def _rem_iii12(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.def_iii13",
-    "Definition III.13",
+@claim("tropical.def_iii13", "Definition III.13", Verdict.HOLDS).states(
     "The routing partition of several heads is the common refinement of their fans, which is "
     "the normal fan of the Minkowski sum of their Newton polytopes.",
     hypotheses="linear scores; routing cells with interior",
     computation="refinement, Minkowski sum and Newton polytope of the product for random integer keys",
-    expected=Verdict.HOLDS,
     correction="With affine scores the polytopes are lifted and only upper vertices count; values and the "
     "output matrix can make cells indistinguishable in the output.",
     proof="proofs.md#several-heads-are-a-minkowski-sum",
@@ -237,13 +219,10 @@ def _def_iii13(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.ffn_is_trop_poly",
-    "Section III-E",
+@claim("tropical.ffn_is_trop_poly", "Section III-E", Verdict.FAILS).states(
     "A ReLU layer acts as a tropical polynomial.",
     hypotheses="output weights of both signs",
     computation="the paper's own sawtooth (Lemma F.2, one tooth) at 0, 1/2 and 1",
-    expected=Verdict.FAILS,
     correction="It is a tropical rational map, a difference of two convex functions; a polynomial if no "
     "output weight is negative.",
     proof="tropical-polynomials.md#a-feed-forward-layer-is-rational-not-polynomial",
@@ -267,13 +246,10 @@ def _ffn_is_trop_poly(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.cpwl_closure",
-    "Section III-E",
+@claim("tropical.cpwl_closure", "Section III-E", Verdict.FAILS).states(
     "Transformer blocks at zero temperature keep functions continuous and piecewise linear.",
     hypotheses="one dimension, one head with two keys",
     computation="the affine maps of x + attention on both sides of its wall",
-    expected=Verdict.FAILS,
     correction="Piecewise affine maps on finite polyhedral partitions, with jumps allowed, are closed under "
     "transformer blocks.",
 )
@@ -290,14 +266,11 @@ def _cpwl_closure(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.piecewise_affine_closure",
-    "Section III-E, corrected",
+@claim("tropical.piecewise_affine_closure", "Section III-E, corrected", Verdict.HOLDS).states(
     "Maps that are affine on the cells of a finite polyhedral partition are closed under "
     "residuals, zero-temperature attention with fixed keys, ReLU layers and composition.",
     hypotheses="keys and values fixed; jumps allowed",
     computation="every cell of random transformers: one affine map, which agrees with the network",
-    expected=Verdict.HOLDS,
     proof="proofs.md#what-blocks-are-closed-under",
 )
 def _piecewise_affine_closure(effort: Effort) -> Finding:

@@ -32,13 +32,10 @@ MANY_CELLS = (
 )
 
 
-@claim(
-    "tropical.ex_iii3_49",
-    "Example III.3, figure 2",
+@claim("tropical.ex_iii3_49", "Example III.3, figure 2", Verdict.FAILS).states(
     "Two layers of three ReLU units in the plane have a maximum of 49 linear regions.",
     hypotheses="d = 2, three units per layer",
     computation="a bound that knows the rank of every cell's map, and an integer network with 34 cells",
-    expected=Verdict.FAILS,
     correction="49 is an upper bound that is never reached: at most 40, and 34 are known.",
     proof="proofs.md#two-layers-of-three-units",
 )
@@ -56,13 +53,10 @@ def _ex_iii3_49(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.zaslavsky_e_bound",
-    "Appendix E",
+@claim("tropical.zaslavsky_e_bound", "Appendix E", Verdict.FAILS).states(
     "n hyperplanes cut R^d into at most (e n / d)^d cells.",
     hypotheses="none, as stated",
     computation="n = 2, d = 4",
-    expected=Verdict.FAILS,
     correction="True for n >= d; for n < d there are at most 2^n cells.",
 )
 def _zaslavsky_e_bound(effort: Effort) -> Finding:
@@ -77,13 +71,10 @@ def _zaslavsky_e_bound(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.zaslavsky_e_bound_fixed",
-    "Appendix E, corrected",
+@claim("tropical.zaslavsky_e_bound_fixed", "Appendix E, corrected", Verdict.HOLDS).states(
     "n hyperplanes cut R^d into at most (e n / d)^d cells.",
     hypotheses="n >= d",
     computation="the ratio for all pairs up to a size",
-    expected=Verdict.HOLDS,
     proof="proofs.md#hyperplanes-and-the-number-e",
 )
 def _zaslavsky_e_bound_fixed(effort: Effort) -> Finding:

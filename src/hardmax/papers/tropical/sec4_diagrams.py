@@ -25,13 +25,10 @@ from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compar
 Integers = NDArray[np.int64]
 
 
-@claim(
-    "tropical.power_voronoi",
-    "Theorem IV.3",
+@claim("tropical.power_voronoi", "Theorem IV.3", Verdict.HOLDS).states(
     "The queries that go to key j are the power cell of the site k_j with weight |k_j|^2.",
     hypotheses="linear scores; any keys, ties included",
     computation="largest scores and least powers at integer queries, in integers",
-    expected=Verdict.HOLDS,
     proof="power-diagrams.md#the-same-thing-twice",
 )
 def _power_voronoi(effort: Effort) -> Finding:
@@ -55,13 +52,10 @@ def _power_voronoi(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.onehot_interior",
-    "Theorem IV.3, Corollary IV.4",
+@claim("tropical.onehot_interior", "Theorem IV.3, Corollary IV.4", Verdict.FAILS).states(
     "Inside the cell of key j attention tends to the one-hot vector of j.",
     hypotheses="any keys, as stated",
     computation="two identical keys",
-    expected=Verdict.FAILS,
     correction="True for distinct keys; identical keys share the weight.",
 )
 def _onehot_interior(effort: Effort) -> Finding:
@@ -84,13 +78,10 @@ def _onehot_interior(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.onehot_interior_fixed",
-    "Theorem IV.3, corrected",
+@claim("tropical.onehot_interior_fixed", "Theorem IV.3, corrected", Verdict.HOLDS).states(
     "Inside the cell of key j attention tends to the one-hot vector of j.",
     hypotheses="distinct keys",
     computation="winners at a point inside each cell, in fractions",
-    expected=Verdict.HOLDS,
     proof="proofs.md#inside-a-cell-one-key-wins-alone",
 )
 def _onehot_interior_fixed(effort: Effort) -> Finding:
@@ -111,13 +102,10 @@ def _onehot_interior_fixed(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.cell_nonempty_iff_vertex",
-    "Theorem IV.3",
+@claim("tropical.cell_nonempty_iff_vertex", "Theorem IV.3", Verdict.HOLDS).states(
     "The cell of a key has interior exactly if the key is a vertex of the hull of all keys.",
     hypotheses="linear scores, distinct keys",
     computation="a winning query or exact convex weights for every key of random integer heads",
-    expected=Verdict.HOLDS,
     correction="The paper says that cells are possibly empty; they always hold the origin, and may lack "
     "interior.",
     proof="power-diagrams.md#a-proof-for-every-key",
@@ -144,13 +132,10 @@ def _cell_nonempty_iff_vertex(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.cells_are_cones",
-    "Theorem IV.3",
+@claim("tropical.cells_are_cones", "Theorem IV.3", Verdict.HOLDS).states(
     "The cells of linear scores are cones with apex 0.",
     hypotheses="linear scores",
     computation="winners at integer queries and at their multiples",
-    expected=Verdict.HOLDS,
     proof="proofs.md#cells-of-linear-scores-are-cones",
 )
 def _cells_are_cones(effort: Effort) -> Finding:
@@ -171,13 +156,10 @@ def _cells_are_cones(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.contains_origin",
-    "Theorem IV.3",
+@claim("tropical.contains_origin", "Theorem IV.3", Verdict.HOLDS).states(
     "Every cell of linear scores contains the origin, so none is empty.",
     hypotheses="linear scores; closed cells",
     computation="scores at the origin",
-    expected=Verdict.HOLDS,
     proof="proofs.md#cells-of-linear-scores-are-cones",
 )
 def _contains_origin(effort: Effort) -> Finding:
@@ -195,13 +177,10 @@ def _origin_in_every_cell(heads: Sequence[NDArray[Any]]) -> Finding:
     )
 
 
-@claim(
-    "tropical.cells_bounded",
-    "Corollary IV.4",
+@claim("tropical.cells_bounded", "Corollary IV.4", Verdict.FAILS).states(
     "The cells on which softmax collapses to arg max are bounded.",
     hypotheses="linear scores, as the paper defines attention",
     computation="a ray in a cell of three keys",
-    expected=Verdict.FAILS,
     correction="Every cell with interior is an unbounded cone.",
     proof="proofs.md#cells-of-linear-scores-are-cones",
 )
@@ -223,13 +202,10 @@ def _cells_bounded(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.equal_norm_voronoi",
-    "Remark IV.6",
+@claim("tropical.equal_norm_voronoi", "Remark IV.6", Verdict.HOLDS).states(
     "Keys of equal norm give the Voronoi diagram.",
     hypotheses="linear scores",
     computation="best and nearest keys at integer queries, keys of squared norm 65 and 41",
-    expected=Verdict.HOLDS,
     proof="power-diagrams.md#the-same-thing-twice",
 )
 def _equal_norm_voronoi(effort: Effort) -> Finding:
@@ -253,13 +229,10 @@ def _equal_norm_voronoi(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.layernorm_norms_keys",
-    "Remark IV.6",
+@claim("tropical.layernorm_norms_keys", "Remark IV.6", Verdict.FAILS).states(
     "LayerNorm makes all keys equally long.",
     hypotheses="LayerNorm of the tokens, then a key matrix",
     computation="three normalised tokens and an integer key matrix",
-    expected=Verdict.FAILS,
     correction="It normalises tokens, not keys; keys need a normalisation of their own, without gain and "
     "bias.",
 )
@@ -284,13 +257,10 @@ def _layernorm_norms_keys(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.fig3_caption",
-    "Figure 3",
+@claim("tropical.fig3_caption", "Figure 3", Verdict.FAILS).states(
     "Cells disappear because the weights of their keys are relatively small.",
     hypotheses="linear scores",
     computation="a short key with a cell, and a long one without while a shorter has one",
-    expected=Verdict.FAILS,
     correction="A cell has no interior exactly if its key lies in the hull of the other keys.",
     proof="power-diagrams.md#a-proof-for-every-key",
 )
@@ -308,13 +278,10 @@ def _fig3_caption(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.full_input_polyhedral",
-    "Remark IV.5",
+@claim("tropical.full_input_polyhedral", "Remark IV.5", Verdict.FAILS).states(
     "In the space of all tokens, where keys move with the input, routing cells are convex polyhedra.",
     hypotheses="self-attention, no fixed context",
     computation="two sequences with the same winner, and their midpoint",
-    expected=Verdict.FAILS,
     correction="Walls are quadrics there; everything that is counted is for a fixed context.",
 )
 def _full_input_polyhedral(effort: Effort) -> Finding:

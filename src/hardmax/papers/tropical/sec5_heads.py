@@ -58,13 +58,10 @@ from hardmax.papers.tropical.sec7_counts import random_transformers
 from hardmax.regions.api import count_cells, enumerate_regions
 
 
-@claim(
-    "tropical.single_head_le_n",
-    "Proposition V.1",
+@claim("tropical.single_head_le_n", "Proposition V.1", Verdict.HOLDS).states(
     "The Newton polytope of one head has at most N vertices.",
     hypotheses="linear scores; with linear scores on the line at most 2",
     computation="cells of random heads, in general and on spheres",
-    expected=Verdict.HOLDS,
     proof="proofs.md#several-heads-are-a-minkowski-sum",
 )
 def _single_head_le_n(effort: Effort) -> Finding:
@@ -90,13 +87,10 @@ def _single_head_le_n(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.mink_product_regime",
-    "Theorem V.2, H <= d",
+@claim("tropical.mink_product_regime", "Theorem V.2, H <= d", Verdict.HOLDS).states(
     "Few heads cut at most N^H cells, and N^H is reached.",
     hypotheses="H <= d-1 for linear scores, H <= d for affine ones",
     computation="exact enumeration of parabolic heads",
-    expected=Verdict.HOLDS,
     correction="For H = d linear heads the maximum is N^d - (N-1)^d + 1, of exponent d-1.",
     proof="proofs.md#few-heads-reach-every-combination",
 )
@@ -119,14 +113,11 @@ def _mink_product_regime(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.mink_max_linear",
-    "Theorem V.2, exact",
+@claim("tropical.mink_max_linear", "Theorem V.2, exact", Verdict.HOLDS).states(
     "H heads of N keys with linear scores cut at most sum_{j<d} C(H,j)(N-1)^j + C(H-1,d-1) "
     "cells, and this is attained.",
     hypotheses="N >= 2; proof for d <= 3, larger d cited (Weibel 2012; Montufar, Ren and Zhang 2021)",
     computation="parabolic heads attain it, random heads stay below, d up to 4",
-    expected=Verdict.HOLDS,
     proof="minkowski.md#why",
 )
 def _mink_max_linear(effort: Effort) -> Finding:
@@ -134,13 +125,10 @@ def _mink_max_linear(effort: Effort) -> Finding:
     return _maximum(settings, biased=False, effort=effort)
 
 
-@claim(
-    "tropical.mink_max_affine",
-    "Theorem V.2, exact",
+@claim("tropical.mink_max_affine", "Theorem V.2, exact", Verdict.HOLDS).states(
     "H heads of N keys with affine scores cut at most sum_{j<=d} C(H,j)(N-1)^j cells, and this is attained.",
     hypotheses="N >= 2; proof for d <= 2, larger d cited (Montufar, Ren and Zhang 2021)",
     computation="parabolic heads attain it, random heads stay below, d up to 3",
-    expected=Verdict.HOLDS,
     proof="minkowski.md#why",
 )
 def _mink_max_affine(effort: Effort) -> Finding:
@@ -172,14 +160,11 @@ def _maximum(settings: Sequence[tuple[int, int, int]], *, biased: bool, effort: 
     )
 
 
-@claim(
-    "tropical.euler_identity",
-    "Theorem V.2, exact",
+@claim("tropical.euler_identity", "Theorem V.2, exact", Verdict.HOLDS).states(
     "In r(S) = sum of m(T) over T in S, m(T) = 0 for affine scores and |T| > d, and "
     "(-1)^(d+|T|) for linear scores and |T| >= d.",
     hypotheses="general position",
     computation="cells of every subfamily of random heads",
-    expected=Verdict.HOLDS,
     proof="minkowski.md#why",
 )
 def _euler_identity(effort: Effort) -> Finding:
@@ -216,13 +201,10 @@ def _moebius(keys: NDArray[Any], biases: NDArray[Any] | None) -> dict[tuple[int,
     return terms
 
 
-@claim(
-    "tropical.saturated_floor_d_half",
-    "Theorem V.2, H > d",
+@claim("tropical.saturated_floor_d_half", "Theorem V.2, H > d", Verdict.FAILS).states(
     "Many heads cut O((NH)^floor(d/2)) cells.",
     hypotheses="linear scores, d = 3, H = 4",
     computation="exact enumeration of parabolic heads for growing N",
-    expected=Verdict.FAILS,
     correction="The exponent of N is min(H, d-1) for linear scores and min(H, d) for affine ones.",
     proof="proofs.md#many-heads-grow-with-degree-d-minus-1",
 )
@@ -243,13 +225,10 @@ def _saturated_floor_d_half(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.gs_quoted_ineq",
-    "Appendix D",
+@claim("tropical.gs_quoted_ineq", "Appendix D", Verdict.HOLDS).states(
     "A Minkowski sum of H polytopes with N vertices has at most sum_{k<d} C(H-1,k) N^(k+1) vertices.",
     hypotheses="d >= 2, N >= 2; as for tropical.mink_max_linear",
     computation="comparison with the exact maximum, in integers",
-    expected=Verdict.HOLDS,
     correction="True but loose; the exact maximum is known.",
     proof="proofs.md#the-quoted-inequality-is-true-but-loose",
 )
@@ -270,13 +249,10 @@ def _gs_quoted_ineq(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.fig4_216",
-    "Figure 4",
+@claim("tropical.fig4_216", "Figure 4", Verdict.FAILS).states(
     "Three heads of six keys in space give a Minkowski sum with 216 vertices.",
     hypotheses="linear scores, N = 6, H = 3, d = 3",
     computation="the maximum, and integer keys that attain it, enumerated",
-    expected=Verdict.FAILS,
     correction="At most 92; 216 = 6^3 is the number of sums, all of them vertices with affine scores in "
     "space or linear scores in four dimensions.",
     proof="minkowski.md#why",
@@ -314,13 +290,10 @@ def _listed(heads: int) -> str:
 _WORDS = {1: "one", 2: "two", 3: "three", 4: "four"}
 
 
-@claim(
-    "tropical.pow_512_8",
-    "Example V.3",
+@claim("tropical.pow_512_8", "Example V.3", Verdict.FAILS).states(
     "Eight heads of 512 tokens reach 512^8, which is about 1.1e21.",
     hypotheses="none",
     computation="the integer",
-    expected=Verdict.FAILS,
     correction="512^8 = 2^72 = 4.722e21.",
 )
 def _pow_512_8(effort: Effort) -> Finding:
@@ -337,14 +310,11 @@ def _pow_512_8(effort: Effort) -> Finding:
 _PRINTED_POWER = 11 * 10**20  # of Example V.3, for 512^8
 
 
-@claim(
-    "tropical.rem_v6",
-    "Remark V.6",
+@claim("tropical.rem_v6", "Remark V.6", Verdict.HOLDS).states(
     "Comparing all pairs of keys counts orders of the scores that routing does not see; one "
     "head has at most N cells.",
     hypotheses="linear scores",
     computation="orders and routing cells of four keys in space",
-    expected=Verdict.HOLDS,
     proof="proofs.md#several-heads-are-a-minkowski-sum",
 )
 def _rem_v6(effort: Effort) -> Finding:
@@ -568,13 +538,10 @@ def _small_budget(settings: Settings) -> dict[str, list[int]]:
     return tabulated("heads d_head maximum counted", rows)
 
 
-@claim(
-    "tropical.block_is_refinement",
-    "Theorem V.5, figure 7",
+@claim("tropical.block_is_refinement", "Theorem V.5, figure 7", Verdict.FAILS).states(
     "The partition of a block is the common refinement of those of its attention and its ReLU layer.",
     hypotheses="one dimension, two keys, one unit",
     computation="cells of the block, exactly",
-    expected=Verdict.FAILS,
     correction="The folds are shifted differently in every attention cell; the product of the two numbers "
     "still bounds the cells.",
     proof="proofs.md#what-a-block-cuts-at-most",
@@ -594,13 +561,10 @@ def _block_is_refinement(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.block_product_bound",
-    "Theorem V.5",
+@claim("tropical.block_product_bound", "Theorem V.5", Verdict.HOLDS).states(
     "A block has at most (cells of its heads) R(d_ff, d) cells, so depth L has at most (V R)^L.",
     hypotheses="V the largest number of cells of the heads, linear or affine as the scores are",
     computation="cells of random blocks in the whole plane, exactly",
-    expected=Verdict.HOLDS,
     proof="proofs.md#what-a-block-cuts-at-most",
 )
 def _block_product_bound(effort: Effort) -> Finding:

@@ -36,13 +36,10 @@ from hardmax.regions.result import RegionSet
 from hardmax.regions.segment.trace import trace_segment
 
 
-@claim(
-    "tropical.lemma_f1",
-    "Lemma F.1",
+@claim("tropical.lemma_f1", "Lemma F.1", Verdict.HOLDS).states(
     "A head with keys (p, -p^2/2), p = (j - 1/2)/N, cuts the interval [0, 1] into N equal cells.",
     hypotheses="the query is (x, 1): a query bias or a constant coordinate, not a matrix times x",
     computation="cells of the head on [0, 1], exactly",
-    expected=Verdict.HOLDS,
     correction="The map W_Q = e_h that the proof of Theorem V.7 uses has one row; it cannot give (x, 1).",
     proof="proofs.md#theorem-v7",
 )
@@ -106,13 +103,10 @@ def _tooth_line(w: int) -> dict[str, Any]:
     }
 
 
-@claim(
-    "tropical.lemma_f2",
-    "Lemma F.2",
+@claim("tropical.lemma_f2", "Lemma F.2", Verdict.HOLDS).states(
     "2w ReLU units make a sawtooth of w teeth: 2w affine bijections onto [0, 1].",
     hypotheses="on [0, 1]",
     computation="pieces, and values at their ends in fractions",
-    expected=Verdict.HOLDS,
     proof="proofs.md#theorem-v7",
 )
 def _lemma_f2(effort: Effort) -> Finding:
@@ -170,13 +164,10 @@ def _printed_bound(d: int, n: int, w: int, depth: int) -> int:
     return int((n**d * w**d) ** depth)
 
 
-@claim(
-    "tropical.v7_count",
-    "Theorem V.7, exact",
+@claim("tropical.v7_count", "Theorem V.7, exact", Verdict.HOLDS).states(
     "The construction has exactly (2wN)^(dL) linear regions on the unit cube.",
     hypotheses="affine scores, keys and values chosen freely in every layer, w = floor(d_ff / 2d)",
     computation="exact enumeration",
-    expected=Verdict.HOLDS,
     proof="proofs.md#theorem-v7",
 )
 def _v7_count(effort: Effort) -> Finding:
@@ -202,13 +193,10 @@ def _counted(
     )
 
 
-@claim(
-    "tropical.v7_formula_equality",
-    "Appendix F",
+@claim("tropical.v7_formula_equality", "Appendix F", Verdict.FAILS).states(
     "The count of the construction, (N^d (2w)^d)^L, equals (N^d floor(d_ff/2d)^d)^L.",
     hypotheses="w = floor(d_ff / 2d)",
     computation="exact enumeration at d = 2, N = 3, w = 2, L = 1",
-    expected=Verdict.FAILS,
     correction="The right side is too small by 2^(dL).",
     proof="proofs.md#theorem-v7",
 )
@@ -225,13 +213,10 @@ def _v7_formula_equality(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.v7_bound",
-    "Theorem V.7",
+@claim("tropical.v7_bound", "Theorem V.7", Verdict.HOLDS).states(
     "Some transformer has at least (N^d floor(d_ff/2d)^d)^L linear regions on the unit cube.",
     hypotheses="affine scores, keys and values chosen freely in every layer",
     computation="exact enumeration of the construction",
-    expected=Verdict.HOLDS,
     correction="(2wN)^(dL) are reached.",
     proof="proofs.md#theorem-v7",
 )
@@ -246,13 +231,10 @@ def _v7_bound(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.v7_bias_free",
-    "Theorem V.7",
+@claim("tropical.v7_bias_free", "Theorem V.7", Verdict.FAILS).states(
     "Some transformer has at least (N^d floor(d_ff/2d)^d)^L linear regions on the unit cube.",
     hypotheses="linear scores Q = X W_Q, as section III-D and appendices D and E define attention",
     computation="the largest possible number of cells at N = 100, d = H = 2, d_ff = 4, L = 1",
-    expected=Verdict.FAILS,
     correction="With linear scores a coordinate must be spent on the constant 1.",
     proof="proofs.md#what-a-block-cuts-at-most",
 )
@@ -272,13 +254,10 @@ def _v7_bias_free(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.v7_bias_free_fixed",
-    "Theorem V.7, corrected",
+@claim("tropical.v7_bias_free_fixed", "Theorem V.7, corrected", Verdict.HOLDS).states(
     "With linear scores the construction has (2wN)^((d-1)L) linear regions on the slice x_d = 1.",
     hypotheses="w = floor(d_ff / 2(d-1)), d >= 2, biases in the ReLU layers",
     computation="exact enumeration on the slice",
-    expected=Verdict.HOLDS,
     proof="proofs.md#theorem-v7",
 )
 def _v7_bias_free_fixed(effort: Effort) -> Finding:
@@ -299,13 +278,10 @@ def _v7_bias_free_fixed(effort: Effort) -> Finding:
     return _counted(found, certificate, lost=1)
 
 
-@claim(
-    "tropical.v7_continuous",
-    "Theorem V.7",
+@claim("tropical.v7_continuous", "Theorem V.7", Verdict.HOLDS).states(
     "The map of the construction is continuous on the unit cube, across walls too.",
     hypotheses="values on the walls themselves, where keys tie, set aside",
     computation="the maps of all pieces around every corner, in fractions",
-    expected=Verdict.HOLDS,
     proof="proofs.md#theorem-v7",
 )
 def _v7_continuous(effort: Effort) -> Finding:
@@ -349,13 +325,10 @@ def _at_corners(network: Network, inside: Any, pieces: int) -> Iterator[tuple[An
         yield corner, value
 
 
-@claim(
-    "tropical.v7_maps_distinct",
-    "Theorem V.7",
+@claim("tropical.v7_maps_distinct", "Theorem V.7", Verdict.HOLDS).states(
     "No two of the regions of the construction carry the same affine map.",
     hypotheses="affine scores",
     computation="the affine maps of all cells",
-    expected=Verdict.HOLDS,
     proof="proofs.md#theorem-v7",
 )
 def _v7_maps_distinct(effort: Effort) -> Finding:
@@ -372,13 +345,10 @@ def _v7_maps_distinct(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.v7_with_ffn_skip",
-    "Theorem V.7, as transformers are built",
+@claim("tropical.v7_with_ffn_skip", "Theorem V.7, as transformers are built", Verdict.HOLDS).states(
     "With a second skip connection, y + FFN(y), the same number of units gives the same regions.",
     hypotheses="affine scores; first output weight 2w - 1/N, output bias 1/(2N)",
     computation="exact enumeration",
-    expected=Verdict.HOLDS,
     proof="proofs.md#theorem-v7",
 )
 def _v7_with_ffn_skip(effort: Effort) -> Finding:
@@ -391,14 +361,11 @@ def _v7_with_ffn_skip(effort: Effort) -> Finding:
     return _counted(found, certificate, besides=same, words="; as many units")
 
 
-@claim(
-    "tropical.v7_genuine_d_plus_3",
-    "Theorem V.7, as transformers are built",
+@claim("tropical.v7_genuine_d_plus_3", "Theorem V.7, as transformers are built", Verdict.HOLDS).states(
     "Self-attention without biases, in which all tokens pass through the same layers, gives "
     "the same regions with d_model = d + 3.",
     hypotheses="N context tokens and the moving one",
     computation="exact enumeration, and a pass over the whole sequence in fractions",
-    expected=Verdict.HOLDS,
     proof="proofs.md#theorem-v7",
 )
 def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
@@ -581,13 +548,10 @@ def _exact(array: Any) -> Any:
     )
 
 
-@claim(
-    "tropical.rem_v8",
-    "Remark V.8",
+@claim("tropical.rem_v8", "Remark V.8", Verdict.FAILS).states(
     "In the construction the ReLU layer shatters every attention cell as much as it can.",
     hypotheses="d = 2, d_ff = 8",
     computation="pieces of the construction and of eight generic units",
-    expected=Verdict.FAILS,
     correction="It cuts a cell into (2w)^d pieces; generic units into R(d_ff, d), up to 2.31 times as many "
     "at d = 2 and 9.83 times at d = 4.",
 )
@@ -624,13 +588,10 @@ def _exponent(heads: int, d: int, *, biased: bool) -> float:
     return float(np.log2(two / one))
 
 
-@claim(
-    "tropical.theta_exponent",
-    "Corollary V.9",
+@claim("tropical.theta_exponent", "Corollary V.9", Verdict.FAILS).states(
     "With H >= d heads the largest number of linear regions grows as N^(dL).",
     hypotheses="linear scores, as section III-D and appendices D and E define attention",
     computation="growth of the largest number of cells, and its value at N = 10^6",
-    expected=Verdict.FAILS,
     correction="N^(min(H, d-1) L) with linear scores, N^(min(H, d) L) with affine ones and free keys.",
     proof="proofs.md#growth-in-the-number-of-tokens",
 )
@@ -650,14 +611,11 @@ def _theta_exponent(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.theta_exponent_affine",
-    "Corollary V.9, corrected",
+@claim("tropical.theta_exponent_affine", "Corollary V.9, corrected", Verdict.HOLDS).states(
     "With affine scores and keys chosen freely in every layer the largest number of linear "
     "regions grows as N^(min(H, d) L).",
     hypotheses="d, H, d_ff, L fixed, d_ff >= 2d",
     computation="growth of the largest number of cells, and regions of the construction",
-    expected=Verdict.HOLDS,
     proof="proofs.md#growth-in-the-number-of-tokens",
 )
 def _theta_exponent_affine(effort: Effort) -> Finding:

@@ -69,13 +69,10 @@ def _over(value: float, n: int, margin: float, temperature: float, bound: str) -
     return float(value) / limit if limit > 0.0 else 0.0
 
 
-@claim(
-    "tropical.lse_value",
-    "Theorem VI.1",
+@claim("tropical.lse_value", "Theorem VI.1", Verdict.HOLDS).states(
     "The log-sum-exp exceeds the maximum by at most temperature log(1 + m e).",
     hypotheses=MARGIN,
     computation="random and extreme scores, N up to 512",
-    expected=Verdict.HOLDS,
     proof="temperature.md#value-and-gradient",
 )
 def _lse_value(effort: Effort) -> Finding:
@@ -88,13 +85,10 @@ def _lse_value(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.lse_grad",
-    "Theorem VI.1",
+@claim("tropical.lse_grad", "Theorem VI.1", Verdict.HOLDS).states(
     "Softmax is within 2 m e of one-hot in the L1 norm.",
     hypotheses=MARGIN,
     computation="random and extreme scores, N up to 512",
-    expected=Verdict.HOLDS,
     correction="The least upper bound is 2 m e / (1 + m e).",
     proof="temperature.md#value-and-gradient",
 )
@@ -109,13 +103,10 @@ def _lse_grad(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.cov_lemma",
-    "Appendix G",
+@claim("tropical.cov_lemma", "Appendix G", Verdict.FAILS).states(
     "The norm of diag(p) - p p^T is at most the largest p_k (1 - p_k).",
     hypotheses="p is a probability vector",
     computation="exact quotients at two probability vectors; dense eigenvalues at random ones",
-    expected=Verdict.FAILS,
     correction="It is at least that, always, and at most twice that.",
     proof="temperature.md#the-covariance-lemma-is-reversed",
 )
@@ -149,13 +140,10 @@ def _star_case(n: int, epsilon: Fraction) -> dict[str, Any]:
     return {"weights": [1, *[epsilon] * (n - 1)], "vector": [n - 1, *[-1] * (n - 1)]}
 
 
-@claim(
-    "tropical.lse_hess_paper",
-    "Theorem VI.1",
+@claim("tropical.lse_hess_paper", "Theorem VI.1", Verdict.FAILS).states(
     "The norm of the Hessian is at most m e / temperature.",
     hypotheses=MARGIN,
     computation="exact quotients with all rivals at the margin, N = 2, 3, 4, 8, 512",
-    expected=Verdict.FAILS,
     correction="N e / temperature, and never more than 1 / (2 temperature).",
     proof="temperature.md#the-short-bound-on-the-hessian",
 )
@@ -181,13 +169,10 @@ def _lse_hess_paper(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.lse_hess_fixed",
-    "Theorem VI.1, corrected",
+@claim("tropical.lse_hess_fixed", "Theorem VI.1, corrected", Verdict.HOLDS).states(
     "The norm of the Hessian is at most min(N e, 1/2) / temperature.",
     hypotheses=MARGIN,
     computation="the secular equation and dense eigenvalues at random scores",
-    expected=Verdict.HOLDS,
     proof="temperature.md#the-short-bound-on-the-hessian",
 )
 def _lse_hess_fixed(effort: Effort) -> Finding:
@@ -208,14 +193,11 @@ def _lse_hess_fixed(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.lse_hess_sharp",
-    "Theorem VI.1, sharp",
+@claim("tropical.lse_hess_sharp", "Theorem VI.1, sharp", Verdict.HOLDS).states(
     "The supremum of the norm of the Hessian is max over k from 1 to m of (k+1) e / (1 + k e)^2, over "
     "the temperature.",
     hypotheses=MARGIN,
     computation="k rivals at the margin and one in between, and random rivals, N up to 512",
-    expected=Verdict.HOLDS,
     proof="temperature.md#the-least-upper-bound-on-the-hessian",
 )
 def _lse_hess_sharp(effort: Effort) -> Finding:
@@ -248,15 +230,12 @@ def _lse_hess_sharp(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.lse_affine_paper",
-    "Theorem VI.1",
+@claim("tropical.lse_affine_paper", "Theorem VI.1", Verdict.FAILS).states(
     "The gradient is Lipschitz with constant m e / temperature, and the tangent plane is off by at most "
     "half of that times the squared distance.",
     hypotheses=MARGIN,
     computation="two keys with rational e before and after a step, logarithms in intervals; short steps "
     "in 60 digits",
-    expected=Verdict.FAILS,
     correction="N in place of m.",
     proof="temperature.md#lipschitz-constant-and-tangent-plane",
 )
@@ -301,14 +280,11 @@ def _affine_ratios(n: int, margin: float, temperature: float, step: float) -> tu
         )
 
 
-@claim(
-    "tropical.lse_affine_fixed",
-    "Theorem VI.1, corrected",
+@claim("tropical.lse_affine_fixed", "Theorem VI.1, corrected", Verdict.HOLDS).states(
     "The gradient is Lipschitz with constant N e / temperature, and the tangent plane is off by at most "
     "half of that times the squared distance.",
     hypotheses=MARGIN,
     computation="steps in the worst direction in 60 digits",
-    expected=Verdict.HOLDS,
     proof="temperature.md#lipschitz-constant-and-tangent-plane",
 )
 def _lse_affine_fixed(effort: Effort) -> Finding:
@@ -324,14 +300,11 @@ def _lse_affine_fixed(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.ex_vi2_numbers",
-    "Example VI.2",
+@claim("tropical.ex_vi2_numbers", "Example VI.2", Verdict.HOLDS).states(
     "For N = 512, margin 2 and temperature 1/8 the three bounds are 7.18e-6, 1.15e-4 and 4.6e-4, and the "
     "concentration is 99.98%.",
     hypotheses="the printed digits are truncated, not rounded",
     computation="the four numbers in intervals",
-    expected=Verdict.HOLDS,
     correction="The first is 7.19e-6 when rounded; the concentration is at least 99.994%, because total "
     "variation is half of the L1 distance; and 4.6004e-4 is below 4.6089e-4, which is attained.",
 )
@@ -380,13 +353,10 @@ def _top_probability(d_head: int, temperature: float | None = None) -> float:
     return float(weights[0] / weights.sum())
 
 
-@claim(
-    "tropical.ex_vi2_tau",
-    "Example VI.2, section III-D",
+@claim("tropical.ex_vi2_tau", "Example VI.2, section III-D", Verdict.FAILS).states(
     "A standard transformer with d_k = 64 has temperature 1/sqrt(d_k) = 0.125.",
     hypotheses="attention is softmax(q.k / sqrt(d_k)), temperature divides the scores",
     computation="softmax of raw scores over sqrt(64), beside temperatures 8 and 1/8",
-    expected=Verdict.FAILS,
     correction="It is sqrt(d_k) = 8 on raw scores, 1 on scaled ones, and there every bound of the example "
     "is vacuous.",
     proof="temperature.md#one-word-for-it",

@@ -37,13 +37,10 @@ from hardmax.temperature.observed_scores import check_stability
 from hardmax.tropical.semirings import tropical_sum
 
 
-@claim(
-    "tropical.uniform_limit",
-    "Corollary IV.4, Appendix C",
+@claim("tropical.uniform_limit", "Corollary IV.4, Appendix C", Verdict.FAILS).states(
     "On the interior of a cell the output tends to the winner's value uniformly.",
     hypotheses="linear scores, distinct keys",
     computation="keys and values 1 and -1 at a query that shrinks with the temperature",
-    expected=Verdict.FAILS,
     correction="Only where the margin is bounded below: |Z - v_i| <= (m e / (1 + m e)) max |v_l - v_i|.",
     proof="temperature.md#the-output",
 )
@@ -65,13 +62,10 @@ def _uniform_limit(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.uniform_limit_fixed",
-    "Corollary IV.4, corrected",
+@claim("tropical.uniform_limit_fixed", "Corollary IV.4, corrected", Verdict.HOLDS).states(
     "Where key i leads by the margin, |Z - v_i| <= (m e / (1 + m e)) max |v_l - v_i|.",
     hypotheses=MARGIN,
     computation="random scores and values, and the extreme ones",
-    expected=Verdict.HOLDS,
     proof="temperature.md#the-output",
 )
 def _uniform_limit_fixed(effort: Effort) -> Finding:
@@ -93,13 +87,10 @@ def _uniform_limit_fixed(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.ties_average",
-    "Corollary IV.4",
+@claim("tropical.ties_average", "Corollary IV.4", Verdict.HOLDS).states(
     "On a wall the limit of the output is the mean of the values of the tied keys.",
     hypotheses="fixed values",
     computation="random heads with exact ties at temperature 0.001",
-    expected=Verdict.HOLDS,
     proof="temperature.md#ties",
 )
 def _ties_average(effort: Effort) -> Finding:
@@ -124,13 +115,10 @@ def _ties_average(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.loglift_limit",
-    "Definition III.10",
+@claim("tropical.loglift_limit", "Definition III.10", Verdict.HOLDS).states(
     "With log-lifted values, temperature log z tends to the difference of two tropical polynomials.",
     hypotheses="fixed lifted values",
     computation="distance from the limit over temperature log N at random heads",
-    expected=Verdict.HOLDS,
     correction="With a rate: the distance is at most temperature log N.",
     proof="temperature.md#log-lifted-values",
 )
@@ -152,14 +140,11 @@ def _loglift_limit(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.finite_tau_depth",
-    "Remark VI.3, abstract",
+@claim("tropical.finite_tau_depth", "Remark VI.3, abstract", Verdict.FAILS).states(
     "The cells of a deep network persist at finite temperature.",
     hypotheses="depth 3, temperature 1/8 as in Example VI.2",
     computation="soft and hard signatures in every cell of a sawtooth network with three layers; intervals "
     "in the certificate",
-    expected=Verdict.FAILS,
     correction="Routings of the first layer persist at every temperature; deeper ones need margins that are "
     "large against it.",
     proof="temperature.md#what-is-left-of-a-deep-network",
@@ -190,14 +175,11 @@ def _finite_tau_depth(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.rem_vi3",
-    "Remark VI.3",
+@claim("tropical.rem_vi3", "Remark VI.3", Verdict.HOLDS).states(
     "Outside transition bands of width O(temperature) around the walls, one head is within a tolerance "
     "of one-hot.",
     hypotheses="one head, fixed keys and tolerance; argmax cells are the same at every temperature",
     computation="random queries inside and outside the bands",
-    expected=Verdict.HOLDS,
     correction="The width is 2 temperature log((N-1)(1-t)/t) / |k_i - k_j| for a tolerance t: it grows with "
     "log N.",
     proof="temperature.md#how-wide-a-wall-is",
@@ -228,13 +210,10 @@ def _rem_vi3(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.fig5_hidden_regions",
-    "Figure 5, section VII-B",
+@claim("tropical.fig5_hidden_regions", "Figure 5, section VII-B", Verdict.FAILS).states(
     "As the temperature falls, regions emerge that were hidden at temperature 1.",
     hypotheses="a region is where one key has the largest weight",
     computation="the most probable key on a grid at four temperatures; a query for each cell",
-    expected=Verdict.FAILS,
     correction="Softmax keeps the order of the scores: the cells are the same at every temperature, only "
     "their contrast grows.",
     proof="temperature.md#what-is-left-of-a-deep-network",

@@ -63,13 +63,10 @@ def random_transformers(effort: Effort, *, ffn_skip: bool) -> Iterator[Network]:
         yield Network.random(2, n_tokens=4, heads=2, depth=1, d_ff=4, rng=seed, ffn_skip=ffn_skip)
 
 
-@claim(
-    "tropical.sig_ge_regions",
-    "Section VII",
+@claim("tropical.sig_ge_regions", "Section VII", Verdict.HOLDS).states(
     "There are at least as many signatures with interior as linear regions.",
     hypotheses="any network",
     computation="cells and regions of random transformers in the plane, exactly",
-    expected=Verdict.HOLDS,
     proof="proofs.md#signatures-and-regions",
 )
 def _sig_ge_regions(effort: Effort) -> Finding:
@@ -92,13 +89,10 @@ def _dead_unit() -> Network:
     return Network((head, FeedForward([[1]], [-9], [[1]], [0])))
 
 
-@claim(
-    "tropical.sig_eq_regions",
-    "Section VII",
+@claim("tropical.sig_eq_regions", "Section VII", Verdict.FAILS).states(
     "Different signatures are different linear regions.",
     hypotheses="blocks FFN(x + MHSA(x)) without a skip around the ReLU layer, as in appendix F",
     computation="a block with one region and two cells, and random transformers",
-    expected=Verdict.FAILS,
     correction="Adjacent cells may carry the same affine map; with a second skip connection this was never "
     "seen (tropical.sig_eq_regions_skip).",
 )
@@ -117,13 +111,10 @@ def _sig_eq_regions(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.sig_eq_regions_skip",
-    "Section VII",
+@claim("tropical.sig_eq_regions_skip", "Section VII", Verdict.HOLDS_NUMERICALLY).states(
     "Different signatures are different linear regions.",
     hypotheses="blocks y + FFN(y), y = x + MHSA(x), with random weights",
     computation="cells and regions of random transformers in the plane, exactly",
-    expected=Verdict.HOLDS_NUMERICALLY,
 )
 def _sig_eq_regions_skip(effort: Effort) -> Finding:
     networks = list(random_transformers(effort, ffn_skip=True))
@@ -138,13 +129,10 @@ def _sig_eq_regions_skip(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.mc_lower_bound_regions",
-    "Section VII",
+@claim("tropical.mc_lower_bound_regions", "Section VII", Verdict.FAILS).states(
     "The number of signatures that random points show is a lower bound on the number of linear regions.",
     hypotheses="blocks FFN(x + MHSA(x)) without a skip around the ReLU layer",
     computation="signatures at points and exact regions",
-    expected=Verdict.FAILS,
     correction="It is a lower bound on the number of cells.",
 )
 def _mc_lower_bound_regions(effort: Effort) -> Finding:
@@ -163,13 +151,10 @@ def _mc_lower_bound_regions(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.mc_lower_bound_cells",
-    "Section VII, corrected",
+@claim("tropical.mc_lower_bound_cells", "Section VII, corrected", Verdict.HOLDS).states(
     "The number of signatures that random points show is a lower bound on the number of cells.",
     hypotheses="points off the walls, which is almost surely so",
     computation="signatures at points and exact cells",
-    expected=Verdict.HOLDS,
     proof="proofs.md#signatures-and-regions",
 )
 def _mc_lower_bound_cells(effort: Effort) -> Finding:
@@ -196,15 +181,12 @@ def _stream(i: int) -> np.random.Generator:
     return np.random.default_rng([6, i])
 
 
-@claim(
-    "tropical.fig6a_slope_013",
-    "Figure 6(a), section VII-C",
+@claim("tropical.fig6a_slope_013", "Figure 6(a), section VII-C", Verdict.MEASUREMENT).states(
     "For random networks with one layer in the plane, the number of linear regions grows with "
     "N with a slope of about 0.13 on logarithmic axes.",
     hypotheses="H = 1, box [-4, 4]^2, Gaussian weights, no score bias, ReLU biases of spread 1/2, no skip "
     "around the ReLU layer, N = 2 to 5, networks of different N share weights unless stated",
     computation="exact cells of random networks; slope of the mean counts, spread over networks",
-    expected=Verdict.MEASUREMENT,
     correction="The slope moves with the width, the rank and the pairing, none of which is stated, and "
     "single networks spread by about 0.4; 0.13 is one value among many.",
 )
@@ -237,14 +219,11 @@ def _fig6a_slope_013(effort: Effort) -> Finding:
     )
 
 
-@claim(
-    "tropical.fig6b_slopes_increase",
-    "Figure 6(b), section VII-C",
+@claim("tropical.fig6b_slopes_increase", "Figure 6(b), section VII-C", Verdict.HOLDS_NUMERICALLY).states(
     "The number of vertices of the sum of H random heads grows with N, and the faster the more "
     "heads there are.",
     hypotheses="d = 4, H = 1, 2, 3, N = 2 to 7, Gaussian keys and query maps of rank d_k = 4",
     computation="exact vertices of sums whose scores are kept as products",
-    expected=Verdict.HOLDS_NUMERICALLY,
     correction="The rank decides: heads of rank one are segments, their sums have 2^H vertices and all "
     "slopes are 0.",
 )
@@ -280,15 +259,12 @@ def _rises(slopes: list[float]) -> bool:
     return all(b > a + 1e-9 for a, b in pairwise(slopes))
 
 
-@claim(
-    "tropical.fig6b_interior_explanation",
-    "Figure 6(b), section VII-C",
+@claim("tropical.fig6b_interior_explanation", "Figure 6(b), section VII-C", Verdict.FAILS).states(
     "The number of vertices stays below N^H for H = 3 because keys in the interior of a head's "
     "hull do not count.",
     hypotheses="d = 4, H = 3, N = 7",
     computation="a family without interior keys whose sum still has fewer vertices; for each sum a query in "
     "which it wins or a convex combination of other sums",
-    expected=Verdict.FAILS,
     correction="At these sizes nearly every key is extreme; it is the sums of extreme keys that are not.",
 )
 def _fig6b_interior_explanation(effort: Effort) -> Finding:
