@@ -65,12 +65,11 @@ __all__ = [
     "Settings",
     "compared",
     "find_recipe",
-    "judged",
     "measured",
     "recipe",
     "recipes",
-    "refuted",
     "reproduce",
+    "stated",
     "tabulated",
     "write_reproduction",
 ]
@@ -238,8 +237,7 @@ class Settings(Mapping[str, Any]):
 class Comparison:
     """One number of the paper beside what was computed.
 
-    Recipes make it by :func:`judged`, :func:`compared`, :func:`refuted` and :func:`measured`, which compute
-    the verdict.
+    Recipes make it by :class:`stated`, :func:`compared` and :func:`measured`, which compute the verdict.
 
     Attributes
     ----------
@@ -249,11 +247,6 @@ class Comparison:
         A :class:`~hardmax.papers.ledger.Verdict`, ``"not compared"`` or ``"not run"``.
     claim : str
         The claim of the ledger that the number belongs to, or nothing.
-
-    Examples
-    --------
-    >>> compared("vertices", "216", "92", 92 >= 216, claim="tropical.fig4_216").verdict
-    'fails'
     """
 
     quantity: str
@@ -271,28 +264,48 @@ class Comparison:
             )
 
 
-def judged(quantity: str, paper: str, computed: str, finding: Finding, *, claim: str) -> Comparison:
-    """A comparison whose verdict is the finding of the claim, checked with the settings of the recipe."""
-    return Comparison(quantity, paper, computed, finding.verdict, claim)
+@dataclass(frozen=True)
+class stated:
+    """What a paper states of a quantity, to be set beside what was computed by one of the methods.
+
+    Examples
+    --------
+    >>> stated("vertices", "216", "tropical.fig4_216").compared("92", 92 >= 216).verdict
+    'fails'
+    """
+
+    quantity: str
+    paper: str
+    claim: str = ""
+
+    def _beside(self, computed: str, verdict: str) -> Comparison:
+        return Comparison(self.quantity, self.paper, computed, verdict, self.claim)
+
+    def judged(self, computed: str, finding: Finding) -> Comparison:
+        """A comparison whose verdict is the finding of the claim, checked with the settings of the recipe."""
+        return self._beside(computed, finding.verdict)
+
+    def compared(self, computed: str, holds: bool | None, *, exactly: bool = False) -> Comparison:
+        """A comparison whose verdict says whether what the paper states is true of the computed numbers.
+
+        ``holds`` is ``None`` where the paper states nothing, or nothing for these settings. ``exactly`` is
+        for a statement about these numbers alone; otherwise it holds numerically, on these instances.
+        """
+        if holds is None:
+            return self._beside(computed, NOT_COMPARED)
+        true = Verdict.HOLDS if exactly else Verdict.HOLDS_NUMERICALLY
+        return self._beside(computed, true if holds else Verdict.FAILS)
+
+    def refuted(self, computed: str, fails: bool) -> Comparison:
+        """A comparison that can only refute: undecided where no counterexample was found."""
+        return self._beside(computed, Verdict.FAILS if fails else Verdict.UNDECIDED)
 
 
 def compared(
     quantity: str, paper: str, computed: str, holds: bool | None, *, claim: str = "", exactly: bool = False
 ) -> Comparison:
-    """A comparison whose verdict says whether what the paper states is true of the computed numbers.
-
-    ``holds`` is ``None`` where the paper states nothing, or nothing for these settings. ``exactly`` is for a
-    statement about these numbers alone; otherwise it holds numerically, on these instances.
-    """
-    if holds is None:
-        return Comparison(quantity, paper, computed, NOT_COMPARED, claim)
-    true = Verdict.HOLDS if exactly else Verdict.HOLDS_NUMERICALLY
-    return Comparison(quantity, paper, computed, true if holds else Verdict.FAILS, claim)
-
-
-def refuted(quantity: str, paper: str, computed: str, fails: bool, *, claim: str = "") -> Comparison:
-    """A comparison that can only refute: undecided where no counterexample was found."""
-    return Comparison(quantity, paper, computed, Verdict.FAILS if fails else Verdict.UNDECIDED, claim)
+    """A comparison that fits on a line: :meth:`stated.compared`."""
+    return stated(quantity, paper, claim).compared(computed, holds, exactly=exactly)
 
 
 def measured(quantity: str, paper: str, computed: str, *, claim: str = "") -> Comparison:

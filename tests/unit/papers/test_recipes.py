@@ -34,10 +34,9 @@ from hardmax.papers.recipes import (
     command_line,
     compared,
     find_recipe,
-    judged,
     measured,
     recipes,
-    refuted,
+    stated,
     write_reproduction,
 )
 from hardmax.plotting.style import new_figure
@@ -205,25 +204,39 @@ def test_an_unknown_recipe_suggests_the_nearest(asked, meant):
 # Verdicts
 # ----------------------------------------------------------------------------------------------------------
 
-JUDGES = ("judged", "compared", "refuted", "measured")
+DECIDES = {"compared": 3, "stated.judged": 1, "stated.compared": 1, "stated.refuted": 1}
+"""Which argument the verdict is computed from."""
 
 
-def calls(name: str) -> list[ast.Call]:
-    tree = ast.parse(Path(import_module(f"hardmax.papers.{name}").__file__).read_text())
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+def called(call: ast.Call) -> str:
+    """The name of a function, or of a method of what a function gives: ``stated(...).compared(...)``."""
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
+        return f"{called(call.func.value)}.{call.func.attr}"
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def calls(section: str) -> list[tuple[str, ast.Call]]:
+    tree = ast.parse(Path(import_module(f"hardmax.papers.{section}").__file__).read_text())
+    return [(called(node), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def test_every_judgement_is_seen():
+    names = [name for section in SECTIONS for name, _ in calls(section)]
+    assert sum(name.startswith("stated.") for name in names) == names.count("stated") > 40
+    assert {name for name in names if name.startswith("stated.")} <= set(DECIDES)
 
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_no_verdict_is_written_down(section):
     """A recipe computes its verdicts, and a claim earns its own."""
-    for call in calls(section):
-        assert call.func.id != "Comparison"
-        if call.func.id in JUDGES:
-            judgement = call.args[3] if len(call.args) > 3 else ast.Constant(None)
+    for name, call in calls(section):
+        assert name != "Comparison"
+        if name in DECIDES:
+            judgement = call.args[DECIDES[name]]
             assert not isinstance(judgement, ast.Constant) or judgement.value is None
-        if call.func.id == "Finding":
+        if name == "Finding":
             assert ast.unparse(call.args[0]) == "Verdict.MEASUREMENT"
-        if call.func.id in ("holding", "failing", "earned"):
+        if name in ("holding", "failing", "earned"):
             assert not any(isinstance(value, ast.Constant) and value.value is True for value in call.args)
 
 
@@ -232,11 +245,10 @@ def test_recipes_name_claims_that_there_are():
     named = {
         constant.value
         for section in SECTIONS
-        for call in calls(section)
-        if call.func.id in JUDGES
-        for keyword in call.keywords
-        if keyword.arg == "claim"
-        for constant in ast.walk(keyword.value)
+        for name, call in calls(section)
+        if name in ("stated", "compared", "measured")
+        for value in (*call.args[2:], *(keyword.value for keyword in call.keywords))
+        for constant in ast.walk(value)
         if isinstance(constant, ast.Constant) and str(constant.value).startswith(tuple(PAPERS))
     }
     assert len(named) > 30
@@ -248,12 +260,12 @@ def test_verdicts_are_those_of_the_ledger():
     assert compared("q", "1", "1", True, exactly=True).verdict == "holds"
     assert compared("q", "1", "2", False, exactly=True).verdict == "fails"
     assert compared("q", "not stated", "2", None).verdict == "not compared"
-    assert refuted("q", "1", "2", True).verdict == "fails"
-    assert refuted("q", "1", "1", False).verdict == "undecided"
+    assert stated("q", "1").refuted("2", True).verdict == "fails"
+    assert stated("q", "1").refuted("1", False).verdict == "undecided"
     assert measured("q", "1", "0.9").verdict == "measurement only"
     assert measured("q", "1", "not run").verdict == "not run"
     finding = Finding(Verdict.VACUOUS, "says nothing")
-    assert judged("q", "1", "2", finding, claim="tropical.ex_vi2_tau").verdict == "vacuous"
+    assert stated("q", "1", "tropical.ex_vi2_tau").judged("2", finding).verdict == "vacuous"
     with pytest.raises(InvalidInputError, match=r"verdict must be one of holds, .*, but was 'agrees'"):
         Comparison("q", "1", "1", "agrees")
 

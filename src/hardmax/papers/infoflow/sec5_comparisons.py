@@ -14,7 +14,7 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import model_comparisons
 from hardmax.papers.infoflow.sec4_information_sets import APPENDIX_E, names_of, positions_set
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, relations
-from hardmax.papers.recipes import Option, Outcome, Settings, compared, recipe
+from hardmax.papers.recipes import Option, Outcome, Settings, recipe, stated
 from hardmax.targets import builtin
 from hardmax.targets.target import Target
 from hardmax.targets.terms import Term
@@ -337,23 +337,13 @@ def _run_figure_2(settings: Settings) -> Outcome:
     wanted = 2 * (len(values) - 1)
     comparisons = (
         *(
-            compared(
-                f"root of the {which} tree",
-                paper if as_drawn else "not stated",
-                positions_set(root),
-                positions_set(root) == paper if as_drawn else None,
-                claim="infoflow.if.fig2",
-                exactly=True,
-            )
+            stated(
+                f"root of the {which} tree", paper if as_drawn else "not stated", "infoflow.if.fig2"
+            ).compared(positions_set(root), positions_set(root) == paper if as_drawn else None, exactly=True)
             for which, paper, root in zip(("first", "second"), ("{3}", "{1}"), roots, strict=True)
         ),
-        compared(
-            "comparisons, exactly D(T - 1)",
-            str(wanted),
-            str(number),
-            str(number) == str(wanted),
-            claim="infoflow.cmp.dret.exact",
-            exactly=True,
+        stated("comparisons, exactly D(T - 1)", str(wanted), "infoflow.cmp.dret.exact").compared(
+            str(number), str(number) == str(wanted), exactly=True
         ),
     )
     table: dict[str, list[Any]] = {

@@ -26,9 +26,9 @@ from hardmax.papers.recipes import (
     Option,
     Outcome,
     Settings,
-    compared,
     measured,
     recipe,
+    stated,
     tabulated,
 )
 from hardmax.papers.training_runs import (
@@ -259,29 +259,18 @@ def _run_section_6(settings: Settings) -> Outcome:
     first = next((T for T, s in zip(lengths, paper, strict=True) if s == D), None)
     formula = D * (D - 1) + 2
     comparisons = (
-        compared(
-            "heads by the paper's count",
-            f">= {D} for all T",
+        stated("heads by the paper's count", f">= {D} for all T", "infoflow.6-a").compared(
             f">= {min(paper)}" + (f", >= {D} from T = {first} on" if first else ""),
             min(paper) >= D,
-            claim="infoflow.6-a",
             exactly=True,
         ),
-        compared(
-            "first T, formula D(D - 1) + 2",
-            str(formula),
+        stated("first T, formula D(D - 1) + 2", str(formula), "infoflow.6-a").compared(
             "beyond the largest T" if first is None else str(first),
             first == formula if formula <= lengths[-1] else None,
-            claim="infoflow.6-a",
             exactly=True,
         ),
-        compared(
-            "heads with the exact N",
-            f">= {D}",
-            f">= {min(exact)}",
-            min(exact) >= D,
-            claim="infoflow.6-a",
-            exactly=True,
+        stated("heads with the exact N", f">= {D}", "infoflow.6-a").compared(
+            f">= {min(exact)}", min(exact) >= D, exactly=True
         ),
     )
     table = {
@@ -372,23 +361,15 @@ def _run_proposition_1(settings: Settings) -> Outcome:
         ]
     )
     comparisons = [
-        compared(
-            f"h1 by the paper's count, D = {D}",
-            f"at least {D}",
-            f"more than {D}" if h1 is None else str(h1),
-            h1 is None or h1 >= D,
-            claim="infoflow.p1.h1",
-            exactly=True,
+        stated(f"h1 by the paper's count, D = {D}", f"at least {D}", "infoflow.p1.h1").compared(
+            f"more than {D}" if h1 is None else str(h1), h1 is None or h1 >= D, exactly=True
         )
         for D, h1 in zip(terms, table["h1 by paper"], strict=True)
     ]
     comparisons.append(
-        compared(
-            "(D, D) learns by maxima alone",
-            "yes",
+        stated("(D, D) learns by maxima alone", "yes", "infoflow.p1.dd").compared(
             f"on a share of {min(table['(D, D) learns']):g} of inputs or more",
             min(table["(D, D) learns"]) == 1,
-            claim="infoflow.p1.dd",
         )
     )
     notes = (

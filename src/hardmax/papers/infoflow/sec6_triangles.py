@@ -21,7 +21,7 @@ from typing import Any
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, minimal_set_size, model_comparisons
 from hardmax.papers.ledger import Effort, Finding, Verdict, claim, earned, failing, holding, relations
-from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, compared, measured, recipe
+from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, measured, recipe, stated
 from hardmax.papers.training_runs import (
     Group,
     reported,
@@ -286,31 +286,19 @@ def _run_proposition_2(settings: Settings) -> Outcome:
     largest, enough = _largest_exponent(count), _enough_heads(64, count)
     as_stated = settings["comparisons"] == "paper"
     comparisons = (
-        compared(
-            "exponent at the tested T <= 64",
-            "grows with T",
-            str(largest),
-            largest > 0 if as_stated else None,
-            claim="infoflow.p2.experiment",
-            exactly=True,
+        stated("exponent at the tested T <= 64", "grows with T", "infoflow.p2.experiment").compared(
+            str(largest), largest > 0 if as_stated else None, exactly=True
         ),
         *(
-            compared(
+            stated(
                 f"first T with a positive exponent, {heads}, E = {width}",
                 "not stated",
-                str(T),
-                None,
-                claim="infoflow.p2.experiment",
-            )
+                "infoflow.p2.experiment",
+            ).compared(str(T), None)
             for (heads, width), T in zip(TRIANGLE_MODELS, thresholds, strict=True)
         ),
-        compared(
-            "more heads help at T = 64, L = 2",
-            "no",
-            f"M = 1 is enough from H = {enough} on",
-            enough >= 64 if as_stated else None,
-            claim="infoflow.p2.heads",
-            exactly=True,
+        stated("more heads help at T = 64, L = 2", "no", "infoflow.p2.heads").compared(
+            f"M = 1 is enough from H = {enough} on", enough >= 64 if as_stated else None, exactly=True
         ),
     )
     notes = (

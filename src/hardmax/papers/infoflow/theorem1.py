@@ -28,7 +28,7 @@ from hardmax.flow.theorems.depth_separation import (
     sup_error,
 )
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, within
-from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, recipe, tabulated
+from hardmax.papers.recipes import Option, Outcome, Settings, recipe, stated, tabulated
 
 __all__ = ["log_slope"]
 
@@ -403,39 +403,27 @@ def _run_theorem_1(settings: Settings) -> Outcome:
         figures={"thm1": figure},
         tables={"construction": rows, "exponents": exponents, "pairs": pairs},
         comparisons=(
-            compared(
-                "largest error over ε",
-                "at most 1",
-                f"{over.max():.3f}",
-                bool(over.max() <= 1),
-                claim="infoflow.t1.build",
+            stated("largest error over ε", "at most 1", "infoflow.t1.build").compared(
+                f"{over.max():.3f}", bool(over.max() <= 1)
             ),
-            compared(
-                "largest weight",
-                "1",
+            stated("largest weight", "1", "infoflow.t1.build").compared(
                 f"{max(rows['largest_weight']):g}, with β from {min(rows['beta']):.4g} to "
                 f"{max(rows['beta']):.4g}",
                 max(rows["largest_weight"]) <= 1.0,
-                claim="infoflow.t1.build",
             ),
-            compared(
-                "width of the product block, O(1/ε)",
-                "slope -1 in ε",
+            stated("width of the product block, O(1/ε)", "slope -1 in ε", "infoflow.t1.width").compared(
                 f"{_grown(epsilons, products)}; by Richardson extrapolation "
                 f"{_grown(epsilons, by_richardson)}",
                 _of_order_one_over(products, epsilons),
-                claim="infoflow.t1.width",
             ),
-            judged(
-                "width of the output block, O(1)",
-                "slope 0 in ε",
-                _grown(epsilons, outputs),
-                _output_width(epsilons, outputs),
-                claim="infoflow.t1.outputo1",
+            stated("width of the output block, O(1)", "slope 0 in ε", "infoflow.t1.outputo1").judged(
+                _grown(epsilons, outputs), _output_width(epsilons, outputs)
             ),
-            compared(
+            stated(
                 "exponent for one layer, informal at most formal",
                 "(T-2H)/(H(n+1)+1)-1 and (T-H-1)/(H(n+1)+1)-1",
+                "infoflow.t1.k.order",
+            ).compared(
                 f"equal for H = {', '.join(map(str, equal)) or 'none'}, of "
                 f"{', '.join(map(str, settings['heads']))}",
                 all(
@@ -445,11 +433,8 @@ def _run_theorem_1(settings: Settings) -> Outcome:
                         exponents[f"informal_H{h}"], exponents[f"formal_H{h}"], strict=True
                     )
                 ),
-                claim="infoflow.t1.k.order",
             ),
-            compared(
-                "colliding pairs: targets apart over 4ε",
-                "at least 1",
+            stated("colliding pairs: targets apart over 4ε", "at least 1").compared(
                 f"{min(g / e for g, e in zip(pairs['target_gap'], pairs['epsilon'], strict=True)) / 4:.3f}; "
                 f"attention {min(pairs['attention_gap']):.1e} to {max(pairs['attention_gap']):.1e} apart",
                 all(g >= 4 * e - 1e-12 for g, e in zip(pairs["target_gap"], pairs["epsilon"], strict=True)),

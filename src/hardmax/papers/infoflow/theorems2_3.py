@@ -42,7 +42,7 @@ from hardmax.papers.ledger import (
     holding,
     within,
 )
-from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, recipe, tabulated
+from hardmax.papers.recipes import Option, Outcome, Settings, recipe, stated, tabulated
 
 # Theorem 2
 # ----------------------------------------------------------------------------------------------------------
@@ -249,29 +249,27 @@ def _run_theorem_2(settings: Settings) -> Outcome:
         figures={"thm2": figure},
         tables={"exponents": exponents, "widths": widths, "pairs": table},
         comparisons=(
-            judged(
+            stated(
                 "exponent at T = 64, k = 2, n = 6",
                 f"{float(at_64.informal):.4f} (Theorem 2), {float(at_64.formal):.4f} (Theorem 5)",
-                f"{float(at_64.proof):.4f} (the proof)",
-                _exponents([(64, 2, 6)]),
-                claim="infoflow.t2.exponents",
-            ),
-            compared(
-                "colliding pair, T = 7, k = 2, n = 1: targets apart over 4ε",
-                "at least 1",
+                "infoflow.t2.exponents",
+            ).judged(f"{float(at_64.proof):.4f} (the proof)", _exponents([(64, 2, 6)])),
+            stated(
+                "colliding pair, T = 7, k = 2, n = 1: targets apart over 4ε", "at least 1", "infoflow.t2.pair"
+            ).compared(
                 f"{min(table['target_gap']) / (4 * epsilon):.4f}; attention "
                 f"{min(table['attention_gap']):.0e} to {max(table['attention_gap']):.0e} apart, guaranteed "
                 f"{table['guaranteed_gap'][0]:.2f}",
                 _collide(pairs, epsilon),
-                claim="infoflow.t2.pair",
             ),
             *(
-                compared(
+                stated(
                     f"width at (T, k, n, ε) = {case}, by the chain of inequalities of the proof",
                     "not stated",
+                    "infoflow.t2.bound",
+                ).compared(
                     f"{retrieval_width_bound(*case):.4g}",
                     _follow_from_the_chain([case], [retrieval_width_bound(*case)]),
-                    claim="infoflow.t2.bound",
                 )
                 for case in _BOUNDED
             ),
@@ -671,43 +669,40 @@ def _run_theorem_3(settings: Settings) -> Outcome:
         tables={"codes": sizes, "tanh": smooth, "alternations": alternations},
         comparisons=(
             *(
-                compared(
+                stated(
                     f"slope of parameters in ε, m = {m}, n = 1, {name} code",
                     f"{-m}" if name == "binary" else f"{-m} (the paper's code)",
+                    "infoflow.t3.slope" if name == "binary" else "infoflow.t3.analog",
+                ).compared(
                     f"{slope:.2f}" + ("" if name == "binary" else f"; {-max(1, m - 1)} in the limit"),
                     _of_order(m, 1, *curve(m, name)) if name == "binary" else few_units[m],
-                    claim="infoflow.t3.slope" if name == "binary" else "infoflow.t3.analog",
                 )
                 for (m, name), slope in slopes.items()
             ),
-            judged(
-                "largest error of a continuous code, m > n",
-                "at most ε",
+            stated("largest error of a continuous code, m > n", "at most ε", "infoflow.t3.supnorm").judged(
                 antipodal,
                 earned(
                     Verdict.VACUOUS,
                     min(smooth["antipodal_error"]) >= 0.5 and max(smooth["code_gap"]) < 1e-9,
                     antipodal,
                 ),
-                claim="infoflow.t3.supnorm",
             ),
             *(
-                compared(
+                stated(
                     f"width of a decoder with mean error ε, (m, n, ε) = {case}",
                     "O(ε^(1-m/n)), meant as a lower bound",
-                    f"at least {decoder_width_bound(*case):.4g}",
-                    None,  # the paper bounds it from above
-                    claim="infoflow.t3.o",
-                )
+                    "infoflow.t3.o",
+                ).compared(f"at least {decoder_width_bound(*case):.4g}", None)  # the paper bounds from above
                 for case in golden
             ),
-            compared(
+            stated(
                 f"units for {last} alternations, weights at most 1, grow by a factor per alternation",
                 "polynomial in 1/ε",
+                "infoflow.t3.bounded",
+            ).compared(
                 f"at least {alternations['program'][-1]:.3g} (linear program), "
                 f"{alternations['proven'][-1]:.3g} (proven)",
                 _above(alternations["program"], alternations["proven"]),
-                claim="infoflow.t3.bounded",
             ),
         ),
         notes=(

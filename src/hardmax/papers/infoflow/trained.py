@@ -31,9 +31,9 @@ from hardmax.papers.recipes import (
     Option,
     Outcome,
     Settings,
-    compared,
     measured,
     recipe,
+    stated,
     tabulated,
 )
 from hardmax.papers.training_runs import (
@@ -148,11 +148,8 @@ def _depth_rows(
     groups: dict[str, Group], hidden: tuple[int, ...], built: list[Any], trained: dict[int, list[Any]], k: Any
 ) -> tuple[Comparison, ...]:
     rows = [
-        compared(
-            "one layer: exponent of the lower bound, H = 1",
-            "positive for long sequences",
-            f"{float(k):.3f}" + (", which says nothing" if k <= 0 else ""),
-            None,
+        stated("one layer: exponent of the lower bound, H = 1", "positive for long sequences").compared(
+            f"{float(k):.3f}" + (", which says nothing" if k <= 0 else ""), None
         )
     ]
     for w in hidden:

@@ -21,7 +21,7 @@ from hardmax.networks.blocks import FeedForward
 from hardmax.networks.constructions import best_found_layers, best_found_mlp
 from hardmax.networks.network import Network
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding
-from hardmax.papers.recipes import Option, Outcome, Settings, compared, judged, measured, recipe, tabulated
+from hardmax.papers.recipes import Option, Outcome, Settings, compared, measured, recipe, stated, tabulated
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.regions.result import RegionSet
 
@@ -133,12 +133,8 @@ def _run_figure_2(settings: Settings) -> Outcome:
         },
         comparisons=(
             compared("cells after layer 1", "7", str(after[0]), after[0] == 7, exactly=True),
-            judged(
-                "most cells after layer 2",
-                str(printed),
-                f"between {best} (found) and {bounds['rank_aware']} (bound)",
-                _ex_iii3_49.check(Effort.QUICK),
-                claim="tropical.ex_iii3_49",
+            stated("most cells after layer 2", str(printed), "tropical.ex_iii3_49").judged(
+                f"between {best} (found) and {bounds['rank_aware']} (bound)", _ex_iii3_49.check(Effort.QUICK)
             ),
             measured(
                 "cells of the network drawn",
@@ -239,19 +235,16 @@ def _run_example_iii3(settings: Settings) -> Outcome:
             ),
         },
         comparisons=(
-            compared(
-                "cells of layer 1",
-                "7",
+            stated("cells of layer 1", "7").compared(
                 str(count.cells_by_depth[0]),
                 count.cells_by_depth[0] == mlp_bounds(widths[:2]).upper.value == 7,
                 exactly=True,
             ),
-            judged(
-                "most cells of both layers",
-                "49, called the theoretical maximum",
+            stated(
+                "most cells of both layers", "49, called the theoretical maximum", "tropical.ex_iii3_49"
+            ).judged(
                 f"at most {bounds['rank_aware'].value}; {count.n_cells} found",
                 _ex_iii3_49.check(Effort.QUICK),
-                claim="tropical.ex_iii3_49",
             ),
             measured(
                 "linear regions of the best network found (identity output)", "49", str(regions.n_regions)

@@ -20,7 +20,7 @@ from hardmax.geometry.domains import Box
 from hardmax.networks.attention import Attention
 from hardmax.networks.network import Network
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compared, judged, measured, recipe
+from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated
 
 Integers = NDArray[np.int64]
 
@@ -388,24 +388,23 @@ def _run_figure_3(settings: Settings) -> Outcome:
                 f"{int((~drawn.nonempty).sum())} of {drawn.n_keys} (the paper does not state its keys)",
             ),
             _blamed_on_weights(example),
-            compared(
+            stated(
                 "every key without a cell is a convex combination of others",
                 "not stated",
+                "tropical.cell_nonempty_iff_vertex",
+            ).compared(
                 f"{sum(map(len, lost))} certificates, checked in rationals",
                 all(
                     one.empty_certificate(j).verify()
                     for one, keys in zip((drawn, example), lost, strict=True)
                     for j in keys
                 ),
-                claim="tropical.cell_nonempty_iff_vertex",
             ),
-            judged(
+            stated(
                 "every closed cell of (b) contains the origin, where all scores are 0",
                 "cells are called possibly empty",
-                "only interiors vanish",
-                _origin_in_every_cell([keys for keys, _ in pictures.values()]),
-                claim="tropical.contains_origin",
-            ),
+                "tropical.contains_origin",
+            ).judged("only interiors vanish", _origin_in_every_cell([keys for keys, _ in pictures.values()])),
             _lightest_keys(settings),
         ),
         notes=(
@@ -453,13 +452,9 @@ def _blamed_on_weights(diagram: PowerDiagram) -> Comparison:
         f"{'a' if diagram.nonempty[lightest] else 'no'} cell; the heavier keys "
         f"{', '.join(map(str, heavier))} have none (fig3_light_corner)"
     )
-    return judged(
-        "cells vanish because their weights |k|^2 are relatively small",
-        "yes",
-        computed,
-        failing(proven and lightest in winning and bool(heavier), computed, None, certificate),
-        claim="tropical.fig3_caption",
-    )
+    return stated(
+        "cells vanish because their weights |k|^2 are relatively small", "yes", "tropical.fig3_caption"
+    ).judged(computed, failing(proven and lightest in winning and bool(heavier), computed, None, certificate))
 
 
 def _lightest_keys(settings: Settings) -> Comparison:

@@ -42,18 +42,7 @@ from hardmax.papers.ledger import (
     holding,
     line_certificate,
 )
-from hardmax.papers.recipes import (
-    Comparison,
-    Option,
-    Outcome,
-    Settings,
-    compared,
-    judged,
-    measured,
-    recipe,
-    refuted,
-    tabulated,
-)
+from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated, tabulated
 from hardmax.papers.tropical.sec7_counts import random_transformers
 from hardmax.regions.api import count_cells, enumerate_regions
 
@@ -392,19 +381,13 @@ def _run_figure_4(settings: Settings) -> Outcome:
         figures=figures,
         tables={"counts": table, "vertices": vertices},
         comparisons=(
-            judged(
+            stated(
                 f"most vertices of a sum, N = {n_tokens}, H = {heads}, d = 3",
                 "216" if (n_tokens, heads) == (6, 3) else f"{n_tokens**heads} (N^H)",
-                str(best[-1]),
-                _all_sums_are_vertices(n_tokens, heads, random[:, -1].tolist()),
-                claim="tropical.fig4_216",
-            ),
-            compared(
-                "vertices of one head",
-                f"at most {n_tokens}",
-                str(counts[0]),
-                counts[0] <= n_tokens,
-                claim="tropical.single_head_le_n",
+                "tropical.fig4_216",
+            ).judged(str(best[-1]), _all_sums_are_vertices(n_tokens, heads, random[:, -1].tolist())),
+            stated("vertices of one head", f"at most {n_tokens}", "tropical.single_head_le_n").compared(
+                str(counts[0]), counts[0] <= n_tokens
             ),
             measured(
                 f"vertices with Gaussian keys, {len(random)} draws",
@@ -456,7 +439,7 @@ def _run_example_v3(settings: Settings) -> Outcome:
     printed: tuple[Comparison, ...] = ()
     if (n, d, heads) == (512, 512, 8):
         power = _pow_512_8.check(Effort.QUICK)
-        printed = (judged("512^8", "1.1e21", readable(n, heads), power, claim="tropical.pow_512_8"),)
+        printed = (stated("512^8", "1.1e21", "tropical.pow_512_8").judged(readable(n, heads), power),)
     best = every.best
     figure: Any = draw_budget(every).figure
     return Outcome(
@@ -473,47 +456,36 @@ def _run_example_v3(settings: Settings) -> Outcome:
             "counted": small,
         },
         comparisons=(
-            compared(
-                "parameters of one attention layer, 4 d^2",
-                "about 1.05e6" if d == 512 else "4 d^2",
+            stated(
+                "parameters of one attention layer, 4 d^2", "about 1.05e6" if d == 512 else "4 d^2"
+            ).compared(
                 ", ".join(map(str, sorted(set(pair.n_parameters)))),
                 set(pair.n_parameters) == {4 * d * d},
                 exactly=True,
             ),
-            compared(
-                "vertices with one head",
-                f"at most {n}",
-                str(pair.vertices[0]),
-                pair.vertices[0] <= n,
-                claim="tropical.single_head_le_n",
-                exactly=True,
+            stated("vertices with one head", f"at most {n}", "tropical.single_head_le_n").compared(
+                str(pair.vertices[0]), pair.vertices[0] <= n, exactly=True
             ),
             *printed,
-            compared(
-                f"vertices with {heads} heads, N^H",
-                readable(n, heads),
-                readable(pair.vertices[1]),
-                pair.vertices[1] == n**heads,
-                claim="tropical.mink_product_regime",
-                exactly=True,
-            ),
-            compared(
-                "the best cut of this budget",
-                "more heads, more cells",
+            stated(
+                f"vertices with {heads} heads, N^H", readable(n, heads), "tropical.mink_product_regime"
+            ).compared(readable(pair.vertices[1]), pair.vertices[1] == n**heads, exactly=True),
+            stated("the best cut of this budget", "more heads, more cells").compared(
                 f"H = {every.heads[best]}, width {every.d_head[best]}: {readable(every.vertices[best])}; "
                 f"width {every.d_head[-1]}: {readable(every.vertices[-1])}",
                 every.vertices[-1] == every.vertices[best],
                 exactly=True,
             ),
-            compared(
+            stated(
                 "the same comparison small, counted exactly",
                 "N^H while the width is at least 2",
+                "tropical.mink_product_regime",
+            ).compared(
                 ", ".join(
                     f"H={H}: {c} of {m}"
                     for H, c, m in zip(small["heads"], small["counted"], small["maximum"], strict=True)
                 ),
                 small["counted"] == small["maximum"],
-                claim="tropical.mink_product_regime",
             ),
         ),
         notes=(
@@ -626,27 +598,27 @@ def _run_figure_7(settings: Settings) -> Outcome:
             "weights": _weights(attention, feed_forward),
         },
         comparisons=(
-            refuted(
+            stated(
                 "cells of the drawn block in the whole plane = common refinement",
                 f"{drawn['common refinement']}{' (three lines: never more than 7)' if three_lines else ''}",
-                str(drawn["block"]),
-                drawn["block"] != drawn["common refinement"],
-                claim="tropical.block_is_refinement",
-            ),
-            refuted(
+                "tropical.block_is_refinement",
+            ).refuted(str(drawn["block"]), drawn["block"] != drawn["common refinement"]),
+            stated(
                 f"random blocks (N = {size[0]}, d_ff = {size[1]}, {len(random)} draws) = common refinement",
                 "always",
+                "tropical.block_is_refinement",
+            ).refuted(
                 f"equally many in {len(random) - more - fewer}, more in {more}, fewer in {fewer}",
                 more + fewer > 0,
-                claim="tropical.block_is_refinement",
             ),
-            compared(
+            stated(
                 "product bound: cells of the block <= cells of attention x cells of the ReLU layer",
                 "yes (Theorem V.5)",
+                "tropical.block_product_bound",
+            ).compared(
                 f"{within} of {len(random)} draws; drawn: {drawn['block']} <= "
                 f"{drawn['attention']} x {drawn['ReLU layer']}",
                 within == len(random) and drawn["block"] <= drawn["attention"] * drawn["ReLU layer"],
-                claim="tropical.block_product_bound",
             ),
         ),
         notes=(

@@ -30,7 +30,7 @@ from hardmax.papers.ledger import (
     line_certificate,
     network_record,
 )
-from hardmax.papers.recipes import Option, Outcome, Settings, compared, recipe
+from hardmax.papers.recipes import Option, Outcome, Settings, recipe, stated
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.regions.result import RegionSet
 from hardmax.regions.segment.trace import trace_segment
@@ -474,36 +474,27 @@ def _run_figure_1(settings: Settings) -> Outcome:
         },
         comparisons=(
             *(
-                compared(
+                stated(
                     f"regions at depth {depth}, d = 2, N = {n}, w = {teeth}",
                     f"Theta(N^(dL)); N^(dL) = {power}",
+                ).compared(
                     f"{count} (counted {'exactly' if exact else 'with floats'}), "
                     f"{Fraction(count, power)} times N^(dL)",
-                    None,  # Theta has no finite meaning
+                    None,
                 )
                 for depth, power, count in zip(depths, promised, regions, strict=True)
             ),
-            compared(
+            stated(
                 "the count of Theorem V.7, (N^d w^d)^L",
                 ", ".join(map(str, printed)),
-                ", ".join(map(str, regions)),
-                regions == printed,
-                claim="tropical.v7_formula_equality",
-                exactly=exact,
-            ),
-            compared(
-                "at least (N^d w^d)^L",
-                ", ".join(map(str, printed)),
+                "tropical.v7_formula_equality",
+            ).compared(", ".join(map(str, regions)), regions == printed, exactly=exact),
+            stated("at least (N^d w^d)^L", ", ".join(map(str, printed)), "tropical.v7_bound").compared(
                 ", ".join(map(str, regions)),
                 all(count >= bound for count, bound in zip(regions, printed, strict=True)),
-                claim="tropical.v7_bound",
             ),
-            compared(
-                "exactly (2wN)^(dL)",
-                "not stated",
-                ", ".join(map(str, regions)),
-                regions == [bound.lower.value for bound in bounds],
-                claim="tropical.v7_count",
+            stated("exactly (2wN)^(dL)", "not stated", "tropical.v7_count").compared(
+                ", ".join(map(str, regions)), regions == [bound.lower.value for bound in bounds]
             ),
         ),
         notes=(

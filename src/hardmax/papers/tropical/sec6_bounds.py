@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, earned, failing, holding
-from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compared, judged, recipe, tabulated
+from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, recipe, stated, tabulated
 from hardmax.temperature.bands import margin_needed
 from hardmax.temperature.margin_bounds import (
     QUANTITIES,
@@ -412,22 +412,18 @@ def _run_example_vi2(settings: Settings) -> Outcome:
         figures={"exVI2": _margin_picture(n, margin, ways)},
         tables={"bounds": _bounds_table(bounds)},
         comparisons=(
-            compared(
+            stated(
                 f"temperature of a standard head, d_k = {d_head}",
                 f"1/sqrt({d_head}) = {printed.temperature:g}",
+                "tropical.ex_vi2_tau",
+            ).compared(
                 f"sqrt({d_head}) = {real.temperature:g} on raw scores, 1 on scaled ones; scores 2 and 0: "
                 f"{standard:.4f}, at the temperature of the paper {upside_down:.4f}",
                 abs(upside_down - standard) < 1e-12,
-                claim="tropical.ex_vi2_tau",
             ),
             *(
-                compared(
-                    quantity,
-                    paper if as_in_paper else "not stated",
-                    computed,
-                    _truncated(printed)[place] == digits if as_in_paper else None,
-                    claim="tropical.ex_vi2_numbers",
-                    exactly=True,
+                stated(quantity, paper if as_in_paper else "not stated", "tropical.ex_vi2_numbers").compared(
+                    computed, _truncated(printed)[place] == digits if as_in_paper else None, exactly=True
                 )
                 for quantity, paper, computed, place, digits in (
                     ("value above the maximum", "7.18e-6", f"{printed.value:.4g}", 0, 718),
@@ -435,22 +431,19 @@ def _run_example_vi2(settings: Settings) -> Outcome:
                     ("concentration on the winner, 1 - L1 distance", "99.98%", concentration, 3, 9998),
                 )
             ),
-            compared(
+            stated(
                 "norm of the Hessian at most",
                 "4.6e-4" if as_in_paper else f"{printed.hessian_paper:.5g} (the formula)",
+                "tropical.lse_hess_paper",
+            ).compared(
                 f"supremum {printed.hessian_sharp:.5g}, formula {printed.hessian_paper:.5g}, corrected "
                 f"{printed.hessian:.5g}",
                 printed.hessian_sharp <= printed.hessian_paper,
-                claim="tropical.lse_hess_paper",
             ),
             *(_at_real_temperature(way, bounds[way]) for way in ("raw scores", "scaled scores")),
-            compared(
-                "margin that gives the printed accuracy on raw scores",
-                f"{margin:g}",
-                f"{margin * raw * raw:g} raw, {margin * raw:g} scaled",
-                margin * raw * raw <= margin,
-                claim="tropical.ex_vi2_tau",
-            ),
+            stated(
+                "margin that gives the printed accuracy on raw scores", f"{margin:g}", "tropical.ex_vi2_tau"
+            ).compared(f"{margin * raw * raw:g} raw, {margin * raw:g} scaled", margin * raw * raw <= margin),
         ),
         notes=(
             "The same ratio of margin to temperature gives the same gradient, the same value over "
@@ -477,13 +470,11 @@ def _at_real_temperature(way: str, bounds: StabilityBounds) -> Comparison:
         f"{bounds.top_probability:.2%}, value {bounds.value:.3g}, Hessian formula "
         f"{bounds.hessian_paper:.3g}, supremum {bounds.hessian_sharp:.3g}"
     )
-    return judged(
+    return stated(
         f"the same example at temperature {bounds.temperature:g} ({way})",
         "virtually affine",
-        computed,
-        earned(Verdict.VACUOUS, empty > 0, computed),
-        claim="tropical.ex_vi2_tau",
-    )
+        "tropical.ex_vi2_tau",
+    ).judged(computed, earned(Verdict.VACUOUS, empty > 0, computed))
 
 
 def _margin_picture(n: int, margin: float, ways: dict[str, float]) -> Any:

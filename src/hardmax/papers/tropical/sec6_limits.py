@@ -29,7 +29,7 @@ from hardmax.papers.ledger import (
     network_record,
     within,
 )
-from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, compared, judged, measured, recipe
+from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated
 from hardmax.papers.tropical.sec6_bounds import MARGIN, SLACK
 from hardmax.temperature.bands import margin_needed, transition_band
 from hardmax.temperature.cell_survival import surviving_cells
@@ -295,21 +295,19 @@ def _run_figure_5(settings: Settings) -> Outcome:
             "keys": drawn_keys,
         },
         comparisons=(
-            judged(
-                "regions hidden at temperature 1 emerge at 0.001",
-                "yes",
+            stated(
+                "regions hidden at temperature 1 emerge at 0.001", "yes", "tropical.fig5_hidden_regions"
+            ).judged(
                 f"{', '.join(map(str, counts))} cells of the most probable key at temperatures "
                 f"{', '.join(f'{t:g}' for t in temperatures)}",
                 _hidden_regions(keys, np.concatenate([clear, inside]), temperatures),
-                claim="tropical.fig5_hidden_regions",
             ),
-            compared(
-                "cells of the limit are those of the power diagram",
-                "yes",
+            stated(
+                "cells of the limit are those of the power diagram", "yes", "tropical.power_voronoi"
+            ).compared(
                 f"the most probable key is the winner of the exact diagram at all {len(queries)} queries, "
                 f"at every temperature: {agree}",
                 agree,
-                claim="tropical.power_voronoi",
             ),
             measured("share of queries with top probability above 99%", "not stated", shares),
             _cells_of_gaussian_keys(settings),

@@ -36,17 +36,7 @@ from hardmax.papers.ledger import (
     holding,
     line_certificate,
 )
-from hardmax.papers.recipes import (
-    Comparison,
-    Option,
-    Outcome,
-    Settings,
-    compared,
-    measured,
-    recipe,
-    refuted,
-    tabulated,
-)
+from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated, tabulated
 from hardmax.regions.api import count_cells, count_regions
 from hardmax.regions.growth import CellGrowth, Growth, HeadChoices, NetworkChoices, cell_growth, vertex_growth
 from hardmax.regions.sampling.estimate import estimate_cells
@@ -540,13 +530,11 @@ def _compared_a(
         n_networks = sum(growth.cells.counts.size for growth in sampled)
         above = sum(growth.above_regions for growth in sampled)
         rows.append(
-            compared(
+            stated(
                 "figure 6(a): signatures of random points are a lower bound on linear regions",
                 "yes",
-                f"more signatures than regions in {above} of {n_networks} networks",
-                above == 0,
-                claim="tropical.mc_lower_bound_regions",
-            )
+                "tropical.mc_lower_bound_regions",
+            ).compared(f"more signatures than regions in {above} of {n_networks} networks", above == 0)
         )
         rows.append(
             measured(
@@ -651,13 +639,11 @@ def _compared_b(
     single, n = shown[0], last.n_tokens[-1]
     share = float(last.mean[-1]) / n ** len(shown)
     rows = [
-        compared(
+        stated(
             f"figure 6(b): slopes for H = 1 to {len(shown)} increase, d_k = {settings['head_rank']}",
             "yes",
-            ", ".join(f"{slope:.3f}" for slope in slopes),
-            _rises(slopes),
-            claim="tropical.fig6b_slopes_increase",
-        )
+            "tropical.fig6b_slopes_increase",
+        ).compared(", ".join(f"{slope:.3f}" for slope in slopes), _rises(slopes))
     ]
     rows += [
         measured(
@@ -672,13 +658,14 @@ def _compared_b(
         if rank != settings["head_rank"]
     ]
     rows.append(
-        refuted(
+        stated(
             "figure 6(b): counts stay below N^H because interior keys do not reach the hull",
             "yes",
+            "tropical.fig6b_interior_explanation",
+        ).refuted(
             f"{single.mean[-1]:.2f} of {n} keys of a head are vertices, but only {100 * share:.0f} % of the "
             f"{n ** len(shown)} sums",
             bool(single.mean[-1] / n > share ** (1 / len(shown)) and single.mean[-1] > 0.9 * n),
-            claim="tropical.fig6b_interior_explanation",
         )
     )
     return tuple(rows)
