@@ -475,16 +475,13 @@ class TropicalProduct:
         TropicalPolynomial(max(0, x, -1 + 2 x))
         """
         cells = common_refinement(self)
-        rows = [self._affine(choice) for choice in cells.terms.tolist()]
-        distinct = np.array(list(dict.fromkeys(map(tuple, rows))), dtype=object)
+        powers = fractions_of(self.powers)
+        rows = []  # the affine function on each cell
+        for choice in cells.terms.tolist():
+            terms = [factor.term(j) for factor, j in zip(self.factors, choice, strict=True)]
+            rows.append(tuple(powers @ np.array(terms, dtype=object)))
+        distinct = np.array(list(dict.fromkeys(rows)), dtype=object)
         return TropicalPolynomial(distinct[:, :-1], distinct[:, -1])
-
-    def _affine(self, choice: Sequence[int]) -> list[Fraction]:
-        """The row :math:`[a, b]` of the affine function on the cell with the given terms."""
-        row = [Fraction(0)] * (self.d + 1)
-        for factor, power, j in zip(self.factors, fractions_of(self.powers), choice, strict=True):
-            row = [r + power * v for r, v in zip(row, factor.term(j), strict=True)]
-        return row
 
     def __repr__(self) -> str:
         return f"TropicalProduct({len(self.factors)} factors, {self.d} variables)"

@@ -28,6 +28,8 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteE
 
 __all__ = ["oplus", "otimes", "tropical_matmul", "tropical_sum"]
 
+Floats = NDArray[np.float64]
+
 # Below this many multiply-adds numpy finishes before the compiled kernel could be loaded.
 _SMALL_PRODUCT = 2**18
 
@@ -71,10 +73,10 @@ def oplus(a: ArrayLike, b: ArrayLike, temperature: float = 0.0) -> Any:
     0.693147
     """
     tau = _temperature(temperature)
-    x, y = np.broadcast_arrays(*_broadcastable(_tropical(a, "a"), _tropical(b, "b"), "a", "b"))
-    if tau == 0.0:
-        return _plain(np.maximum(x, y))
+    x, y = _pair(a, b)
     largest, smallest = np.maximum(x, y), np.minimum(x, y)
+    if tau == 0.0:
+        return _plain(largest)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         # -inf - -inf is NaN: there the correction is dropped, because the sum of two zeros is zero
         soft = largest + tau * np.log1p(np.exp((smallest - largest) / tau))
@@ -107,7 +109,7 @@ def otimes(a: ArrayLike, b: ArrayLike) -> Any:
     >>> otimes(float("-inf"), [1.0, 1e308])
     array([-inf, -inf])
     """
-    x, y = np.broadcast_arrays(*_broadcastable(_tropical(a, "a"), _tropical(b, "b"), "a", "b"))
+    x, y = _pair(a, b)
     with np.errstate(over="ignore"):
         product = x + y
     return _plain(_within_float64(product, np.isneginf(x) | np.isneginf(y)))
@@ -154,7 +156,7 @@ def tropical_sum(a: ArrayLike, axis: int | None = None, temperature: float = 0.0
             f"axis must be None or an axis of an array with {x.ndim} axes, but was {axis!r}."
         )
     if x.shape[axis] == 0:
-        return _plain(np.full(x.shape[: axis % x.ndim] + x.shape[axis % x.ndim + 1 :], -np.inf))
+        return _plain(np.full(np.delete(x.shape, axis), -np.inf))
     return _plain(_soft_maximum(x, int(axis), tau))
 
 
@@ -218,7 +220,7 @@ def tropical_matmul(A: ArrayLike, B: ArrayLike, temperature: float = 0.0) -> Any
     return _plain(product[..., 0] if y.ndim == 1 else product)
 
 
-def _matmul(a: NDArray[np.float64], b: NDArray[np.float64], tau: float) -> NDArray[np.float64]:
+def _matmul(a: Floats, b: Floats, tau: float) -> Floats:
     (n, k), m = a.shape, b.shape[1]
     if n * m == 0 or k == 0:
         return np.full((n, m), -np.inf)
@@ -235,19 +237,16 @@ def _matmul(a: NDArray[np.float64], b: NDArray[np.float64], tau: float) -> NDArr
             max_plus(a, b, product)
         else:
             soft_max_plus(a, b, tau, product)
-    if np.isfinite(
-        product
-    ).all():  # a sum that overflowed shows as an infinity, unless a larger one hid it rightly
+    # a sum that overflowed shows as an infinity, unless a larger one hid it rightly
+    if np.isfinite(product).all():
         return product
     paths = np.isfinite(a).astype(np.float64) @ np.isfinite(b).astype(np.float64)
     return _within_float64(product, paths == 0.0)
 
 
-def _soft_maximum(
-    x: NDArray[np.float64], axis: int, tau: float, *, check: bool = True
-) -> NDArray[np.float64]:
+def _soft_maximum(x: Floats, axis: int, tau: float, *, check: bool = True) -> Floats:
     """The sum along an axis that is not empty."""
-    largest: NDArray[np.float64] = x.max(axis=axis)
+    largest: Floats = x.max(axis=axis)
     if tau == 0.0:
         return largest
     winner = np.expand_dims(x.argmax(axis=axis), axis)
@@ -256,17 +255,15 @@ def _soft_maximum(
         # the winner's weight is 1; log1p of the others keeps corrections far below the rounding of 1
         np.put_along_axis(weights, winner, 0.0, axis=axis)
         soft = largest + tau * np.log1p(weights.sum(axis=axis))
-    total: NDArray[np.float64] = np.where(np.isfinite(largest), soft, largest)
+    total: Floats = np.where(np.isfinite(largest), soft, largest)
     return _within_float64(total, np.isneginf(largest)) if check else total
 
 
-def _tropical(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def _tropical(values: ArrayLike, name: str) -> Floats:
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:
-        raise InvalidInputError(
-            f"{name} must be a rectangular array of numbers, but its rows differ in shape."
-        ) from error
+        raise InvalidInputError(f"{name} must be a rectangular array, but its rows differ.") from error
     if array.dtype.kind not in "fiuO":
         raise InvalidInputError(f"{name} must hold real numbers or -inf, but holds {array.dtype}.")
     try:
@@ -295,24 +292,23 @@ def _temperature(value: float) -> float:
     return tau
 
 
-def _broadcastable(
-    x: NDArray[np.float64], y: NDArray[np.float64], first: str, second: str
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
+    x, y = _tropical(a, "a"), _tropical(b, "b")
     try:
-        np.broadcast_shapes(x.shape, y.shape)
+        x_all, y_all = np.broadcast_arrays(x, y)
     except ValueError:
         raise DimensionMismatchError(
-            f"{first} and {second} must broadcast together, but their shapes are {x.shape} and {y.shape}."
+            f"a and b must broadcast together, but their shapes are {x.shape} and {y.shape}."
         ) from None
-    return x, y
+    return x_all, y_all
 
 
-def _within_float64(values: NDArray[np.float64], zero: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _within_float64(values: Floats, zero: NDArray[np.bool_]) -> Floats:
     """Refuse results that overflowed: infinite although the tropical result is a real number."""
     if not (np.isfinite(values) | zero).all():
         raise NotFiniteError("the result must stay within float64, but a sum overflows; rescale the input.")
     return values
 
 
-def _plain(array: NDArray[np.float64]) -> Any:
+def _plain(array: Floats) -> Any:
     return float(array) if array.ndim == 0 else array
