@@ -26,7 +26,7 @@ from hardmax.models.atlas.assumptions import AssumptionRecorder, assumption_repo
 from hardmax.models.bundled import bundled_source
 from hardmax.models.influence.influence_report import report_of
 from hardmax.models.influence.interventions import Interventions
-from hardmax.models.reading.sources import as_source
+from hardmax.models.reading.loading import as_source
 from hardmax.models.spread import Spread, spread
 
 ROOT = Path(__file__).resolve().parent.parent

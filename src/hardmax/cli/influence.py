@@ -85,7 +85,7 @@ def influence(
       hardmax influence path/to/model --texts texts.json --probes 8 --norms --json
     """
     from hardmax.models.bundled import bundled_source
-    from hardmax.models.reading.sources import as_source
+    from hardmax.models.reading.loading import as_source
 
     check_targets(out, None)
     if model is None:

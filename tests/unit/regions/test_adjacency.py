@@ -13,9 +13,8 @@ from oracles.rational_regions import enumerate_rationally
 import hardmax as hm
 from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import Cells, Ragged, decode_wall, encode_wall
-from hardmax.regions.maps.adjacency import adjacent_cells
+from hardmax.regions.maps.adjacency import adjacent_cells, possibly_collinear
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.plane.geometry import possibly_collinear
 
 SQUARE = hm.Box.cube(2, -4, 4)
 

@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
-from hardmax.models.reading.sources import CapturedLayer, RecordedResult, as_source, named_texts, read
+from hardmax.models.reading.loading import as_source, read
+from hardmax.models.reading.sources import CapturedLayer, RecordedResult, named_texts
 from hardmax.models.spread import Spread, spread
 from hardmax.networks.block import many
 from hardmax.temperature.observed_scores import check_stability

@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.models.reading.families import norm_epsilon
-from hardmax.models.reading.sources import CapturedLayer, RecordedResult, as_source, read, required
+from hardmax.models.reading.loading import as_source, read
+from hardmax.models.reading.sources import CapturedLayer, RecordedResult, required
 from hardmax.networks.block import many
 
 __all__ = ["FrozenNormEffect", "Norm", "NormInputs", "differing_shares", "disk_points", "frozen_norm_effect"]

@@ -30,15 +30,14 @@ from hardmax.errors import InvalidInputError
 from hardmax.models.atlas.head_measures import QueryMeasures, key_usage, measure_queries
 from hardmax.models.atlas.layer_cells import LayerSlice, Plane, layer_slice, plane_through, principal_plane
 from hardmax.models.atlas.reachable_keys import KeysThatCanWin, keys_that_can_win, read_keys
+from hardmax.models.reading.loading import as_source, read
 from hardmax.models.reading.sources import (
     CapturedLayer,
     RecordedResult,
     Source,
     TextReading,
-    as_source,
     chosen,
     integers,
-    read,
 )
 from hardmax.networks.block import many
 from hardmax.progress import shown

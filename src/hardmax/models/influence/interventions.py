@@ -32,8 +32,8 @@ from hardmax.errors import InvalidInputError
 from hardmax.models.influence.influence_report import InfluenceReport, TextInfluence, report_of
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
 from hardmax.models.reading.capture import implementation
-from hardmax.models.reading.loading import in_float32
-from hardmax.models.reading.sources import as_source, named_texts, read, required
+from hardmax.models.reading.loading import as_source, in_float32, read
+from hardmax.models.reading.sources import named_texts, required
 from hardmax.progress import shown
 
 __all__ = [

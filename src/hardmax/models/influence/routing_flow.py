@@ -40,7 +40,8 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow import bitsets
 from hardmax.flow.bitsets import Words
-from hardmax.models.reading.sources import CapturedLayer, RecordedResult, TextReading, read
+from hardmax.models.reading.loading import read
+from hardmax.models.reading.sources import CapturedLayer, RecordedResult, TextReading
 
 __all__ = ["FlowRecorder", "RolloutRecorder", "RoutingRule", "TokenFlow", "fetched_keys", "token_flow"]
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import inspect
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,9 +52,26 @@ from hardmax.models.reading.folders import (
     named_folder,
     tokenizer_of,
 )
-from hardmax.models.reading.sources import TextReading, Visit, chosen, required
+from hardmax.models.reading.sources import (
+    CapturedLayer,
+    Recorder,
+    Source,
+    TextReading,
+    Visit,
+    chosen,
+    required,
+)
 
-__all__ = ["OpenModel", "alone", "as_it_is", "in_float32", "open_model", "weight_precision"]
+__all__ = [
+    "OpenModel",
+    "alone",
+    "as_it_is",
+    "in_float32",
+    "open_model",
+    "weight_precision",
+    "as_source",
+    "read",
+]
 
 _GROUP_BYTES = 1 << 30
 _PROBE_TOKENS = 8
@@ -503,3 +520,57 @@ def _narrow(tensors: dict[str, Any], half: tuple[Any, ...]) -> dict[str, Any]:
 
 def _wide(value: Any, half: tuple[Any, ...]) -> Any:
     return value.float() if getattr(value, "dtype", None) in half else value
+
+
+def read(
+    model: Any,
+    text: str | None,
+    recorders: Sequence[Recorder],
+    *,
+    tokenizer: Any = None,
+    hub: bool = False,
+) -> TextReading:
+    """Send a text through a model once and show each layer to the recorders that need it, in their order.
+
+    Parameters
+    ----------
+    model : Source, path, hub id or torch module
+    text : str or None
+        None where the source has a sequence of its own.
+    recorders : sequence of Recorder
+    tokenizer, hub
+        As in :func:`hardmax.head_atlas`.
+
+    Returns
+    -------
+    TextReading
+        Names of the tokens, and how far what was shown is from what the model computes itself.
+
+    Examples
+    --------
+    >>> from hardmax.models.bundled import bundled_source
+    >>> from hardmax.models.influence.routing_flow import RolloutRecorder
+    >>> from hardmax.models.influence.routing_flow import FlowRecorder
+    >>> rollout, flow = RolloutRecorder(), FlowRecorder(["argmax"])
+    >>> reading = read(bundled_source(), None, [rollout, flow])
+    >>> rollout.rollout(len(reading.key_tokens)).shape, flow.flows(reading)[0].sets.shape
+    ((2, 16, 15), (3, 16, 15))
+    """
+    needed = [recorder.layers for recorder in recorders]
+
+    def show(layer: CapturedLayer) -> None:
+        for recorder, layers in zip(recorders, needed, strict=True):
+            if layers is None or layer.index in layers:
+                recorder(layer)
+
+    together = sorted({index for layers in needed for index in layers or ()})
+    source = as_source(model, tokenizer=tokenizer, hub=hub)
+    return source.read(text, show, layers=None if None in needed else tuple(together))
+
+
+def as_source(model: Any, *, tokenizer: Any = None, hub: bool = False) -> Source:
+    """The model itself where it is a source already, opened otherwise (needs the extra ``models``)."""
+    if callable(getattr(model, "read", None)) and hasattr(model, "n_layers"):
+        source: Source = model
+        return source
+    return open_model(model, tokenizer=tokenizer, hub=hub)

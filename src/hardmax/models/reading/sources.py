@@ -39,11 +39,9 @@ __all__ = [
     "Source",
     "TextReading",
     "Visit",
-    "as_source",
     "chosen",
     "integers",
     "named_texts",
-    "read",
     "required",
     "softmax",
 ]
@@ -276,62 +274,6 @@ class Recorder(Protocol):
     def __call__(self, layer: CapturedLayer) -> None:
         """Record one layer."""
         ...
-
-
-def read(
-    model: Any,
-    text: str | None,
-    recorders: Sequence[Recorder],
-    *,
-    tokenizer: Any = None,
-    hub: bool = False,
-) -> TextReading:
-    """Send a text through a model once and show each layer to the recorders that need it, in their order.
-
-    Parameters
-    ----------
-    model : Source, path, hub id or torch module
-    text : str or None
-        None where the source has a sequence of its own.
-    recorders : sequence of Recorder
-    tokenizer, hub
-        As in :func:`hardmax.head_atlas`.
-
-    Returns
-    -------
-    TextReading
-        Names of the tokens, and how far what was shown is from what the model computes itself.
-
-    Examples
-    --------
-    >>> from hardmax.models.bundled import bundled_source
-    >>> from hardmax.models.influence.routing_flow import RolloutRecorder
-    >>> from hardmax.models.influence.routing_flow import FlowRecorder
-    >>> rollout, flow = RolloutRecorder(), FlowRecorder(["argmax"])
-    >>> reading = read(bundled_source(), None, [rollout, flow])
-    >>> rollout.rollout(len(reading.key_tokens)).shape, flow.flows(reading)[0].sets.shape
-    ((2, 16, 15), (3, 16, 15))
-    """
-    needed = [recorder.layers for recorder in recorders]
-
-    def show(layer: CapturedLayer) -> None:
-        for recorder, layers in zip(recorders, needed, strict=True):
-            if layers is None or layer.index in layers:
-                recorder(layer)
-
-    together = sorted({index for layers in needed for index in layers or ()})
-    source = as_source(model, tokenizer=tokenizer, hub=hub)
-    return source.read(text, show, layers=None if None in needed else tuple(together))
-
-
-def as_source(model: Any, *, tokenizer: Any = None, hub: bool = False) -> Source:
-    """The model itself where it is a source already, opened otherwise (needs the extra ``models``)."""
-    if callable(getattr(model, "read", None)) and hasattr(model, "n_layers"):
-        source: Source = model
-        return source
-    from hardmax.models.reading.loading import open_model
-
-    return open_model(model, tokenizer=tokenizer, hub=hub)
 
 
 def named_texts(texts: str | Sequence[str] | Mapping[str, str | None] | None) -> dict[str, str | None]:

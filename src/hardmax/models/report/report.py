@@ -27,7 +27,8 @@ from hardmax.models.bundled import bundled_source
 from hardmax.models.influence.influence_report import InfluenceReport, report_of
 from hardmax.models.influence.interventions import CANDIDATES, can_disturb, disturb, text_influence
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
-from hardmax.models.reading.sources import CapturedLayer, RecordedResult, as_source, read
+from hardmax.models.reading.loading import as_source, read
+from hardmax.models.reading.sources import CapturedLayer, RecordedResult
 from hardmax.models.report.page import figures_of, heads_csv, page
 from hardmax.models.report.svg import Figure
 from hardmax.results import plain, strict

@@ -41,7 +41,7 @@ from hardmax.regions.maps.adjacency_kernels import by_group
 from hardmax.regions.maps.exact_maps import Row, hyperplane_basis
 from hardmax.regions.maps.float_maps import frozen
 from hardmax.regions.space import facet_kernels as kernels
-from hardmax.regions.space.geometry import Scratch, exact_area
+from hardmax.regions.space.sizes import Scratch, exact_area
 
 if TYPE_CHECKING:
     from hardmax.regions.space.geometry import SpaceGeometry
