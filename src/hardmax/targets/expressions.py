@@ -7,8 +7,8 @@ whether it is a polynomial of degree two, which is how bilinear forms and square
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,9 @@ __all__ = [
     "Expression",
     "Node",
     "Norm",
+    "Polynomial",
     "Power",
     "Product",
-    "Quadratic",
     "Quotient",
     "Sum",
     "Token",
@@ -252,107 +252,74 @@ class Expression:
         return np.broadcast_to(np.asarray(value, dtype=np.float64), tokens[0].shape[:-1])
 
 
-@dataclass(frozen=True, eq=False)
-class Quadratic:
-    """constant + sum of linear[s] . x[s] + sum of x[s]' quadratic[s, t] x[t]."""
+# Polynomials
+# ----------------------------------------------------------------------------------------------------------
 
-    constant: float = 0.0
-    linear: Mapping[Index, Floats] = field(default_factory=dict)
-    quadratic: Mapping[tuple[Index, Index], Floats] = field(default_factory=dict)
+Polynomial = dict[tuple[Index, ...], Any]
+"""The coefficients of a scalar or of a vector by the tokens they multiply: () is the constant, (s,) holds
+those of the coordinates of x[s], (s, t) those of products of coordinates of x[s] and x[t]. Of a vector, the
+first axis counts its entries."""
 
 
 class _NotQuadratic(Exception):
     """Raised on the way through an expression that is no polynomial of degree two."""
 
 
-def degree_two(node: Node, d: int) -> Quadratic | None:
+def degree_two(node: Node, d: int) -> Polynomial | None:
     """A scalar as a polynomial of degree two at most in the coordinates of its tokens, or None."""
     try:
-        return _scalar(node, d)
+        return _polynomial(node, d)
     except _NotQuadratic:
         return None
 
 
-def _scalar(node: Node, d: int) -> Quadratic:
+def _polynomial(node: Node, d: int) -> Polynomial:
+    """A scalar, or a vector that is affine in the tokens; a row counts as the vector it transposes."""
     match node:
         case Constant():
-            return Quadratic(float(node.value))
-        case Token() if node.coordinate is not None:
-            return Quadratic(linear={node.index: np.eye(d)[node.coordinate]})
+            return {(): node.value}
+        case Token():
+            eye = np.eye(d)
+            return {(node.index,): eye if node.coordinate is None else eye[node.coordinate]}
+        case Transposed():
+            return _polynomial(node.part, d)
         case Sum():
-            left, right = _scalar(node.left, d), _scalar(node.right, d)
-            return Quadratic(
-                left.constant + node.sign * right.constant,
-                _added(left.linear, right.linear, node.sign),
-                _added(left.quadratic, right.quadratic, node.sign),
-            )
+            signed = _product({(): node.sign}, _polynomial(node.right, d))
+            return _collected([*_polynomial(node.left, d).items(), *signed.items()])
         case Quotient():
-            left, right = _scalar(node.left, d), _scalar(node.right, d)
-            if not (right.linear or right.quadratic or right.constant == 0.0):
-                return _times(left, Quadratic(1.0 / right.constant))
-        case Product() if node.left.kind == "row":
-            return _inner(_vector(node.left, d), _vector(node.right, d))
-        case Product():
-            return _times(_scalar(node.left, d), _scalar(node.right, d))
+            divisor = _polynomial(node.right, d)
+            if divisor.keys() <= {()} and divisor.get((), 0.0) != 0.0:
+                return _product(_polynomial(node.left, d), {(): 1.0 / divisor[()]})
         case Power(exponent=2):
             base = node.part.part if isinstance(node.part, Norm) else node.part
-            if base.kind != "scalar":
-                v = _vector(base, d)
-                return _inner(v, v)
-            value = _scalar(base, d)
-            return _times(value, value)
-    raise _NotQuadratic
-
-
-_Affine = tuple[Floats, dict[Index, Floats]]  # constant vector, and a matrix for each token
-
-
-def _vector(node: Node, d: int) -> _Affine:
-    """A vector, or a row as the vector it transposes, as an affine map of tokens."""
-    match node:
-        case Constant():
-            return np.asarray(node.value, dtype=float), {}
-        case Token():
-            return np.zeros(d), {node.index: np.eye(d)}
-        case Transposed():
-            return _vector(node.part, d)
-        case Sum():
-            (a, left), (b, right) = _vector(node.left, d), _vector(node.right, d)
-            return a + node.sign * b, _added(left, right, node.sign)
-        case Product():
+            value = _polynomial(base, d)
+            return _product(value, value, inner=base.kind != "scalar")
+        case Product(kind="scalar"):
+            left, right = _polynomial(node.left, d), _polynomial(node.right, d)
+            return _product(left, right, inner=node.left.kind == "row")
+        case Product(kind="vector" | "row"):
             for factor, rest in ((node.left, node.right), (node.right, node.left)):
                 if factor.kind in ("scalar", "matrix") and not factor.indices():
                     value = np.asarray(factor.evaluate({}, {}), dtype=float)
-                    constant, parts = _vector(rest, d)
-                    if factor.kind == "scalar":
-                        return value * constant, {t: value * m for t, m in parts.items()}
-                    matrix = value if factor is node.left else value.T  # a row times M is M' times the vector
-                    return matrix @ constant, {t: matrix @ m for t, m in parts.items()}
+                    # a row times M is M' times the vector
+                    turned = value if factor is node.left else value.T
+                    return {
+                        tokens: turned @ part if factor.kind == "matrix" else value * part
+                        for tokens, part in _polynomial(rest, d).items()
+                    }
     raise _NotQuadratic
 
 
-def _added(one: Mapping[Any, Floats], other: Mapping[Any, Floats], factor: float = 1.0) -> dict[Any, Floats]:
-    total = dict(one)
-    for key, array in other.items():
-        total[key] = total.get(key, 0.0) + factor * array
+def _collected(parts: Iterable[tuple[tuple[Index, ...], Any]]) -> Polynomial:
+    total: Polynomial = {}
+    for tokens, part in parts:
+        total[tokens] = total.get(tokens, 0.0) + part
     return total
 
 
-def _scaled(arrays: Mapping[Any, Floats], factor: float) -> dict[Any, Floats]:
-    return {key: factor * array for key, array in arrays.items()}
-
-
-def _times(a: Quadratic, b: Quadratic) -> Quadratic:
-    if (a.quadratic and (b.linear or b.quadratic)) or (b.quadratic and a.linear):
+def _product(a: Polynomial, b: Polynomial, *, inner: bool = False) -> Polynomial:
+    """The product of two scalars, of a scalar and a vector, or the inner product of two vectors."""
+    if any(len(s) + len(t) > 2 for s in a for t in b):
         raise _NotQuadratic
-    quadratic = _added(_scaled(a.quadratic, b.constant), b.quadratic, a.constant)
-    mixed = {(s, t): np.outer(v, w) for s, v in a.linear.items() for t, w in b.linear.items()}
-    linear = _added(_scaled(a.linear, b.constant), b.linear, a.constant)
-    return Quadratic(a.constant * b.constant, linear, _added(quadratic, mixed))
-
-
-def _inner(a: _Affine, b: _Affine) -> Quadratic:
-    linear = _added({t: a[0] @ m for t, m in b[1].items()}, {t: b[0] @ m for t, m in a[1].items()})
-    quadratic = {(s, t): m.T @ n for s, m in a[1].items() for t, n in b[1].items()}
-    linear = {t: v for t, v in linear.items() if np.any(v)}
-    return Quadratic(float(a[0] @ b[0]), linear, quadratic)
+    times = (lambda m, n: m.T @ n) if inner else np.multiply.outer
+    return _collected((s + t, times(m, n)) for s, m in a.items() for t, n in b.items())

@@ -22,8 +22,8 @@ from hardmax.targets.expressions import (
     Expression,
     Index,
     Node,
+    Polynomial,
     Product,
-    Quadratic,
     Quotient,
     Sum,
     Token,
@@ -279,14 +279,14 @@ def _total(
     return total
 
 
-def _recognised(form: Quadratic | None, names: tuple[str, ...]) -> TokenFunction | None:
+def _recognised(form: Polynomial | None, names: tuple[str, ...]) -> TokenFunction | None:
     """The known form that a polynomial of degree two is, if it is one."""
     if form is None:
         return None
-    quadratic = {pair: m for pair, m in form.quadratic.items() if np.any(m)}
-    linear = {t: v for t, v in form.linear.items() if np.any(v)}
-    if len(names) == 1 and not quadratic and not form.constant and linear:
-        weights = linear[names[0]]
+    constant = float(form.get((), 0.0))
+    linear, quadratic = ({k: m for k, m in form.items() if len(k) == n and np.any(m)} for n in (1, 2))
+    if len(names) == 1 and not quadratic and not constant and linear:
+        weights = linear[names[:1]]
         if weights.max() == 1.0 and np.count_nonzero(weights) == 1:
             return Coordinate(int(weights.argmax()))
         return LinearForm(tuple(weights.tolist()))
@@ -298,11 +298,11 @@ def _recognised(form: Quadratic | None, names: tuple[str, ...]) -> TokenFunction
         return quadratic.get((s, t), zero) + (quadratic.get((t, s), zero).T if s != t else 0.0)
 
     if len(names) == 2 and not any(np.any(coupling(name, name)) for name in names):
-        return Bilinear(as_matrix(coupling(names[0], names[1]), "matrix"), constant=form.constant)
+        return Bilinear(as_matrix(coupling(names[0], names[1]), "matrix"), constant=constant)
     square = coupling(names[0], names[0])
     scale = float(square[0, 0])
     eye = scale * np.eye(len(square))
     same = all(np.array_equal(coupling(s, t), eye if s == t else 2 * eye) for s in names for t in names)
-    if len(names) > 1 and scale > 0.0 and not form.constant and same:
+    if len(names) > 1 and scale > 0.0 and not constant and same:
         return SquaredSum(len(names), scale**0.5)
     return None
