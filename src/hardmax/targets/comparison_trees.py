@@ -19,15 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.errors import InvalidInputError
 from hardmax.targets.terms import Term
+from hardmax.targets.tokens import as_sequences, returned
 
 __all__ = [
     "ComparisonTree",
@@ -142,14 +143,7 @@ class ComparisonTree:
 
     def root_leaves(self, sequences: ArrayLike) -> Integers:
         """The number of the leaf that arrives at the root, for each sequence."""
-        X = np.asarray(sequences, dtype=np.float64)
-        if X.ndim != 3 or X.shape[1] < self.n_tokens:
-            raise DimensionMismatchError(
-                f"sequences must have shape (B, T, d) with T at least {self.n_tokens}, but had shape "
-                f"{X.shape}."
-            )
-        if not np.all(np.isfinite(X)):
-            raise NotFiniteError("sequences must hold real numbers, but hold NaN or an infinity.")
+        X = as_sequences(sequences, least=self.n_tokens)
         if self.nodes is None:
             return self._tournament(X)
         arrived = [np.full(len(X), i, dtype=np.int64) for i in range(self.n_leaves)]
@@ -183,14 +177,7 @@ class ComparisonTree:
             at = np.flatnonzero(lengths == length)
             tokens = X[:, np.array([leaves[i] for i in at])]
             flat = tokens.reshape(-1, int(length), X.shape[2])
-            value = np.asarray(self.functions[which](flat), dtype=np.float64)
-            if value.shape != (len(flat),):
-                raise DimensionMismatchError(
-                    f"f_in must return shape {(len(flat),)} for tokens {flat.shape}, but returned "
-                    f"{value.shape}."
-                )
-            if np.isnan(value).any():
-                raise NotFiniteError("f_in must return numbers that can be compared, but returned NaN.")
+            value = returned(self.functions[which](flat), (len(flat),), "f_in")
             scores[:, at] = value.reshape(len(X), len(at))
         return scores
 
@@ -223,16 +210,11 @@ def retrieve(trees: Sequence[ComparisonTree], sequences: ArrayLike) -> Bools:
 
 def single_leaf_trees(positions: Sequence[int], width: int) -> tuple[ComparisonTree, ...]:
     """Trees that compare nothing and hold ``width`` positions each."""
-    return tuple(ComparisonTree((leaf,), (_first,)) for leaf in _packed(positions, width))
+    return tuple(ComparisonTree((leaf,), ()) for leaf in _packed(positions, width))
 
 
 def _packed(positions: Sequence[int], width: int) -> list[tuple[int, ...]]:
     return [tuple(positions[i : i + width]) for i in range(0, len(positions), width)]
-
-
-def _first(tokens: Floats) -> Floats:
-    value: Floats = tokens[:, 0, 0]
-    return value
 
 
 def role_tree(term: Term, width: int, n_tokens: int, held: Sequence[int]) -> ComparisonTree:
@@ -307,17 +289,10 @@ def threshold_tree(term: Term, n_tokens: int) -> ComparisonTree:
         return len(leaves) + len(nodes) - 1
 
     number(grow(term.rank, range(n_tokens), 0))
-    scores = (_SingleScore(term.function, term.sign), _SingleScore(term.function, -term.sign))
+    scores = tuple(partial(_signed, term.function, sign) for sign in (term.sign, -term.sign))
     return ComparisonTree(tuple(leaves), scores, np.array(nodes, dtype=np.int64).reshape(-1, 3))
 
 
-@dataclass(frozen=True, eq=False)
-class _SingleScore:
+def _signed(function: Callable[..., Any], sign: float, tokens: Floats) -> Any:
     """The value of single tokens times a sign."""
-
-    function: Callable[..., Any]
-    sign: float
-
-    def __call__(self, tokens: Floats) -> Floats:
-        value: Floats = self.sign * np.asarray(self.function(tokens[:, 0]), dtype=np.float64)
-        return value
+    return sign * np.asarray(function(tokens[:, 0]), dtype=np.float64)

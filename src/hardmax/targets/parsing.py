@@ -8,8 +8,9 @@ function.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -185,24 +186,26 @@ def _assembled(node: Node, text: str, d: int, domain: InputDomain) -> Target:
     terms = [_term(one, 1.0, 0.0, d) for one in nodes]
     if fixed:
         terms.append(_fixed(fixed, 0.0))
-    outer = _Outer(tuple(nodes), (*best, *joined), constant, bool(fixed))
+    outer = _Combination(tuple(nodes), (*best, *joined), constant, plus_last=bool(fixed))
     return Target(tuple(terms), outer, d, domain, text)
 
 
 @dataclass(frozen=True, eq=False)
-class _Outer:
-    """The outer function of a text: its summands in terms of the maxima, and the fixed part if there is
-    one."""
+class _Combination:
+    """A constant plus expressions times factors, as a function of an array whose columns are the values of
+    maxima, or tokens at fixed positions; the value of a fixed term may be one more column that is added."""
 
-    nodes: tuple[Best, ...]
+    columns: tuple[Any, ...]
     summands: tuple[tuple[float, Node], ...]
     constant: float
-    fixed: bool
+    plus_last: bool = False
 
-    def __call__(self, values: Floats) -> Floats:
-        bests: dict[Node, Floats] = {node: values[:, i] for i, node in enumerate(self.nodes)}
-        total = _total(self.constant, self.summands, len(values), {}, bests)
-        return total + values[:, -1] if self.fixed else total
+    def __call__(self, array: Floats) -> Floats:
+        known: dict[Any, Floats] = {column: array[:, j] for j, column in enumerate(self.columns)}
+        total = np.full(len(array), self.constant)
+        for factor, part in self.summands:
+            total = total + factor * np.asarray(part.evaluate(known, known))
+        return total + array[:, -1] if self.plus_last else total
 
 
 def _summands(node: Node, factor: float, text: str) -> list[tuple[float, Node]]:
@@ -248,35 +251,8 @@ def _term(best: Best, factor: float, constant: float, d: int) -> Term:
 
 
 def _fixed(parts: list[tuple[float, Node]], constant: float) -> FixedTerm:
-    positions = sorted({int(index) for _, part in parts for index in part.indices()})
-    return FixedTerm(tuple(positions), _FixedSum(tuple(positions), tuple(parts), constant))
-
-
-@dataclass(frozen=True, eq=False)
-class _FixedSum:
-    """A function of the tokens at fixed positions."""
-
-    positions: tuple[int, ...]
-    parts: tuple[tuple[float, Node], ...]
-    constant: float
-
-    def __call__(self, tokens: Floats) -> Floats:
-        at: dict[Index, Floats] = {p: tokens[:, j] for j, p in enumerate(self.positions)}
-        return _total(self.constant, self.parts, len(tokens), at, {})
-
-
-def _total(
-    constant: float,
-    summands: Iterable[tuple[float, Node]],
-    n: int,
-    tokens: Mapping[Index, Floats],
-    bests: Mapping[Node, Floats],
-) -> Floats:
-    """A constant and n-fold values of expressions, each times a factor."""
-    total = np.full(n, constant)
-    for factor, part in summands:
-        total = total + factor * np.asarray(part.evaluate(tokens, bests))
-    return total
+    positions = tuple(sorted({int(index) for _, part in parts for index in part.indices()}))
+    return FixedTerm(positions, _Combination(positions, tuple(parts), constant))
 
 
 def _recognised(form: Polynomial | None, names: tuple[str, ...]) -> TokenFunction | None:

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import DimensionMismatchError, GrowingActiveSetError, InvalidInputError, NotFiniteError
+from hardmax.errors import GrowingActiveSetError, InvalidInputError
 from hardmax.targets.term_functions import TermFunction
 from hardmax.targets.terms import FixedTerm, Term, count_tuples
-from hardmax.targets.tokens import InputDomain, as_domain
+from hardmax.targets.tokens import InputDomain, as_domain, returned
 
 __all__ = [
     "SwitchSupport",
@@ -328,14 +328,7 @@ def active_by_differences(
     """
 
     def checked(moved: Floats) -> Floats:
-        value = np.asarray(function(moved), dtype=np.float64)
-        if value.shape != moved.shape[:1]:
-            raise DimensionMismatchError(
-                f"function must return shape {moved.shape[:1]}, but returned {value.shape}."
-            )
-        if np.isnan(value).any():
-            raise NotFiniteError("function must return real numbers, but returned NaN on its domain.")
-        return value
+        return returned(function(moved), moved.shape[:1], "function")
 
     slopes = _slopes(checked, sequences, range(sequences.shape[1]), step)
     active: NDArray[np.bool_] = slopes > 1e-6 * slopes.max(axis=1, keepdims=True)

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
-from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.errors import InvalidInputError
 from hardmax.targets.terms import FixedTerm, Term, repeats
 from hardmax.targets.tokens import (
     Bilinear,
@@ -40,7 +40,9 @@ from hardmax.targets.tokens import (
     SquaredSum,
     TokenFunction,
     as_domain,
+    as_sequences,
     check_arity,
+    returned,
 )
 
 __all__ = ["Role", "TermFunction", "image"]
@@ -143,15 +145,7 @@ class TermFunction:
         return max(term.min_tokens for term in self.terms)
 
     def _checked(self, sequences: ArrayLike) -> Floats:
-        X = np.asarray(sequences, dtype=np.float64)
-        if X.ndim != 3 or X.shape[2] != self.d_token or X.shape[1] == 0:
-            raise DimensionMismatchError(
-                f"sequences must have shape (B, T, {self.d_token}) with T at least 1, but had shape "
-                f"{X.shape}."
-            )
-        if not np.all(np.isfinite(X)):
-            raise NotFiniteError("sequences must hold real numbers, but hold NaN or an infinity.")
-        return X
+        return as_sequences(sequences, self.d_token)
 
     def _winners(self, X: Floats) -> tuple[Integers, ...]:
         return tuple(term.winners(X) for term in self.terms)
@@ -160,16 +154,8 @@ class TermFunction:
         return np.stack([term.values(X, w) for term, w in zip(self.terms, winners, strict=True)], axis=1)
 
     def _combined(self, values: Floats) -> Floats:
-        if self.outer is None:
-            total: Floats = values.sum(axis=1)
-            return total
-        result = np.asarray(self.outer(values), dtype=np.float64)
-        if result.shape != values.shape[:1]:
-            raise DimensionMismatchError(
-                f"outer must map term values of shape {values.shape} to shape {values.shape[:1]}, but "
-                f"returned {result.shape}."
-            )
-        return result
+        result = values.sum(axis=1) if self.outer is None else self.outer(values)
+        return returned(result, values.shape[:1], f"outer, on term values of shape {values.shape},", nan=True)
 
     def _sensitive(self, values: Floats) -> Bools:
         """Which terms the outer function depends on at each row of term values."""

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.bounds.large_integers import positive, whole_numbers
-from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
-from hardmax.targets.tokens import Bilinear, SquaredSum, TokenFunction
+from hardmax.errors import InvalidInputError
+from hardmax.targets.tokens import Bilinear, SquaredSum, TokenFunction, returned
 
 __all__ = ["KINDS", "FixedTerm", "Term", "blocks_of_tuples", "count_tuples", "repeats"]
 
@@ -159,15 +159,7 @@ class Term:
         return ascending.get(self.tuples, self.tuples)
 
     def _evaluate(self, *tokens: Floats) -> Floats:
-        value = np.asarray(self.function(*tokens), dtype=np.float64)
-        if value.shape != tokens[0].shape[:-1]:
-            raise DimensionMismatchError(
-                f"function must return shape {tokens[0].shape[:-1]} for tokens of shape {tokens[0].shape}, "
-                f"but returned {value.shape}."
-            )
-        if np.isnan(value).any():
-            raise NotFiniteError("function must return real numbers, but returned NaN on these sequences.")
-        return value
+        return returned(self.function(*tokens), tokens[0].shape[:-1], "function")
 
     def _single(self, sequences: Floats) -> Integers:
         scores = -self.sign * self._evaluate(sequences)
@@ -297,16 +289,8 @@ class FixedTerm:
     def values(self, sequences: Floats, winners: Integers) -> Floats:
         """The value of each sequence."""
         tokens = sequences[:, winners[0]] if len(winners) else sequences[:, list(self.positions)]
-        if self.function is None:
-            total: Floats = tokens.sum(axis=(1, 2))
-            return total
-        value = np.asarray(self.function(tokens), dtype=np.float64)
-        if value.shape != (len(sequences),):
-            raise DimensionMismatchError(
-                f"function of fixed positions must return shape {(len(sequences),)}, but returned "
-                f"{value.shape}."
-            )
-        return value
+        value = tokens.sum(axis=(1, 2)) if self.function is None else self.function(tokens)
+        return returned(value, tokens.shape[:1], "function of fixed positions", nan=True)
 
     def __str__(self) -> str:
         return f"positions {', '.join(map(str, self.positions))}"

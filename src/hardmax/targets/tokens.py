@@ -29,6 +29,8 @@ __all__ = [
     "TokenFunction",
     "as_domain",
     "as_matrix",
+    "as_sequences",
+    "returned",
 ]
 
 Floats = NDArray[np.float64]
@@ -48,6 +50,28 @@ def as_matrix(matrix: ArrayLike, name: str) -> Floats:
     if not np.all(np.isfinite(values)):
         raise NotFiniteError(f"{name} must hold real numbers, but holds NaN or an infinity.")
     values.setflags(write=False)
+    return values
+
+
+def as_sequences(sequences: ArrayLike, d: int | None = None, least: int = 1) -> Floats:
+    """Sequences (B, T, d) of finite floats, with T at least ``least``."""
+    X = np.asarray(sequences, dtype=np.float64)
+    if X.ndim != 3 or X.shape[1] < least or (d is not None and X.shape[2] != d):
+        raise DimensionMismatchError(
+            f"sequences must have shape (B, T, {d or 'd'}) with T at least {least}, but had shape {X.shape}."
+        )
+    if not np.all(np.isfinite(X)):
+        raise NotFiniteError("sequences must hold real numbers, but hold NaN or an infinity.")
+    return X
+
+
+def returned(value: Any, shape: tuple[int, ...], name: str, *, nan: bool = False) -> Floats:
+    """What a user's function returned, as floats; refused when it has another shape, or NaN in it."""
+    values = np.asarray(value, dtype=np.float64)
+    if values.shape != shape:
+        raise DimensionMismatchError(f"{name} must return shape {shape}, but returned shape {values.shape}.")
+    if not nan and np.isnan(values).any():
+        raise NotFiniteError(f"{name} must return real numbers, but returned NaN.")
     return values
 
 
