@@ -20,7 +20,7 @@ several times faster. Here a vector of floats is a numba value like any other: i
 and passed to a function that is copied into its caller. A tile is the inner loop of a matrix product, written
 for a fixed number of rows and vectors that all stay in registers. Vectors have as many lanes as the registers
 of the processor: 16 with AVX-512, 8 otherwise. Indices are not checked, and negative ones do not count from
-the end. All of it stands in one file, because numba's cache does not notice edits of another.
+the end.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ def emitted(result: Any, *kinds: Any) -> Any:
                     for kind, value in zip(signature.args, values, strict=True)
                 ]
                 made = emit(builder, *values)
+                if isinstance(made, list):
+                    return context.make_tuple(builder, signature.return_type, made)
                 return context.get_dummy_value() if made is None else made
 
             return result(*(a if k is ARRAY else k for a, k in zip(given, kinds, strict=True))), generate
@@ -101,47 +103,32 @@ def emitted(result: Any, *kinds: Any) -> Any:
 
 
 def _load(builder: Any, data: Any, index: Any, kind: Any = _VECTOR) -> Any:
+    """The vector that begins at ``data[index]``."""
     value = builder.load(builder.bitcast(builder.gep(data, [index]), kind.as_pointer()))
     value.align = 4
     return value
 
 
 def _store(builder: Any, data: Any, index: Any, value: Any) -> None:
+    """Write a vector to ``data[index : index + LANES]``."""
     place = builder.bitcast(builder.gep(data, [index]), value.type.as_pointer())
     builder.store(value, place).align = 4
 
 
 def _spread(builder: Any, number: Any) -> Any:
+    """The same number in every lane."""
     one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, _INT(0))
     return builder.shuffle_vector(one, one, ir.Constant(_WHOLE, None))
 
 
 def _spread_at(builder: Any, data: Any, index: Any) -> Any:
+    """``data[index]`` in every lane."""
     return _spread(builder, builder.load(builder.gep(data, [index])))
 
 
-@emitted(VECTOR, ARRAY, INDEX)
-def load(builder, array, index):
-    """The vector that begins at ``array[index]``."""
-    return _load(builder, array, index)
-
-
-@emitted(types.void, ARRAY, INDEX, VECTOR)
-def store(builder, array, index, value):
-    """Write a vector to ``array[index : index + LANES]``."""
-    _store(builder, array, index, value)
-
-
-@emitted(VECTOR, types.float32)
-def spread(builder, number):
-    """The same number in every lane."""
-    return _spread(builder, number)
-
-
-@emitted(VECTOR, ARRAY, INDEX)
-def spread_at(builder, array, index):
-    """``array[index]`` in every lane."""
-    return _spread_at(builder, array, index)
+load = emitted(VECTOR, ARRAY, INDEX)(lambda builder, data, index: _load(builder, data, index))
+store = emitted(types.void, ARRAY, INDEX, VECTOR)(_store)
+spread, spread_at = emitted(VECTOR, types.float32)(_spread), emitted(VECTOR, ARRAY, INDEX)(_spread_at)
 
 
 # Arithmetic
@@ -155,7 +142,21 @@ def _call(builder: Any, name: str, *values: Any) -> Any:
 
 
 def _select(builder: Any, sign: str, a: Any, b: Any) -> Any:
+    """a where it compares so to b, and b elsewhere, also where a is NaN."""
     return builder.select(builder.fcmp_ordered(sign, a, b), a, b)
+
+
+def _pairwise(emit: Any) -> Any:
+    return emitted(VECTOR, VECTOR, VECTOR)(emit)
+
+
+plus = _pairwise(lambda builder, a, b: builder.fadd(a, b))
+minus = _pairwise(lambda builder, a, b: builder.fsub(a, b))
+times = _pairwise(lambda builder, a, b: builder.fmul(a, b))
+over = _pairwise(lambda builder, a, b: builder.fdiv(a, b))
+larger = _pairwise(lambda builder, a, b: _select(builder, ">", a, b))
+smaller = _pairwise(lambda builder, a, b: _select(builder, "<", a, b))
+root = emitted(VECTOR, VECTOR)(lambda builder, a: _call(builder, "sqrt", a))
 
 
 @emitted(VECTOR, VECTOR, VECTOR, VECTOR)
@@ -164,64 +165,46 @@ def madd(builder, a, b, c):
     return _call(builder, "fma", a, b, c)
 
 
-@emitted(VECTOR, VECTOR, VECTOR)
-def plus(builder, a, b):
-    """``a + b``."""
-    return builder.fadd(a, b)
-
-
-@emitted(VECTOR, VECTOR, VECTOR)
-def minus(builder, a, b):
-    """``a - b``."""
-    return builder.fsub(a, b)
-
-
-@emitted(VECTOR, VECTOR, VECTOR)
-def times(builder, a, b):
-    """``a * b``."""
-    return builder.fmul(a, b)
-
-
-@emitted(VECTOR, VECTOR, VECTOR)
-def over(builder, a, b):
-    """``a / b``."""
-    return builder.fdiv(a, b)
-
-
-@emitted(VECTOR, VECTOR)
-def root(builder, a):
-    """The square root."""
-    return _call(builder, "sqrt", a)
-
-
-@emitted(VECTOR, VECTOR, VECTOR)
-def larger(builder, a, b):
-    """The larger of each pair; the second where the first is NaN."""
-    return _select(builder, ">", a, b)
-
-
-@emitted(VECTOR, VECTOR, VECTOR)
-def smaller(builder, a, b):
-    """The smaller of each pair; the second where the first is NaN."""
-    return _select(builder, "<", a, b)
-
-
-ROUNDING = 12582912.0
-"""1.5 * 2^23: ``x + ROUNDING`` is x rounded to a whole number, which stands in its lowest bits."""
-
-
-@emitted(VECTOR, VECTOR, VECTOR)
-def power_of_two(builder, a, shifted):
-    """``a * 2**n`` where ``shifted`` is n + ROUNDING: n is added to the exponent bits, if they have room."""
-    exponent = builder.shl(builder.bitcast(shifted, _WHOLE), ir.Constant(_WHOLE, [23] * LANES))
-    return builder.bitcast(builder.add(builder.bitcast(a, _WHOLE), exponent), _VECTOR)
-
-
 @emitted(VECTOR, VECTOR)
 def rough_reciprocal(builder, a):
     """1 / a for positive a, to an eighth: the exponent bits are mirrored; Newton's steps do the rest."""
     mirror = ir.Constant(_WHOLE, [0x7EF311C7] * LANES)
     return builder.bitcast(builder.sub(mirror, builder.bitcast(a, _WHOLE)), _VECTOR)
+
+
+# of a polynomial for 2^x on [-1/2, 1/2], the highest power first
+_EXP2 = (1.535335e-4, 1.3398875e-3, 9.618438e-3, 5.5503324e-2, 2.4022648e-1, 6.931472e-1, 1.0)
+
+
+def _exp2(builder: Any, *xs: Any) -> list[Any]:
+    """2^x for x between -125 and 125: the nearest whole power, times a polynomial.
+
+    Several are computed step by step side by side: a processor looks ahead less far than one takes.
+    """
+
+    def spread_out(number: float) -> Any:
+        return ir.Constant(_VECTOR, [number] * LANES)
+
+    rounding = spread_out(1.5 * 2.0**23)  # x plus this is x rounded to a whole number, in its lowest bits
+    wholes = [builder.fadd(x, rounding) for x in xs]
+    rests = [builder.fsub(x, builder.fsub(whole, rounding)) for x, whole in zip(xs, wholes, strict=True)]
+    powers = [spread_out(_EXP2[0])] * len(xs)
+    for coefficient in map(spread_out, _EXP2[1:]):
+        powers = [_call(builder, "fma", p, f, coefficient) for p, f in zip(powers, rests, strict=True)]
+    made = []
+    for power, whole in zip(powers, wholes, strict=True):  # the whole number is added to the exponent bits
+        exponent = builder.shl(builder.bitcast(whole, _WHOLE), ir.Constant(_WHOLE, [23] * LANES))
+        made.append(builder.bitcast(builder.add(builder.bitcast(power, _WHOLE), exponent), _VECTOR))
+    return made
+
+
+exp2 = emitted(VECTOR, VECTOR)(lambda builder, x: _exp2(builder, x)[0])
+
+
+@emitted(types.UniTuple(VECTOR, 4), *[VECTOR] * 4)
+def exp2_of_four(builder, a, b, c, d):
+    """Four times ``exp2``."""
+    return _exp2(builder, a, b, c, d)
 
 
 def _rotated(builder: Any, vector: Any, n: int) -> Any:
@@ -459,42 +442,6 @@ Plan = namedtuple(
 
 # Elementary functions
 # -------------------------------------------------------------------------------------------
-
-
-@kernel(inlined=True)
-def exp2(x):
-    """2^x for x between -125 and 125: the nearest whole power, and a polynomial on [-1/2, 1/2]."""
-    whole = plus(x, spread(f32(ROUNDING)))
-    f = minus(x, minus(whole, spread(f32(ROUNDING))))
-    p = spread(f32(1.535335e-4))
-    p = madd(p, f, spread(f32(1.3398875e-3)))
-    p = madd(p, f, spread(f32(9.618438e-3)))
-    p = madd(p, f, spread(f32(5.5503324e-2)))
-    p = madd(p, f, spread(f32(2.4022648e-1)))
-    p = madd(p, f, spread(f32(6.931472e-1)))
-    p = madd(p, f, spread(f32(1.0)))
-    return power_of_two(p, whole)
-
-
-@kernel(inlined=True)
-def exp2_of_four(x0, x1, x2, x3):
-    """Four times ``exp2``, step by step side by side: a processor looks ahead less far than one takes."""
-    r, one = spread(f32(ROUNDING)), spread(f32(1.0))
-    w0, w1, w2, w3 = plus(x0, r), plus(x1, r), plus(x2, r), plus(x3, r)
-    f0, f1, f2, f3 = minus(w0, r), minus(w1, r), minus(w2, r), minus(w3, r)
-    f0, f1, f2, f3 = minus(x0, f0), minus(x1, f1), minus(x2, f2), minus(x3, f3)
-    a, b = spread(f32(1.535335e-4)), spread(f32(1.3398875e-3))
-    p0, p1, p2, p3 = madd(a, f0, b), madd(a, f1, b), madd(a, f2, b), madd(a, f3, b)
-    b = spread(f32(9.618438e-3))
-    p0, p1, p2, p3 = madd(p0, f0, b), madd(p1, f1, b), madd(p2, f2, b), madd(p3, f3, b)
-    b = spread(f32(5.5503324e-2))
-    p0, p1, p2, p3 = madd(p0, f0, b), madd(p1, f1, b), madd(p2, f2, b), madd(p3, f3, b)
-    b = spread(f32(2.4022648e-1))
-    p0, p1, p2, p3 = madd(p0, f0, b), madd(p1, f1, b), madd(p2, f2, b), madd(p3, f3, b)
-    b = spread(f32(6.931472e-1))
-    p0, p1, p2, p3 = madd(p0, f0, b), madd(p1, f1, b), madd(p2, f2, b), madd(p3, f3, b)
-    p0, p1, p2, p3 = madd(p0, f0, one), madd(p1, f1, one), madd(p2, f2, one), madd(p3, f3, one)
-    return power_of_two(p0, w0), power_of_two(p1, w1), power_of_two(p2, w2), power_of_two(p3, w3)
 
 
 @kernel(inlined=True)
