@@ -292,19 +292,18 @@ def _polynomial(node: Node, d: int) -> Polynomial:
                 return _product(_polynomial(node.left, d), {(): 1.0 / divisor[()]})
         case Power(exponent=2):
             base = node.part.part if isinstance(node.part, Norm) else node.part
-            value = _polynomial(base, d)
-            return _product(value, value, inner=base.kind != "scalar")
+            factor = _polynomial(base, d)
+            return _product(factor, factor, inner=base.kind != "scalar")
         case Product(kind="scalar"):
             left, right = _polynomial(node.left, d), _polynomial(node.right, d)
             return _product(left, right, inner=node.left.kind == "row")
         case Product(kind="vector" | "row"):
-            for factor, rest in ((node.left, node.right), (node.right, node.left)):
-                if factor.kind in ("scalar", "matrix") and not factor.indices():
-                    value = np.asarray(factor.evaluate({}, {}), dtype=float)
-                    # a row times M is M' times the vector
-                    turned = value if factor is node.left else value.T
+            for one, rest in ((node.left, node.right), (node.right, node.left)):
+                if one.kind in ("scalar", "matrix") and not one.indices():
+                    value = np.asarray(one.evaluate({}, {}), dtype=float)
+                    turned = value if one is node.left else value.T  # a row times M is M' times the vector
                     return {
-                        tokens: turned @ part if factor.kind == "matrix" else value * part
+                        tokens: turned @ part if one.kind == "matrix" else value * part
                         for tokens, part in _polynomial(rest, d).items()
                     }
     raise _NotQuadratic

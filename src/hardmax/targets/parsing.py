@@ -270,7 +270,7 @@ def _recognised(form: Polynomial | None, names: tuple[str, ...]) -> TokenFunctio
         return None
     zero = np.zeros_like(next(iter(quadratic.values())))
 
-    def coupling(s: Index, t: Index) -> Floats:
+    def coupling(s: Index, t: Index) -> Any:
         return quadratic.get((s, t), zero) + (quadratic.get((t, s), zero).T if s != t else 0.0)
 
     if len(names) == 2 and not any(np.any(coupling(name, name)) for name in names):
