@@ -4,21 +4,19 @@ A result is a mathematical value: a frozen dataclass whose arrays are read-only.
 (its ``provenance``), and a file of it is written whole or not at all and never unpickled
 (:mod:`hardmax.storage`).
 
-A subclass states its ``kind`` and four small methods::
+A subclass states its ``kind`` and two small methods::
 
     @dataclass(frozen=True, eq=False, repr=False)
     class Diagram(Result):
         kind: ClassVar[str] = "Diagram"
         sites: NDArray[np.float64]
 
-        def _state(self): return {"sites": self.sites}          # everything that must survive a file
-        @classmethod
-        def _from_state(cls, state): return cls(**state)        # and back
         def _summary(self): return f"{len(self.sites)} sites"   # follows the class name in the one-line repr
         def _table(self): return {"site": self.sites}           # columns; a matrix becomes several
 
 ``eq=False`` because arrays have no single truth value, ``repr=False`` because the one-line repr is the
-base's.
+base's. A file holds the fields by name. A class whose fields have no file form, or whose file holds other
+names, has its own ``_state`` and ``_from_state``.
 """
 
 from __future__ import annotations
@@ -102,6 +100,7 @@ class Result:
     """
 
     kind: ClassVar[str]
+    _nested: ClassVar[dict[str, type]] = {}  # the classes of the fields that hold dataclasses
     _kinds: ClassVar[dict[str, type[Result]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -115,13 +114,6 @@ class Result:
     # What a subclass provides
     # ----------------------------------------------------------------------------------
 
-    def _state(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        raise NotImplementedError
-
     def _summary(self) -> str:
         raise NotImplementedError
 
@@ -130,6 +122,16 @@ class Result:
 
     # What it gets
     # ----------------------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Any]:
+        """Everything that must survive a file, by name."""
+        return _stored_fields(self)
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        """The result of a state; raises when the state does not fit."""
+        made: Self = _of_fields(cls, state)
+        return made
 
     def _freeze(self) -> None:
         """Make every array of the dataclass read-only; call it in ``__post_init__``.
@@ -258,6 +260,40 @@ def _class_of(kind: str) -> type[Result] | None:
     if kind not in Result._kinds and kind in _HOME_OF_KIND:
         import_module(_HOME_OF_KIND[kind])
     return Result._kinds.get(kind)
+
+
+def _stored_fields(value: Any) -> dict[str, Any]:
+    return {field.name: _stored(getattr(value, field.name)) for field in fields(value)}
+
+
+def _stored(value: Any) -> Any:
+    """``value`` with dictionaries for the dataclasses in it and lists for its tuples."""
+    if hasattr(value, "_state"):
+        return value._state()
+    if is_dataclass(value):
+        return _stored_fields(value)
+    if isinstance(value, (list, tuple)):
+        return [_stored(item) for item in value]
+    return value
+
+
+def _of_fields(cls: type[Any], state: Mapping[str, Any]) -> Any:
+    """The dataclass with these fields; its annotations say which lists were tuples, ``_nested`` the rest."""
+    values = dict(state)
+    for name, part in getattr(cls, "_nested", {}).items():
+        values[name] = _part(part, values[name])
+    for field in fields(cls):
+        if str(field.type).startswith("tuple") and field.name in values:
+            values[field.name] = tuple(values[field.name])
+    return cls(**values)
+
+
+def _part(cls: type[Any], state: Any) -> Any:
+    if isinstance(state, list):
+        return [_part(cls, item) for item in state]
+    if state is None:
+        return None
+    return cls._from_state(state) if hasattr(cls, "_from_state") else _of_fields(cls, state)
 
 
 def plain(value: Any) -> Any:

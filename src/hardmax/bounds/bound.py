@@ -172,6 +172,7 @@ class RegionBounds(Result):
     """
 
     kind: ClassVar[str] = "RegionBounds"
+    _nested: ClassVar[dict[str, type]] = {"bounds": Bound}
 
     question: dict[str, Any]
     bounds: tuple[Bound, ...]
@@ -212,13 +213,6 @@ class RegionBounds(Result):
                 del described_number["base"], described_number["power"]
             described.append(entry)
         return {**super().to_dict(), "bounds": described}
-
-    def _state(self) -> dict[str, Any]:
-        return {"question": self.question, "bounds": [bound._state() for bound in self.bounds]}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(state["question"], tuple(Bound._from_state(bound) for bound in state["bounds"]))
 
     def _summary(self) -> str:
         sizes = ", ".join(f"{name}={value}" for name, value in self.question.items() if value is not None)

@@ -10,7 +10,7 @@ a layer into heads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import comb, prod
 from typing import Any, ClassVar, Self
 
@@ -251,12 +251,12 @@ class HeadBudget(Result):
         }
 
     def _state(self) -> dict[str, Any]:
-        return {**asdict(self), "vertices": [hex(value) for value in self.vertices]}
+        return {**super()._state(), "vertices": [hex(value) for value in self.vertices]}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        lists = {name: tuple(state[name]) for name in ("heads", "d_head", "n_parameters")}
-        return cls(**{**state, **lists, "vertices": tuple(int(value, 16) for value in state["vertices"])})
+        vertices = [int(value, 16) for value in state["vertices"]]
+        return super()._from_state({**state, "vertices": vertices})
 
     def _summary(self) -> str:
         i = self.best

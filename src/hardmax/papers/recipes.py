@@ -37,7 +37,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -431,6 +431,7 @@ class Reproduction(Result):
     """
 
     kind: ClassVar[str] = "Reproduction"
+    _nested: ClassVar[dict[str, type]] = {"comparisons": Comparison}
 
     name: str
     title: str
@@ -442,16 +443,6 @@ class Reproduction(Result):
     comparisons: tuple[Comparison, ...]
     tables: Mapping[str, Mapping[str, Any]]
     notes: tuple[str, ...]
-
-    def _state(self) -> dict[str, Any]:
-        state = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**state, "comparisons": [vars(comparison) for comparison in self.comparisons]}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Reproduction:
-        comparisons = tuple(Comparison(**entry) for entry in state["comparisons"])
-        tuples = {name: tuple(state[name]) for name in ("files", "notes")}
-        return cls(**{**state, **tuples, "comparisons": comparisons})
 
     def _summary(self) -> str:
         return f"{self.name}, {len(self.comparisons)} comparisons, {len(self.files)} files in {self.folder}"

@@ -516,23 +516,6 @@ class CellCount(Result):
     def __int__(self) -> int:
         return self.n_cells
 
-    def _state(self) -> dict[str, Any]:
-        return {
-            "n_cells": self.n_cells,
-            "complete": self.complete,
-            "exact": self.exact,
-            "coverage": self.coverage,
-            "n_slivers": self.n_slivers,
-            "n_unbounded": self.n_unbounded,
-            "cells_by_depth": list(self.cells_by_depth),
-            "decided_in_pairs": self.decided_in_pairs,
-            "n_rational": self.n_rational,
-        }
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**{**state, "cells_by_depth": tuple(state["cells_by_depth"])})
-
     def _summary(self) -> str:
         cells = "1 cell" if self.n_cells == 1 else f"{self.n_cells} cells"
         return f"{cells}, {_how_sure(self.complete, self.exact)}"
@@ -573,18 +556,6 @@ class RegionCount(Result):
 
     def __int__(self) -> int:
         return self.n_regions
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "n_regions": self.n_regions,
-            "n_cells": self.n_cells,
-            "complete": self.complete,
-            "exact": self.exact,
-        }
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**state)
 
     def _summary(self) -> str:
         regions = "1 region" if self.n_regions == 1 else f"{self.n_regions} regions"

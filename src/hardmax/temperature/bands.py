@@ -11,8 +11,8 @@ temperatures over the distance of the keys.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,13 +59,6 @@ class TransitionBand(Result):
     distance: Floats
     width: Floats
     width_alone: Floats
-
-    def _state(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**state)
 
     def _summary(self) -> str:
         widths = self._table()["width"]

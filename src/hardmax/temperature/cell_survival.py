@@ -9,8 +9,8 @@ temperature :math:`\tau`, is compared with the hard one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,13 +80,6 @@ class CellSurvival(Result):
     def share_kept(self) -> float:
         """The share of points that keep their signature."""
         return float(self.kept.mean())
-
-    def _state(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**state)
 
     def _summary(self) -> str:
         points = "1 point" if self.n_points == 1 else f"{self.n_points:,} points"

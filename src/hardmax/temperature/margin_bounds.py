@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import flint
 
@@ -337,6 +337,7 @@ class StabilityBounds(_Forms, Result):
     """
 
     kind: ClassVar[str] = "StabilityBounds"
+    _nested: ClassVar[dict[str, type]] = {"log10": Magnitudes}
 
     n_tokens: int
     margin: float
@@ -348,13 +349,9 @@ class StabilityBounds(_Forms, Result):
     vacuous: tuple[str, ...]
 
     def _state(self) -> dict[str, Any]:
-        names = ("n_tokens", "margin", "temperature", "epsilon", *(field.name for field in fields(self)))
-        state = {name: getattr(self, name) for name in names}  # what was asked stands first
-        return {**state, "log10": dict(vars(self.log10)), "vacuous": list(self.vacuous)}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**{**state, "log10": Magnitudes(**state["log10"]), "vacuous": tuple(state["vacuous"])})
+        state = super()._state()
+        asked = ("n_tokens", "margin", "temperature", "epsilon")  # stands first
+        return {name: state[name] for name in (*asked, *state)}
 
     def _summary(self) -> str:
         keys = "key" if self.n_tokens == 1 else "keys"

@@ -29,8 +29,8 @@ supremum over the cell is the same number at every temperature.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -229,13 +229,6 @@ class StabilityReport(Result):
     def margin_needed(self) -> float:
         """The margin from which on every query is hard, with the largest number of keys that occurs."""
         return margin_needed(int(self.n_keys.max()), self.temperature, tolerance=self.tolerance)
-
-    def _state(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**state)
 
     def _summary(self) -> str:
         n = self.margin.size

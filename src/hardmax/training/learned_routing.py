@@ -19,8 +19,8 @@ question.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -315,14 +315,6 @@ class TrainingGeometry(Result):
     learns: Floats
     nmse: Floats
     tolerance: float
-
-    def _state(self) -> dict[str, Any]:
-        state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**state, "heads": list(self.heads)}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**{**state, "heads": tuple(state["heads"])})
 
     def _summary(self) -> str:
         return (

@@ -23,8 +23,8 @@ converge to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -289,13 +289,6 @@ class Recovery(Result):
     def ratio(self) -> Floats:
         """Trained over initialised, head by head."""
         return self.trained / self.initialised
-
-    def _state(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**state)
 
     def _summary(self) -> str:
         names = {1: "largest", 2: "second largest", 3: "third largest"}

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import flint
 import numpy as np
@@ -304,13 +304,6 @@ class Hypersurface(Result):
 
     def _table(self) -> Mapping[str, Any]:
         return {"polynomial": self.owner, "term": self.terms}
-
-    def _state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("terms", "owner", "start", "homogeneous")}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**state)
 
 
 def hypersurface(families: Iterable[Scores], domain: Domain | None = None) -> Hypersurface:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise, product
 from math import ceil
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class Removal:
 @dataclass(frozen=True)
 class Suggestion:
     """One architecture that learns the target."""
+
+    _nested: ClassVar[dict[str, type]] = {"without": Removal}
 
     heads: tuple[int, ...]
     widths: tuple[int, ...]
@@ -92,6 +94,7 @@ class Advice(Result):
     """
 
     kind: ClassVar[str] = "Advice"
+    _nested: ClassVar[dict[str, type]] = {"suggestions": Suggestion}
 
     target: str
     n_tokens: int
@@ -100,15 +103,6 @@ class Advice(Result):
     needs: tuple[str, ...]
     budget: int | None
     n_samples: int
-
-    def _state(self) -> dict[str, Any]:
-        state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**state, "suggestions": [asdict(each) for each in self.suggestions]}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        suggestions = tuple(_suggestion(each) for each in state["suggestions"])
-        return cls(**{**state, "suggestions": suggestions, "needs": tuple(state["needs"])})
 
     def _summary(self) -> str:
         n = len(self.suggestions)
@@ -369,13 +363,3 @@ def _share(
 
 def _joined(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
-
-
-def _suggestion(state: Mapping[str, Any]) -> Suggestion:
-    values = dict(state)
-    for name in ("heads", "widths", "layer_sizes"):
-        values[name] = tuple(values[name])
-    values["without"] = tuple(
-        Removal(**{**removal, "heads": tuple(removal["heads"])}) for removal in values["without"]
-    )
-    return Suggestion(**values)

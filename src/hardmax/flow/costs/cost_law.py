@@ -44,10 +44,10 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import accumulate, chain
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -196,13 +196,6 @@ class CostTable(Result):
         powers = [(float(p) * scale, n) for p, n in self.terms.items()]
         greatest = max(power for power, _ in powers)
         return greatest + math.log10(sum(n * 10.0 ** (power - greatest) for power, n in powers))
-
-    def _state(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**{**state, "rows": tuple(state["rows"])})
 
     def _summary(self) -> str:
         sizes = "sets as held" if self.charge == "held" else "sets at their largest"
@@ -529,13 +522,6 @@ class ScoreRanks(Result):
         ranks are known."""
         verdicts = [row["enough"] for row in self.rows]
         return False if False in verdicts else None if None in verdicts else True
-
-    def _state(self) -> dict[str, Any]:
-        return {"rows": self.rows}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(tuple(state["rows"]))
 
     def _summary(self) -> str:
         narrow = sum(row["enough"] is False for row in self.rows)

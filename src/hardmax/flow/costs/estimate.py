@@ -164,10 +164,8 @@ class CostEstimate(Result):
             values[name] = Interval(
                 ends["low"], ends["high"], tuple(ends["reasons"]), tuple(ends["assuming"])
             )
-        for name in ("layer_sizes", "ranks", "assumptions"):
-            values[name] = tuple(values[name])
-        values["plan"] = Plan.from_dict(values["plan"])
-        return cls(architecture=Architecture(*shape), sizes=SetSizes(**sizes), **values)
+        parts = {"architecture": Architecture(*shape), "sizes": SetSizes(**sizes)}
+        return super()._from_state({**values, **parts, "plan": Plan.from_dict(values["plan"])})
 
     def _summary(self) -> str:
         learned = round(self.share * self.n_samples)

@@ -15,7 +15,7 @@ certifies the value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,13 +78,6 @@ class MaxMargin(Result):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype)
-
-    def _state(self) -> dict[str, Any]:
-        return {"values": self.values, "lower": self.lower, "upper": self.upper, "queries": self.queries}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**state)
 
     def _summary(self) -> str:
         won = int((self.values > 0).sum())

@@ -30,9 +30,10 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
 from hardmax.models.reading.loading import as_source, read
-from hardmax.models.reading.sources import CapturedLayer, RecordedResult, named_texts
+from hardmax.models.reading.sources import CapturedLayer, named_texts
 from hardmax.models.spread import Spread, spread
 from hardmax.networks.block import many
+from hardmax.results import Result
 from hardmax.temperature.observed_scores import check_stability
 
 __all__ = ["AssumptionRecorder", "AssumptionReport", "check_assumptions"]
@@ -91,7 +92,7 @@ class AssumptionRecorder:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AssumptionReport(RecordedResult):
+class AssumptionReport(Result):
     """Margins of all queries and facts about the keys of all heads, on some texts.
 
     Attributes

@@ -37,8 +37,9 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.models.reading.families import norm_epsilon
 from hardmax.models.reading.loading import as_source, read
-from hardmax.models.reading.sources import CapturedLayer, RecordedResult, required
+from hardmax.models.reading.sources import CapturedLayer, required
 from hardmax.networks.block import many
+from hardmax.results import Result
 
 __all__ = ["FrozenNormEffect", "Norm", "NormInputs", "differing_shares", "disk_points", "frozen_norm_effect"]
 
@@ -254,7 +255,7 @@ def differing_shares(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FrozenNormEffect(RecordedResult):
+class FrozenNormEffect(Result):
     """Where frozen norms route otherwise than true ones.
 
     Attributes

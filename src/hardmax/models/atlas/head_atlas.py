@@ -18,7 +18,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -33,7 +33,6 @@ from hardmax.models.atlas.reachable_keys import KeysThatCanWin, keys_that_can_wi
 from hardmax.models.reading.loading import as_source, read
 from hardmax.models.reading.sources import (
     CapturedLayer,
-    RecordedResult,
     Source,
     TextReading,
     chosen,
@@ -41,7 +40,7 @@ from hardmax.models.reading.sources import (
 )
 from hardmax.networks.block import many
 from hardmax.progress import shown
-from hardmax.results import strict
+from hardmax.results import Result, strict
 from hardmax.storage import written_whole
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ class PositionRecord:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HeadAtlas(RecordedResult):
+class HeadAtlas(Result):
     """Every head of a model on one text.
 
     Attributes
@@ -205,6 +204,7 @@ class HeadAtlas(RecordedResult):
     """
 
     kind: ClassVar[str] = "HeadAtlas"
+    _nested: ClassVar[dict[str, type]] = {"slices": LayerSlice}
 
     model: str
     family: str
@@ -245,8 +245,6 @@ class HeadAtlas(RecordedResult):
         return {
             "kind": self.kind,
             **{name: value for name, value in super()._state().items() if name not in per_query},
-            "heads": [asdict(record) for record in self.heads],
-            "positions": [asdict(record) for record in self.positions],
             "slices": [piece.summary() for piece in self.slices],
             "reading": _facts(self.reading),
             "ratio_to_forward_pass": self.ratio,
@@ -277,7 +275,6 @@ class HeadAtlas(RecordedResult):
             **super()._state(),
             "heads": _columns(HeadRecord, self.heads),
             "positions": _columns(PositionRecord, self.positions),
-            "slices": [piece._state() for piece in self.slices],
             "reading": _facts(self.reading),
         }
 
@@ -287,7 +284,6 @@ class HeadAtlas(RecordedResult):
         parts = {
             "heads": _rows(HeadRecord, state["heads"]),
             "positions": _rows(PositionRecord, state["positions"]),
-            "slices": [LayerSlice._from_state(piece) for piece in state["slices"]],
             "reading": TextReading(tokens=tokens, key_tokens=key_tokens, **state["reading"]),
         }
         return super()._from_state({**state, **parts})

@@ -28,10 +28,11 @@ from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box, WholeSpace
-from hardmax.models.reading.sources import CapturedLayer, QueryMap, RecordedResult
+from hardmax.models.reading.sources import CapturedLayer, QueryMap
 from hardmax.networks.blocks import Attention
 from hardmax.networks.network import Network
 from hardmax.regions.api import count_cells, enumerate_regions
+from hardmax.results import Result
 
 __all__ = ["LayerSlice", "Plane", "layer_slice", "plane_through", "principal_plane", "slice_network"]
 
@@ -125,7 +126,7 @@ def _completed(axes: Floats, d: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LayerSlice(RecordedResult):
+class LayerSlice(Result):
     """The exact routing cells of the heads of a layer on a plane of inputs.
 
     Attributes

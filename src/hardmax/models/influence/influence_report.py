@@ -25,16 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.models.influence.routing_flow import TokenFlow
-from hardmax.models.reading.sources import RecordedResult
 from hardmax.models.spread import Spread, spread
 from hardmax.networks.block import many
+from hardmax.results import Result
 
 __all__ = ["COLUMNS", "InfluenceReport", "RecallSummary", "TextInfluence", "recall_columns", "report_of"]
 
@@ -53,6 +53,8 @@ the recalls of rollout's set and of the best set."""
 @dataclass(frozen=True, eq=False)
 class TextInfluence:
     """What was measured on one text."""
+
+    _nested: ClassVar[dict[str, type]] = {"flows": TokenFlow}
 
     name: str
     flows: tuple[TokenFlow, ...]  # one per rule
@@ -100,7 +102,7 @@ class RecallSummary:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InfluenceReport(RecordedResult):
+class InfluenceReport(Result):
     """Recall of influence by the information sets of a model, against other sets of the same size.
 
     Attributes
@@ -134,6 +136,7 @@ class InfluenceReport(RecordedResult):
     """
 
     kind: ClassVar[str] = "InfluenceReport"
+    _nested: ClassVar[dict[str, type]] = {"texts": TextInfluence}
 
     model: str
     rules: tuple[str, ...]
@@ -248,18 +251,6 @@ class InfluenceReport(RecordedResult):
             "seed": self.seed,
             "provenance": self.provenance,
         }
-
-    def _state(self) -> dict[str, Any]:
-        texts = [{**vars(text), "flows": [flow._state() for flow in text.flows]} for text in self.texts]
-        return {**super()._state(), "texts": texts}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        texts = [
-            TextInfluence(**{**text, "flows": tuple(TokenFlow._from_state(flow) for flow in text["flows"])})
-            for text in state["texts"]
-        ]
-        return super()._from_state({**state, "texts": texts})
 
     def _summary(self) -> str:
         first = self.summary()

@@ -41,7 +41,8 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow import bitsets
 from hardmax.flow.bitsets import Words
 from hardmax.models.reading.loading import read
-from hardmax.models.reading.sources import CapturedLayer, RecordedResult, TextReading
+from hardmax.models.reading.sources import CapturedLayer, TextReading
+from hardmax.results import Result
 
 __all__ = ["FlowRecorder", "RolloutRecorder", "RoutingRule", "TokenFlow", "fetched_keys", "token_flow"]
 
@@ -197,7 +198,7 @@ class FlowRecorder:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TokenFlow(RecordedResult):
+class TokenFlow(Result):
     """The information sets of every token of a text, after every layer of a model.
 
     Positions count from 0. A query that is no key (a classification token that is never read) starts with an

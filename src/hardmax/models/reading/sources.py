@@ -21,20 +21,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, MissingExtraError
-from hardmax.results import Result
 
 __all__ = [
     "CapturedLayer",
     "QueryMap",
-    "RecordedResult",
     "Recorder",
     "Source",
     "TextReading",
@@ -177,20 +175,6 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
     total = weights.sum(axis=1, keepdims=True)
     return np.asarray(np.divide(weights, total, out=weights, where=total > 0))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RecordedResult(Result):
-    """What was recorded while layers passed: a result that is saved field by field, tuples as lists."""
-
-    def _state(self) -> dict[str, Any]:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        tuples = {field.name for field in fields(cls) if str(field.type).startswith("tuple")}
-        return cls(**{name: tuple(value) if name in tuples else value for name, value in state.items()})
 
 
 Visit = Callable[[CapturedLayer], None]

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,10 +28,10 @@ from hardmax.models.influence.influence_report import InfluenceReport, report_of
 from hardmax.models.influence.interventions import CANDIDATES, can_disturb, disturb, text_influence
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
 from hardmax.models.reading.loading import as_source, read
-from hardmax.models.reading.sources import CapturedLayer, RecordedResult
+from hardmax.models.reading.sources import CapturedLayer
 from hardmax.models.report.page import figures_of, heads_csv, page
 from hardmax.models.report.svg import Figure
-from hardmax.results import plain, strict
+from hardmax.results import Result, plain, strict
 from hardmax.storage import written_whole
 
 __all__ = ["ModelReport", "report"]
@@ -47,7 +47,7 @@ _SCHEMA = 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ModelReport(RecordedResult):
+class ModelReport(Result):
     """What :func:`report` found; :meth:`write` makes the page.
 
     Attributes
@@ -75,6 +75,11 @@ class ModelReport(RecordedResult):
     """
 
     kind: ClassVar[str] = "ModelReport"
+    _nested: ClassVar[dict[str, type]] = {
+        "atlas": HeadAtlas,
+        "flows": TokenFlow,
+        "influence": InfluenceReport,
+    }
 
     atlas: HeadAtlas
     flows: tuple[TokenFlow, ...]
@@ -145,24 +150,6 @@ class ModelReport(RecordedResult):
                 file = stack.enter_context(written_whole(target / name))
                 file.write(content.encode("utf-8", errors="replace"))
         return tuple(target / name for name in contents)
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            **super()._state(),
-            "atlas": self.atlas._state(),
-            "flows": [flow._state() for flow in self.flows],
-            "influence": None if self.influence is None else self.influence._state(),
-        }
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
-        influence = state["influence"]
-        parts = {
-            "atlas": HeadAtlas._from_state(state["atlas"]),
-            "flows": [TokenFlow._from_state(flow) for flow in state["flows"]],
-            "influence": None if influence is None else InfluenceReport._from_state(influence),
-        }
-        return super()._from_state({**state, **parts})
 
     def _summary(self) -> str:
         parts = [f"{len(self.atlas.heads)} heads on {len(self.atlas.text_tokens)} tokens"]
