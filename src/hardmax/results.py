@@ -268,8 +268,9 @@ def _stored_fields(value: Any) -> dict[str, Any]:
 
 def _stored(value: Any) -> Any:
     """``value`` with dictionaries for the dataclasses in it and lists for its tuples."""
-    if hasattr(value, "_state"):
-        return value._state()
+    for own in ("_state", "state"):
+        if hasattr(value, own):
+            return getattr(value, own)()
     if is_dataclass(value):
         return _stored_fields(value)
     if isinstance(value, (list, tuple)):

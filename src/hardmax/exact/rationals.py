@@ -153,6 +153,10 @@ class ExactArray:
         """The floats where they are exact, else the fractions."""
         return self.floats if self.fractions is None else self.fractions
 
+    def state(self) -> Any:
+        """What a file holds: the floats where they are exact, else lists of fractions."""
+        return self.floats if self.fractions is None else self.fractions.tolist()
+
     def rational(self, index: Any) -> flint.fmpq:
         """The exact entry at ``index``."""
         return rational(self.numbers[index])

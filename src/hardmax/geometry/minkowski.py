@@ -207,39 +207,19 @@ class MinkowskiVertices(Result):
         }
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "choices": self.choices,
-            "vertices": self.vertices,
-            "witnesses": self.witnesses,
-            "exact_rows": sorted(self.exact_witnesses),
-            "exact_witnesses": [list(self.exact_witnesses[i]) for i in sorted(self.exact_witnesses)],
-            "degenerate": self.degenerate,
-            "n_decided_exactly": self.n_decided_exactly,
-            "point_sets": [_stored(points) for points in self.point_sets],
-            "biases": None if self.biases is None else [_stored(values) for values in self.biases],
-        }
+        rows = sorted(self.exact_witnesses)
+        exact = [list(self.exact_witnesses[i]) for i in rows]
+        return {**super()._state(), "exact_rows": rows, "exact_witnesses": exact}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        exact = {
-            int(i): tuple(Fraction(v) for v in row)
-            for i, row in zip(state["exact_rows"], state["exact_witnesses"], strict=True)
-        }
-        biases = state["biases"]
-        return cls(
-            choices=state["choices"],
-            vertices=state["vertices"],
-            witnesses=state["witnesses"],
-            exact_witnesses=exact,
-            degenerate=state["degenerate"],
-            n_decided_exactly=state["n_decided_exactly"],
-            point_sets=tuple(
-                as_exact(_loaded(points), "point_sets", ndim=2) for points in state["point_sets"]
-            ),
-            biases=None
-            if biases is None
-            else tuple(as_exact(_loaded(values), "biases", ndim=1) for values in biases),
-        )
+        values = dict(state)
+        exact = zip(values.pop("exact_rows"), values["exact_witnesses"], strict=True)
+        values["exact_witnesses"] = {int(i): tuple(point) for i, point in exact}
+        for name, ndim in (("point_sets", 2), ("biases", 1)):
+            if values[name] is not None:
+                values[name] = tuple(as_exact(array, name, ndim=ndim) for array in values[name])
+        return cls(**values)
 
     def _summary(self) -> str:
         sizes = ", ".join(str(len(points.floats)) for points in self.point_sets)
@@ -425,16 +405,6 @@ def _families(sets: list[Any], biases: list[Any] | None) -> list[Scores]:
                 f"and point_sets[{h}] {family.d}."
             )
     return families
-
-
-def _stored(array: ExactArray) -> Any:
-    return array.floats if array.fractions is None else array.fractions.tolist()
-
-
-def _loaded(values: Any) -> Any:
-    if isinstance(values, list):
-        return [_loaded(value) for value in values]
-    return Fraction(values) if isinstance(values, str) else values
 
 
 _WALLS_IN_MEMORY = 10**7  # entries; beyond, rows are formed again for every prefix

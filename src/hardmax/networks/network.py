@@ -464,9 +464,6 @@ class Network(Result):
     # What every result has
     # ------------------------------------------------------------------------------------------------------
 
-    def _state(self) -> dict[str, Any]:
-        return {"blocks": [block.state() for block in self.blocks], "description": self.description}
-
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         description = state["description"]

@@ -728,8 +728,8 @@ class CommonRefinement(Result):
     def _state(self) -> dict[str, Any]:
         # the cells follow from the polynomials and the domain; a file holds no copy that could disagree
         return {
-            "exponents": [_stored(p.scores.source["keys"]) for p in self.polynomials],
-            "coefficients": [_stored(p.scores.source["biases"]) for p in self.polynomials],
+            "exponents": [p.scores.source["keys"].state() for p in self.polynomials],
+            "coefficients": [p.scores.source["biases"].state() for p in self.polynomials],
             "domain": _stored_domain(self.domain),
         }
 
@@ -819,16 +819,12 @@ def _common_dimension(parts: Sequence[Factored], name: str) -> int:
     return parts[0].d
 
 
-def _stored(array: Any) -> Any:
-    return array.floats if array.fractions is None else array.fractions.tolist()
-
-
 def _stored_domain(domain: Domain) -> dict[str, Any]:
     match domain:
         case Box():
-            return {"low": _stored(domain.low), "high": _stored(domain.high)}
+            return {"low": domain.low.state(), "high": domain.high.state()}
         case Polytope():
-            return {"A": _stored(domain.a), "b": _stored(domain.b)}
+            return {"A": domain.a.state(), "b": domain.b.state()}
     return {"d": domain.d}
 
 

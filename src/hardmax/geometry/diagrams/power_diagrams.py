@@ -383,36 +383,26 @@ class PowerDiagram(Result):
         found = self._interiors
         return {
             "source": {name: array.numbers for name, array in self.scores.source.items()},
-            "nonempty": found.nonempty,
-            "witnesses": found.witnesses,
+            **vars(found),
             "exact_witnesses": {str(j): list(point) for j, point in found.exact_witnesses.items()},
-            "support_start": found.support_start,
-            "support_keys": found.support_keys,
-            "n_decided_exactly": found.n_decided_exactly,
         }
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        source = state["source"]
+        state = dict(state)
+        source = state.pop("source")
         if "sites" in source:
             scores = Scores.of_sites(source["sites"], source["weights"])
         else:
             query_map = (source["w_q"], source["b_q"]) if "w_q" in source else None
             scores = Scores.of_keys(source["keys"], source["biases"], query_map)
-        nonempty, witnesses = np.asarray(state["nonempty"], dtype=np.bool_), np.asarray(state["witnesses"])
-        shapes = (nonempty.shape, witnesses.shape, state["support_start"].shape)
+        exact = {int(j): tuple(point) for j, point in state["exact_witnesses"].items()}
+        found = Interiors(**{**state, "exact_witnesses": exact})
+        shapes = (found.nonempty.shape, found.witnesses.shape, found.support_start.shape)
         if shapes != ((scores.n_keys,), scores.slopes.shape, (scores.n_keys + 1,)):
             raise ValueError("the answer does not belong to the keys")
-        exact = {int(j): tuple(Fraction(v) for v in point) for j, point in state["exact_witnesses"].items()}
         diagram = cls(scores)
-        diagram.__dict__["_interiors"] = Interiors(
-            nonempty,
-            witnesses,
-            exact,
-            state["support_start"],
-            state["support_keys"],
-            int(state["n_decided_exactly"]),
-        )
+        diagram.__dict__["_interiors"] = found
         return diagram
 
     def _summary(self) -> str:
