@@ -34,18 +34,16 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from hardmax.errors import IncompleteError, InvalidInputError, MissingExtraError
+from hardmax.networks.network import Network
 from hardmax.papers import replay
 from hardmax.progress import shown
 from hardmax.results import Result, plain
 from hardmax.storage import written_whole
-
-if TYPE_CHECKING:
-    from hardmax.networks.network import Network
 
 __all__ = [
     "PAPERS",
@@ -66,7 +64,6 @@ __all__ = [
     "exact",
     "failing",
     "holding",
-    "line_certificate",
     "nearest",
     "network_record",
     "relations",
@@ -553,8 +550,8 @@ class Certificate:
     kind : str
         Which function of ``replay.py`` reads it: ``check_<kind>``.
     data : mapping
-        What that function is given. Numbers may be ints, fractions, floats or arrays: they are written as
-        :func:`exact` says.
+        What that function is given. Numbers may be ints, fractions, floats or arrays, and networks may stand
+        as they are: all is written as :func:`exact` says.
     expected : object
         What the function must return for ``data``, likewise.
 
@@ -574,6 +571,17 @@ class Certificate:
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", exact(self.data))
         object.__setattr__(self, "expected", exact(self.expected))
+
+    @classmethod
+    def on_line(
+        cls, networks: Sequence[Network], interval: Sequence[Any], *counts: Sequence[int], **more: Any
+    ) -> Self:
+        """A certificate of all that networks do on an interval of the line: cells, linear regions, jumps, and
+        how many signatures the points among the further data show."""
+        names = ("cells", "regions", "jumps", "signatures")
+        expected = [dict(zip(names, each, strict=True)) for each in counts]
+        data = {"networks": networks, "interval": interval, **more}
+        return cls("network_line", data, {"networks": expected})
 
     def record(self, claim: str, statement: str) -> dict[str, Any]:
         """The JSON object of the certificate's file."""
@@ -597,7 +605,8 @@ class Certificate:
 
 
 def exact(value: Any) -> Any:
-    """``value`` in JSON without rounding: fractions as ``"p/q"``, floats by ``float.hex``, arrays as lists.
+    """``value`` in JSON without rounding: fractions as ``"p/q"``, floats by ``float.hex``, arrays as lists,
+    networks as :func:`network_record` says.
 
     Examples
     --------
@@ -618,6 +627,8 @@ def exact(value: Any) -> Any:
         return {str(key): exact(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [exact(item) for item in value]
+    if isinstance(value, Network):
+        return network_record(value)
     raise InvalidInputError(
         f"a certificate holds integers, fractions, floats, strings, lists and mappings, but was given a "
         f"{type(value).__name__}."
@@ -653,17 +664,6 @@ def _fractions(value: Any) -> Any:
     if isinstance(value, list):
         return [_fractions(item) for item in value]
     return exact(Fraction(value) if isinstance(value, float) else value)
-
-
-def line_certificate(
-    networks: Sequence[Network], interval: Sequence[Any], *counts: Sequence[int], **more: Any
-) -> Certificate:
-    """A certificate of all that networks do on an interval of the line: cells, linear regions, jumps, and how
-    many signatures the points among the further data show."""
-    names = ("cells", "regions", "jumps", "signatures")
-    data = {"networks": [network_record(each) for each in networks], "interval": interval, **more}
-    expected = [dict(zip(names, each, strict=True)) for each in counts]
-    return Certificate("network_line", data, {"networks": expected})
 
 
 def relations(*lines: tuple[Any, str, Any], true: Sequence[bool] | None = None) -> Certificate:

@@ -17,6 +17,7 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents
 from hardmax.flow.information_sets import InformationFlow, information_sets
 from hardmax.flow.plans import BilinearScore, GlobalRead, KeyScore, MaxPosition, Plan, Positions, Rule
+from hardmax.papers import training_runs as runs
 from hardmax.papers.ledger import (
     Certificate,
     Effort,
@@ -29,18 +30,6 @@ from hardmax.papers.ledger import (
     relations,
 )
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, compared, measured, recipe
-from hardmax.papers.training_runs import (
-    Group,
-    formatted,
-    quick_note,
-    runs_table,
-    spread,
-    stuck_note,
-    summary_table,
-    sweep,
-    training_options,
-    trainings,
-)
 from hardmax.targets import builtin
 
 __all__ = ["APPENDIX_E", "names_of", "positions_set"]
@@ -347,7 +336,7 @@ _READ = (0, 1, 2)
     Option("d_model", 32, "width E (not stated)", least=1),
     Option("hidden", 0, "hidden width of the output block; 0 for twice the width (not stated)", least=0),
     Option("shown", 1000, "inputs whose attention is shown", least=1),
-    *training_options(
+    *runs.training_options(
         (768_000, 2_560_000, 100_000_000),
         rates=((3e-3,), (1e-3, 3e-3), (1e-3,)),
         seeds=(1, 3, 3),
@@ -376,8 +365,8 @@ def _run_positions(settings: Settings) -> Outcome:
         cls_position=True,
     )
     target = {"name": "positions", "positions": list(_READ), "d": d}
-    trials = sweep(settings, "one layer, one head", target, shape, schedule="cosine then constant")
-    groups = trainings(settings, {"one head": trials})
+    trials = runs.sweep(settings, "one layer, one head", target, shape, schedule="cosine then constant")
+    groups = runs.trainings(settings, {"one head": trials})
     group = groups["one head"]
     best = group.best
     X = settings.rng("shown").standard_normal((settings["shown"], T, d))
@@ -395,7 +384,7 @@ def _run_positions(settings: Settings) -> Outcome:
         }
     return Outcome(
         figures,
-        {"weights": table, "summary": summary_table(groups), "runs": runs_table(groups)},
+        {"weights": table, "summary": runs.summary_table(groups), "runs": runs.runs_table(groups)},
         _rows(group, weights),
         (
             f"{settings['samples']:,} samples in batches of {settings['batch']}: half of them with a cosine, "
@@ -405,8 +394,8 @@ def _run_positions(settings: Settings) -> Outcome:
             f"{T} inputs only.",
             "NMSE is MSE over variance; the variance of the sum of three standard normal tokens is 3 per "
             "coordinate.",
-            stuck_note(groups),
-            *((quick_note(settings),) if settings.profile == "quick" else ()),
+            runs.stuck_note(groups),
+            *((runs.quick_note(settings),) if settings.profile == "quick" else ()),
         ),
     )
 
@@ -424,7 +413,7 @@ def _weights(result: Any, X: Any) -> Any:
     return first.weights(first.cls_scores)[:, 0]
 
 
-def _rows(group: Group, weights: Any) -> tuple[Comparison, ...]:
+def _rows(group: runs.Group, weights: Any) -> tuple[Comparison, ...]:
     if weights is None:
         return tuple(
             measured(name, paper, NOT_RUN)
@@ -441,6 +430,6 @@ def _rows(group: Group, weights: Any) -> tuple[Comparison, ...]:
         measured(
             "the same for all inputs", "yes", f"deviation over inputs at most {weights.std(axis=0).max():.4f}"
         ),
-        measured("validation NMSE", "near zero", spread(group.values)),
-        measured("validation MSE", "near zero", formatted(3 * min(group.values))),
+        measured("validation NMSE", "near zero", runs.spread(group.values)),
+        measured("validation MSE", "near zero", runs.formatted(3 * min(group.values))),
     )

@@ -19,6 +19,7 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import maximum_comparisons
 from hardmax.flow.information_sets import information_sets
 from hardmax.flow.plans import BilinearScore, KeyScore, MaxPosition, Plan
+from hardmax.papers import training_runs as runs
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, relations
 from hardmax.papers.recipes import (
     NOT_RUN,
@@ -30,17 +31,6 @@ from hardmax.papers.recipes import (
     recipe,
     stated,
     tabulated,
-)
-from hardmax.papers.training_runs import (
-    Group,
-    Trial,
-    formatted,
-    reported,
-    shape_for,
-    spread,
-    sweep,
-    training_options,
-    trainings,
 )
 from hardmax.targets import builtin
 
@@ -464,14 +454,14 @@ def _name(D: int, heads: tuple[int, int]) -> str:
     return f"D={D} ({heads[0]},{heads[1]})"
 
 
-def _sweeps(settings: Settings) -> dict[str, list[Trial]]:
+def _sweeps(settings: Settings) -> dict[str, list[runs.Trial]]:
     sweeps = {}
     for D in settings["maxima"]:
         for heads in _configurations(D):
             widths = [width_of(D, h) for h in heads]
-            shape = shape_for(settings, settings["tokens"], settings["d"], heads, widths, 16 * D)
+            shape = runs.shape_for(settings, settings["tokens"], settings["d"], heads, widths, 16 * D)
             target = pairwise_target(D, settings["d"], settings["draw"])
-            sweeps[_name(D, heads)] = sweep(settings, _name(D, heads), target, shape)
+            sweeps[_name(D, heads)] = runs.sweep(settings, _name(D, heads), target, shape)
     return sweeps
 
 
@@ -480,7 +470,7 @@ _COMMON = (
     Option("draw", 0, "which draw of the matrices A_i, standard normal (not stated)", least=0),
 )
 
-_TRAINING = training_options(seeds=(2, 3, 16))
+_TRAINING = runs.training_options(seeds=(2, 3, 16))
 
 
 @recipe(
@@ -494,7 +484,7 @@ _TRAINING = training_options(seeds=(2, 3, 16))
 def _run_dimension(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
 
-    groups = trainings(settings, _sweeps(settings))
+    groups = runs.trainings(settings, _sweeps(settings))
     shown = sorted({*settings["maxima"], *NMSE_PAIRWISE})
     labels = ("(D, D)", "(D-1, D)", "(D, D-1)")
     series = []
@@ -508,13 +498,13 @@ def _run_dimension(settings: Settings) -> Outcome:
         measured(
             f"best NMSE, D = {D}, {label}",
             f"{float(NMSE_PAIRWISE[D][i]):.2e}" if D in NMSE_PAIRWISE else "not printed",
-            spread(_values(groups, D, i)),
+            runs.spread(_values(groups, D, i)),
             claim="infoflow.tab.11a",
         )
         for D in shown
         for i, label in enumerate(labels)
     ]
-    return reported(
+    return runs.reported(
         settings,
         groups,
         {"fig1a": draw_measured([panel], y_label="best validation NMSE")},
@@ -531,12 +521,12 @@ _FIGURE_1A = replace(
 )
 
 
-def _values(groups: dict[str, Group], D: int, i: int) -> list[float]:
+def _values(groups: dict[str, runs.Group], D: int, i: int) -> list[float]:
     group = groups.get(_name(D, _configurations(D)[i]))
     return group.values if group else []
 
 
-def _gaps(groups: dict[str, Group], maxima: tuple[int, ...]) -> list[Comparison]:
+def _gaps(groups: dict[str, runs.Group], maxima: tuple[int, ...]) -> list[Comparison]:
     """How far (D, D) heads are below the others, by medians."""
     rows = []
     for D in maxima:
@@ -577,11 +567,11 @@ def _run_activation(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
 
     D = settings["maxima"][0]
-    sweeps: dict[str, list[Trial]] = {}
+    sweeps: dict[str, list[runs.Trial]] = {}
     for kind in ("tanh", "gelu"):
         chosen = replace(settings, chosen={**settings.chosen, "activation": kind, "maxima": (D,)})
         sweeps |= {f"{name} {kind}": trials for name, trials in _sweeps(chosen).items()}
-    groups = trainings(settings, sweeps)
+    groups = runs.trainings(settings, sweeps)
     heads = [_name(D, h) for h in _configurations(D)]
     series = tuple(
         Measured(kind, [1, 2, 3], [groups[f"{name} {kind}"].values for name in heads])
@@ -602,7 +592,9 @@ def _run_activation(settings: Settings) -> Outcome:
             measured(
                 f"best NMSE {name}, tanh and gelu",
                 "not stated which sigmoidal activation",
-                f"{formatted(medians[0])} and {formatted(medians[1])} (medians)" if run else NOT_RUN,
+                f"{runs.formatted(medians[0])} and {runs.formatted(medians[1])} (medians)"
+                if run
+                else NOT_RUN,
             )
         )
-    return reported(both, groups, {"activation": draw_measured([panel])}, rows)
+    return runs.reported(both, groups, {"activation": draw_measured([panel])}, rows)

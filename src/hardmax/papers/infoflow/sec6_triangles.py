@@ -20,17 +20,9 @@ from typing import Any
 
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, minimal_set_size, model_comparisons
+from hardmax.papers import training_runs as runs
 from hardmax.papers.ledger import Effort, Finding, Verdict, claim, earned, failing, holding, relations
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, measured, recipe, stated
-from hardmax.papers.training_runs import (
-    Group,
-    reported,
-    shape_for,
-    spread,
-    sweep,
-    training_options,
-    trainings,
-)
 
 __all__ = ["NMSE_TRIANGLE", "TRIANGLE"]
 
@@ -387,7 +379,7 @@ def _name(T: int, model: int) -> str:
     ),
     Option("models", (1, 2, 3), "which of the three models, counted from 1", choices=(1, 2, 3)),
     Option("hidden", 32, "hidden width of the feed-forward blocks", least=1),
-    *training_options(
+    *runs.training_options(
         (500_000, 750_000, 9_000_000),
         rates=((2e-3,), (2e-3, 1e-2), (1e-3, 1e-2)),
         seeds=(1, 3, 2),  # the paper has two
@@ -402,9 +394,9 @@ def _run_triangle(settings: Settings) -> Outcome:
     for T in settings["lengths"]:
         for model in settings["models"]:
             heads, width = TRIANGLE_MODELS[model - 1]
-            shape = shape_for(settings, T, 2, heads, (width, width), settings["hidden"])
-            sweeps[_name(T, model - 1)] = sweep(settings, _name(T, model - 1), TRIANGLE, shape)
-    groups = trainings(settings, sweeps)
+            shape = runs.shape_for(settings, T, 2, heads, (width, width), settings["hidden"])
+            sweeps[_name(T, model - 1)] = runs.sweep(settings, _name(T, model - 1), TRIANGLE, shape)
+    groups = runs.trainings(settings, sweeps)
     shown = sorted({*settings["lengths"], *NMSE_TRIANGLE})
     series = []
     for i, (heads, width) in enumerate(TRIANGLE_MODELS):
@@ -416,13 +408,13 @@ def _run_triangle(settings: Settings) -> Outcome:
         measured(
             f"best NMSE, {_name(T, i)}",
             f"{float(NMSE_TRIANGLE[T][i]):.2e}" if T in NMSE_TRIANGLE else "not printed",
-            spread(_values(groups, T, i)),
+            runs.spread(_values(groups, T, i)),
             claim="infoflow.tab.12",
         )
         for T in shown
         for i in range(len(TRIANGLE_MODELS))
     ]
-    return reported(
+    return runs.reported(
         settings,
         groups,
         {"fig1b": draw_measured([panel], y_label="best validation NMSE")},
@@ -437,12 +429,12 @@ def _run_triangle(settings: Settings) -> Outcome:
 _FIGURE_1B = replace(_run_triangle, name="infoflow.fig1b", title="The same as a picture: hardness of triples")
 
 
-def _values(groups: dict[str, Group], T: int, model: int) -> list[float]:
+def _values(groups: dict[str, runs.Group], T: int, model: int) -> list[float]:
     group = groups.get(_name(T, model))
     return group.values if group else []
 
 
-def _growth(groups: dict[str, Group], lengths: tuple[int, ...]) -> list[Comparison]:
+def _growth(groups: dict[str, runs.Group], lengths: tuple[int, ...]) -> list[Comparison]:
     """Whether the error grows with T for every model that was run at two lengths or more."""
     rows = []
     for i, (heads, width) in enumerate(TRIANGLE_MODELS):

@@ -19,19 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.papers import training_runs as runs
 from hardmax.papers.infoflow.sec6_pairwise import pairwise_target, width_of
 from hardmax.papers.ledger import Effort, Finding, Verdict, claim, failing, holding, relations
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, measured, tabulated
-from hardmax.papers.training_runs import (
-    Group,
-    formatted,
-    reported,
-    shape_for,
-    spread,
-    sweep,
-    training_options,
-    trainings,
-)
 
 __all__ = ["RECOVERY", "retrieval_target"]
 
@@ -284,7 +275,7 @@ def _run_recovery(settings: Settings, *, number: int) -> Outcome:
         panels.append(Probed(f"{words}, D = {D}: {heads}, T = {settings['tokens']}", *shown))
         rows += _compared(printed, words, best, group, rank, [probe for _, probe in probes[reading]])
     figure = draw_recovery(panels, y_label=f"recovery error (56), {_RANK[rank]} token")
-    return reported(
+    return runs.reported(
         settings,
         groups,
         {f"table{number}": figure},
@@ -304,19 +295,19 @@ def _run_recovery(settings: Settings, *, number: int) -> Outcome:
     )
 
 
-def _groups(settings: Settings, D: int, heads: tuple[int, int]) -> dict[str, Group]:
+def _groups(settings: Settings, D: int, heads: tuple[int, int]) -> dict[str, runs.Group]:
     widths = [width_of(D, h) for h in heads]
     hidden = settings["hidden"] or 16 * D
-    shape = shape_for(settings, settings["tokens"], settings["d"], heads, widths, hidden)
+    shape = runs.shape_for(settings, settings["tokens"], settings["d"], heads, widths, hidden)
     sweeps = {}
     for reading in settings["readings"]:
         make = pairwise_target if reading == "pairwise" else retrieval_target
         target = make(D, settings["d"], settings["draw"])
         samples = settings["samples"] // (settings["easier"] if reading == "retrieval" else 1)
-        sweeps[reading] = sweep(settings, f"{READINGS[reading]} {heads}", target, shape, samples=samples)
-    found = trainings(settings, sweeps)
+        sweeps[reading] = runs.sweep(settings, f"{READINGS[reading]} {heads}", target, shape, samples=samples)
+    found = runs.trainings(settings, sweeps)
     return {
-        name: Group(f"{READINGS[name]} ({heads[0]},{heads[1]})", group.trials, group.results)
+        name: runs.Group(f"{READINGS[name]} ({heads[0]},{heads[1]})", group.trials, group.results)
         for name, group in found.items()
     }
 
@@ -328,27 +319,27 @@ def _probe(result: Any, X_fit: Any, X_test: Any, rank: int, fit: Any) -> Any:
     return recovery(result.shape, start, result.best_parameters, X_fit, X_test, rank=rank, fit=fit)
 
 
-def _best_of(group: Group, probed: list[tuple[Any, Any]]) -> Any:
+def _best_of(group: runs.Group, probed: list[tuple[Any, Any]]) -> Any:
     best = group.best
     return None if best is None else next(probe for trial, probe in probed if trial is best[0])
 
 
 def _compared(
-    printed: Recovery, words: str, best: Any, group: Group, rank: int, probes: list[Any]
+    printed: Recovery, words: str, best: Any, group: runs.Group, rank: int, probes: list[Any]
 ) -> list[Comparison]:
     low, high = float(min(printed.ratio)), float(max(printed.ratio))
     every = [float(value) for probe in probes for value in probe.ratio]
     return [
-        measured(f"{words}: NMSE of the models", "not printed", spread(group.values)),
+        measured(f"{words}: NMSE of the models", "not printed", runs.spread(group.values)),
         measured(
             f"{words}: initialised error, mean over heads",
             f"{float(sum(printed.initialised) / len(printed.initialised)):.3f}",
-            formatted(None if best is None else best.initialised.mean(), ".3f"),
+            runs.formatted(None if best is None else best.initialised.mean(), ".3f"),
         ),
         measured(
             f"{words}: trained error, mean over heads",
             f"{float(sum(printed.trained) / len(printed.trained)):.3f}",
-            formatted(None if best is None else best.trained.mean(), ".3f"),
+            runs.formatted(None if best is None else best.trained.mean(), ".3f"),
         ),
         measured(
             f"{words}: trained / initialised, head by head",
@@ -365,7 +356,7 @@ def _compared(
 
 
 def _recovery_table(
-    printed: Recovery, groups: dict[str, Group], probes: dict[str, list[tuple[Any, Any]]]
+    printed: Recovery, groups: dict[str, runs.Group], probes: dict[str, list[tuple[Any, Any]]]
 ) -> dict[str, list[Any]]:
     rows: list[tuple[Any, ...]] = [
         ("the paper", None, None, head, *map(float, column))
@@ -393,7 +384,7 @@ _OPTIONS = (
     Option("fit_sequences", 1000, "sequences on which maps are fitted", least=1),
     Option("test_sequences", 500, "sequences on which they are measured", least=1),
     Option("fit", "plain", "least squares, plain or with the weights of (56)", choices=("plain", "weighted")),
-    *training_options(seeds=(1, 3, 16)),
+    *runs.training_options(seeds=(1, 3, 16)),
 )
 
 

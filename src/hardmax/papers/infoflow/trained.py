@@ -24,6 +24,7 @@ from hardmax.flow.costs.advise import Suggestion, advise
 from hardmax.flow.costs.estimate import CostEstimate, estimate_cost
 from hardmax.flow.theorems.colliding_pairs import retrieval_exponents, separation_exponents
 from hardmax.flow.theorems.depth_separation import separation_inputs, separation_transformer
+from hardmax.papers import training_runs as runs
 from hardmax.papers.infoflow.sec6_pairwise import pairwise_target, width_of
 from hardmax.papers.recipes import (
     NOT_RUN,
@@ -35,16 +36,6 @@ from hardmax.papers.recipes import (
     recipe,
     stated,
     tabulated,
-)
-from hardmax.papers.training_runs import (
-    Group,
-    formatted,
-    reported,
-    shape_for,
-    spread,
-    sweep,
-    training_options,
-    trainings,
 )
 from hardmax.targets import builtin
 
@@ -60,7 +51,7 @@ from hardmax.targets import builtin
     Option("hidden", (16, 64), "hidden widths", medium=(16, 64, 256), least=1),
     Option("epsilons", (0.4, 0.2, 0.1, 0.05), "accuracies of the construction", positive=True),
     Option("inputs", 500, "sequences per family of test inputs", least=1),
-    *training_options((1_000_000, 6_000_000, 18_000_000), seeds=(1, 3, 8)),
+    *runs.training_options((1_000_000, 6_000_000, 18_000_000), seeds=(1, 3, 8)),
 )
 def _run_depth(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Panel, draw_rates
@@ -71,9 +62,9 @@ def _run_depth(settings: Settings) -> Outcome:
     for depth in (1, 2):
         for w in settings["hidden"]:
             name = f"{_layers(depth)}, w={w}"
-            shape = shape_for(settings, T, 3, (1,) * depth, (settings["width"],) * depth, w)
-            sweeps[name] = sweep(settings, name, target, shape)
-    groups = trainings(settings, sweeps)
+            shape = runs.shape_for(settings, T, 3, (1,) * depth, (settings["width"],) * depth, w)
+            sweeps[name] = runs.sweep(settings, name, target, shape)
+    groups = runs.trainings(settings, sweeps)
     inputs = separation_inputs(T, settings["inputs"], beta=100.0, rng=settings.rng("inputs"))
     truth = builtin.depth_separation(3)
     values = {name: truth(X) for name, X in inputs.items()}
@@ -120,7 +111,7 @@ def _run_depth(settings: Settings) -> Outcome:
         (name, epsilon, n, NOT_RUN if rms == NOT_RUN else rms**2 / variance, rms, largest)
         for name, epsilon, n, rms, largest in models
     ]
-    return reported(
+    return runs.reported(
         settings,
         groups,
         {"trained_vs_constructed": figure},
@@ -145,7 +136,11 @@ def _columns(found: list[tuple[int, float, float]], column: int) -> tuple[list[f
 
 
 def _depth_rows(
-    groups: dict[str, Group], hidden: tuple[int, ...], built: list[Any], trained: dict[int, list[Any]], k: Any
+    groups: dict[str, runs.Group],
+    hidden: tuple[int, ...],
+    built: list[Any],
+    trained: dict[int, list[Any]],
+    k: Any,
 ) -> tuple[Comparison, ...]:
     rows = [
         stated("one layer: exponent of the lower bound, H = 1", "positive for long sequences").compared(
@@ -156,9 +151,9 @@ def _depth_rows(
         one, two = groups[f"1 layer, w={w}"], groups[f"2 layers, w={w}"]
         ratio = None if one.median is None or two.median is None else one.median / two.median
         rows += [
-            measured(f"NMSE, one layer, w = {w}", "not trained", spread(one.values)),
-            measured(f"NMSE, two layers, w = {w}", "not trained", spread(two.values)),
-            measured(f"one layer over two layers, w = {w}", "larger than 1", formatted(ratio, ".3g")),
+            measured(f"NMSE, one layer, w = {w}", "not trained", runs.spread(one.values)),
+            measured(f"NMSE, two layers, w = {w}", "not trained", runs.spread(two.values)),
+            measured(f"one layer over two layers, w = {w}", "larger than 1", runs.formatted(ratio, ".3g")),
         ]
     if trained[2]:
         parameters, rms, largest = min(trained[2], key=lambda row: row[1])
@@ -185,7 +180,7 @@ def _depth_rows(
     Option("depths", (1, 2), "numbers of layers", least=1),
     Option("width", 4, "E = n, one head", least=1),
     Option("hidden", 32, "hidden width", least=1),
-    *training_options((600_000, 4_000_000, 18_000_000), seeds=(1, 3, 8)),
+    *runs.training_options((600_000, 4_000_000, 18_000_000), seeds=(1, 3, 8)),
 )
 def _run_largest(settings: Settings) -> Outcome:
     from hardmax.plotting.trainings import Measured, MeasuredPanel, draw_measured
@@ -193,11 +188,11 @@ def _run_largest(settings: Settings) -> Outcome:
     T, n, ks = settings["tokens"], settings["width"], settings["ks"]
     sweeps = {}
     for depth in settings["depths"]:
-        shape = shape_for(settings, T, 1, (1,) * depth, (n,) * depth, settings["hidden"])
+        shape = runs.shape_for(settings, T, 1, (1,) * depth, (n,) * depth, settings["hidden"])
         for k in ks:
             name = f"k={k}, {_layers(depth)}"
-            sweeps[name] = sweep(settings, name, {"name": "kth_largest", "k": k}, shape)
-    groups = trainings(settings, sweeps)
+            sweeps[name] = runs.sweep(settings, name, {"name": "kth_largest", "k": k}, shape)
+    groups = runs.trainings(settings, sweeps)
     exponents = {k: float(retrieval_exponents(T, k, n).proof) if k > 1 else 0.0 for k in ks}
     series = tuple(
         Measured(_layers(depth), ks, [groups[f"k={k}, {_layers(depth)}"].values for k in ks])
@@ -215,13 +210,13 @@ def _run_largest(settings: Settings) -> Outcome:
         says = "cheap: the largest" if k == 1 else f"at least epsilon^-{exponents[k]:.3g} parameters"
         if k > 1 and not name.endswith("1 layer"):
             says = "no bound for more layers"
-        rows.append(measured(f"NMSE, {name}", says, spread(group.values)))
+        rows.append(measured(f"NMSE, {name}", says, runs.spread(group.values)))
     medians = [groups[f"k={k}, 1 layer"].median for k in ks if 1 in settings["depths"]]
     first, *others = [median for median in medians if median is not None] or [0.0]
     if others and None not in medians:
         words = f"one layer: least NMSE for k > {ks[0]} over that for k = {ks[0]}"
         rows.append(measured(words, "larger than 1", f"{min(others) / first:.3g}"))
-    return reported(
+    return runs.reported(
         settings,
         groups,
         {"kth_largest": draw_measured([panel])},
@@ -239,7 +234,7 @@ def _run_largest(settings: Settings) -> Outcome:
 _Models = dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]]  # x -> T, heads, widths
 
 
-_TRAINING = training_options(seeds=(1, 3, 8))
+_TRAINING = runs.training_options(seeds=(1, 3, 8))
 
 _COMMON = (
     Option("maxima", 2, "D of target (6)", paper=3, least=1),
@@ -279,11 +274,11 @@ def _run_thresholds(settings: Settings) -> Outcome:
     sweeps, costs = {}, {}
     for varied, listed in models.items():
         for x, (T, heads, widths) in listed.items():
-            name, shape = f"{varied} = {x}", shape_for(settings, T, d, heads, widths, 16 * D)
-            sweeps[name] = sweep(settings, name, target, shape)
+            name, shape = f"{varied} = {x}", runs.shape_for(settings, T, d, heads, widths, 16 * D)
+            sweeps[name] = runs.sweep(settings, name, target, shape)
             built = Architecture(T, d, heads, widths)
             costs[name] = estimate_cost(_target(target), built, rng=settings.seed)
-    groups = trainings(settings, sweeps)
+    groups = runs.trainings(settings, sweeps)
     advice = {
         T: advise(_target(target), T, n_suggestions=1, rng=settings.seed).suggestions[0]
         for T in dict.fromkeys(T for listed in models.values() for T, _, _ in listed.values())
@@ -305,7 +300,7 @@ def _run_thresholds(settings: Settings) -> Outcome:
             )
         )
     sets = _sets_table(settings, groups)
-    return reported(
+    return runs.reported(
         settings,
         groups,
         {"thresholds": draw_measured(panels)},
@@ -345,7 +340,7 @@ def _advice_table(advice: dict[int, Suggestion]) -> dict[str, list[Any]]:
 
 
 def _advice_rows(
-    advice: dict[int, Suggestion], models: dict[str, _Models], groups: dict[str, Group]
+    advice: dict[int, Suggestion], models: dict[str, _Models], groups: dict[str, runs.Group]
 ) -> list[Comparison]:
     """Whether the heads that are advised are, among those that were trained at that length, the best ones."""
     rows = []
@@ -391,7 +386,7 @@ def _threshold(varied: str, costs: Sequence[CostEstimate]) -> int | None:
 
 
 def _prediction_table(
-    models: dict[str, _Models], costs: dict[str, CostEstimate], groups: dict[str, Group]
+    models: dict[str, _Models], costs: dict[str, CostEstimate], groups: dict[str, runs.Group]
 ) -> dict[str, list[Any]]:
     rows = []
     for varied, listed in models.items():
@@ -402,7 +397,7 @@ def _prediction_table(
     return tabulated("varied x rules lower upper set_size median_nmse", rows)
 
 
-def _sets_table(settings: Settings, groups: dict[str, Group]) -> dict[str, list[Any]]:
+def _sets_table(settings: Settings, groups: dict[str, runs.Group]) -> dict[str, list[Any]]:
     """How often the sets of the best seed contain the active set, and how hard its heads are."""
     from hardmax.training.learned_routing import measured_hardness, routed_flow
 
@@ -436,7 +431,7 @@ def _sets_table(settings: Settings, groups: dict[str, Group]) -> dict[str, list[
 def _threshold_rows(
     models: dict[str, _Models],
     costs: dict[str, CostEstimate],
-    groups: dict[str, Group],
+    groups: dict[str, runs.Group],
     sets: dict[str, list[Any]],
 ) -> tuple[Comparison, ...]:
     rows = []
@@ -445,7 +440,7 @@ def _threshold_rows(
             name = f"{varied} = {x}"
             cost, group = costs[name], groups[name]
             held = sets["share_learned"][sets["model"].index(name)]
-            words = spread(group.values)
+            words = runs.spread(group.values)
             if held != NOT_RUN:
                 words += f"; sets hold the active set on {held:.1%} of inputs"
             rows.append(
@@ -485,14 +480,14 @@ def _run_dynamics(settings: Settings) -> Outcome:
 
     D, d, T = settings["maxima"], settings["d"], settings["tokens"]
     heads = (D, D)
-    shape = shape_for(settings, T, d, heads, [width_of(D, h) for h in heads], 16 * D)
+    shape = runs.shape_for(settings, T, d, heads, [width_of(D, h) for h in heads], 16 * D)
     description = pairwise_target(D, d, settings["draw"])
-    groups = trainings(settings, {"model": sweep(settings, f"D={D} ({D},{D})", description, shape)})
+    groups = runs.trainings(settings, {"model": runs.sweep(settings, f"D={D} ({D},{D})", description, shape)})
     best = groups["model"].best
     deviations = ["The papers print nothing of this."]
     if best is None:
         nothing = [measured("routing during training", "open", NOT_RUN)]
-        return reported(settings, groups, {}, nothing, deviations=deviations)
+        return runs.reported(settings, groups, {}, nothing, deviations=deviations)
     result = best[1]
     target = _target(description)
     X = target.sample(settings["inputs"], T, settings.rng("inputs"))
@@ -529,4 +524,4 @@ def _run_dynamics(settings: Settings) -> Outcome:
     ]
     figures = {"dynamics": draw_training_geometry(found)}
     tables = {"geometry": found.columns()}
-    return reported(settings, groups, figures, rows, tables=tables, deviations=deviations)
+    return runs.reported(settings, groups, figures, rows, tables=tables, deviations=deviations)

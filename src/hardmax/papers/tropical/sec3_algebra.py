@@ -34,8 +34,6 @@ from hardmax.papers.ledger import (
     claim,
     failing,
     holding,
-    line_certificate,
-    network_record,
 )
 from hardmax.papers.recipes import Option, Outcome, Settings, compared, measured, recipe, tabulated
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
@@ -234,7 +232,7 @@ def _ffn_is_trop_poly(effort: Effort) -> Finding:
     layer = FeedForward([[1], [1]], [0, -HALF], [[2, -4]], [0])
     certificate = Certificate(
         "network_values",
-        {"network": network_record(Network((layer,))), "points": points},
+        {"network": Network((layer,)), "points": points},
         {"values": [[0], [1], [0]]},
     )
     return failing(
@@ -262,7 +260,7 @@ def _cpwl_closure(effort: Effort) -> Finding:
         f"keys and values -1, 1 with a residual: x{left:+g} left of 0, x{right:+g} right of it, "
         f"a jump by {right - left:g}",
         {"jump": right - left},
-        line_certificate([network], [-4, 4], (2, 2, 1, 0)),
+        Certificate.on_line([network], [-4, 4], (2, 2, 1, 0)),
     )
 
 

@@ -40,7 +40,6 @@ from hardmax.papers.ledger import (
     earned,
     failing,
     holding,
-    line_certificate,
 )
 from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated, tabulated
 from hardmax.papers.tropical.sec7_counts import random_transformers
@@ -529,7 +528,7 @@ def _block_is_refinement(effort: Effort) -> Finding:
         f"a wall at 0 with values 3 and 0, then a fold at 1: {cells[0]} cells; the refinement of both "
         f"partitions, which the same block without values has, {cells[1]}",
         {"cells": cells[0], "refinement": cells[1]},
-        line_certificate([moved, unmoved], [-4, 4], (4, 4, 1, 0), (3, 2, 0, 0)),
+        Certificate.on_line([moved, unmoved], [-4, 4], (4, 4, 1, 0), (3, 2, 0, 0)),
     )
 
 

@@ -27,8 +27,6 @@ from hardmax.papers.ledger import (
     claim,
     failing,
     holding,
-    line_certificate,
-    network_record,
 )
 from hardmax.papers.recipes import Option, Outcome, Settings, recipe, stated
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
@@ -57,7 +55,7 @@ def _lemma_f1(effort: Effort) -> Finding:
         Certificate(
             "network_line",
             {
-                "networks": [network_record(_grid_head(n)) for n in (3, 7)],
+                "networks": [_grid_head(n) for n in (3, 7)],
                 "interval": [0, 1],
                 "ends": True,
             },
@@ -124,7 +122,7 @@ def _lemma_f2(effort: Effort) -> Finding:
         {"sizes": list(sizes)},
         Certificate(
             "network_line",
-            {"networks": [network_record(_tooth(w)) for w in (1, 3)], "interval": [0, 1], "ends": True},
+            {"networks": [_tooth(w) for w in (1, 3)], "interval": [0, 1], "ends": True},
             {"networks": [_tooth_line(w) for w in (1, 3)]},
         ),
     )
@@ -154,7 +152,7 @@ def _saw_certificate(d: int, n: int, w: int, depth: int, variant: Variant = "pla
     pieces = (2 * w * n) ** depth
     return Certificate(
         "network_points",
-        {"network": network_record(network), "points": _middles(d, pieces), "box": [[0, 1]] * d},
+        {"network": network, "points": _middles(d, pieces), "box": [[0, 1]] * d},
         {"signatures": pieces**d, "maps": pieces**d, "box": [[0, 1]] * d},
     )
 
@@ -172,7 +170,7 @@ def _printed_bound(d: int, n: int, w: int, depth: int) -> int:
 )
 def _v7_count(effort: Effort) -> Finding:
     found = {size: n_regions(*size, "plain") for size in _sizes(effort)}
-    return _counted(found, line_certificate([sawtooth_network(1, 3, 2, 2)], [0, 1], (144, 144, 0, 0)))
+    return _counted(found, Certificate.on_line([sawtooth_network(1, 3, 2, 2)], [0, 1], (144, 144, 0, 0)))
 
 
 def _counted(
@@ -272,7 +270,7 @@ def _v7_bias_free_fixed(effort: Effort) -> Finding:
     slice_box = [[0, 1], [0, 1], [1, 1]]
     certificate = Certificate(
         "network_points",
-        {"network": network_record(bias_free), "points": points, "box": slice_box},
+        {"network": bias_free, "points": points, "box": slice_box},
         {"signatures": 256, "maps": 256, "box": slice_box},
     )
     return _counted(found, certificate, lost=1)
@@ -302,7 +300,7 @@ def _v7_continuous(effort: Effort) -> Finding:
         f"{corners} corners of pieces in one to three dimensions: all maps around a corner agree there: "
         f"{agree}",
         {"corners": corners},
-        line_certificate(networks, [0, 1], (144, 144, 0, 0), (64, 64, 0, 0)),
+        Certificate.on_line(networks, [0, 1], (144, 144, 0, 0), (64, 64, 0, 0)),
     )
 
 
@@ -566,7 +564,7 @@ def _rem_v8(effort: Effort) -> Finding:
         {"construction": made, "generic": cells.n_cells, "ratios": ratios},
         Certificate(
             "network_points",
-            {"network": network_record(generic), "points": points},
+            {"network": generic, "points": points},
             {"signatures": most, "maps": n_maps(cells)},
         ),
     )

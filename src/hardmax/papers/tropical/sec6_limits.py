@@ -26,7 +26,6 @@ from hardmax.papers.ledger import (
     claim,
     failing,
     holding,
-    network_record,
     within,
 )
 from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated
@@ -157,7 +156,7 @@ def _finite_tau_depth(effort: Effort) -> Finding:
     points = [[Fraction(2 * i + 1, 1024)] for i in range(0, 512, step)]
     certificate = Certificate(
         "soft_signatures",
-        {"network": network_record(net), "temperature": Fraction(1, 8), "points": points},
+        {"network": net, "temperature": Fraction(1, 8), "points": points},
         {"points": len(points), "kept": 0},
     )
     return failing(

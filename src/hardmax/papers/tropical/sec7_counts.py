@@ -34,7 +34,6 @@ from hardmax.papers.ledger import (
     earned,
     failing,
     holding,
-    line_certificate,
 )
 from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated, tabulated
 from hardmax.regions.api import count_cells, count_regions
@@ -97,7 +96,7 @@ def _sig_eq_regions(effort: Effort) -> Finding:
         f"region; {more} of {len(networks)} random transformers without a skip around the ReLU layer have "
         "more cells than regions",
         {"networks": len(networks), "more_cells": more},
-        line_certificate([_dead_unit()], [-4, 4], (2, 1, 0, 0)),
+        Certificate.on_line([_dead_unit()], [-4, 4], (2, 1, 0, 0)),
     )
 
 
@@ -137,7 +136,7 @@ def _mc_lower_bound_regions(effort: Effort) -> Finding:
         f"one region, and eight points show two signatures; for {above} of {len(networks)} random "
         "transformers 20,000 points show more signatures than there are regions",
         {"networks": len(networks), "more_signatures": above},
-        line_certificate([_dead_unit()], [-4, 4], (2, 1, 0, 2), points=points),
+        Certificate.on_line([_dead_unit()], [-4, 4], (2, 1, 0, 2), points=points),
     )
 
 
