@@ -123,19 +123,14 @@ def winning_scores(diagram):
     require(not set(winners) & set(losers), "a score both wins and loses")
     require(set(winners) | set(losers) == set(range(len(rows))), "a score is not accounted for")
     for j, point in winners.items():
-        scores = [dot(row, [*point, 1]) for row in rows]
-        require(
-            all(scores[j] > s for l, s in enumerate(scores) if l != j), f"score {j} does not win at its point"
-        )
+        require(best(rows, point) == [j], f"score {j} does not win at its point")
     for j, weights in losers.items():
-        require(
-            len(weights) == len(rows) and weights[j] == 0, f"score {j} must be below a combination of others"
-        )
+        of_others = len(weights) == len(rows) and weights[j] == 0
+        require(of_others, f"score {j} must be below a combination of others")
         require(min(weights) >= 0 and sum(weights) == 1, f"no convex combination for score {j}")
-        mixed = [dot(weights, column) for column in zip(*rows, strict=True)]
-        require(
-            mixed[:-1] == rows[j][:-1] and mixed[-1] >= rows[j][-1], f"score {j} is not below its combination"
-        )
+        *slope, height = [dot(weights, column) for column in zip(*rows, strict=True)]
+        below = slope == rows[j][:-1] and height >= rows[j][-1]
+        require(below, f"score {j} is not below its combination")
     return sorted(winners)
 
 
@@ -155,12 +150,11 @@ def best(rows, point):
 def check_recession(data):
     """A ray in a cell: the score that is largest at ``point`` stays so along ``direction``, without end."""
     rows, point, direction = matrix(data["scores"]), vector(data["point"]), vector(data["direction"])
-    winners = best(rows, point)
-    require(len(winners) == 1, "the point lies on a wall")
+    winner = only_best([dot(row, [*point, 1]) for row in rows], "the point lies on a wall")
     require(any(direction), "the direction is zero")
     slopes = [dot(row[:-1], direction) for row in rows]
-    require(slopes[winners[0]] == max(slopes), "another score catches up along the ray")
-    return {"winner": winners[0], "unbounded": True}
+    require(slopes[winner] == max(slopes), "another score catches up along the ray")
+    return {"winner": winner, "unbounded": True}
 
 
 def check_normalised_keys(data):
@@ -321,16 +315,15 @@ def value_at(t, piece):
 def cut(block, piece):
     """The parts of an interval with one affine map a t + b into which a block cuts it."""
     low, high, signature, slope, offset = piece
+
+    def lines_of(rows, shifts):
+        return list(zip([dot(row, slope) for row in rows], affine(rows, offset, shifts), strict=True))
+
     groups = []  # of lines a t + b, whose upper envelope decides
     if block["block"] == "Attention":
-        for rows, biases, _ in heads_of(block):
-            groups.append(
-                list(zip([dot(row, slope) for row in rows], affine(rows, offset, biases), strict=True))
-            )
+        groups = [lines_of(rows, biases) for rows, biases, _ in heads_of(block)]
     elif block["block"] == "FeedForward":
-        w_in, b_in, _, _ = units_of(block)
-        lines = zip([dot(row, slope) for row in w_in], affine(w_in, offset, b_in), strict=True)
-        groups = [[line, (Fraction(0), Fraction(0))] for line in lines]
+        groups = [[line, (Fraction(0), Fraction(0))] for line in lines_of(*units_of(block)[:2])]
     ends = {low, high}
     for lines in groups:  # breakpoints of the upper envelope are among the crossings of its lines
         for i, (a, b) in enumerate(lines):
@@ -407,12 +400,8 @@ def arrangement(n, d):
 
 
 def check_power(data):
-    """An integer power, multiplied out."""
-    base, exponent = natural(data["base"]), natural(data["exponent"])
-    value = 1
-    for _ in range(exponent):
-        value *= base
-    return {"value": value}
+    """An integer power."""
+    return {"value": natural(data["base"]) ** natural(data["exponent"])}
 
 
 def check_arrangement(data):
@@ -438,9 +427,8 @@ def check_two_layers(data):
     cells of the first layer have different patterns: take the best patterns, as many as there can be cells.
     """
     n, d = natural(data["n"]), natural(data["d"])
-    best_first = sorted(
-        (arrangement(n, min(k, d)) for k in range(n + 1) for _ in range(comb(n, k))), reverse=True
-    )
+    pieces = [arrangement(n, min(k, d)) for k in range(n + 1) for _ in range(comb(n, k))]
+    best_first = sorted(pieces, reverse=True)
     return {"at_most": sum(best_first[: arrangement(n, d)]), "product": arrangement(n, d) ** 2}
 
 
@@ -531,14 +519,8 @@ def logarithm(value):
     require(value > 0, "the logarithm of a number that is not positive")
     twos = value.numerator.bit_length() - value.denominator.bit_length()
     low, high = artanh(value / Fraction(2) ** twos)
-    if twos:
-        below, above = artanh(Fraction(2))
-        low, high = (
-            (low + twos * below, high + twos * above)
-            if twos > 0
-            else (low + twos * above, high + twos * below)
-        )
-    return outwards(low, high)
+    below, above = sorted(twos * end for end in artanh(Fraction(2)))
+    return outwards(low + below, high + above)
 
 
 def artanh(value):
@@ -562,11 +544,9 @@ def check_softmax_covariance(data):
     cases = []
     for case in data["cases"]:
         weights, u = vector(case["weights"]), vector(case["vector"])
-        require(
-            min(weights) > 0 and max(weights) == weights[0] and any(u), "no weights with the largest first"
-        )
-        total = sum(weights)
-        p = [w / total for w in weights]
+        fit = min(weights) > 0 and max(weights) == weights[0] and any(u)
+        require(fit, "no weights with the largest first")
+        p = [w / sum(weights) for w in weights]
         quotient = (dot(p, [x * x for x in u]) - dot(p, u) ** 2) / dot(u, u)
         printed = (len(p) - 1) * max(weights[1:]) / weights[0]
         cases.append(
@@ -843,12 +823,7 @@ def check_single_token(data):
     """One token x: softmax has a single weight, so v = x/3 at every beta; x.v, (x/3).v and m/9."""
     x = vector(data["token"])
     v = [c / 3 for c in x]
-    smallest = dot(x, x)
-    return {
-        "printed": text(dot(x, v)),
-        "corrected": text(dot([c / 3 for c in x], v)),
-        "limit": text(smallest / 9),
-    }
+    return {"printed": text(dot(x, v)), "corrected": text(dot(v, v)), "limit": text(dot(x, x) / 9)}
 
 
 def check_matrix_product(data):
@@ -868,11 +843,7 @@ def tanh_bounds(x):
 
 def tanh_sum_sign(constant, terms):
     """The sign of constant + sum of c tanh(a), proven."""
-    low = high = constant
-    for c, a in terms:
-        below, above = tanh_bounds(a)
-        low += c * (below if c >= 0 else above)
-        high += c * (above if c >= 0 else below)
+    low, high = shifted(mixed([c for c, _ in terms], [tanh_bounds(a) for _, a in terms]), constant)
     require(low > 0 or high < 0, "the sign is not certain")
     return 1 if low > 0 else -1
 
@@ -895,9 +866,7 @@ def check_antipodal_signs(data):
     w_in, b_in, w_out = matrix(data["w_in"]), vector(data["b_in"]), vector(data["w_out"])
     points = matrix(data["points"])
     require(all(0 <= c <= 1 for point in points for c in point), "a point outside the cube")
-    faces = [
-        i for i in range(len(points[0])) if {point[i] for point in points} in ({Fraction(0)}, {Fraction(1)})
-    ]
+    faces = [i for i, values in enumerate(zip(*points, strict=True)) if set(values) in ({0}, {1})]
     require(faces, "the points do not lie in one face")
     signs = []
     for point in points:
@@ -938,9 +907,8 @@ def check_step_code(data):
     blocks = [units_of(data["encoder"]), units_of(data["decoder"])]
     ticks = {Fraction(k, 2**bits) for k in range(1, 2**bits)}
     for row, b in zip(*blocks[0][:2], strict=True):  # nothing happens inside a cell
-        require(
-            sorted(row)[-1] == 1 and sum(abs(c) for c in row) == 1 and -b in ticks, "a step inside a cell"
-        )
+        one_coordinate = max(row) == 1 and sum(abs(c) for c in row) == 1
+        require(one_coordinate and -b in ticks, "a step inside a cell")
     exact = cells = 0
     for corner in product((Fraction(0), *sorted(ticks)), repeat=m):
         value = list(corner)
@@ -973,10 +941,7 @@ def active_set(terms, tokens):
             key = tuple(sorted(place))
             value = term["sign"] * form_value(term["form"], [tokens[t] for t in place])
             values[key] = max(value, values.get(key, value))
-        best = max(values.values())
-        winners = [key for key, value in values.items() if value == best]
-        require(len(winners) == 1, "a tie")
-        found |= set(winners[0])
+        found |= set(list(values)[only_best(list(values.values()))])
     return sorted(found)
 
 
@@ -1077,8 +1042,6 @@ def expression(tree):
     operation, *rest = tree
     values = [expression(each) for each in rest]
     require(values, "an operation without arguments")
-    if operation in ("min", "max"):
-        return min(values) if operation == "min" else max(values)
     require(operation in OPERATIONS, f"unknown operation {operation!r}")
     return reduce(OPERATIONS[operation], values)
 
@@ -1095,7 +1058,16 @@ def binomial(n, k):
     return Fraction(comb(int(n), int(k)))
 
 
-OPERATIONS = {"+": add, "-": sub, "*": mul, "/": truediv, "^": power, "binomial": binomial}
+OPERATIONS = {
+    "+": add,
+    "-": sub,
+    "*": mul,
+    "/": truediv,
+    "^": power,
+    "binomial": binomial,
+    "min": min,
+    "max": max,
+}
 
 
 # Reading certificates

@@ -64,16 +64,15 @@ def _k_order(effort: Effort) -> Finding:
         equal += found.informal == found.formal
         ordered &= found.informal <= found.formal
     cases = heads * n * tokens
-    certificate = Certificate(
-        "separation_exponents",
-        {"heads": heads, "n": n, "tokens": tokens},
-        {"cases": cases, "smaller": smaller, "equal": equal, "equal_iff_one_head": True},
-    )
     return holding(
         ordered and equal == n * tokens,
         f"{cases} triples (T, H, n): informal k smaller in {smaller}, equal in {equal}, all of them H = 1",
         {"cases": cases, "smaller": smaller, "equal": equal},
-        certificate,
+        Certificate(
+            "separation_exponents",
+            {"heads": heads, "n": n, "tokens": tokens},
+            {"cases": cases, "smaller": smaller, "equal": equal, "equal_iff_one_head": True},
+        ),
     )
 
 
@@ -85,7 +84,6 @@ def _k_order(effort: Effort) -> Finding:
 def _identity14(effort: Effort) -> Finding:
     grid = [1, 2, 3] if effort is Effort.QUICK else [1, 2, 3, 5]
     cases = 4 * len(grid) ** 4
-    certificate = Certificate("weighted_means", {"grid": grid}, {"cases": cases, "agree": cases})
     rng = np.random.default_rng(0)
     q1, q2, q4, q5 = rng.uniform(0.1, 2.0, (4, 2000, 1))
     v1, v2, v4, v5 = rng.uniform(-1.0, 1.0, (4, 2000, 3))
@@ -99,7 +97,7 @@ def _identity14(effort: Effort) -> Finding:
         f"equal at {cases} rational points, which decides it (degree 2 in each Q, linear in V); the "
         f"difference in floats is {within(deviation, limit)} on 2000 draws",
         {"points": cases, "deviation": deviation},
-        certificate,
+        Certificate("weighted_means", {"grid": grid}, {"cases": cases, "agree": cases}),
     )
 
 
@@ -113,11 +111,6 @@ def _identity14(effort: Effort) -> Finding:
 def _kset(effort: Effort) -> Finding:
     centre, radius = [Fraction(-2, 7), Fraction(-3, 7), Fraction(-6, 7)], Fraction(1, 12)
     lowest = -centre[2] - radius
-    certificate = Certificate(
-        "mirrored_cap",
-        {"centre": centre, "radius": radius},
-        {"third_coordinate_at_least": lowest, "misses": True},
-    )
     centres, reach = cap_centres(4 if effort is Effort.QUICK else 64)
     highest = float(centres[:, 2].max())
     return failing(
@@ -126,7 +119,11 @@ def _kset(effort: Effort) -> Finding:
         "needs "
         f"a negative one; on Q0 it is at most -0.707 (of {len(centres)} centres used here, {highest:.3f})",
         {"third_coordinate_at_least": float(lowest), "highest_centre": highest},
-        certificate,
+        Certificate(
+            "mirrored_cap",
+            {"centre": centre, "radius": radius},
+            {"third_coordinate_at_least": lowest, "misses": True},
+        ),
     )
 
 
@@ -138,11 +135,6 @@ def _kset(effort: Effort) -> Finding:
     proof="constructions.md#two-layers-are",
 )
 def _step3(effort: Effort) -> Finding:
-    certificate = Certificate(
-        "single_token",
-        {"token": [1, 0, 0]},
-        {"printed": Fraction(1, 3), "corrected": Fraction(1, 9), "limit": Fraction(1, 9)},
-    )
     rng = np.random.default_rng(0)
     tokens = rng.uniform(-1, 1, (200 if effort is Effort.QUICK else 5000, 6, 3))
     built = separation_transformer(0.5, 6).transformer.with_beta(1e5)
@@ -156,7 +148,11 @@ def _step3(effort: Effort) -> Finding:
         f"one token (1, 0, 0): x.v = 1/3 at every beta, not 1/9; {len(tokens)} sequences at beta = 1e5: "
         f"x.v is off by {printed:.2f}, the difference of (x/3).v is {within(corrected, limit)}",
         {"printed": printed, "corrected": corrected},
-        certificate,
+        Certificate(
+            "single_token",
+            {"token": [1, 0, 0]},
+            {"printed": Fraction(1, 3), "corrected": Fraction(1, 9), "limit": Fraction(1, 9)},
+        ),
     )
 
 
@@ -257,17 +253,16 @@ def _a21(effort: Effort) -> Finding:
     product = layer.w_q[0].T @ layer.w_k[0]
     expected = [[0] * 6 for _ in range(6)]
     expected[1][0] = -2
-    certificate = Certificate(
-        "matrix_product",
-        {"left": layer.w_q[0].astype(int).tolist(), "right": layer.w_k[0].astype(int).tolist()},
-        {"product": expected, "largest": 1},
-    )
     return holding(
         bool((product == np.array(expected)).all()),
         "W_Q with rows e_2, e_2 and W_K with rows -e_1, -e_1: the product has the single entry -2, from "
         "entries of 1",
         {"entry": float(product[1, 0])},
-        certificate,
+        Certificate(
+            "matrix_product",
+            {"left": layer.w_q[0].astype(int).tolist(), "right": layer.w_k[0].astype(int).tolist()},
+            {"product": expected, "largest": 1},
+        ),
     )
 
 
@@ -287,12 +282,6 @@ def _output_o1(effort: Effort) -> Finding:
 
 def _output_width(epsilons: Sequence[float], widths: Sequence[int]) -> Finding:
     """Whether the output block needs more units the smaller epsilon is: no fixed number reaches every one."""
-    # 18 units: f(1/3) - f(-1/3) is at most 36 tanh(1/3), but the target moves by 12
-    certificate = Certificate(
-        "tanh_signs",
-        {"sums": [{"constant": Fraction(29, 5), "terms": [[-18, Fraction(1, 3)]]}]},
-        {"signs": [1]},
-    )
     slope = log_slope(epsilons, widths) if len(set(epsilons)) > 1 else math.nan
     return failing(
         -0.55 < slope < -0.45,
@@ -300,7 +289,11 @@ def _output_width(epsilons: Sequence[float], widths: Sequence[int]) -> Finding:
         "fixed "
         f"number reaches every epsilon; built with {widths[0]} to {widths[-1]} units, slope {slope:.3f}",
         {"epsilon": list(epsilons), "width": list(widths), "slope": slope},
-        certificate,
+        Certificate(  # 18 units: f(1/3) - f(-1/3) is at most 36 tanh(1/3), but the target moves by 12
+            "tanh_signs",
+            {"sums": [{"constant": Fraction(29, 5), "terms": [[-18, Fraction(1, 3)]]}]},
+            {"signs": [1]},
+        ),
     )
 
 

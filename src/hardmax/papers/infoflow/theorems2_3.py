@@ -102,26 +102,25 @@ def _t2_pair(effort: Effort) -> Finding:
         k=2,
         epsilon=epsilon,
     )
-    certificate = Certificate(
-        "retrieval_pair",
-        {
-            "weight": weight,
-            "value": value,
-            "k": 2,
-            "first": [Fraction(float(x)) for x in pair.first[:, 0]],
-            "second": [Fraction(float(x)) for x in pair.second[:, 0]],
-            "target_gap": Fraction(4, 512) - Fraction(1, 10**12),
-            "attention_gap": Fraction(1, 10**6),
-        },
-        {"targets_apart": True, "attention_apart": False},
-    )
     gaps, limit = [p.attention_gap for p in pairs], 1e-6
     return holding(
         _collide([*pairs, pair], epsilon) and max(gaps) < limit,
         f"T = 7, k = 2, n = 1, epsilon = 1/512: {len(pairs)} random maps, targets 4 epsilon apart, attention "
         f"{within(max(gaps), limit)} apart (guaranteed: {pair.guaranteed_gap:.2f})",
         {"attention_gaps": gaps, "target_gaps": [p.target_gap for p in pairs]},
-        certificate,
+        Certificate(
+            "retrieval_pair",
+            {
+                "weight": weight,
+                "value": value,
+                "k": 2,
+                "first": [Fraction(float(x)) for x in pair.first[:, 0]],
+                "second": [Fraction(float(x)) for x in pair.second[:, 0]],
+                "target_gap": Fraction(4, 512) - Fraction(1, 10**12),
+                "attention_gap": Fraction(1, 10**6),
+            },
+            {"targets_apart": True, "attention_apart": False},
+        ),
     )
 
 
@@ -307,13 +306,12 @@ def _heaviside(effort: Effort) -> Finding:
         name: {part: getattr(block, part).tolist() for part in ("w_in", "b_in", "w_out", "b_out")}
         for name, block in (("encoder", code.encoder), ("decoder", code.decoder))
     }
-    certificate = Certificate("step_code", {"bits": code.bits, **blocks}, {"cells": 64, "truncated": 64})
     return holding(
         exact,
         f"{cells} dyadic cells of {len(cases)} codes: decoder after encoder is the L-bit truncation in "
         "every one",
         {"cells": cells},
-        certificate,
+        Certificate("step_code", {"bits": code.bits, **blocks}, {"cells": 64, "truncated": 64}),
     )
 
 
@@ -394,11 +392,6 @@ def _supnorm(effort: Effort) -> Finding:
     encoder = TwoLayer(inner, shifts, outer, np.zeros(1))
     ends = np.array([[float(c) for c in point] for point in points])
     signs = [int(s) for s in np.sign(encoder(ends) - encoder(1 - ends))[:, 0]]
-    certificate = Certificate(
-        "antipodal_signs",
-        {"w_in": w_in, "b_in": b_in, "w_out": w_out, "points": points},
-        {"signs": signs, "face": 1},
-    )
     rng = np.random.default_rng(0)
     gaps, errors = [], []
     for epsilon in (0.5, 0.25, 0.125):
@@ -418,7 +411,11 @@ def _supnorm(effort: Effort) -> Finding:
         f"{within(max(gaps), limit)}); "
         f"the tanh codes are off by {', '.join(f'{e:.4f}' for e in errors)} there: no error below 1/2",
         {"code_gaps": gaps, "errors": errors},
-        certificate,
+        Certificate(
+            "antipodal_signs",
+            {"w_in": w_in, "b_in": b_in, "w_out": w_out, "points": points},
+            {"signs": signs, "face": 1},
+        ),
     )
 
 
@@ -523,7 +520,6 @@ def _identity(effort: Effort) -> Finding:
     sizes = [1, 2, 4, 8, 16]
     errors = [identity_error(p) for p in sizes]
     sums = [{"constant": 1, "terms": [[-p, Fraction(1, p)]]} for p in sizes]
-    certificate = Certificate("tanh_signs", {"sums": sums}, {"signs": [1] * len(sizes)})
     grid = np.linspace(0, 1, 1001)[:, None]
     measured = [float(np.abs(identity_block(1, 1, p)(grid) - grid).max()) for p in sizes]
     same = np.allclose(measured, errors, atol=1e-12)
@@ -532,7 +528,7 @@ def _identity(effort: Effort) -> Finding:
         f"p tanh(v/p) is off by {', '.join(f'{e:.3g}' for e in errors)} for p = "
         f"{', '.join(map(str, sizes))}, about 1/(3 p^2); no tanh network is the identity on an interval",
         {"p": sizes, "error": errors},
-        certificate,
+        Certificate("tanh_signs", {"sums": sums}, {"signs": [1] * len(sizes)}),
     )
 
 

@@ -59,26 +59,25 @@ def _newton_characterises(effort: Effort) -> Finding:
     low = TropicalPolynomial([[0], [1], [2]], [0, -5, 0])
     counts = [p.cells().n_cells for p in (high, low)]
     same = high.newton_polytope() == low.newton_polytope()
-    certificate = Certificate(
-        "diagrams",
-        {
-            "diagrams": [
-                {"scores": [[0, 0], [1, 5], [2, 0]], "winners": {0: [-6], 1: [0], 2: [6]}, "losers": {}},
-                {
-                    "scores": [[0, 0], [1, -5], [2, 0]],
-                    "winners": {0: [-1], 2: [1]},
-                    "losers": {1: [HALF, 0, HALF]},
-                },
-            ]
-        },
-        {"winning": [[0, 1, 2], [0, 2]]},
-    )
     return failing(
         same and counts == [3, 2],
         f"max(0, 5+x, 2x) has {counts[0]} regions, max(0, -5+x, 2x) has {counts[1]}; "
         f"same Newton polytope: {same}",
         {"regions": counts, "same_newton_polytope": same},
-        certificate,
+        Certificate(
+            "diagrams",
+            {
+                "diagrams": [
+                    {"scores": [[0, 0], [1, 5], [2, 0]], "winners": {0: [-6], 1: [0], 2: [6]}, "losers": {}},
+                    {
+                        "scores": [[0, 0], [1, -5], [2, 0]],
+                        "winners": {0: [-1], 2: [1]},
+                        "losers": {1: [HALF, 0, HALF]},
+                    },
+                ]
+            },
+            {"winning": [[0, 1, 2], [0, 2]]},
+        ),
     )
 
 
@@ -93,17 +92,16 @@ def _def_iii7(effort: Effort) -> Finding:
     p = TropicalPolynomial([[0], [1], [2]], [0, -1, -3])
     cells = p.cells()
     equal = TropicalPolynomial([[0], [1], [2]]).cells()
-    certificate = Certificate(
-        "routing",
-        {"scores": [[0, 0], [1, -1], [2, -3]], "points": [[0], [Fraction(3, 2)], [3]]},
-        {"winners": [[0], [1], [2]], "identical": []},
-    )
     return failing(
         cells.n_cells == 3 and not cells.is_fan and equal.is_fan,
         "max(0, -1+x, -3+2x): the term -1+x wins on the bounded interval [1, 2], which is no cone; "
         f"a fan: {cells.is_fan}, with equal coefficients: {equal.is_fan}",
         {"is_fan": cells.is_fan, "is_fan_for_equal_coefficients": equal.is_fan},
-        certificate,
+        Certificate(
+            "routing",
+            {"scores": [[0, 0], [1, -1], [2, -3]], "points": [[0], [Fraction(3, 2)], [3]]},
+            {"winners": [[0], [1], [2]], "identical": []},
+        ),
     )
 
 
@@ -145,17 +143,16 @@ def _loglift_same_walls(effort: Effort) -> Finding:
     walls = _walls(head)
     routing = _walls(head.denominator)
     points: list[Any] = [[-2], [-1], [-HALF], [1]]
-    certificate = Certificate(
-        "log_lift",
-        {"keys": [[-1], [1]], "log_values": [0, 2], "points": points},
-        {"values": [0, 0, 1, 2], "winners": [[0], [0], [0], [1]]},
-    )
     return failing(
         walls != routing and [head.exact_value(q)[0] for q in points] == [0, 0, 1, 2],
         f"keys -1, 1 with log-values 0, 2: walls at {walls}, routing walls at {routing}; at -1/2 key 0 wins, "
         "whose log-value is 0, and the head gives 1",
         {"walls": walls, "routing_walls": routing},
-        certificate,
+        Certificate(
+            "log_lift",
+            {"keys": [[-1], [1]], "log_values": [0, 2], "points": points},
+            {"values": [0, 0, 1, 2], "winners": [[0], [0], [0], [1]]},
+        ),
     )
 
 
@@ -173,17 +170,16 @@ def _rem_iii12(effort: Effort) -> Finding:
     cells = head.common_refinement().n_cells
     points = [[-2], [-1], [1], [2]]
     maps = {tuple(part.item() for part in head.affine_at(q)) for q in points}
-    certificate = Certificate(
-        "log_lift",
-        {"keys": [[-1], [1]], "log_values": [3, 3], "points": points},
-        {"values": [3, 3, 3, 3], "winners": [[0], [0], [1], [1]]},
-    )
     return failing(
         cells == 2 and len(maps) == 1,
         f"keys -1, 1 with equal log-values: {cells} cells in the refinement, {len(maps)} linear region "
         "(the map is constant)",
         {"cells": cells, "regions": len(maps)},
-        certificate,
+        Certificate(
+            "log_lift",
+            {"keys": [[-1], [1]], "log_values": [3, 3], "points": points},
+            {"values": [3, 3, 3, 3], "winners": [[0], [0], [1], [1]]},
+        ),
     )
 
 
@@ -230,17 +226,16 @@ def _ffn_is_trop_poly(effort: Effort) -> Finding:
     points: list[Any] = [[0], [HALF], [1]]
     values = [tooth.exact_value(q)[0] for q in points]
     layer = FeedForward([[1], [1]], [0, -HALF], [[2, -4]], [0])
-    certificate = Certificate(
-        "network_values",
-        {"network": Network((layer,)), "points": points},
-        {"values": [[0], [1], [0]]},
-    )
     return failing(
         values[1] > (values[0] + values[2]) / 2,
         f"the sawtooth of Lemma F.2 at 0, 1/2, 1 is {', '.join(map(str, values))}: above its chord, so not "
         "convex, while every tropical polynomial is convex",
         {"values": values},
-        certificate,
+        Certificate(
+            "network_values",
+            {"network": Network((layer,)), "points": points},
+            {"values": [[0], [1], [0]]},
+        ),
     )
 
 

@@ -64,17 +64,16 @@ def _onehot_interior(effort: Effort) -> Finding:
     limit = float(head([2.0, 1.0])[0])
     tied = attention_diagram(keys).tie_group.tolist()
     points = [[1, 0], [2, 1], [2, -1], [1, 5]]
-    certificate = Certificate(
-        "routing",
-        {"scores": [[*key, 0] for key in keys], "points": points},
-        {"winners": [[0, 1]] * len(points), "identical": [[0, 1]]},
-    )
     return failing(
         tied[0] == tied[1] and limit == 1.0,
         "keys (1,0), (1,0), (-1,0): the first two tie on the open half-plane x > 0; with values 2, 0 the "
         f"limit there is {limit:g}, the mean, so the weights are (1/2, 1/2, 0)",
         {"tie_group": tied, "limit": limit},
-        certificate,
+        Certificate(
+            "routing",
+            {"scores": [[*key, 0] for key in keys], "points": points},
+            {"winners": [[0, 1]] * len(points), "identical": [[0, 1]]},
+        ),
     )
 
 
@@ -187,18 +186,17 @@ def _origin_in_every_cell(heads: Sequence[NDArray[Any]]) -> Finding:
 def _cells_bounded(effort: Effort) -> Finding:
     keys = [[1, 0], [-1, 2], [-1, -2]]
     rays = attention_diagram(keys)
-    certificate = Certificate(
-        "recession",
-        {"scores": [[*key, 0] for key in keys], "point": [1, 0], "direction": [1, 0]},
-        {"winner": 0, "unbounded": True},
-    )
     reached = rays.locate([[1.0, 0.0], [1e6, 0.0], [1e300, 0.0]]).tolist()
     return failing(
         reached == [0, 0, 0],
         "keys (1,0), (-1,2), (-1,-2): the cell of the first holds the whole ray from the origin through "
         "(1,0)",
         {"winners_along_the_ray": reached},
-        certificate,
+        Certificate(
+            "recession",
+            {"scores": [[*key, 0] for key in keys], "point": [1, 0], "direction": [1, 0]},
+            {"winner": 0, "unbounded": True},
+        ),
     )
 
 
@@ -243,17 +241,16 @@ def _layernorm_norms_keys(effort: Effort) -> Finding:
     keys = np.array(tokens) @ np.array(key_map).T
     norms = (keys**2).sum(axis=1).tolist()
     normalised = all(np.isclose(_layer_norm(np.array(t, float)), t).all() for t in tokens)
-    certificate = Certificate(
-        "normalised_keys",
-        {"tokens": tokens, "key_map": key_map, "query": query},
-        {"squared_norms": norms, "largest_score": 1, "nearest": 0},
-    )
     return failing(
         normalised and len(set(norms)) > 1,
         f"tokens that LayerNorm leaves as they are get keys of squared norms {norms}; at the query (1/2, "
         "-1) the best key is not the nearest",
         {"squared_norms": norms},
-        certificate,
+        Certificate(
+            "normalised_keys",
+            {"tokens": tokens, "key_map": key_map, "query": query},
+            {"squared_norms": norms, "largest_score": 1, "nearest": 0},
+        ),
     )
 
 
@@ -286,9 +283,6 @@ def _fig3_caption(effort: Effort) -> Finding:
 )
 def _full_input_polyhedral(effort: Effort) -> Finding:
     first, second = [[2], [1]], [[-1], [1]]
-    certificate = Certificate(
-        "self_attention", {"form": [[1]], "first": first, "second": second}, {"winners": [0, 0, 1]}
-    )
     rng = np.random.default_rng(0)
     tried = 2000 if effort is Effort.QUICK else 20000
     pairs = rng.standard_normal((tried, 2, 4, 3))
@@ -302,7 +296,9 @@ def _full_input_polyhedral(effort: Effort) -> Finding:
         f"at their midpoint; among {int(same.sum())} random pairs with the same winner the midpoint leaves "
         f"the cell {violations} times",
         {"pairs": int(same.sum()), "violations": violations},
-        certificate,
+        Certificate(
+            "self_attention", {"form": [[1]], "first": first, "second": second}, {"winners": [0, 0, 1]}
+        ),
     )
 
 

@@ -89,15 +89,14 @@ def _mink_product_regime(effort: Effort) -> Finding:
     attained = all(_parabolic(n, h, d, False).count == n**h for n, h, d in linear)
     attained &= all(_parabolic(n, h, d, True).count == n**h for n, h, d in affine)
     beyond = _parabolic(6, 3, 3, False).count
-    certificate = _heads_certificate(
-        [_parabolic(3, 2, 3, False), _parabolic(3, 2, 2, True)], [(9, vertex_maximum(3, 2, 3)), (9, 9)]
-    )
     return holding(
         attained and beyond < 6**3,
         f"{len(linear)} settings with linear scores and H <= d-1 and {len(affine)} with affine ones and H "
         f"<= d reach N^H exactly; H = d with linear scores does not: {beyond} of 216 at N = 6, d = 3",
         {"settings": len(linear) + len(affine)},
-        certificate,
+        _heads_certificate(
+            [_parabolic(3, 2, 3, False), _parabolic(3, 2, 2, True)], [(9, vertex_maximum(3, 2, 3)), (9, 9)]
+        ),
     )
 
 

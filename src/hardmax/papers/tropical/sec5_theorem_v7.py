@@ -268,12 +268,15 @@ def _v7_bias_free_fixed(effort: Effort) -> Finding:
     bias_free = sawtooth_network(3, 2, 1, 2, variant="bias_free")
     points = [[*point, 1] for point in _middles(2, 16)]
     slice_box = [[0, 1], [0, 1], [1, 1]]
-    certificate = Certificate(
-        "network_points",
-        {"network": bias_free, "points": points, "box": slice_box},
-        {"signatures": 256, "maps": 256, "box": slice_box},
+    return _counted(
+        found,
+        Certificate(
+            "network_points",
+            {"network": bias_free, "points": points, "box": slice_box},
+            {"signatures": 256, "maps": 256, "box": slice_box},
+        ),
+        lost=1,
     )
-    return _counted(found, certificate, lost=1)
 
 
 @claim("tropical.v7_continuous", "Theorem V.7", Verdict.HOLDS).states(
@@ -355,8 +358,7 @@ def _v7_with_ffn_skip(effort: Effort) -> Finding:
         sawtooth_network(*size, variant="ffn_skip").units_total == sawtooth_network(*size).units_total
         for size in found
     )
-    certificate = _saw_certificate(2, 3, 1, 1, "ffn_skip")
-    return _counted(found, certificate, besides=same, words="; as many units")
+    return _counted(found, _saw_certificate(2, 3, 1, 1, "ffn_skip"), besides=same, words="; as many units")
 
 
 @claim("tropical.v7_genuine_d_plus_3", "Theorem V.7, as transformers are built", Verdict.HOLDS).states(
@@ -376,17 +378,16 @@ def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
     equal = all(genuine.exact_value(point) == plain.exact_value(point) for point in points)
     layer, tokens = genuine_sawtooth(d, n, w)
     weights = {name: getattr(layer, name) for name in ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out")}
-    certificate = Certificate(
-        "shared_layer",
-        {**weights, "tokens": tokens, "depth": depth, "moving": d, "points": points},
-        {"signatures": pieces**d, "values": len({plain.exact_value(point) for point in points})},
-    )
     return holding(
         found == pieces**d and equal and tokens.shape[1] == d + 3,
         f"(d,N,w,L) = {size}: {found} regions, equal to the ideal map at {len(points)} points; tokens of "
         f"width {tokens.shape[1]}, every token updated by the same layers, no bias",
         {"regions": found, "points": len(points), "width": int(tokens.shape[1])},
-        certificate,
+        Certificate(
+            "shared_layer",
+            {**weights, "tokens": tokens, "depth": depth, "moving": d, "points": points},
+            {"signatures": pieces**d, "values": len({plain.exact_value(point) for point in points})},
+        ),
     )
 
 

@@ -118,20 +118,19 @@ def _cov_lemma(effort: Effort) -> Finding:
             largest = float((p * (1 - p)).max())
             if largest > 1e-9:
                 ratios.append(float(np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1]) / largest)
-    certificate = Certificate(
-        "softmax_covariance",
-        {"cases": [{"weights": [1, 1], "vector": [1, -1]}, {"weights": [1, 1, 1], "vector": [1, -1, 0]}]},
-        [
-            {"quotient": Fraction(1, 2), "above_lemma": True, "above_printed": False},
-            {"quotient": Fraction(1, 3), "above_lemma": True, "above_printed": False},
-        ],
-    )
     return failing(
         min(ratios) >= 1 / SLACK,
         f"p = (1/2, 1/2): norm 1/2, max p(1-p) = 1/4; at {len(ratios)} random p the norm is "
         f"{min(ratios):.3f} to {max(ratios):.3f} times max p(1-p), never less",
         {"least_ratio": min(ratios), "largest_ratio": max(ratios)},
-        certificate,
+        Certificate(
+            "softmax_covariance",
+            {"cases": [{"weights": [1, 1], "vector": [1, -1]}, {"weights": [1, 1, 1], "vector": [1, -1, 0]}]},
+            [
+                {"quotient": Fraction(1, 2), "above_lemma": True, "above_printed": False},
+                {"quotient": Fraction(1, 3), "above_lemma": True, "above_printed": False},
+            ],
+        ),
     )
 
 
@@ -243,11 +242,6 @@ def _lse_affine_paper(effort: Effort) -> Finding:
     step = math.log(2)  # what the margin gains when e goes from 1/20 to 1/40
     gradient = (1 / 21 - 1 / 41) / (step / 40)
     tangent = (step / 21 - math.log(42 / 41)) / (step**2 / 80)
-    certificate = Certificate(
-        "tangent_error",
-        {"before": Fraction(1, 20), "after": Fraction(1, 40)},
-        {"gradient": math.floor(1000 * gradient), "tangent": math.floor(1000 * tangent)},
-    )
     cases = {2: (3.0, 0.5), 3: (2.0, 0.125), 512: (2.0, 0.125)}
     ratios = {n: _affine_ratios(n, *case, 1e-5)[0] for n, case in cases.items()}
     return failing(
@@ -256,7 +250,11 @@ def _lse_affine_paper(effort: Effort) -> Finding:
         f"allows, the tangent plane is off by {tangent:.3f} times its bound; after short steps: "
         + ", ".join(f"{a:.3f} and {b:.3f} (N={n})" for n, (a, b) in ratios.items()),
         {"ratios": {str(n): list(pair) for n, pair in ratios.items()}},
-        certificate,
+        Certificate(
+            "tangent_error",
+            {"before": Fraction(1, 20), "after": Fraction(1, 40)},
+            {"gradient": math.floor(1000 * gradient), "tangent": math.floor(1000 * tangent)},
+        ),
     )
 
 
@@ -310,18 +308,6 @@ def _lse_affine_fixed(effort: Effort) -> Finding:
 )
 def _ex_vi2_numbers(effort: Effort) -> Finding:
     bounds = stability_bounds(512, 2.0, 0.125)
-    certificate = Certificate(
-        "softmax_tail",
-        {"n_tokens": 512, "margin": 2, "temperature": Fraction(1, 8)},
-        {
-            "value": "7.18797e-6",
-            "gradient": "1.15010e-4",
-            "hessian_printed": "4.60043e-4",
-            "hessian_attained": "4.60891e-4",
-            "attained_above_printed": True,
-            "top_probability": "9.99942e-1",
-        },
-    )
     return holding(
         _truncated(bounds) == [718, 115, 46, 9998],
         f"{bounds.value:.4g}, {bounds.gradient_paper:.4g}, {bounds.hessian_paper:.4g} and "
@@ -335,7 +321,18 @@ def _ex_vi2_numbers(effort: Effort) -> Finding:
             "hessian_attained": bounds.hessian_sharp,
             "top_probability": bounds.top_probability,
         },
-        certificate,
+        Certificate(
+            "softmax_tail",
+            {"n_tokens": 512, "margin": 2, "temperature": Fraction(1, 8)},
+            {
+                "value": "7.18797e-6",
+                "gradient": "1.15010e-4",
+                "hessian_printed": "4.60043e-4",
+                "hessian_attained": "4.60891e-4",
+                "attained_above_printed": True,
+                "top_probability": "9.99942e-1",
+            },
+        ),
     )
 
 
@@ -365,18 +362,6 @@ def _ex_vi2_tau(effort: Effort) -> Finding:
     standard = _top_probability(64)
     seen = {t: _top_probability(64, t) for t in (8.0, 0.125)}
     bounds = stability_bounds(512, 2.0, standard_temperature(64))
-    certificate = Certificate(
-        "softmax_tail",
-        {"n_tokens": 512, "margin": 2, "temperature": 8},
-        {
-            "value": "4.79110e1",
-            "gradient": "7.95934e2",
-            "hessian_printed": "4.97459e1",
-            "hessian_attained": "3.13135e-4",
-            "attained_above_printed": False,
-            "top_probability": "2.50647e-3",
-        },
-    )
     return failing(
         abs(seen[8.0] - standard) < 1e-15 and abs(seen[0.125] - standard) > 0.4 and len(bounds.vacuous) == 5,
         f"scores 2 and 0, 64 dimensions: softmax(s/sqrt 64) gives {standard:.4f}, temperature 8 gives "
@@ -384,7 +369,18 @@ def _ex_vi2_tau(effort: Effort) -> Finding:
         f"probability at least {bounds.top_probability:.2%}, value bound {bounds.value:.3g}, Hessian "
         f"{bounds.hessian_paper:.3g} (true supremum {bounds.hessian_sharp:.3g})",
         {"standard": standard, "at_8": seen[8.0], "at_one_eighth": seen[0.125]},
-        certificate,
+        Certificate(
+            "softmax_tail",
+            {"n_tokens": 512, "margin": 2, "temperature": 8},
+            {
+                "value": "4.79110e1",
+                "gradient": "7.95934e2",
+                "hessian_printed": "4.97459e1",
+                "hessian_attained": "3.13135e-4",
+                "attained_above_printed": False,
+                "top_probability": "2.50647e-3",
+            },
+        ),
     )
 
 

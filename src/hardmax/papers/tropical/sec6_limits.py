@@ -46,18 +46,17 @@ from hardmax.tropical.semirings import tropical_sum
 def _uniform_limit(effort: Effort) -> Finding:
     head = Network((Attention([[[1], [-1]]], None, [[[1], [-1]]], skip=False),))
     errors = {t: float(1 - head([[t * 1e-4]], t)[0, 0]) for t in (1.0, 0.1, 1e-3, 1e-6)}
-    certificate = Certificate(
-        "soft_output",
-        {"weights": [1, Fraction(1000, 1001)], "values": [1, -1]},
-        Fraction(2000, 2001),
-    )
     return failing(
         min(errors.values()) > 0.9998,
         "keys and values 1, -1: at the query 1e-4 temperature, inside the cell of key 1, the error is "
         + ", ".join(f"{error:.4f} ({t:g})" for t, error in errors.items())
         + " at the temperatures in brackets; the supremum over the cell is 1 at every one of them",
         {"errors": {str(t): error for t, error in errors.items()}},
-        certificate,
+        Certificate(
+            "soft_output",
+            {"weights": [1, Fraction(1000, 1001)], "values": [1, -1]},
+            Fraction(2000, 2001),
+        ),
     )
 
 
@@ -154,11 +153,6 @@ def _finite_tau_depth(effort: Effort) -> Finding:
     survivals = [surviving_cells(net, t, middles) for t in (1 / 8, 1e-2, 1e-3, 1e-4, 1e-5)]
     step = 64 if effort is Effort.QUICK else 8
     points = [[Fraction(2 * i + 1, 1024)] for i in range(0, 512, step)]
-    certificate = Certificate(
-        "soft_signatures",
-        {"network": net, "temperature": Fraction(1, 8), "points": points},
-        {"points": len(points), "kept": 0},
-    )
     return failing(
         survivals[0].n_cells == 512 and survivals[0].n_surviving == 0,
         "the network of Theorem V.7, d=1, N=4, w=1, L=3, at the middle of each of its 512 cells: signatures "
@@ -170,7 +164,11 @@ def _finite_tau_depth(effort: Effort) -> Finding:
             "surviving": [s.n_surviving for s in survivals],
             "soft_signatures": [s.n_soft for s in survivals],
         },
-        certificate,
+        Certificate(
+            "soft_signatures",
+            {"network": net, "temperature": Fraction(1, 8), "points": points},
+            {"points": len(points), "kept": 0},
+        ),
     )
 
 
@@ -232,11 +230,6 @@ def _hidden_regions(keys: NDArray[Any], queries: Floats, temperatures: Sequence[
     counts = [len(np.unique(cell)) for cell in cells]
     winners = np.flatnonzero(diagram.nonempty).tolist()
     points = [[Fraction(float(c)) for c in diagram.witnesses[j]] for j in winners]
-    certificate = Certificate(
-        "routing",
-        {"scores": [[*key, 0] for key in keys.tolist()], "points": points},
-        {"winners": [[j] for j in winners], "identical": []},
-    )
     return failing(
         same and counts == [len(winners)] * len(temperatures),
         f"{'five' if len(keys) == 5 else len(keys)} keys, the most probable key on a grid of {len(queries)} "
@@ -244,7 +237,11 @@ def _hidden_regions(keys: NDArray[Any], queries: Floats, temperatures: Sequence[
         f"{', '.join(f'{t:g}' for t in temperatures)}, the same at every query; none of them is hidden at "
         f"temperature {max(temperatures):g}",
         {"cells": counts},
-        certificate,
+        Certificate(
+            "routing",
+            {"scores": [[*key, 0] for key in keys.tolist()], "points": points},
+            {"winners": [[j] for j in winners], "identical": []},
+        ),
     )
 
 

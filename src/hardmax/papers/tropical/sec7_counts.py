@@ -260,11 +260,6 @@ def _fig6b_interior_explanation(effort: Effort) -> Finding:
     keys = _extreme_heads()
     found = minkowski_vertices(list(keys))
     data, extreme = _sum_record(keys, found)
-    certificate = Certificate(
-        "sum_of_heads",
-        data,
-        {"extreme_keys": extreme, "sums": _KEYS**_HEADS, "vertices": found.count},
-    )
     draws = 4 if effort is Effort.QUICK else 60
     gaussian = vertex_growth(
         HeadChoices(d=_D, d_k=_D), n_tokens=(_KEYS - 1, _KEYS), heads=_HEADS, draws=draws, stream=_stream
@@ -276,7 +271,11 @@ def _fig6b_interior_explanation(effort: Effort) -> Finding:
         f"vertices; {draws} Gaussian draws: {float(gaussian[0].mean[-1]):.2f} of {_KEYS} keys are extreme, "
         f"{100 * share:.0f} % of the sums",
         {"vertices": found.count, "extreme_keys": extreme, "gaussian_share_of_sums": share},
-        certificate,
+        Certificate(
+            "sum_of_heads",
+            data,
+            {"extreme_keys": extreme, "sums": _KEYS**_HEADS, "vertices": found.count},
+        ),
     )
 
 
