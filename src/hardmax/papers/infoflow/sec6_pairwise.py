@@ -233,16 +233,17 @@ def _run_section_6(settings: Settings) -> Outcome:
     printed = [_fewest(D, T, D * (T - D), "printed") for T in lengths]
     repaired = [_fewest(D, T, D * (T - 1), "repaired") for T in lengths]
     exact = [_fewest(D, T, D * (T - 1), "paper") for T in lengths]
+    head_curves = (
+        Curve("s(T-1), N = D(T-D), as the paper", lengths, paper),
+        Curve("equation (5) printed, N = D(T-D)", lengths, printed, "dashed"),
+        Curve("equation (5) repaired, exact N", lengths, repaired, "dashed"),
+        Curve("s(T-1), exact N = D(T-1)", lengths, exact),
+    )
     panel = Panel(
         f"heads that one layer needs, D = {D}",
         "T",
         "smallest number of heads by counting",
-        (
-            Curve("s(T-1), N = D(T-D), as the paper", lengths, paper),
-            Curve("equation (5) printed, N = D(T-D)", lengths, printed, "dashed"),
-            Curve("equation (5) repaired, exact N", lengths, repaired, "dashed"),
-            Curve("s(T-1), exact N = D(T-1)", lengths, exact),
-        ),
+        head_curves,
         x_log=False,
         y_log=False,
     )
@@ -322,34 +323,35 @@ def _run_proposition_1(settings: Settings) -> Outcome:
     D = max(terms)
     heads = list(range(1, D + 1))
     counts = [int(maximum_comparisons(Architecture(T, d, (h, D), h * D), 2)) for h in heads]
-    figure = draw_rates(
-        [
-            Panel(
-                f"comparisons by equation (5), D = {D}, T = {T}",
-                "heads of the first layer",
-                "comparisons",
-                (
-                    Curve("two layers of maxima", heads, counts),
-                    Curve("paper: D(T² - 1)", heads, [table["paper N"][-1]] * D, "dashed"),
-                    Curve("unordered pairs", heads, [table["unordered N"][-1]] * D, "dashed"),
-                ),
-                x_log=False,
-                y_log=False,
-            ),
-            Panel(
-                f"inputs on which CLS has what it needs, T = {T}",
-                "D",
-                "share",
-                (
-                    Curve("(D, D)", terms, table[learns[0]]),
-                    Curve("this plan without a head of layer 1", terms, table[learns[1]]),
-                    Curve("this plan without a head of layer 2", terms, table[learns[2]], "points"),
-                ),
-                x_log=False,
-                y_log=False,
-            ),
-        ]
+    count_curves = (
+        Curve("two layers of maxima", heads, counts),
+        Curve("paper: D(T² - 1)", heads, [table["paper N"][-1]] * D, "dashed"),
+        Curve("unordered pairs", heads, [table["unordered N"][-1]] * D, "dashed"),
     )
+    share_curves = (
+        Curve("(D, D)", terms, table[learns[0]]),
+        Curve("this plan without a head of layer 1", terms, table[learns[1]]),
+        Curve("this plan without a head of layer 2", terms, table[learns[2]], "points"),
+    )
+    panels = [
+        Panel(
+            f"comparisons by equation (5), D = {D}, T = {T}",
+            "heads of the first layer",
+            "comparisons",
+            count_curves,
+            x_log=False,
+            y_log=False,
+        ),
+        Panel(
+            f"inputs on which CLS has what it needs, T = {T}",
+            "D",
+            "share",
+            share_curves,
+            x_log=False,
+            y_log=False,
+        ),
+    ]
+    figure = draw_rates(panels)
     comparisons = [
         stated(f"h1 by the paper's count, D = {D}", f"at least {D}", "infoflow.p1.h1").compared(
             f"more than {D}" if h1 is None else str(h1), h1 is None or h1 >= D, exactly=True

@@ -263,18 +263,17 @@ def _run_proposition_2(settings: Settings) -> Outcome:
         thresholds.append(_first_length(heads, width, count))
     scale = sizes[0].y[-1] / lengths[-1] ** (2 / 3)
     slope = Curve("slope 2/3", lengths, [scale * T ** (2 / 3) for T in lengths], "reference")
-    figure = draw_rates(
-        [
-            Panel("size that information sets must have", "T", "M", (*sizes, slope)),
-            Panel(
-                "predicted cost exponent, triangle-center",
-                "T",
-                "max(2M/E - 1, 0)",
-                tuple(exponents),
-                y_log=False,
-            ),
-        ]
-    )
+    panels = [
+        Panel("size that information sets must have", "T", "M", (*sizes, slope)),
+        Panel(
+            "predicted cost exponent, triangle-center",
+            "T",
+            "max(2M/E - 1, 0)",
+            tuple(exponents),
+            y_log=False,
+        ),
+    ]
+    figure = draw_rates(panels)
     largest, enough = _largest_exponent(count), _enough_heads(64, count)
     as_stated = settings["comparisons"] == "paper"
     comparisons = (

@@ -355,43 +355,35 @@ def _run_theorem_1(settings: Settings) -> Outcome:
     outputs = rows["width_output"][:n]
     products, by_richardson = rows["width_product"][:n], rows["width_product"][n:]
     equal = [h for h in settings["heads"] if exponents[f"formal_H{h}"] == exponents[f"informal_H{h}"]]
-    figure = draw_rates(
-        [
-            Panel(
-                f"two layers, one head, T = {n_tokens}",
-                "1/ε",
-                "parameters",
-                (
-                    Curve("plain square", inverse, plain),
-                    Curve("Richardson square", inverse, better),
-                    Curve("slope 1", inverse, [plain[-1] * v / inverse[-1] for v in inverse], "reference"),
-                ),
-            ),
-            Panel(
-                "largest error that was found",
-                "ε",
-                "error",
-                (
-                    Curve("near ties, hill climbing", epsilons, rows["adversarial"][:n]),
-                    Curve("random inputs", epsilons, rows["random"][:n]),
-                    Curve("proven bound", epsilons, rows["error_bound"][:n], "dashed"),
-                    Curve("ε", epsilons, epsilons, "reference"),
-                ),
-            ),
-            Panel(
-                f"one layer: exponent k, n = {settings['head_width']}",
-                "T",
-                "k: at least $\\varepsilon^{-k}$ parameters",
-                tuple(
-                    Curve(f"H = {h}{name}", exponents["T"], exponents[f"{form}_H{h}"], look, colour)
-                    for colour, h in enumerate(settings["heads"])
-                    for form, name, look in (forms if h > 1 else [("formal", ", both forms", forms[0][2])])
-                ),
-                x_log=False,
-                y_log=False,
-            ),
-        ]
+    parameter_curves = (
+        Curve("plain square", inverse, plain),
+        Curve("Richardson square", inverse, better),
+        Curve("slope 1", inverse, [plain[-1] * v / inverse[-1] for v in inverse], "reference"),
     )
+    error_curves = (
+        Curve("near ties, hill climbing", epsilons, rows["adversarial"][:n]),
+        Curve("random inputs", epsilons, rows["random"][:n]),
+        Curve("proven bound", epsilons, rows["error_bound"][:n], "dashed"),
+        Curve("ε", epsilons, epsilons, "reference"),
+    )
+    exponent_curves = tuple(
+        Curve(f"H = {h}{name}", exponents["T"], exponents[f"{form}_H{h}"], look, colour)
+        for colour, h in enumerate(settings["heads"])
+        for form, name, look in (forms if h > 1 else [("formal", ", both forms", forms[0][2])])
+    )
+    panels = [
+        Panel(f"two layers, one head, T = {n_tokens}", "1/ε", "parameters", parameter_curves),
+        Panel("largest error that was found", "ε", "error", error_curves),
+        Panel(
+            f"one layer: exponent k, n = {settings['head_width']}",
+            "T",
+            "k: at least $\\varepsilon^{-k}$ parameters",
+            exponent_curves,
+            x_log=False,
+            y_log=False,
+        ),
+    ]
+    figure = draw_rates(panels)
     return Outcome(
         figures={"thm1": figure},
         tables={"construction": rows, "exponents": exponents, "pairs": pairs},

@@ -203,46 +203,42 @@ def _run_theorem_2(settings: Settings) -> Outcome:
     )
     shown = pairs[0]
     places = list(range(1, len(shown.first) + 1))
-    figure = draw_rates(
-        [
-            Panel(
-                f"three printed exponents, k = {k}, n = {n}",
-                "T",
-                "o: at least $\\varepsilon^{-o}$ parameters",
-                (
-                    Curve("proof (use this)", tokens, exponents["proof"]),
-                    Curve("formal statement", tokens, exponents["formal"], "dashed"),
-                    Curve("informal statement", tokens, exponents["informal"], "dashed"),
-                ),
-                x_log=False,
-                y_log=False,
-            ),
-            Panel(
-                "width of the block behind attention",
-                "ε",
-                "units, at least",
-                tuple(
-                    Curve(
-                        f"T = {t}, k = {place}, n = {width}",
-                        *_positive(epsilons, widths[f"T{t}_k{place}_n{width}"]),
-                    )
-                    for t, place, width in _CASES
-                ),
-                x_falls=True,
-            ),
-            Panel(
-                f"two inputs: targets {shown.target_gap:.3g} apart,\nattention {shown.attention_gap:.0e}",
-                "position",
-                "token",
-                (
-                    Curve("first", places, shown.first[:, 0].tolist(), "points", 0),
-                    Curve("second", [p + 0.15 for p in places], shown.second[:, 0].tolist(), "points", 1),
-                ),
-                x_log=False,
-                y_log=False,
-            ),
-        ]
+    exponent_curves = (
+        Curve("proof (use this)", tokens, exponents["proof"]),
+        Curve("formal statement", tokens, exponents["formal"], "dashed"),
+        Curve("informal statement", tokens, exponents["informal"], "dashed"),
     )
+    width_curves = tuple(
+        Curve(
+            f"T = {t}, k = {place}, n = {width}",
+            *_positive(epsilons, widths[f"T{t}_k{place}_n{width}"]),
+        )
+        for t, place, width in _CASES
+    )
+    pair_curves = (
+        Curve("first", places, shown.first[:, 0].tolist(), "points", 0),
+        Curve("second", [p + 0.15 for p in places], shown.second[:, 0].tolist(), "points", 1),
+    )
+    panels = [
+        Panel(
+            f"three printed exponents, k = {k}, n = {n}",
+            "T",
+            "o: at least $\\varepsilon^{-o}$ parameters",
+            exponent_curves,
+            x_log=False,
+            y_log=False,
+        ),
+        Panel("width of the block behind attention", "ε", "units, at least", width_curves, x_falls=True),
+        Panel(
+            f"two inputs: targets {shown.target_gap:.3g} apart,\nattention {shown.attention_gap:.0e}",
+            "position",
+            "token",
+            pair_curves,
+            x_log=False,
+            y_log=False,
+        ),
+    ]
+    figure = draw_rates(panels)
     at_64 = retrieval_exponents(64, 2, 6)
     return Outcome(
         figures={"thm2": figure},
@@ -616,42 +612,32 @@ def _run_theorem_3(settings: Settings) -> Outcome:
         kept = [row for row in rows if (row[0], row[3]) == (m, code)]
         return [row[2] for row in kept], [row[5] for row in kept]
 
-    figure = draw_rates(
-        [
-            Panel(
-                "parameters of codes into one number",
-                "ε",
-                "parameters",
-                tuple(
-                    Curve(f"m = {m}, {name} code", *curve(m, name), look, colour)
-                    for colour, m in enumerate((2, 3))
-                    for name, look in looks
-                ),
-                x_falls=True,
-            ),
-            Panel(
-                "tanh version of the binary code, m = 2, n = 1",
-                "ε",
-                "error",
-                (
-                    Curve("in $L_2$", smooth["epsilon"], smooth["l2_error"]),
-                    Curve("at the antipodal pair", smooth["epsilon"], smooth["antipodal_error"]),
-                    Curve("ε", smooth["epsilon"], smooth["epsilon"], "reference"),
-                ),
-                x_falls=True,
-            ),
-            Panel(
-                "weights at most 1: width to alternate",
-                "alternations of amplitude 1/4",
-                "units, at least",
-                (
-                    Curve("linear program", alternations["alternations"], alternations["program"]),
-                    Curve("proven", alternations["alternations"], alternations["proven"], "dashed"),
-                ),
-                x_log=False,
-            ),
-        ]
+    code_curves = tuple(
+        Curve(f"m = {m}, {name} code", *curve(m, name), look, colour)
+        for colour, m in enumerate((2, 3))
+        for name, look in looks
     )
+    tanh_curves = (
+        Curve("in $L_2$", smooth["epsilon"], smooth["l2_error"]),
+        Curve("at the antipodal pair", smooth["epsilon"], smooth["antipodal_error"]),
+        Curve("ε", smooth["epsilon"], smooth["epsilon"], "reference"),
+    )
+    alternation_curves = (
+        Curve("linear program", alternations["alternations"], alternations["program"]),
+        Curve("proven", alternations["alternations"], alternations["proven"], "dashed"),
+    )
+    panels = [
+        Panel("parameters of codes into one number", "ε", "parameters", code_curves, x_falls=True),
+        Panel("tanh version of the binary code, m = 2, n = 1", "ε", "error", tanh_curves, x_falls=True),
+        Panel(
+            "weights at most 1: width to alternate",
+            "alternations of amplitude 1/4",
+            "units, at least",
+            alternation_curves,
+            x_log=False,
+        ),
+    ]
+    figure = draw_rates(panels)
     slopes = {
         (m, name): log_slope(*curve(m, name))
         for m in (2, 3)

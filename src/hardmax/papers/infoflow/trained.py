@@ -98,12 +98,11 @@ def _run_depth(settings: Settings) -> Outcome:
                 curves.append(Curve(label, *_columns(trained[depth], column)))
         return Panel(title, "parameters", y, tuple(curves))
 
-    figure = draw_rates(
-        [
-            panel(f"uniform tokens, T = {T}", "root mean square error", 1),
-            panel("worst of all families, near ties included", "largest error", 2),
-        ]
-    )
+    panels = [
+        panel(f"uniform tokens, T = {T}", "root mean square error", 1),
+        panel("worst of all families, near ties included", "largest error", 2),
+    ]
+    figure = draw_rates(panels)
     for axes in figure.axes:
         axes.legend(frameon=False, fontsize=8.5, loc="lower left")  # away from the lines of one layer
     k = separation_exponents(T, 1, settings["width"]).formal
