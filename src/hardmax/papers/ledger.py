@@ -293,14 +293,8 @@ class Entry(Statement):
 
     Attributes
     ----------
-    verdict : Verdict
-        The computed one.
-    computed : str
-        One line with the numbers that were found.
-    numbers : mapping
-        The same numbers for machines.
-    certificate : Certificate or None
-        What anybody needs to check it.
+    verdict, computed, numbers, certificate
+        As in :class:`Finding`.
     seconds : float
         How long the check took.
     """
@@ -574,12 +568,13 @@ class Certificate:
 
     @classmethod
     def on_line(
-        cls, networks: Sequence[Network], interval: Sequence[Any], *counts: Sequence[int], **more: Any
+        cls, networks: Sequence[Network], interval: Sequence[Any], *found: Sequence[Any], **more: Any
     ) -> Self:
-        """A certificate of all that networks do on an interval of the line: cells, linear regions, jumps, and
-        how many signatures the points among the further data show."""
-        names = ("cells", "regions", "jumps", "signatures")
-        expected = [dict(zip(names, each, strict=True)) for each in counts]
+        """A certificate of all that networks do on an interval of the line: of each its cells, linear
+        regions, jumps, and how many signatures the points among the further data show; with ``ends=True``
+        among them also the ends of cells and the values there."""
+        names = ("cells", "regions", "jumps", "signatures", "ends", "values")
+        expected = [dict(zip(names, each, strict=False)) for each in found]
         data = {"networks": networks, "interval": interval, **more}
         return cls("network_line", data, {"networks": expected})
 

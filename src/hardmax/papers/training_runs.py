@@ -52,6 +52,7 @@ __all__ = [
     "sweep",
     "training_options",
     "trainings",
+    "values_of",
 ]
 
 CHECKPOINTS = (0.0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0)
@@ -209,31 +210,20 @@ def sweep(
     from hardmax.training.jobs import Job, TrainingSettings
 
     n = settings["samples"] if samples is None else samples
-
-    return [
-        Trial(
-            label,
-            rate,
-            seed,
-            Job(
-                target,
-                shape,
-                TrainingSettings(
-                    n,
-                    batch=settings["batch"],
-                    learning_rate=rate,
-                    train_size=settings["train_size"],
-                    validation_size=settings["validation_size"],
-                    schedule=schedule,
-                    data_seed=settings.seed,
-                    checkpoints=tuple(int(share * n) for share in CHECKPOINTS),
-                ),
-                seed=1000 * settings.seed + seed,
-            ),
+    trials = []
+    for rate in settings["rates"]:
+        training = TrainingSettings(
+            n,
+            learning_rate=rate,
+            schedule=schedule,
+            data_seed=settings.seed,
+            checkpoints=tuple(int(share * n) for share in CHECKPOINTS),
+            **{name: settings[name] for name in ("batch", "train_size", "validation_size")},
         )
-        for rate in settings["rates"]
-        for seed in range(settings["seeds"])
-    ]
+        for seed in range(settings["seeds"]):
+            job = Job(target, shape, training, seed=1000 * settings.seed + seed)
+            trials.append(Trial(label, rate, seed, job))
+    return trials
 
 
 def trainings(settings: Settings, sweeps: Mapping[str, Sequence[Trial]]) -> dict[str, Group]:
@@ -244,6 +234,8 @@ def trainings(settings: Settings, sweeps: Mapping[str, Sequence[Trial]]) -> dict
     the missing jobs are written to a file for ``hardmax training run``, and its folder can be given as
     ``keep``.
     """
+    from hardmax.training.studies import Study, write_study
+
     trials = [trial for sweep in sweeps.values() for trial in sweep]
     jobs = {trial.job.key: trial.job for trial in trials}
     folder = kept_folder(settings["keep"])
@@ -256,7 +248,8 @@ def trainings(settings: Settings, sweeps: Mapping[str, Sequence[Trial]]) -> dict
     if missing and settings.profile == "paper":
         announce(cost_note(missing))
     if missing and settings["study"] != "none":
-        _write_study(Path(settings["study"]), missing)
+        path = Path(settings["study"])  # the name of the file is that of the study
+        write_study(Study.of(path.stem, missing), path)
     if settings["train"] == "yes":
         at_once = settings["jobs"] or os.cpu_count() or 1
         with ThreadPoolExecutor(max_workers=at_once) as pool:  # kernels run without the interpreter's lock
@@ -270,9 +263,10 @@ def trainings(settings: Settings, sweeps: Mapping[str, Sequence[Trial]]) -> dict
 
 def _train(job: Job, folder: Path | None) -> TrainingResult:
     from hardmax.training.loop import train
+    from hardmax.training.studies import is_store
 
     result = train(job)
-    if folder is not None and not _is_store(folder):
+    if folder is not None and not is_store(folder):
         folder.mkdir(parents=True, exist_ok=True)
         result.save(folder / f"{job.key}.npz")
     return result
@@ -288,40 +282,21 @@ def kept_folder(keep: str) -> Path | None:
     return Path(keep)
 
 
-def _is_store(folder: Path) -> bool:
-    from hardmax.training.studies import is_store
-
-    return bool(is_store(folder))
-
-
 def _kept(job: Job, folder: Path | None) -> TrainingResult | None:
     """The result of an earlier training of the same job; a damaged file is as good as none."""
     from hardmax.training.loop import TrainingResult
+    from hardmax.training.studies import RunStore, is_store
 
     if folder is None:
         return None
-    if folder.is_dir() and _is_store(folder):
-        stored: TrainingResult | None = _stored(job, folder)
-        return stored
+    if folder.is_dir() and is_store(folder):
+        store = RunStore(folder)
+        return store.result(job.key) if store.state_of(job.key) == "finished" else None
     try:
         result = load(folder / f"{job.key}.npz")
     except (OSError, FileFormatError):
         return None
     return result if isinstance(result, TrainingResult) else None
-
-
-def _stored(job: Job, folder: Path) -> Any:
-    from hardmax.training.studies import RunStore
-
-    store = RunStore(folder)
-    return store.result(job.key) if store.state_of(job.key) == "finished" else None
-
-
-def _write_study(path: Path, jobs: Sequence[Job]) -> None:
-    """Write jobs as a study for ``hardmax training run``, the name of the file being that of the study."""
-    from hardmax.training.studies import Study, write_study
-
-    write_study(Study.of(path.stem, jobs), path)
 
 
 # Costs
@@ -403,6 +378,11 @@ def spread(values: Sequence[float]) -> str:
     )
 
 
+def values_of(groups: Mapping[str, Group], name: str) -> list[float]:
+    """The best values of a configuration, seed by seed; none if it is not among the groups."""
+    return groups[name].values if name in groups else []
+
+
 def formatted(value: Any, spec: str = ".2e") -> str:
     """A number, or "not run".
 
@@ -414,23 +394,14 @@ def formatted(value: Any, spec: str = ".2e") -> str:
 
 def runs_table(groups: Mapping[str, Group]) -> dict[str, list[Any]]:
     """Every training: configuration, rate, seed, values, and what went wrong or was not run."""
-    return tabulated(
-        "configuration rate seed samples best final state job",
-        (
-            (
-                group.label,
-                trial.rate,
-                trial.job.seed,
-                trial.job.settings.n_samples,
-                NOT_RUN if result is None else float(result.best),
-                NOT_RUN if result is None else float(result.final),
-                _state(result),
-                trial.job.key,
-            )
-            for group in groups.values()
-            for trial, result in group.pairs
-        ),
-    )
+    rows = []
+    for group in groups.values():
+        for trial, result in group.pairs:
+            job = trial.job
+            values = (NOT_RUN,) * 2 if result is None else (float(result.best), float(result.final))
+            tried = (group.label, trial.rate, job.seed, job.settings.n_samples)
+            rows.append((*tried, *values, _state(result), job.key))
+    return tabulated("configuration rate seed samples best final state job", rows)
 
 
 def _state(result: TrainingResult | None) -> str:
@@ -497,12 +468,10 @@ def reported(
 def deviation_notes(settings: Settings, *more: str) -> tuple[str, ...]:
     """What differs from the paper, or is not stated there, in one place; and what a profile cannot show."""
     rates = ", ".join(f"{rate:g}" for rate in settings["rates"])
-    chosen = (
-        f"Every configuration gets the learning rates {rates}; shown is the one with the lowest median over "
-        f"seeds."
-        if len(settings["rates"]) > 1
-        else f"Learning rate {rates} for all."
-    )
+    chosen = f"Learning rate {rates} for all."
+    if len(settings["rates"]) > 1:
+        chosen = f"Every configuration gets the learning rates {rates}; shown is the one with the lowest "
+        chosen += "median over seeds."
     lines = [
         f"{settings['samples']:,} samples per training in batches of {settings['batch']}, beta = "
         f"{settings['beta']:g}, {_SIGMOIDAL.get(settings['activation'], settings['activation'])} (the paper "

@@ -524,8 +524,7 @@ _FIGURE_1A = replace(
 
 
 def _values(groups: dict[str, runs.Group], D: int, i: int) -> list[float]:
-    group = groups.get(_name(D, _configurations(D)[i]))
-    return group.values if group else []
+    return runs.values_of(groups, _name(D, _configurations(D)[i]))
 
 
 def _gaps(groups: dict[str, runs.Group], maxima: tuple[int, ...]) -> list[Comparison]:

@@ -223,9 +223,9 @@ def _table_12_consistent(effort: Effort) -> Finding:
         Verdict.VACUOUS,
         trivial,
         f"the predicted exponent is 0 for all {len(exponents)} entries of Table 12, so every outcome is "
-        "consistent "
-        f"with it; max-position retrieval alone falls short of C(T,3) - 3 from T = {below[2, 2]} with (2, 2) "
-        f"and {below[4, 4]} with (4, 4), but the NMSE is {float(min(NMSE_TRIANGLE[16])):.2f} at T = 16",
+        "consistent with it; max-position retrieval alone falls short of C(T,3) - 3 from T = "
+        f"{below[2, 2]} with (2, 2) and {below[4, 4]} with (4, 4), but the NMSE is "
+        f"{float(min(NMSE_TRIANGLE[16])):.2f} at T = 16",
         {"entries": len(exponents), "first T": {str(heads): T for heads, T in below.items()}},
     )
 
@@ -399,7 +399,7 @@ def _run_triangle(settings: Settings) -> Outcome:
     shown = sorted({*settings["lengths"], *NMSE_TRIANGLE})
     series = []
     for i, (heads, width) in enumerate(TRIANGLE_MODELS):
-        seeds = [_values(groups, T, i) for T in shown]
+        seeds = [runs.values_of(groups, _name(T, i)) for T in shown]
         printed = [float(NMSE_TRIANGLE[T][i]) if T in NMSE_TRIANGLE else None for T in shown]
         series.append(Measured(f"({heads[0]},{heads[1]}), E = {width}", shown, seeds, printed))
     panel = MeasuredPanel("triangle-center target", "T", tuple(series), x_log=True)
@@ -407,7 +407,7 @@ def _run_triangle(settings: Settings) -> Outcome:
         measured(
             f"best NMSE, {_name(T, i)}",
             f"{float(NMSE_TRIANGLE[T][i]):.2e}" if T in NMSE_TRIANGLE else "not printed",
-            runs.spread(_values(groups, T, i)),
+            runs.spread(runs.values_of(groups, _name(T, i))),
             claim="infoflow.tab.12",
         )
         for T in shown
@@ -426,11 +426,6 @@ def _run_triangle(settings: Settings) -> Outcome:
 
 
 _FIGURE_1B = replace(_run_triangle, name="infoflow.fig1b", title="The same as a picture: hardness of triples")
-
-
-def _values(groups: dict[str, runs.Group], T: int, model: int) -> list[float]:
-    group = groups.get(_name(T, model))
-    return group.values if group else []
 
 
 def _growth(groups: dict[str, runs.Group], lengths: tuple[int, ...]) -> list[Comparison]:

@@ -116,8 +116,8 @@ def _kset(effort: Effort) -> Finding:
     return failing(
         lowest > 0 and highest + reach < 0,
         f"b = (-2, -3, -6)/7, L = 1/12: on -B(b, L) the third coordinate is at least {lowest} > 0, but Q0 "
-        "needs "
-        f"a negative one; on Q0 it is at most -0.707 (of {len(centres)} centres used here, {highest:.3f})",
+        f"needs a negative one; on Q0 it is at most -0.707 (of {len(centres)} centres used here, "
+        f"{highest:.3f})",
         {"third_coordinate_at_least": float(lowest), "highest_centre": highest},
         Certificate(
             "mirrored_cap",

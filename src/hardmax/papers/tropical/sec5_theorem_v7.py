@@ -52,28 +52,14 @@ def _lemma_f1(effort: Effort) -> Finding:
         right,
         f"N = {sizes[0]} to {sizes[-1]}: N cells with walls at j/N",
         {"sizes": list(sizes)},
-        Certificate(
-            "network_line",
-            {
-                "networks": [_grid_head(n) for n in (3, 7)],
-                "interval": [0, 1],
-                "ends": True,
-            },
-            {"networks": [_grid_line(n) for n in (3, 7)]},
-        ),
+        Certificate.on_line([_grid_head(n) for n in (3, 7)], [0, 1], *map(_grid_line, (3, 7)), ends=True),
     )
 
 
-def _grid_line(n: int) -> dict[str, Any]:
+def _grid_line(n: int) -> tuple[Any, ...]:
     """What the head cuts: N cells of width 1/N, each moved onto the interval around 0."""
-    return {
-        "cells": n,
-        "regions": n,
-        "jumps": n - 1,
-        "signatures": 0,
-        "ends": [Fraction(j, n) for j in range(n + 1)],
-        "values": [[[Fraction(-1, 2 * n)], [Fraction(1, 2 * n)]]] * n,
-    }
+    ends = [Fraction(j, n) for j in range(n + 1)]
+    return n, n, n - 1, 0, ends, [[[Fraction(-1, 2 * n)], [Fraction(1, 2 * n)]]] * n
 
 
 def _grid_head(n: int) -> Network:
@@ -89,16 +75,10 @@ def _tooth(w: int) -> Network:
     return Network((FeedForward([[1]] * (2 * w), biases, [weights], [0]),))
 
 
-def _tooth_line(w: int) -> dict[str, Any]:
+def _tooth_line(w: int) -> tuple[Any, ...]:
     """What the sawtooth does: 2w cells of equal width, each mapped onto [0, 1], up and down in turn."""
-    return {
-        "cells": 2 * w,
-        "regions": 2 * w,
-        "jumps": 0,
-        "signatures": 0,
-        "ends": [Fraction(k, 2 * w) for k in range(2 * w + 1)],
-        "values": [[[k % 2], [(k + 1) % 2]] for k in range(2 * w)],
-    }
+    ends = [Fraction(k, 2 * w) for k in range(2 * w + 1)]
+    return 2 * w, 2 * w, 0, 0, ends, [[[k % 2], [(k + 1) % 2]] for k in range(2 * w)]
 
 
 @claim("tropical.lemma_f2", "Lemma F.2", Verdict.HOLDS).states(
@@ -120,11 +100,7 @@ def _lemma_f2(effort: Effort) -> Finding:
         right,
         f"w = {sizes[0]} to {sizes[-1]}: 2w pieces with 2w units, alternately from 0 to 1 and back",
         {"sizes": list(sizes)},
-        Certificate(
-            "network_line",
-            {"networks": [_tooth(w) for w in (1, 3)], "interval": [0, 1], "ends": True},
-            {"networks": [_tooth_line(w) for w in (1, 3)]},
-        ),
+        Certificate.on_line([_tooth(w) for w in (1, 3)], [0, 1], *map(_tooth_line, (1, 3)), ends=True),
     )
 
 
@@ -549,10 +525,8 @@ def _rem_v8(effort: Effort) -> Finding:
     d, d_ff = 2, 8
     w = d_ff // (2 * d)
     made = int(count_cells(sawtooth_network(d, 1, w, 1), Box.cube(d, 0, 1)))  # one attention cell
-    tangents = (
-        [[-2 * t, 1] for t in range(d_ff)],
-        [t * t for t in range(d_ff)],
-    )  # of a parabola: generic lines
+    units = range(d_ff)  # tangents of a parabola: generic lines
+    tangents = [[-2 * t, 1] for t in units], [t * t for t in units]
     generic = Network((FeedForward(*tangents, np.ones((1, d_ff), dtype=int), [0]),))
     cells = enumerate_regions(generic, WholeSpace(2))
     most = zaslavsky(d_ff, d)
