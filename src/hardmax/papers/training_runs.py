@@ -439,10 +439,7 @@ def stuck_note(groups: Mapping[str, Group]) -> str:
     return "Stuck or diverged seeds: " + ("; ".join(bad) + "." if bad else none)
 
 
-_SIGMOIDAL = {
-    "tanh": "tanh",
-    "gelu": "gelu, a deviation: the paper's theory asks for a sigmoidal activation",
-}
+_SIGMOIDAL = {"tanh": "tanh", "gelu": "gelu, a deviation: the paper's theory asks for a sigmoidal activation"}
 
 
 def reported(

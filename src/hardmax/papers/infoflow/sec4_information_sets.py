@@ -251,28 +251,16 @@ def _run_figure_3(settings: Settings) -> Outcome:
 # ----------------------------------------------------------------------------------------------------------
 
 
-@recipe(
-    "infoflow.fig5",
-    "The example of appendix E, layer by layer",
-)
+@recipe("infoflow.fig5", "The example of appendix E, layer by layer")
 def _run_figure_5(settings: Settings) -> Outcome:
     from hardmax.plotting.flows import draw_flow
 
     target = builtin.depth_separation(2)
     active = target.active_set(_EXAMPLE)
     flows = {"negated": _simulated(-1.0), "as printed": _simulated(1.0)}
-    rows: dict[str, list[str]] = {
-        "score": [],
-        "layer 1 reads": [],
-        "sets after layer 1": [],
-        "CLS at the end": [],
-    }
-    for name, flow in flows.items():
-        rows["score"].append(name)
-        rows["layer 1 reads"].append(_winners(flow))
-        rows["sets after layer 1"].append(_token_sets(flow))
-        rows["CLS at the end"].append(positions_set(np.flatnonzero(flow.sets()[0]).tolist()))
-    winners, sets, ends = (rows[name] for name in ("layer 1 reads", "sets after layer 1", "CLS at the end"))
+    winners = [_winners(flow) for flow in flows.values()]
+    sets = [_token_sets(flow) for flow in flows.values()]
+    ends = [positions_set(np.flatnonzero(flow.sets()[0]).tolist()) for flow in flows.values()]
     claim = "infoflow.if.appe"
     comparisons = (
         _same("positions read in layer 1, score as printed", "3, 4, 1, 3", winners[1], claim),
@@ -290,7 +278,8 @@ def _run_figure_5(settings: Settings) -> Outcome:
         name: draw_flow(flow, active=active[0]).figure
         for name, flow in (("fig5", flows["negated"]), ("fig5_as_printed", flows["as printed"]))
     }
-    return Outcome(figures, {"sets": rows}, comparisons, notes)
+    columns = {"layer 1 reads": winners, "sets after layer 1": sets, "CLS at the end": ends}
+    return Outcome(figures, {"sets": {"score": list(flows), **columns}}, comparisons, notes)
 
 
 def _winners(flow: InformationFlow) -> str:
@@ -376,12 +365,8 @@ def _run_positions(settings: Settings) -> Outcome:
     table: dict[str, list[Any]] = {"position": list(range(1, T + 1)), **{c: [NOT_RUN] * T for c in columns}}
     if weights is not None:
         figures["fig4"] = draw_weights(weights, expected=1 / 3, title=f"F(X) = x(1) + x(2) + x(3), T = {T}")
-        table |= {
-            "mean": weights.mean(axis=0).tolist(),
-            "deviation": weights.std(axis=0).tolist(),
-            "least": weights.min(axis=0).tolist(),
-            "most": weights.max(axis=0).tolist(),
-        }
+        measures = (np.mean, np.std, np.min, np.max)
+        table |= {c: of(weights, axis=0).tolist() for c, of in zip(columns, measures, strict=True)}
     return Outcome(
         figures,
         {"weights": table, "summary": runs.summary_table(groups), "runs": runs.runs_table(groups)},

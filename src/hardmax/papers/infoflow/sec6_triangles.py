@@ -237,12 +237,7 @@ def _table_12_consistent(effort: Effort) -> Finding:
 @recipe(
     "infoflow.prop2",
     "Proposition 2: set sizes and cost exponents of the triangle-center target against T",
-    Option(
-        "lengths",
-        (16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
-        "the lengths T",
-        least=4,
-    ),
+    Option("lengths", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096), "the lengths T", least=4),
     Option("comparisons", "paper", "C(T,3) - 3, or the safe C(T-3,3) - 3", choices=("paper", "safe")),
 )
 def _run_proposition_2(settings: Settings) -> Outcome:
@@ -266,11 +261,7 @@ def _run_proposition_2(settings: Settings) -> Outcome:
     panels = [
         Panel("size that information sets must have", "T", "M", (*sizes, slope)),
         Panel(
-            "predicted cost exponent, triangle-center",
-            "T",
-            "max(2M/E - 1, 0)",
-            tuple(exponents),
-            y_log=False,
+            "predicted cost exponent, triangle-center", "T", "max(2M/E - 1, 0)", tuple(exponents), y_log=False
         ),
     ]
     figure = draw_rates(panels)
@@ -420,7 +411,7 @@ def _run_triangle(settings: Settings) -> Outcome:
         (*_growth(groups, settings["lengths"]), *rows),
         notes=[
             "An NMSE near 1 is a constant; whether by hardness or by a training that collapsed, only other "
-            "learning rates and seeds tell.",
+            "learning rates and seeds tell."
         ],
     )
 

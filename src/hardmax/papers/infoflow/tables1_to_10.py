@@ -284,12 +284,12 @@ def _run_recovery(settings: Settings, *, number: int) -> Outcome:
         deviations=[
             f"D = {D}, T = {settings['tokens']}, hidden width {settings['hidden'] or 16 * D}, "
             f"{settings['d']}-dimensional tokens; the paper has D = 6, T = 64, 384, and prints the table of "
-            f"heads {printed.heads}, here {heads}.",
+            f"heads {printed.heads}, here {heads}."
         ],
         choices=[
             f"Maps are fitted by {settings['fit']} least squares on {settings['fit_sequences']} sequences "
             f"and measured on {settings['test_sequences']} others; the model of the best seed is shown, as "
-            "in the paper.",
+            "in the paper."
         ],
         notes=["Errors are relative to the model's own winners: an untrained head has winners too."],
     )
@@ -331,15 +331,13 @@ def _compared(
     every = [float(value) for probe in probes for value in probe.ratio]
     return [
         measured(f"{words}: NMSE of the models", "not printed", runs.spread(group.values)),
-        measured(
-            f"{words}: initialised error, mean over heads",
-            f"{float(sum(printed.initialised) / len(printed.initialised)):.3f}",
-            runs.formatted(None if best is None else best.initialised.mean(), ".3f"),
-        ),
-        measured(
-            f"{words}: trained error, mean over heads",
-            f"{float(sum(printed.trained) / len(printed.trained)):.3f}",
-            runs.formatted(None if best is None else best.trained.mean(), ".3f"),
+        *(
+            measured(
+                f"{words}: {state} error, mean over heads",
+                f"{float(np.mean(getattr(printed, state))):.3f}",
+                runs.formatted(None if best is None else getattr(best, state).mean(), ".3f"),
+            )
+            for state in ("initialised", "trained")
         ),
         measured(
             f"{words}: trained / initialised, head by head",

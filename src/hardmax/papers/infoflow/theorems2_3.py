@@ -209,10 +209,7 @@ def _run_theorem_2(settings: Settings) -> Outcome:
         Curve("informal statement", tokens, exponents["informal"], "dashed"),
     )
     width_curves = tuple(
-        Curve(
-            f"T = {t}, k = {place}, n = {width}",
-            *_positive(epsilons, widths[f"T{t}_k{place}_n{width}"]),
-        )
+        Curve(f"T = {t}, k = {place}, n = {width}", *_positive(epsilons, widths[f"T{t}_k{place}_n{width}"]))
         for t, place, width in _CASES
     )
     pair_curves = (
@@ -330,9 +327,7 @@ def _t3_slope(effort: Effort) -> Finding:
     same = _binary_parameters(4, 3, 0.0625) == check.n_parameters
     text = ", ".join(f"{slope:.2f} for ({name})" for name, slope in slopes.items())
     return holding(
-        bounded and same,
-        f"slope of parameters in epsilon {text}; -m/n is the limit",
-        {"slopes": slopes},
+        bounded and same, f"slope of parameters in epsilon {text}; -m/n is the limit", {"slopes": slopes}
     )
 
 
@@ -364,11 +359,7 @@ def _tanh_lp(effort: Effort) -> Finding:
         fine &= error <= epsilon
         rows.append((epsilon, error, code.largest_weight))
     text = ", ".join(f"{error:.3f} <= {epsilon:g} (weights to {w:.1e})" for epsilon, error, w in rows)
-    return holding(
-        fine,
-        f"m = 2, n = 1, error in L_2: {text}",
-        tabulated("epsilon error weight", rows),
-    )
+    return holding(fine, f"m = 2, n = 1, error in L_2: {text}", tabulated("epsilon error weight", rows))
 
 
 @claim("infoflow.t3.supnorm", "Theorem 6, part 2", Verdict.VACUOUS).states(
@@ -572,14 +563,7 @@ def _tail_power(step: Any, t: float, p: float) -> float:
     "Encoding and decoding: codes, what they cost, and what no code can do",
     Option("epsilons", (0.5, 0.25, 0.125, 0.0625, 0.03125), "accuracies"),
     Option("units", 40_000, "largest decoder that is built", paper=600_000, least=100),
-    Option(
-        "alternations",
-        5,
-        "alternations of a block with weights at most 1",
-        medium=6,
-        paper=7,
-        least=1,
-    ),
+    Option("alternations", 5, "alternations of a block with weights at most 1", medium=6, paper=7, least=1),
 )
 def _run_theorem_3(settings: Settings) -> Outcome:
     from hardmax.plotting.rates import Curve, Look, Panel, draw_rates

@@ -26,15 +26,7 @@ from hardmax.geometry.minkowski import minkowski_vertices
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import FeedForward
 from hardmax.networks.network import Network
-from hardmax.papers.ledger import (
-    Certificate,
-    Effort,
-    Finding,
-    Verdict,
-    claim,
-    failing,
-    holding,
-)
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding
 from hardmax.papers.recipes import Option, Outcome, Settings, compared, measured, recipe, tabulated
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.tropical.layers import log_lifted_head, relu_layer
@@ -232,9 +224,7 @@ def _ffn_is_trop_poly(effort: Effort) -> Finding:
         "convex, while every tropical polynomial is convex",
         {"values": values},
         Certificate(
-            "network_values",
-            {"network": Network((layer,)), "points": points},
-            {"values": [[0], [1], [0]]},
+            "network_values", {"network": Network((layer,)), "points": points}, {"values": [[0], [1], [0]]}
         ),
     )
 
@@ -298,10 +288,7 @@ class _Row:
     holds: bool
 
 
-@recipe(
-    "tropical.table1",
-    "The symbols of the paper and their names in code",
-)
+@recipe("tropical.table1", "The symbols of the paper and their names in code")
 def _run_table_1(settings: Settings) -> Outcome:
     names = [name for row in NOTATION for name in row.code]
     for name in names:

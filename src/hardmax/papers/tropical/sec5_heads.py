@@ -31,16 +31,7 @@ from hardmax.geometry.minkowski import MinkowskiVertices, minkowski_vertices, pa
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import FeedForward
 from hardmax.networks.network import Network
-from hardmax.papers.ledger import (
-    Certificate,
-    Effort,
-    Finding,
-    Verdict,
-    claim,
-    earned,
-    failing,
-    holding,
-)
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, earned, failing, holding
 from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated, tabulated
 from hardmax.papers.tropical.sec7_counts import random_transformers
 from hardmax.regions.api import count_cells, enumerate_regions
@@ -357,7 +348,7 @@ def _run_figure_4(settings: Settings) -> Outcome:
     sums = _sums(parabolic_heads(n_tokens, heads, _D)[0])
     counts = [one.count for one in sums]
     draws = [settings.rng("gaussian", i).standard_normal(shape) for i in range(settings["draws"])]
-    random = np.array([_counts_of_sums(keys) for keys in draws])
+    random = np.array([[one.count for one in _sums(keys)] for keys in draws])
     best = [vertex_maximum(n_tokens, h, _D) for h in range(1, heads + 1)]
     table: dict[str, Any] = {
         "heads": list(range(1, heads + 1)),
@@ -400,10 +391,6 @@ def _run_figure_4(settings: Settings) -> Outcome:
             f"dimension {heads + 1}, or in dimension {heads} by scores with biases.",
         ),
     )
-
-
-def _counts_of_sums(keys: Any) -> list[int]:
-    return [one.count for one in _sums(keys)]
 
 
 def _sums(keys: Any) -> list[MinkowskiVertices]:

@@ -19,15 +19,7 @@ from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import FeedForward
 from hardmax.networks.constructions import Variant, genuine_sawtooth, sawtooth_network
 from hardmax.networks.network import Network
-from hardmax.papers.ledger import (
-    Certificate,
-    Effort,
-    Finding,
-    Verdict,
-    claim,
-    failing,
-    holding,
-)
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding
 from hardmax.papers.recipes import Option, Outcome, Settings, recipe, stated
 from hardmax.regions.api import count_cells, count_regions, enumerate_regions
 from hardmax.regions.result import RegionSet

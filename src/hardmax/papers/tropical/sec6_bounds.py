@@ -321,19 +321,16 @@ def _ex_vi2_numbers(effort: Effort) -> Finding:
             "hessian_attained": bounds.hessian_sharp,
             "top_probability": bounds.top_probability,
         },
-        Certificate(
-            "softmax_tail",
-            {"n_tokens": 512, "margin": 2, "temperature": Fraction(1, 8)},
-            {
-                "value": "7.18797e-6",
-                "gradient": "1.15010e-4",
-                "hessian_printed": "4.60043e-4",
-                "hessian_attained": "4.60891e-4",
-                "attained_above_printed": True,
-                "top_probability": "9.99942e-1",
-            },
-        ),
+        _tail(Fraction(1, 8), "7.18797e-6", "1.15010e-4", "4.60043e-4", "4.60891e-4", True, "9.99942e-1"),
     )
+
+
+def _tail(temperature: Any, *found: str | bool) -> Certificate:
+    """What Example VI.2 has at a temperature: value, L1 distance, printed and attained norm of the Hessian,
+    whether the latter is larger, and the probability of the winner, each number cut to six digits."""
+    names = "value gradient hessian_printed hessian_attained attained_above_printed top_probability"
+    data = {"n_tokens": 512, "margin": 2, "temperature": temperature}
+    return Certificate("softmax_tail", data, dict(zip(names.split(), found, strict=True)))
 
 
 def _truncated(bounds: StabilityBounds) -> list[int]:
@@ -369,18 +366,7 @@ def _ex_vi2_tau(effort: Effort) -> Finding:
         f"probability at least {bounds.top_probability:.2%}, value bound {bounds.value:.3g}, Hessian "
         f"{bounds.hessian_paper:.3g} (true supremum {bounds.hessian_sharp:.3g})",
         {"standard": standard, "at_8": seen[8.0], "at_one_eighth": seen[0.125]},
-        Certificate(
-            "softmax_tail",
-            {"n_tokens": 512, "margin": 2, "temperature": 8},
-            {
-                "value": "4.79110e1",
-                "gradient": "7.95934e2",
-                "hessian_printed": "4.97459e1",
-                "hessian_attained": "3.13135e-4",
-                "attained_above_printed": False,
-                "top_probability": "2.50647e-3",
-            },
-        ),
+        _tail(8, "4.79110e1", "7.95934e2", "4.97459e1", "3.13135e-4", False, "2.50647e-3"),
     )
 
 

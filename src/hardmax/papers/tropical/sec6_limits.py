@@ -18,16 +18,7 @@ from hardmax.geometry.domains import Box
 from hardmax.networks.attention import Attention
 from hardmax.networks.constructions import sawtooth_network
 from hardmax.networks.network import Network
-from hardmax.papers.ledger import (
-    Certificate,
-    Effort,
-    Finding,
-    Verdict,
-    claim,
-    failing,
-    holding,
-    within,
-)
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, within
 from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated
 from hardmax.papers.tropical.sec6_bounds import MARGIN, SLACK
 from hardmax.temperature.bands import margin_needed, transition_band
@@ -53,9 +44,7 @@ def _uniform_limit(effort: Effort) -> Finding:
         + " at the temperatures in brackets; the supremum over the cell is 1 at every one of them",
         {"errors": {str(t): error for t, error in errors.items()}},
         Certificate(
-            "soft_output",
-            {"weights": [1, Fraction(1000, 1001)], "values": [1, -1]},
-            Fraction(2000, 2001),
+            "soft_output", {"weights": [1, Fraction(1000, 1001)], "values": [1, -1]}, Fraction(2000, 2001)
         ),
     )
 
@@ -286,10 +275,7 @@ def _run_figure_5(settings: Settings) -> Outcome:
     shares = ", ".join(f"{share:.3g}" for share in table["share_above_99_percent"])
     return Outcome(
         figures={"fig5": draw_temperatures(diagram, temperatures, box=box, resolution=settings["grid"])},
-        tables={
-            "temperatures": table,
-            "keys": drawn_keys,
-        },
+        tables={"temperatures": table, "keys": drawn_keys},
         comparisons=(
             stated(
                 "regions hidden at temperature 1 emerge at 0.001", "yes", "tropical.fig5_hidden_regions"

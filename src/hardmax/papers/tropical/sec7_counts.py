@@ -25,16 +25,7 @@ from hardmax.geometry.minkowski import MinkowskiVertices, minkowski_vertices
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import FeedForward
 from hardmax.networks.network import Network
-from hardmax.papers.ledger import (
-    Certificate,
-    Effort,
-    Finding,
-    Verdict,
-    claim,
-    earned,
-    failing,
-    holding,
-)
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, earned, failing, holding
 from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated, tabulated
 from hardmax.regions.api import count_cells, count_regions
 from hardmax.regions.growth import CellGrowth, Growth, HeadChoices, NetworkChoices, cell_growth, vertex_growth
@@ -272,9 +263,7 @@ def _fig6b_interior_explanation(effort: Effort) -> Finding:
         f"{100 * share:.0f} % of the sums",
         {"vertices": found.count, "extreme_keys": extreme, "gaussian_share_of_sums": share},
         Certificate(
-            "sum_of_heads",
-            data,
-            {"extreme_keys": extreme, "sums": _KEYS**_HEADS, "vertices": found.count},
+            "sum_of_heads", data, {"extreme_keys": extreme, "sums": _KEYS**_HEADS, "vertices": found.count}
         ),
     )
 
