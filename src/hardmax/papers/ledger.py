@@ -423,7 +423,7 @@ def check_claims(
 
     Examples
     --------
-    Figure 4 of the tropical paper shows 216 vertices; there cannot be more than 92.
+    The Newton polytope does not determine the linear regions:
 
     >>> import hardmax as hm
     >>> for entry in hm.check_claims("tropical.newton*"):

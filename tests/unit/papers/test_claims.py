@@ -259,6 +259,15 @@ def test_a_network_that_replay_does_not_know_is_refused(block):
         network_record(hm.Network([block]))
 
 
+def test_a_certificate_takes_a_network_as_it_is():
+    network = hm.Network([hm.Attention([[[-1], [1]]], None, [[[-1], [1]]])])
+    assert exact({"networks": [network]}) == {"networks": [network_record(network)]}
+    assert Certificate.on_line([network], [-4, 4], (2, 2, 1, 0)).holds
+    ends = [[-4, 0, 4], [[[-5], [-1]], [[1], [5]]]]
+    assert Certificate.on_line([network], [-4, 4], (2, 2, 1, 0, *ends), ends=True).holds
+    assert not Certificate.on_line([network], [-4, 4], (2, 1, 1, 0)).holds
+
+
 def test_the_replay_imports_nothing_but_the_standard_library():
     tree = ast.parse(Path(replay.__file__).read_text())
     imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
