@@ -365,8 +365,8 @@ def _run_positions(settings: Settings) -> Outcome:
     table: dict[str, list[Any]] = {"position": list(range(1, T + 1)), **{c: [NOT_RUN] * T for c in columns}}
     if weights is not None:
         figures["fig4"] = draw_weights(weights, expected=1 / 3, title=f"F(X) = x(1) + x(2) + x(3), T = {T}")
-        measures = (np.mean, np.std, np.min, np.max)
-        table |= {c: of(weights, axis=0).tolist() for c, of in zip(columns, measures, strict=True)}
+        found = (weights.mean(axis=0), weights.std(axis=0), weights.min(axis=0), weights.max(axis=0))
+        table |= {name: values.tolist() for name, values in zip(columns, found, strict=True)}
     return Outcome(
         figures,
         {"weights": table, "summary": runs.summary_table(groups), "runs": runs.runs_table(groups)},

@@ -359,12 +359,8 @@ def _addition(settings: Settings) -> _Row:
         hull = np.maximum(_support(p.exponents), _support(q.exponents))
         hulls += np.array_equal(_support((p + q).newton_polytope().vertices), hull)
     fits = worst <= 1.0 + 1e-9 and bool((oplus(a, b) == np.maximum(a, b)).all())
-    return _Row(
-        hulls,
-        cases,
-        f"gap at most {worst:.3f} tau log 2; hull of the union in {hulls} of {cases}",
-        hulls == cases and fits,
-    )
+    words = f"gap at most {worst:.3f} tau log 2; hull of the union in {hulls} of {cases}"
+    return _Row(hulls, cases, words, hulls == cases and fits)
 
 
 def _multiplication(settings: Settings) -> _Row:
@@ -411,12 +407,8 @@ def _residual(settings: Settings) -> _Row:
         shifted = TropicalPolynomial([[1, 0]], [0]) * p
         moved = _support(p.exponents) + _DIRECTIONS[:, 0]
         shifts += np.array_equal(_support(shifted.newton_polytope().vertices), moved)
-    return _Row(
-        min(translations, shifts),
-        cases,
-        f"translation by a value in {translations} of {cases}; polytope shifted in {shifts} of {cases}",
-        translations == shifts == cases,
-    )
+    words = f"translation by a value in {translations} of {cases}; polytope shifted in {shifts} of {cases}"
+    return _Row(min(translations, shifts), cases, words, translations == shifts == cases)
 
 
 def _denominator(settings: Settings) -> _Row:
@@ -433,12 +425,8 @@ def _denominator(settings: Settings) -> _Row:
             worst = max(worst, gap / (temperature * np.log(n)))
         middle = (x + y) / 2
         convex += 2 * p.exact_value(middle) <= p.exact_value(x) + p.exact_value(y)
-    return _Row(
-        convex,
-        cases,
-        f"gap at most {worst:.3f} tau log N; convex on {convex} of {cases} segments",
-        convex == cases and worst <= 1.0 + 1e-9,
-    )
+    words = f"gap at most {worst:.3f} tau log N; convex on {convex} of {cases} segments"
+    return _Row(convex, cases, words, convex == cases and worst <= 1.0 + 1e-9)
 
 
 def _concatenation(settings: Settings) -> _Row:

@@ -43,6 +43,12 @@ def random_transformers(effort: Effort, *, ffn_skip: bool) -> Iterator[Network]:
         yield Network.random(2, n_tokens=4, heads=2, depth=1, d_ff=4, rng=seed, ffn_skip=ffn_skip)
 
 
+def _counted(effort: Effort, *, ffn_skip: bool) -> list[tuple[int, int]]:
+    """The cells and the linear regions of each of them, exactly."""
+    found = (count_regions(network, PLANE) for network in random_transformers(effort, ffn_skip=ffn_skip))
+    return [(each.n_cells, each.n_regions) for each in found]
+
+
 @claim("tropical.sig_ge_regions", "Section VII", Verdict.HOLDS).states(
     "There are at least as many signatures with interior as linear regions.",
     hypotheses="any network",
@@ -50,11 +56,7 @@ def random_transformers(effort: Effort, *, ffn_skip: bool) -> Iterator[Network]:
     proof="proofs.md#signatures-and-regions",
 )
 def _sig_ge_regions(effort: Effort) -> Finding:
-    counts = []
-    for skip in (False, True):
-        for network in random_transformers(effort, ffn_skip=skip):
-            found = count_regions(network, PLANE)
-            counts.append((found.n_cells, found.n_regions))
+    counts = [*_counted(effort, ffn_skip=False), *_counted(effort, ffn_skip=True)]
     return holding(
         all(cells >= regions for cells, regions in counts),
         f"{len(counts)} random transformers in the plane: {sum(c for c, _ in counts)} cells, "
@@ -77,16 +79,15 @@ def _dead_unit() -> Network:
     "seen (tropical.sig_eq_regions_skip).",
 )
 def _sig_eq_regions(effort: Effort) -> Finding:
-    networks = list(random_transformers(effort, ffn_skip=False))
-    found = [count_regions(network, PLANE) for network in networks]
-    more = sum(each.n_cells > each.n_regions for each in found)
+    counts = _counted(effort, ffn_skip=False)
+    more = sum(cells > regions for cells, regions in counts)
     one = count_regions(_dead_unit(), Box([-4], [4]))
     return failing(
         one.n_cells > one.n_regions and more > 0,
         f"a wall in front of a ReLU unit that is off on both sides: {one.n_cells} cells, {one.n_regions} "
-        f"region; {more} of {len(networks)} random transformers without a skip around the ReLU layer have "
+        f"region; {more} of {len(counts)} random transformers without a skip around the ReLU layer have "
         "more cells than regions",
-        {"networks": len(networks), "more_cells": more},
+        {"networks": len(counts), "more_cells": more},
         Certificate.on_line([_dead_unit()], [-4, 4], (2, 1, 0, 0)),
     )
 
@@ -97,14 +98,13 @@ def _sig_eq_regions(effort: Effort) -> Finding:
     computation="cells and regions of random transformers in the plane, exactly",
 )
 def _sig_eq_regions_skip(effort: Effort) -> Finding:
-    networks = list(random_transformers(effort, ffn_skip=True))
-    found = [count_regions(network, PLANE) for network in networks]
-    more = sum(each.n_cells > each.n_regions for each in found)
+    counts = _counted(effort, ffn_skip=True)
+    more = sum(cells > regions for cells, regions in counts)
     return holding(
-        all(each.n_cells == each.n_regions for each in found),
-        f"{len(networks)} random transformers with a skip around the ReLU layer: {more} have more cells than "
+        all(cells == regions for cells, regions in counts),
+        f"{len(counts)} random transformers with a skip around the ReLU layer: {more} have more cells than "
         "regions",
-        {"networks": len(networks), "more_cells": more},
+        {"networks": len(counts), "more_cells": more},
         numerically=True,
     )
 
