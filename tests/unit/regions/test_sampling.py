@@ -103,11 +103,11 @@ def test_a_hash_is_the_exclusive_or_of_the_words_of_its_signature(network):
             for h in range(block.heads):
                 listed = keys.first[h][keys.counts[h] > 0]
                 for i, key in enumerate(listed.tolist()):
-                    expected[seen.routings[:, head] == key] ^= hasher.words[word + i]
+                    expected[seen.routings[:, head] == key] ^= hasher.net.words[word + i]
                 head, word = head + 1, word + len(listed)
         elif isinstance(block, hm.FeedForward):
             for u in range(block.width):
-                expected[seen.relu[:, unit + u]] ^= hasher.words[word + u]
+                expected[seen.relu[:, unit + u]] ^= hasher.net.words[word + u]
             unit, word = unit + block.width, word + block.width
         else:
             word += block.d_out  # never used
@@ -245,8 +245,8 @@ def test_naive_words_collide_and_random_ones_do_not():
     n_signatures = len(np.unique(signature_rows(network, points), axis=0))
     hasher = hasher_of(network, SQUARE, len(points))
     assert len(np.unique(hasher.hashes(points))) == n_signatures
-    for naive in (np.arange(1, len(hasher.words) + 1), 2 * np.arange(len(hasher.words)) + 1):
-        hasher.words = naive.astype(np.uint64)
+    for naive in (np.arange(1, len(hasher.net.words) + 1), 2 * np.arange(len(hasher.net.words)) + 1):
+        hasher.net = hasher.net._replace(words=naive.astype(np.uint64))
         assert len(np.unique(hasher.hashes(points))) < n_signatures
 
 

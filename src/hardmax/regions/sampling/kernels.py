@@ -22,16 +22,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
+from hardmax.regions.engine.layer_kernels import (
+    AFFINE,
+    BIASES,
+    D_IN,
+    D_OUT,
+    FOLD,
+    HEAD_AT,
+    HEADS,
+    KIND,
+    OFFSETS,
+    OUTPUTS,
+    ROWS,
+    SCORES,
+    SKIP,
+)  # fmt: skip
 
-__all__ = ["Workspace", "push_points", "rebuild", "share_prefixes", "tally"]
-
-AFFINE, FOLD, WALL, MAX = range(4)
-
-# columns of the table of layers; *_AT is where something begins
-KIND, D_IN, ROWS, D_OUT, WORDS_AT, HEADS_AT, HEADS, OUTPUTS_AT, WEIGHTS_AT = range(9)
-# columns of the table of maps, two for each layer: from hidden vector to scores, from scores to what leaves
-SIZE, MATRIX_AT, CONSTANTS_AT, KEEPS = range(4)  # KEEPS: the hidden vector is added
-NO_MATRIX = -1
+__all__ = ["Sampled", "Workspace", "push_points", "rebuild", "share_prefixes", "tally"]
 
 BLOCK = 64  # points that pass through the network together: each row of weights is read once for all of them
 TILE = 512  # entries of their hidden vectors that are worked on at a time, so that they stay in the cache
@@ -45,6 +52,18 @@ NOT_BEGUN = -2
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
+
+
+class Sampled(NamedTuple):
+    """A program as points read it."""
+
+    table: Integers
+    numbers: Floats  # scores by columns
+    heads_at: Integers
+    counts: Floats  # how many keys of the block each key stands for
+    words: Words  # one for every row of scores
+    words_at: Integers  # where those of a layer begin
+    last: int
 
 
 class Workspace(NamedTuple):
@@ -73,18 +92,17 @@ class Workspace(NamedTuple):
 
 
 @kernel(reorder=True, inner=True)
-def _pass(maps, m, numbers, index, terms, hidden, source, s, count, constant, target, t):
-    """Send rows [s:] of ``source`` through map m into rows [t:] of ``target``.
+def _pass(numbers, n, matrix, at, keeps, index, terms, hidden, source, s, count, constant, target, t):
+    """Send rows [s:] of ``source`` through a matrix into rows [t:] of ``target``; -1 stands for none.
 
-    Only the entries in ``index`` take part. Rows before ``constant`` are columns of linear parts and get no
-    constants.
+    Only the entries in ``index`` take part; what entered is added if ``keeps``. Rows before ``constant`` are
+    columns of linear parts and get no constants.
     """
-    n, matrix, at = maps[m, SIZE], maps[m, MATRIX_AT], maps[m, CONSTANTS_AT]
     for b in range(count):
         for u in range(n):
-            value = hidden[s + b, u] if maps[m, KEEPS] else 0.0
-            target[t + b, u] = value + numbers[np.uintp(at + u)] if b >= constant else value
-    if matrix == NO_MATRIX:
+            value = hidden[s + b, u] if keeps else 0.0
+            target[t + b, u] = value + numbers[np.uintp(at + u)] if b >= constant and at >= 0 else value
+    if matrix < 0:
         return
     for begin in range(0, n, TILE):
         end = min(begin + TILE, n)
@@ -116,33 +134,55 @@ def _hash_units(values, v, n, words, at):
 
 
 @kernel(inner=True)
-def _hash_keys(values, v, heads_at, first, heads, words, at, active):
+def _hash_keys(net, layer, values, v, active):
     """The words of the keys that win, combined; a head's winner is the first of the largest."""
-    hashed = np.uint64(0)
-    for head in range(heads):
+    hashed, heads_at, first = np.uint64(0), net.heads_at, net.table[layer, HEAD_AT]
+    for head in range(net.table[layer, HEADS]):
         winner = heads_at[first + head]
         best = values[v, winner]
         for k in range(winner + 1, heads_at[first + head + 1]):
             if values[v, k] > best:
                 best, winner = values[v, k], k
-        hashed ^= words[at + winner]
+        hashed ^= net.words[net.words_at[layer] + winner]
         active[head] = winner
     return hashed
 
 
 @kernel(inner=True)
-def _drop_losers(values, v, heads_at, first, heads, active):
-    """Leave only the scores of the winning keys in row v."""
-    for head in range(heads):
-        for k in range(heads_at[first + head], heads_at[first + head + 1]):
-            if k != active[head]:
-                values[v, k] = 0.0
+def _enter(net, layer, everything, hidden, s, count, constant, target, t):
+    """Rows [s:] of hidden vectors to scores, or to what leaves an affine layer."""
+    row = net.table[layer]
+    _pass(
+        net.numbers, row[ROWS], row[SCORES], row[BIASES], row[SCORES] < 0, everything, row[D_IN], hidden,
+        hidden, s, count, constant, target, t,
+    )  # fmt: skip
 
 
 @kernel(inner=True)
-def _add_winners(table, layer, numbers, heads_at, active, scores, s, count, target, t):
+def _leave(net, layer, index, terms, hidden, scores, s, count, constant, target, t):
+    """Rows [s:] of scores to what leaves, by the units or winners in ``index``; a wall adds nothing yet."""
+    row = net.table[layer]
+    if row[OUTPUTS] < 0:  # what entered, if kept, then the scores of the winners
+        kept = row[D_OUT] - row[HEADS]
+        for b in range(count):
+            for u in range(kept):
+                target[t + b, u] = hidden[s + b, u]
+            for h in range(row[HEADS]):
+                target[t + b, kept + h] = scores[s + b, index[h]]
+        return
+    fold = row[KIND] == FOLD
+    _pass(
+        net.numbers, row[D_OUT], row[OUTPUTS] if fold else np.int64(-1),
+        row[OFFSETS] if fold else np.int64(-1), row[SKIP] == 1, index, terms, hidden, scores, s, count,
+        constant, target, t,
+    )  # fmt: skip
+
+
+@kernel(inner=True)
+def _add_winners(net, layer, active, scores, s, count, target, t):
     """Add to row t what the winning keys put out; keys tied in all ``count`` rows [s:] of scores share."""
-    n, weights_at, first = table[layer, D_OUT], table[layer, WEIGHTS_AT], table[layer, HEADS_AT]
+    table, numbers, heads_at, counts = net.table, net.numbers, net.heads_at, net.counts
+    n, weights_at, first = table[layer, D_OUT], table[layer, OFFSETS], table[layer, HEAD_AT]
     for head in range(table[layer, HEADS]):
         winner, total, tied = active[head], 0.0, 0
         for k in range(winner, heads_at[first + head + 1]):
@@ -150,50 +190,48 @@ def _add_winners(table, layer, numbers, heads_at, active, scores, s, count, targ
             while same < count and scores[s + same, k] == scores[s + same, winner]:
                 same += 1
             if same == count:
-                total += numbers[weights_at + k]
+                total += counts[weights_at + k]
                 active[table[layer, HEADS] + tied] = k
                 tied += 1
         for i in range(tied):
             k = active[table[layer, HEADS] + i]
-            share, row = numbers[weights_at + k] / total, table[layer, OUTPUTS_AT] + k * n
+            share, row = counts[weights_at + k] / total, table[layer, OUTPUTS] + k * n
             for u in range(n):
                 target[t, u] += share * numbers[np.uintp(row + u)]
 
 
 @kernel(inner=True)
-def _active(table, layer, heads_at, words, scores, row, points, p, v, active):
+def _active(net, layer, scores, row, points, p, v, active):
     """List the units that are on at point p, or the keys that win; return how many. Row v takes the scores.
 
     Terms are added in the same order as in ``_hash_run`` and nothing is fused, so both decide alike.
     """
-    n, d, count = table[layer, ROWS], points.shape[1], 0
+    n, d, count = net.table[layer, ROWS], points.shape[1], 0
     for u in range(n):
         scores[v, u] = scores[row + d, u]
     for c in range(d):
         x = points[p, c]
         for u in range(n):
             scores[v, u] += x * scores[row + c, u]
-    if table[layer, KIND] == FOLD:
+    if net.table[layer, KIND] == FOLD:
         for u in range(n):
             if scores[v, u] > 0.0:
                 active[count] = u
                 count += 1
         return count
-    count = table[layer, HEADS]
-    _hash_keys(scores, v, heads_at, table[layer, HEADS_AT], count, words, table[layer, WORDS_AT], active)
-    return count
+    _hash_keys(net, layer, scores, v, active)
+    return net.table[layer, HEADS]
 
 
 @kernel(inner=True)
-def _narrow(
-    table, layer, heads_at, words, scores, row, points, order, begin, end, near, near_words, near_heads
-):
+def _narrow(net, layer, scores, row, points, order, begin, end, near, near_words, near_heads):
     r"""Copy the scores whose decision differs among the points; return the hash of the others and how many.
 
     With m the value at the centre of the points' bounding box and r its largest change within the box, a unit
     matters when \|m\| <= r, and a key when its m + r reaches the largest m - r of its head.
     """
-    d, n, at = points.shape[1], table[layer, ROWS], table[layer, WORDS_AT]
+    table, heads_at, words, at = net.table, net.heads_at, net.words, net.words_at[layer]
+    d, n = points.shape[1], table[layer, ROWS]
     for u in range(n):
         near[d + 1, u], near[d + 2, u] = scores[row + d, u], _SLACK * abs(scores[row + d, u])
     for c in range(d):
@@ -205,7 +243,7 @@ def _narrow(
             near[d + 1, u] += centre * scores[row + c, u]
             near[d + 2, u] += reach * abs(scores[row + c, u])
     settled, kept = np.uint64(0), 0
-    folds, first = table[layer, KIND] == FOLD, table[layer, HEADS_AT]
+    folds, first = table[layer, KIND] == FOLD, table[layer, HEAD_AT]
     for head in range(1 if folds else table[layer, HEADS]):
         start, stop, bar = 0, n, 0.0
         if not folds:
@@ -304,16 +342,17 @@ def _gather(begin, end, order, part, member, swap, slots, group_part, group_at):
 
 
 @kernel
-def share_prefixes(table, maps, last, numbers, heads_at, words, points, hashes, room, budget):
+def share_prefixes(net, points, hashes, room, budget):
     """Hash points along the tree of prefixes; list those that are left over.
 
     Goes on where an earlier call stopped, stops after about ``budget`` multiplications, and returns whether
     the walk is over.
     """
     n_points, d = points.shape
+    table, last = net.table, net.last
     state, frame, order, part, prefix = room.state, room.frame, room.order, room.part, room.prefix
     hidden, scores, near, active = room.hidden, room.scores, room.near, room.active
-    columns, used, zero = d + 1, 0, np.int64(0)
+    columns, used = d + 1, 0
     depth, left = state[DEPTH], state[LEFT]
     entering = depth == NOT_BEGUN
     if entering:
@@ -327,10 +366,7 @@ def share_prefixes(table, maps, last, numbers, heads_at, words, points, hashes, 
         if entering:
             begin, end = frame[depth, 0], frame[depth, 1]
             target, at = (hidden, row + columns) if kind == AFFINE else (scores, row)
-            _pass(
-                maps, 2 * depth, numbers, room.everything, table[depth, D_IN], hidden, hidden, row, columns,
-                columns - 1, target, at,
-            )  # fmt: skip
+            _enter(net, depth, room.everything, hidden, row, columns, columns - 1, target, at)
             used += columns * table[depth, D_IN] * n
             frame[depth, 2] = end
             if kind == AFFINE:
@@ -340,9 +376,18 @@ def share_prefixes(table, maps, last, numbers, heads_at, words, points, hashes, 
             for start in range(begin, end, NEIGHBOURS):
                 stop = min(start + NEIGHBOURS, end)
                 settled, kept = _narrow(
-                    table, depth, heads_at, words, scores, row, points, order, start, stop,
-                    near, room.near_words, room.near_heads,
-                )  # fmt: skip
+                    net,
+                    depth,
+                    scores,
+                    row,
+                    points,
+                    order,
+                    start,
+                    stop,
+                    near,
+                    room.near_words,
+                    room.near_heads,
+                )
                 used += (stop - start) * kept * d + n * d
                 _hash_run(
                     kind == FOLD, table[depth, HEADS], near, kept, room.near_words, room.near_heads, settled,
@@ -373,17 +418,10 @@ def share_prefixes(table, maps, last, numbers, heads_at, words, points, hashes, 
                 room.left[left] = order[i]
                 left += 1
             continue
-        n_active = _active(
-            table, depth, heads_at, words, scores, row, points, order[begin], row + columns, active
-        )
-        _pass(
-            maps, 2 * depth + 1, numbers, active, zero if kind == WALL else n_active, hidden, scores, row,
-            columns, columns - 1, hidden, row + columns,
-        )  # fmt: skip
-        if kind == WALL:
-            _add_winners(
-                table, depth, numbers, heads_at, active, scores, row, columns, hidden, row + columns + d
-            )
+        n_active = _active(net, depth, scores, row, points, order[begin], row + columns, active)
+        _leave(net, depth, active, n_active, hidden, scores, row, columns, columns - 1, hidden, row + columns)
+        if kind != FOLD and table[depth, OUTPUTS] >= 0:
+            _add_winners(net, depth, active, scores, row, columns, hidden, row + columns + d)
         used += columns * (n_active + 1) * table[depth, D_OUT]
         frame[depth + 1, 0], frame[depth + 1, 1] = begin, after
         prefix[depth + 1] = prefix[depth] ^ part[begin]
@@ -394,12 +432,12 @@ def share_prefixes(table, maps, last, numbers, heads_at, words, points, hashes, 
 
 
 @kernel
-def push_points(table, maps, last, numbers, heads_at, words, points, hashes, room, budget):
+def push_points(net, points, hashes, room, budget):
     """Hash the points that are left over; stop after about ``budget`` multiplications.
 
     Returns whether all of them are done.
     """
-    d = points.shape[1]
+    d, table, last = points.shape[1], net.table, net.last
     state, left, active = room.state, room.left, room.active
     inputs, values, outputs = room.hidden, room.scores, room.near
     used, zero, one = 0, np.int64(0), np.int64(1)
@@ -412,40 +450,26 @@ def push_points(table, maps, last, numbers, heads_at, words, points, hashes, roo
             for u in range(d):
                 inputs[b, u] = points[left[begin + b], u]
         for layer in range(last + 1):
-            n, kind = table[layer, ROWS], table[layer, KIND]
-            _pass(
-                maps, 2 * layer, numbers, room.everything, table[layer, D_IN], inputs, inputs, zero, count,
-                zero, values, zero,
-            )  # fmt: skip
+            n, kind, sums = table[layer, ROWS], table[layer, KIND], table[layer, OUTPUTS] >= 0
+            _enter(net, layer, room.everything, inputs, zero, count, zero, values, zero)
             used += count * n * (table[layer, D_IN] + table[layer, D_OUT])
             if kind == AFFINE:
                 inputs, values = values, inputs
                 continue
             if kind == FOLD:
                 for b in range(count):
-                    hashes[left[begin + b]] ^= _hash_units(values, b, n, words, table[layer, WORDS_AT])
+                    hashes[left[begin + b]] ^= _hash_units(values, b, n, net.words, net.words_at[layer])
                     for u in range(n):
                         values[b, u] = max(values[b, u], 0.0)
-            if kind == MAX:
+            if layer < last and sums:
+                _leave(net, layer, room.everything, n, inputs, values, zero, count, zero, outputs, zero)
+            if kind != FOLD:
                 for b in range(count):
-                    hashes[left[begin + b]] ^= _hash_keys(
-                        values, b, heads_at, table[layer, HEADS_AT], table[layer, HEADS], words,
-                        table[layer, WORDS_AT], active,
-                    )  # fmt: skip
-                    _drop_losers(values, b, heads_at, table[layer, HEADS_AT], table[layer, HEADS], active)
-            if layer < last:
-                _pass(
-                    maps, 2 * layer + 1, numbers, room.everything, zero if kind == WALL else n, inputs,
-                    values, zero, count, zero, outputs, zero,
-                )  # fmt: skip
-            if kind == WALL:
-                for b in range(count):
-                    hashes[left[begin + b]] ^= _hash_keys(
-                        values, b, heads_at, table[layer, HEADS_AT], table[layer, HEADS], words,
-                        table[layer, WORDS_AT], active,
-                    )  # fmt: skip
-                    if layer < last:
-                        _add_winners(table, layer, numbers, heads_at, active, values, b, one, outputs, b)
+                    hashes[left[begin + b]] ^= _hash_keys(net, layer, values, b, active)
+                    if layer < last and sums:
+                        _add_winners(net, layer, active, values, b, one, outputs, b)
+                    elif layer < last:
+                        _leave(net, layer, active, zero, inputs, values, b, one, zero, outputs, b)
             inputs, outputs = outputs, inputs
     return state[NEXT] == state[LEFT]
 

@@ -3,12 +3,13 @@
 A box is scaled; a polygon is cut into triangles, found exactly, so that even a sliver wastes no draw; a
 polytope in higher dimension is cut out of its bounding box by rejection.
 
-The weights of a network are laid out once for :mod:`hardmax.regions.sampling.kernels`; they are those of the
-forward pass, so the signatures are those of :meth:`hardmax.Network.signature`.
+The weights of the program are those of the forward pass, so the signatures are those of
+:meth:`hardmax.Network.signature`.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from fractions import Fraction
 from math import lcm
 
@@ -17,10 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import EmptyDomainError, InvalidInputError, NotFiniteError
+from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.attention import working_floats
-from hardmax.networks.blocks import Affine, Attention, Maxout, plain_blocks
+from hardmax.networks.layers import Layer
 from hardmax.networks.network import Network
+from hardmax.regions.engine.layer_kernels import ROWS
+from hardmax.regions.engine.program import Program
 from hardmax.regions.plane.geometry import corners_of, domain_polygon
 from hardmax.regions.sampling import kernels
 
@@ -68,62 +72,22 @@ class SignatureHasher:
         self.shares = network.d <= _SHARED_UP_TO
         self.low, self.high = source.low, source.high
         self.largest_batch = largest_batch
-        self.may_overflow = not _bound(network, source) < _LARGEST
+        layers = _forward_layers(network)
+        self.may_overflow = not _bound(layers, source) < _LARGEST
         self._rooms: list[kernels.Workspace] = []
-        self._lay_out(network, generator)
-
-    def _lay_out(self, network: Network, generator: np.random.Generator) -> None:
-        blocks = plain_blocks(network.blocks)
-        deciding = [i for i, block in enumerate(blocks) if block.cuts]
-        self.last = deciding[-1] if deciding else -1
-        table = np.zeros((self.last + 1, 9), dtype=np.int64)
-        maps = np.zeros((2 * (self.last + 1), 4), dtype=np.int64)
-        numbers: list[Floats] = [np.zeros(max([1, *(block.d_out for block in blocks)]))]
-        heads_at: list[int] = []
-        size, no_constants, n_words = len(numbers[0]), 0, 0
-
-        def keep(array: Floats) -> int:
-            nonlocal size
-            numbers.append(np.ascontiguousarray(array).ravel())
-            size += array.size
-            return size - array.size
-
-        for i, block in enumerate(blocks[: self.last + 1]):
-            row, enter, leave = table[i], maps[2 * i], maps[2 * i + 1]
-            row[kernels.D_IN], row[kernels.D_OUT] = block.d_in, block.d_out
-            if isinstance(block, Affine):
-                rows, row[kernels.KIND] = block.d_out, kernels.AFFINE
-                enter[:] = rows, keep(working_floats(block.w).T), keep(block.b.floats), False
-            elif isinstance(block, (Attention, Maxout)):
-                keys = block.keys
-                present = keys.counts > 0  # padding is left out
-                rows = int(present.sum())
-                enter[:] = rows, keep(keys.slopes[:, present.ravel()]), keep(keys.offsets[present]), False
-                row[kernels.HEADS], row[kernels.HEADS_AT] = block.heads, len(heads_at)
-                heads_at.extend(np.append(0, np.cumsum(present.sum(axis=1))).tolist())
-                if isinstance(block, Attention):
-                    row[kernels.KIND] = kernels.WALL
-                    leave[:] = block.d_out, kernels.NO_MATRIX, no_constants, block.skip
-                    row[kernels.OUTPUTS_AT] = keep(keys.outputs[present])
-                    row[kernels.WEIGHTS_AT] = keep(keys.counts[present])
-                else:  # every key has the column of its group
-                    row[kernels.KIND] = kernels.MAX
-                    outputs_at = keep(_columns(block)[np.nonzero(present)[0]])
-                    leave[:] = block.d_out, outputs_at, keep(block.b_out.floats), block.skip
-            else:
-                rows, row[kernels.KIND] = block.width, kernels.FOLD
-                scores_at = kernels.NO_MATRIX if block.w_in is None else keep(working_floats(block.w_in).T)
-                enter[:] = rows, scores_at, keep(block.b_in.floats), block.w_in is None
-                outputs_at = keep(working_floats(block.w_out).T)
-                leave[:] = block.d_out, outputs_at, keep(block.b_out.floats), block.skip
-            row[kernels.ROWS], row[kernels.WORDS_AT] = rows, n_words
-            n_words += rows
-        self.table, self.maps = table, maps
-        self.numbers = np.concatenate(numbers)
-        self.heads_at = np.array([*heads_at, 0], dtype=np.int64)
-        self.words = generator.integers(0, 2**64, size=n_words + 1, dtype=np.uint64)
-        columns = (kernels.D_IN, kernels.D_OUT, kernels.ROWS)
-        self.widest = max(1, network.d, *(int(table[:, column].max(initial=0)) for column in columns))
+        self.last = max((i for i, layer in enumerate(layers) if layer.cuts), default=-1)
+        program = Program.of(layers[: self.last + 1], columns=1, whole=True)
+        self.widest = max(1, network.d, program.widest)
+        words_at = np.cumsum([0, *program.table[:, ROWS]])
+        self.net = kernels.Sampled(
+            table=program.table,
+            numbers=program.by_columns(),
+            heads_at=program.heads_at,
+            counts=np.concatenate([np.zeros(0), *(layer.multiplicities for layer in layers if layer.heads)]),
+            words=generator.integers(0, 2**64, size=int(words_at[-1]) + 1, dtype=np.uint64),
+            words_at=words_at,
+            last=self.last,
+        )
 
     def hashes(self, points: Floats) -> Words:
         """One hash per point (rows). Safe to call from several threads."""
@@ -133,10 +97,7 @@ class SignatureHasher:
         if self.last < 0:
             return hashes
         room = self._rooms.pop() if self._rooms else self._room()
-        arguments = (
-            self.table, self.maps, self.last, self.numbers, self.heads_at, self.words, points, hashes, room,
-            _BUDGET,
-        )  # fmt: skip
+        arguments = (self.net, points, hashes, room, _BUDGET)
         if self.shares:
             room.order[: len(points)] = self._neighbours_together(points)
             room.state[:] = kernels.NOT_BEGUN, 0, 0
@@ -201,38 +162,35 @@ class SignatureHasher:
         )
 
 
-def _columns(block: Maxout) -> Floats:
-    """What each group's maximum is multiplied by, one row per group."""
-    return np.eye(block.heads) if block.w_out is None else block.w_out.floats.T
+def _forward_layers(network: Network) -> tuple[Layer, ...]:
+    """The layers of a network with the floats of its forward pass, where products are not multiplied out."""
+    layers: list[Layer] = []
+    head = unit = 0
+    for block in network.blocks:
+        for plain in block.plain():
+            working = copy(plain)
+            for name, value in vars(plain).items():
+                if isinstance(value, ExactArray):
+                    object.__setattr__(working, name, ExactArray(working_floats(value)))
+            layers += working.layers(head, unit)
+        head, unit = head + block.heads, unit + block.width
+    return tuple(layers)
 
 
-def _bound(network: Network, source: UniformPoints) -> float:
+def _bound(layers: tuple[Layer, ...], source: UniformPoints) -> float:
     """A bound on every number of the forward pass and of the composed maps."""
-    largest = float(max(1.0, np.abs(source.low).max(), np.abs(source.high).max())) * network.d
+    largest = float(max(1.0, np.abs(source.low).max(), np.abs(source.high).max())) * len(source.low)
     with np.errstate(over="ignore", invalid="ignore"):
-        for block in plain_blocks(network.blocks):
-            if isinstance(block, Maxout):
-                keys = block.keys
-                steps = [
-                    (keys.slopes.T, keys.offsets[keys.counts > 0]),
-                    (_columns(block).T, block.b_out.floats),
-                ]
-                added = 0.0
-            elif isinstance(block, Attention):
-                keys = block.keys
-                steps = [(keys.slopes.T, keys.offsets[keys.counts > 0])]
-                added = float(np.abs(keys.outputs).sum(axis=0).max(initial=0.0))
-            elif isinstance(block, Affine):
-                steps, added = [(working_floats(block.w), block.b.floats)], 0.0
-            else:
-                first = np.eye(1) if block.w_in is None else working_floats(block.w_in)
-                steps = [(first, block.b_in.floats), (working_floats(block.w_out), block.b_out.floats)]
-                added = 0.0
+        for layer in layers:
             reached = largest
-            for matrix, constants in steps:
-                reached = reached * float(np.abs(matrix).sum(axis=1).max(initial=0.0))
-                reached += float(np.abs(constants).max(initial=0.0))
-            largest = max(1.0, largest + reached + added)
+            steps = [(layer.biases,)] if layer.scores is None else [(layer.scores, layer.biases)]
+            for *matrix, constants in [*steps, *layer.factors[1:]]:
+                if matrix:
+                    reached *= float(np.abs(matrix[0].floats).sum(axis=1).max(initial=0.0))
+                reached += float(np.abs(constants.floats).max(initial=0.0))
+            if layer.jumps:
+                reached += layer.heads * float(np.abs(layer.factors[0][0].floats).max(initial=0.0))
+            largest = max(1.0, largest + reached)
     return largest
 
 
