@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
 from hardmax.networks.network import Network
@@ -25,7 +27,7 @@ from hardmax.regions.engine.question import Question, engine_for
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.engine.tasks import HEAD, Checkpoint, Schedule
 from hardmax.regions.engine.workers import check_jobs, run
-from hardmax.regions.maps.merging import Fingerprints, certain_contacts, different, repeated
+from hardmax.regions.maps.merging import Fingerprints, certain_contacts, repeated
 from hardmax.regions.result import CellCount, RegionCount, RegionSet
 
 __all__ = ["Progress", "count_cells", "count_regions", "enumerate_regions"]
@@ -273,7 +275,7 @@ def _counted(
             return RegionCount(found.regions.n_regions, found.tally.n_cells, True, exact)
         if found.tally.n_cells < most or most == max_cells:
             prints = Fingerprints(found.machine.exact_maps).of(found.cells)
-            return RegionCount(different(prints), found.tally.n_cells, False, exact)
+            return RegionCount(len(np.unique(prints)), found.tally.n_cells, False, exact)
     second = replace(question, keep="repeated")
     known = _second_pass(second, checkpoint)
     if known is None:
@@ -281,7 +283,7 @@ def _counted(
         found = _found(question, max_cells, left(), n_jobs, progress, checkpoint, keeper=keeper)
         prints, n_cells = found.table["prints"], found.tally.n_cells
         if not found.complete:
-            return RegionCount(different(prints), n_cells, False, exact)
+            return RegionCount(len(np.unique(prints)), n_cells, False, exact)
         values, single = repeated(prints)
         known = {"repeated": values, "single": single, "n_cells": n_cells}
         if keeper is not None and len(values):

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd, inf
+from typing import cast
 
 import flint
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import CertificateError
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.layers import ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Contacts, decode_wall, encode_wall
 from hardmax.regions.maps import adjacency_kernels as kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -114,22 +115,21 @@ class _Search:
         for number, layer in enumerate(self.layers):
             at = layer_of == number
             rows = drawn[at]
-            if isinstance(layer, ReluLayer):
-                info[rows, kernels.UNIT] = layer.first_unit + group[at]
+            if layer.units:
+                info[rows, kernels.UNIT] = layer.unit_slice.start + group[at]
                 info[rows, kernels.FIRST_HEAD] = heads_after
-            elif isinstance(layer, ArgmaxLayer):
-                info[rows, kernels.HEAD] = layer.first_head + group[at]
+            elif layer.heads:
+                walls = cast(ArgmaxLayer, layer)
+                info[rows, kernels.HEAD] = walls.first_head + group[at]
                 info[rows, kernels.ROW_A], info[rows, kernels.ROW_B] = a[at], b[at]
-                info[rows, kernels.KEY_A], info[rows, kernels.KEY_B] = layer.key[a[at]], layer.key[b[at]]
-                info[rows, kernels.FIRST_HEAD] = layer.first_head
-                if isinstance(layer, MaxLayer):
-                    info[rows, kernels.KIND] = kernels.BEND
-                    heads_after = layer.first_head + layer.heads
-                    continue
-                values = _classes(layer.outputs)
-                quiet = values[a[at]] == values[b[at]]
-                info[rows, kernels.KIND] = np.where(quiet, kernels.QUIET_WALL, kernels.WALL)
-                heads_after = layer.first_head + layer.heads
+                info[rows, kernels.KEY_A], info[rows, kernels.KEY_B] = walls.key[a[at]], walls.key[b[at]]
+                info[rows, kernels.FIRST_HEAD] = walls.first_head
+                info[rows, kernels.KIND] = kernels.BEND
+                if walls.jumps:
+                    values = _classes(walls.outputs)
+                    quiet = values[a[at]] == values[b[at]]
+                    info[rows, kernels.KIND] = np.where(quiet, kernels.QUIET_WALL, kernels.WALL)
+                heads_after = walls.head_slice.stop
         return info
 
     # compiled
@@ -148,34 +148,16 @@ class _Search:
         self.out_kind = np.empty(edges, dtype=np.uint8)
         self.out_length = np.empty(edges)
         postponed = np.empty(len(self.owner), dtype=np.int64)
+        directions = (cells.dx, cells.dy) if far else (nothing, nothing)
+        lines = [frozen(array) for array in (cells.vx, cells.vy, cells.vr, *directions)]
+        signatures = frozen(cells.bits), frozen(cells.routings), frozen(cells.tied)
         self.n_found, count = kernels.overlay(
-            order,
-            start,
-            self.group,
-            self.info,
-            frozen(cells.facets.offsets),
-            self.cell_of,
-            frozen(cells.vx),
-            frozen(cells.vy),
-            frozen(cells.vr),
-            frozen(cells.dx) if far else nothing,
-            frozen(cells.dy) if far else nothing,
-            far,
-            frozen(cells.bits),
-            frozen(cells.routings),
-            frozen(cells.tied),
-            np.zeros(2 * most),
-            np.zeros(2 * most),
-            np.zeros(2 * most, dtype=np.int64),
-            np.zeros(most),
-            *np.zeros((3, most), dtype=np.int64),
-            np.zeros(2),
-            self.out_edges,
-            self.out_kind,
-            self.out_length,
-            self.state,
-            postponed,
-        )
+            order, start, self.group, self.info, frozen(cells.facets.offsets), self.cell_of,
+            *lines, far, *signatures,
+            *np.zeros((2, 2 * most)), np.zeros(2 * most, dtype=np.int64), np.zeros(most),
+            *np.zeros((3, most), dtype=np.int64), np.zeros(2),
+            self.out_edges, self.out_kind, self.out_length, self.state, postponed,
+        )  # fmt: skip
         self.postponed = postponed[:count]
 
     # exact
@@ -244,8 +226,8 @@ class _Search:
                 up.append(_Piece(start, end, edge))
             else:
                 down.append(_Piece(end, start, edge))
-        up.sort(key=_start)
-        down.sort(key=_start)
+        for pieces in (up, down):
+            pieces.sort(key=lambda piece: piece.low)
         for here, there in _overlaps(up, down):
             self._keep(here, there)
         for piece in up + down:
@@ -278,18 +260,9 @@ class _Search:
         n = len(edges)
         pairs, sides = np.empty((n, 2), dtype=np.int64), np.empty((n, 2), dtype=np.int64)
         kinds, lengths = np.empty(n, dtype=np.uint8), np.empty(n)
+        start, order = np.zeros(self.cells.n + 1, dtype=np.int64), np.empty(n, dtype=np.int64)
         kernels.sort_contacts(
-            edges,
-            kind,
-            length,
-            n,
-            self.cell_of,
-            np.zeros(self.cells.n + 1, dtype=np.int64),
-            np.empty(n, dtype=np.int64),
-            pairs,
-            kinds,
-            lengths,
-            sides,
+            edges, kind, length, n, self.cell_of, start, order, pairs, kinds, lengths, sides
         )
         uncovered = np.flatnonzero(self.state == kernels.UNCOVERED)
         result = Contacts(pairs, kinds, lengths, sides, uncovered)
@@ -314,10 +287,6 @@ class _Piece:
     def cover(self, low: Position, high: Position) -> None:
         if (self.reached or self.low) == low:  # pieces come in order, so a gap stays a gap
             self.reached = high
-
-
-def _start(piece: _Piece) -> Position:
-    return piece.low
 
 
 def _overlaps(up: list[_Piece], down: list[_Piece]) -> Iterable[tuple[_Piece, _Piece]]:

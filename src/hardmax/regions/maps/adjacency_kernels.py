@@ -399,44 +399,11 @@ def overlay(
             scale = np.sqrt(frame[0] ** 2 + frame[1] ** 2) / abs(frame[axis])
             # the cells of one side all run the same way
             upwards = (frame[axis] > 0.0) == (side_of(info, s, bits, routings, cell_of[longest]) == 0)
-            place_ends(
-                pieces,
-                items,
-                0,
-                n0,
-                upwards,
-                axis,
-                group,
-                edge_start,
-                cell_of,
-                v,
-                vr,
-                dx,
-                dy,
-                far,
-                t,
-                r,
-                line,
-            )
-            place_ends(
-                pieces,
-                items,
-                n0,
-                n,
-                not upwards,
-                axis,
-                group,
-                edge_start,
-                cell_of,
-                v,
-                vr,
-                dx,
-                dy,
-                far,
-                t,
-                r,
-                line,
-            )
+            for side in range(2):
+                place_ends(
+                    pieces, items, n0 * side, n0 if side == 0 else n, upwards == (side == 0), axis, group,
+                    edge_start, cell_of, v, vr, dx, dy, far, t, r, line,
+                )  # fmt: skip
             if put_in_order(items, none, n0, t, r, keys, spare) and put_in_order(
                 items, n0, n1, t, r, keys, spare
             ):
@@ -448,35 +415,14 @@ def overlay(
                     for m in range(n0):
                         k = items[m]
                         length = max(t[2 * k + 1] - t[2 * k], 0.0) * scale
-                        keep(
-                            out_edges,
-                            out_kind,
-                            out_length,
-                            n_out,
-                            pieces[k],
-                            pieces[items[n0 + m]],
-                            kind,
-                            length,
-                        )
+                        e, f = pieces[k], pieces[items[n0 + m]]
+                        keep(out_edges, out_kind, out_length, n_out, e, f, kind, length)
                         n_out += 1
                     continue
                 done = merge(
-                    info,
-                    s,
-                    pieces,
-                    items,
-                    n0,
-                    n1,
-                    t,
-                    r,
-                    line,
-                    scale,
-                    out_edges,
-                    out_kind,
-                    out_length,
-                    n_out,
+                    info, s, pieces, items, n0, n1, t, r, line, scale, out_edges, out_kind, out_length, n_out,
                     state,
-                )
+                )  # fmt: skip
         if done < 0:
             for k in range(n):
                 state[pieces[k]] = COVERED

@@ -27,18 +27,20 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
+from typing import Any, cast
 
 import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.exact.rationals import ExactArray, dot, grain, rational
+from hardmax.exact.rationals import ExactArray, grain, rational
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Domain
 from hardmax.networks.blocks import Affine, Attention, FeedForward, Maxout
-from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.networks.network import Network
+from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 
 __all__ = [
@@ -57,7 +59,6 @@ __all__ = [
 ]
 
 _REMEMBERED = 2048
-Vector = list[flint.fmpq]
 Row = tuple[int, ...]
 Name = tuple[int, int]  # owner and wall
 
@@ -65,31 +66,32 @@ Name = tuple[int, int]  # owner and wall
 class ExactMaps:
     r"""Exact affine maps of the cells of a network, and the lines that bound them.
 
-    A signature is given as one packed row of bits and one row of routings; entries beyond the layer
-    asked for are never looked at.
+        A signature is given as one packed row of bits and one row of routings; entries beyond the layer
+        asked for are never looked at.
 
-    Parameters
-    ----------
-    layers : tuple of Layer
-        The network in its internal form.
-    domain : Domain
-        Where cells are looked for.
-    remembered : int
-        How many hidden maps are kept.
+        Parameters
+        ----------
+        layers : tuple of Layer
+            The network in its internal form.
+        domain : Domain
+            Where cells are looked for.
+        remembered : int
+            How many hidden maps are kept.
 
-    Examples
-    --------
-    >>> from hardmax.geometry.domains import Box
-    >>> from hardmax.networks.blocks import FeedForward
-    >>> from hardmax.networks.network import Network
-    >>> from hardmax.networks.layers import layers_of
-    >>> net = Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])])
-    >>> exact = ExactMaps(layers_of(net), Box.cube(2, 0, 1))
-    >>> on_off, none = np.array([1], dtype=np.uint64), np.zeros(0, dtype=np.int32)
-    >>> exact.line(0, 0, 0, 0, on_off, none)        # 4 (x + y/2 + 1/4)
-    (4, 2, 1)
-    >>> exact.output(on_off, none)
-    ([4, 2, 1], 4)
+        Examples
+        --------
+        >>> from hardmax.geometry.domains import Box
+        >>> from hardmax.networks.blocks import FeedForward
+        >>> from hardmax.networks.network import Network
+    from hardmax.networks.signatures import unpack_bits
+        >>> from hardmax.networks.layers import layers_of
+        >>> net = Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])])
+        >>> exact = ExactMaps(layers_of(net), Box.cube(2, 0, 1))
+        >>> on_off, none = np.array([1], dtype=np.uint64), np.zeros(0, dtype=np.int32)
+        >>> exact.line(0, 0, 0, 0, on_off, none)        # 4 (x + y/2 + 1/4)
+        (4, 2, 1)
+        >>> exact.output(on_off, none)
+        ([4, 2, 1], 4)
     """
 
     def __init__(self, layers: tuple[Layer, ...], domain: Domain, *, remembered: int = _REMEMBERED) -> None:
@@ -137,7 +139,7 @@ class ExactMaps:
         """
         hidden = self._entering(layer, bits_row, routings_row)
         integers = self._layer(layer)
-        if isinstance(self.layers[layer], ArgmaxLayer):
+        if self.layers[layer].heads:
             row = integers.score_rows[b] - integers.score_rows[a]
         else:
             row = integers.score_rows[group]
@@ -154,8 +156,8 @@ class ExactMaps:
         self, layer: int, head: int, bits_row: NDArray[np.uint64], routings_row: NDArray[np.int32]
     ) -> list[int]:
         """The compiled keys whose score agrees identically with the winner's, the winner included."""
-        walls = self.layers[layer]
-        if not isinstance(walls, ArgmaxLayer):
+        walls = cast(ArgmaxLayer, self.layers[layer])
+        if not walls.heads:
             return []
         hidden = self._entering(layer, bits_row, routings_row)
         return self._tied(layer, walls, hidden, head, routings_row)
@@ -199,7 +201,7 @@ class ExactMaps:
         self, layer: int, walls: ArgmaxLayer, hidden: _Hidden, head: int, routings_row: NDArray[np.int32]
     ) -> list[int]:
         start, stop = int(walls.head_start[head]), int(walls.head_start[head + 1])
-        winner = _winner(walls, head, routings_row)
+        winner = int(walls.winners(routings_row)[head])
         if stop - start == 1:
             return [winner]
         ties = hidden.ties.get(winner)
@@ -216,31 +218,28 @@ class ExactMaps:
         bits_row: NDArray[np.uint64],
         routings_row: NDArray[np.int32],
     ) -> flint.fmpz_mat:
-        integers, block = self._layer(layer), self.layers[layer]
-        if isinstance(block, AffineLayer):
-            return integers.outputs * hidden.rows
-        if isinstance(block, ReluLayer):
-            on = _unpacked(bits_row, block.first_unit, block.units)
-            entries, width = self._scores(layer, hidden).entries(), self.d + 1
-            zeros = [flint.fmpz(0)] * width
-            for unit in np.flatnonzero(~on).tolist():
-                entries[unit * width : (unit + 1) * width] = zeros
-            rows = integers.outputs * flint.fmpz_mat(block.units + 1, width, entries)
-            return rows + _raised(hidden.rows, integers.growth) if block.skip else rows
-        if isinstance(block, MaxLayer):
-            return self._largest(layer, block, hidden, routings_row)
-        return self._routed(layer, block, hidden, routings_row)
+        integers, block = self._layer(layer), cast(Any, self.layers[layer])
+        if not block.cuts:
+            return self._scores(layer, hidden)
+        if block.heads:
+            return (self._routed if block.jumps else self._largest)(layer, block, hidden, routings_row)
+        on = unpack_bits(bits_row[None], block.unit_slice.stop)[0, block.unit_slice]
+        entries, width = self._scores(layer, hidden).entries(), self.d + 1
+        zeros = [flint.fmpz(0)] * width
+        for unit in np.flatnonzero(~on).tolist():
+            entries[unit * width : (unit + 1) * width] = zeros
+        rows = integers.outputs * flint.fmpz_mat(block.units + 1, width, entries)
+        return rows + _raised(hidden.rows, integers.growth) if block.skip else rows
 
     def _largest(
-        self, layer: int, maxima: MaxLayer, hidden: _Hidden, routings_row: NDArray[np.int32]
+        self, layer: int, maxima: ArgmaxLayer, hidden: _Hidden, routings_row: NDArray[np.int32]
     ) -> flint.fmpz_mat:
         """The scores of the winners, behind what entered if that is kept."""
         scores, width = self._scores(layer, hidden).entries(), self.d + 1
         entries: list[flint.fmpz] = []
         if maxima.skip:
             entries = (hidden.rows * self._layer(layer).growth).entries()[: maxima.d_in * width]
-        for head in range(maxima.heads):
-            winner = _winner(maxima, head, routings_row)
+        for winner in maxima.winners(routings_row).tolist():
             entries += scores[winner * width : (winner + 1) * width]
         return flint.fmpz_mat(maxima.d_out + 1, width, entries + scores[-width:])
 
@@ -295,21 +294,16 @@ class _Integers:
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
-        self.growth = 1  # what a skip connection is multiplied by
-        if isinstance(layer, AffineLayer):
-            self.outputs, _ = _homogeneous(layer.weights, layer.offsets)
-        elif isinstance(layer, ReluLayer):
-            self.scores, scale = _homogeneous(layer.scores, layer.biases)
-            # the skip connection multiplies columns y over q, but the denominator row only once
-            self.outputs, self.growth = _homogeneous(layer.outputs, layer.offsets)
-            self.growth *= scale
-        elif isinstance(layer, MaxLayer):
-            self.scores, self.growth = _homogeneous(layer.scores, layer.biases)
-        else:
-            self.scores, _ = _homogeneous(layer.scores, layer.biases)
-            self.growth = common_denominator(layer.outputs)
-            self.multiplicities = [int(m) for m in layer.multiplicities]
+        self.scores, self.growth = _homogeneous(layer.scores, layer.biases)
+        if layer.jumps:
+            walls = cast(ArgmaxLayer, layer)
+            self.growth = common_denominator(walls.outputs)  # what a skip connection is multiplied by
+            self.multiplicities = walls.multiplicities.tolist()
             self._output_rows: dict[int, list[int]] = {}
+        elif layer.cuts and not layer.heads:
+            # the skip connection multiplies columns y over q, but the denominator row only once
+            self.outputs, scale = _homogeneous(*layer.factors[1])
+            self.growth *= scale
 
     @cached_property
     def score_rows(self) -> list[flint.fmpz_mat]:
@@ -339,18 +333,6 @@ def _prefixes(layers: tuple[Layer, ...]) -> list[_Prefix]:
             units += layer.units
             heads += layer.heads
     return prefixes
-
-
-def _winner(walls: ArgmaxLayer, head: int, routings_row: NDArray[np.int32]) -> int:
-    """The compiled key that a head's routing means."""
-    start, stop = int(walls.head_start[head]), int(walls.head_start[head + 1])
-    return start + int(np.searchsorted(walls.key[start:stop], routings_row[walls.first_head + head]))
-
-
-def _unpacked(bits_row: NDArray[np.uint64], first: int, count: int) -> NDArray[np.bool_]:
-    words = np.ascontiguousarray(bits_row[first // 64 : (first + count + 63) // 64], dtype="<u8")
-    bits = np.unpackbits(words.view(np.uint8), bitorder="little")
-    return bits[first % 64 : first % 64 + count].astype(np.bool_)
 
 
 def common_denominator(array: ExactArray) -> int:
@@ -444,65 +426,62 @@ def signature_beyond(
     >>> signature_beyond(net, [Fraction(1, 3), Fraction(1, 3)], [Fraction(0), Fraction(-1)])
     ([], [True, True], False)
     """
-    zero = flint.fmpq(0)
-    y, v = [rational(value) for value in point], [rational(value) for value in direction]
+    columns = [rational(value) for pair in zip(point, direction, strict=True) for value in pair]
+    y = flint.fmpq_mat(len(point), 2, columns)
     routings: list[int] = []
     bits: list[bool] = []
     level = False
     for block in network.blocks:
         if isinstance(block, Affine):
-            y, v = _product(block.w, y, block.b), _product(block.w, v, None)
-        elif isinstance(block, FeedForward):
-            if block.w_in is None:
-                z, u = [value + block.b_in.rational(i) for i, value in enumerate(y)], v
-            else:
-                z, u = _product(block.w_in, y, block.b_in), _product(block.w_in, v, None)
-            on = [(a, b) > (zero, zero) for a, b in zip(z, u, strict=True)]
+            y = _product(block.w, y, block.b)
+            continue
+        if isinstance(block, FeedForward):
+            rows = _product(block.w_in, y, block.b_in).tolist()
+            on = [value > 0 or (value == 0 and slope > 0) for value, slope in rows]
             bits += on
-            level |= any(a == 0 == b for a, b in zip(z, u, strict=True))
+            level |= any(value == 0 == slope for value, slope in rows)
             slopes = [flint.fmpq(1) if lit else block.slope.rational(i) for i, lit in enumerate(on)]
-            out = _product(block.w_out, [a * s for a, s in zip(z, slopes, strict=True)], block.b_out)
-            run = _product(block.w_out, [b * s for b, s in zip(u, slopes, strict=True)], None)
-            y = [a + b for a, b in zip(y, out, strict=True)] if block.skip else out
-            v = [a + b for a, b in zip(v, run, strict=True)] if block.skip else run
+            bent = [value * slope for row, slope in zip(rows, slopes, strict=True) for value in row]
+            out = _product(block.w_out, flint.fmpq_mat(len(rows), 2, bent), block.b_out)
         else:
-            winners = [_winners(block, h, y, v) for h in range(block.heads)]
+            winners = [_winners(block, h, y) for h in range(block.heads)]
             routings += [tied[0] for _, tied in winners]
             level |= any(len(tied) > 1 for _, tied in winners)
             if isinstance(block, Maxout):
-                out, run = [best[0] for best, _ in winners], [best[1] for best, _ in winners]
-                if block.w_out is None:
-                    out = [value + block.b_out.rational(i) for i, value in enumerate(out)]
-                else:
-                    out, run = _product(block.w_out, out, block.b_out), _product(block.w_out, run, None)
-                y = [a + b for a, b in zip(y, out, strict=True)] if block.skip else out
-                v = [a + b for a, b in zip(v, run, strict=True)] if block.skip else run
-                continue
-            moved = [zero] * block.d_out
-            for h, (_, tied) in enumerate(winners):
-                for k in range(block.d_out):
-                    total = sum((block.outputs.rational((h, j, k)) for j in tied), zero)
-                    moved[k] += total / len(tied)
-            y = [a + b for a, b in zip(y, moved, strict=True)] if block.skip else moved
-            v = v if block.skip else [zero] * block.d_out
+                largest = [value for best, _ in winners for value in best]
+                out = _product(block.w_out, flint.fmpq_mat(block.heads, 2, largest), block.b_out)
+            else:
+                moved = [flint.fmpq(0)] * (2 * block.d_out)
+                for h, (_, tied) in enumerate(winners):
+                    for k in range(block.d_out):
+                        total = sum((block.outputs.rational((h, j, k)) for j in tied), flint.fmpq(0))
+                        moved[2 * k] += total / len(tied)
+                out = flint.fmpq_mat(block.d_out, 2, moved)
+        y = y + out if block.skip else out
     return routings, bits, level
 
 
 def _winners(
-    block: Attention | Maxout, h: int, y: Vector, v: Vector
+    block: Attention | Maxout, h: int, y: flint.fmpq_mat
 ) -> tuple[tuple[flint.fmpq, flint.fmpq], list[int]]:
     """The largest score of a head, as value and slope, and the keys that have it."""
     scores = {}
     for j in np.flatnonzero(block.mask[h]).tolist():
-        row = [block.scores.rational((h, j, k)) for k in range(block.d_in)]
-        scores[j] = (dot(row, y) + block.biases.rational((h, j)), dot(row, v))
+        row = flint.fmpq_mat([[block.scores.rational((h, j, k)) for k in range(block.d_in)]])
+        value, slope = (row * y).entries()
+        scores[j] = (value + block.biases.rational((h, j)), slope)
     best = max(scores.values())
     return best, [j for j, score in scores.items() if score == best]
 
 
-def _product(matrix: ExactArray, y: Vector, offsets: ExactArray | None) -> Vector:
-    rows = [dot(matrix.rational_row(i), y) for i in range(matrix.shape[0])]
-    return rows if offsets is None else [a + offsets.rational(i) for i, a in enumerate(rows)]
+def _product(matrix: ExactArray | None, y: flint.fmpq_mat, offsets: ExactArray) -> flint.fmpq_mat:
+    """Values and slopes of an affine map; ``None`` stands for the identity."""
+    n = offsets.shape[0]
+    if matrix is not None:
+        rows = [value for i in range(n) for value in matrix.rational_row(i)]
+        y = flint.fmpq_mat(n, matrix.shape[1], rows) * y
+    moved = [value for i in range(n) for value in (offsets.rational(i), flint.fmpq(0))]
+    return y + flint.fmpq_mat(n, 2, moved)
 
 
 def inner_row(
@@ -526,16 +505,16 @@ def inner_row(
     layer, group, a, b = decode_wall(wall)
     row = exact.line(layer, group, a, b, bits_row, routings_row)
     block = exact.layers[layer]
-    if isinstance(block, ReluLayer):
-        unit = block.first_unit + group
+    positive = True
+    if block.units:
+        unit = block.unit_slice.start + group
         positive = bool(int(bits_row[unit // 64]) >> (unit % 64) & 1)
-    elif isinstance(block, ArgmaxLayer):
-        winner = int(routings_row[block.first_head + group])
-        positive = int(block.key[b]) == winner
-        if not positive and int(block.key[a]) != winner:  # a key that is level with the winner on the cell
+    elif block.heads:
+        walls = cast(ArgmaxLayer, block)
+        winner = int(routings_row[walls.first_head + group])
+        positive = int(walls.key[b]) == winner
+        if not positive and int(walls.key[a]) != winner:  # a key that is level with the winner on the cell
             positive = b in exact.tied_keys(layer, group, bits_row, routings_row)
-    else:
-        positive = True
     return row if positive else tuple(-v for v in row)
 
 

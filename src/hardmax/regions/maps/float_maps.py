@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -72,15 +73,19 @@ class PatternMaps:
                 )
         return maps
 
+    def _set(self, cell: int, rows: list[list[int]], denominator: int) -> None:
+        """Replace a map by an exact one, rounded."""
+        for r, row in enumerate(rows):
+            entries = [nearest_float(Fraction(int(value), denominator)) for value in row]
+            self.linear[cell, r], self.offset[cell, r] = entries[:-1], entries[-1]
+        top = max(np.abs(self.linear[cell]).max(initial=0.0), np.abs(self.offset[cell]).max(initial=0.0))
+        self.error[cell] = top * 2 * _UNIT + 5e-324
+
     def _set_exactly(
         self, cell: int, bits: NDArray[np.uint64], routings: NDArray[np.int32], exact_maps: ExactMaps
     ) -> None:
-        """Replace a map by the exact one, rounded."""
         rows, denominator = exact_maps.output(bits[cell], routings[cell])
-        for r, row in enumerate(rows.tolist()):
-            entries = [nearest_float(Fraction(int(value), denominator)) for value in row]
-            self.linear[cell, r], self.offset[cell, r] = entries[:-1], entries[-1]
-        self.error[cell] = _rounding(self, cell)
+        self._set(cell, rows.tolist(), denominator)
 
 
 def pattern_maps(
@@ -106,7 +111,7 @@ def pattern_maps(
     >>> from hardmax.geometry.domains import Box
     >>> from hardmax.networks.blocks import FeedForward
     >>> from hardmax.networks.network import Network
-    >>> from hardmax.networks.layers import AffineLayer, Layer
+    >>> from hardmax.networks.layers import layers_of
     >>> layers = layers_of(Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])]))
     >>> bits = np.arange(4, dtype=np.uint64)[:, None]
     >>> none, untied = np.zeros((4, 0), dtype=np.int32), np.zeros(4, dtype=np.uint8)
@@ -145,26 +150,10 @@ def projected_maps(
     weights = [[int(v) for v in row] for row in (directions * _FINENESS).astype(np.int64)]
     for cell in np.flatnonzero(tied).tolist():
         rows, denominator = exact_maps.output(bits[cell], routings[cell])
-        table = rows.tolist()
-        for r, weight in enumerate(weights):
-            entries = [
-                nearest_float(
-                    Fraction(
-                        int(sum(w * row[c] for w, row in zip(weight, table, strict=True))),
-                        denominator * _FINENESS,
-                    )
-                )
-                for c in range(exact_maps.d + 1)
-            ]
-            maps.linear[cell, r], maps.offset[cell, r] = entries[:-1], entries[-1]
-        maps.error[cell] = _rounding(maps, cell)
+        by_column = list(zip(*rows.tolist(), strict=True))
+        combined = [[sum(map(mul, weight, column)) for column in by_column] for weight in weights]
+        maps._set(cell, combined, denominator * _FINENESS)
     return maps
-
-
-def _rounding(maps: PatternMaps, cell: int) -> float:
-    """The error of a map that was rounded from rationals."""
-    top = max(np.abs(maps.linear[cell]).max(initial=0.0), np.abs(maps.offset[cell]).max(initial=0.0))
-    return float(top * 2 * _UNIT + 5e-324)
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:

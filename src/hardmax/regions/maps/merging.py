@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from functools import cached_property, partial
 from itertools import islice
 from math import lcm, log2
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import flint
 import numpy as np
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "certain_contacts",
-    "different",
     "equal_pairs",
     "Fingerprints",
     "glue",
@@ -61,26 +60,6 @@ _SIZE = 1 << 20  # of the random weights
 _SEED = 20_240
 
 
-class Signed(Protocol):
-    """What gluing asks of cells: their number, their signatures, and whether keys tie on them."""
-
-    @property
-    def n(self) -> int:
-        """The number of cells."""
-
-    @property
-    def bits(self) -> NDArray[np.uint64]:
-        """Packed ReLU bits, (n, words)."""
-
-    @property
-    def routings(self) -> NDArray[np.int32]:
-        """Winning keys, (n, heads)."""
-
-    @property
-    def tied(self) -> NDArray[np.uint8]:
-        """Nonzero where several keys of a head coincide on the cell, (n,)."""
-
-
 def glue(regions: RegionSet) -> NDArray[np.int64]:
     """The region of every cell of a region set; regions are numbered by their first cell."""
     exact, cells = regions._exact_maps, regions.cells
@@ -93,7 +72,7 @@ def glue(regions: RegionSet) -> NDArray[np.int64]:
 
 
 def glued(
-    cells: Signed,
+    cells: Cells,
     pairs: NDArray[np.int64],
     maps: PatternMaps,
     layers: tuple[Layer, ...],
@@ -119,7 +98,7 @@ def glued(
 
 
 def equal_pairs(
-    cells: Signed,
+    cells: Cells,
     pairs: NDArray[np.int64],
     maps: PatternMaps,
     layers: tuple[Layer, ...],
@@ -151,7 +130,7 @@ def equal_pairs(
     return close
 
 
-def _key(cells: Signed, exact: ExactMaps, cell: int, keys: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
+def _key(cells: Cells, exact: ExactMaps, cell: int, keys: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
     """The exact map of a cell in lowest terms."""
     if cell not in keys:
         rows, denominator = exact.output(cells.bits[cell], cells.routings[cell])
@@ -311,27 +290,14 @@ class Fingerprints:
         return cells.select(np.isin(self.of(cells), values))
 
 
-def different(prints: NDArray[np.uint64]) -> int:
-    """How many different fingerprints there are.
-
-    >>> different(np.array([3, 1, 3], dtype=np.uint64))
-    2
-    """
-    return len(np.unique(prints))
-
-
 def repeated(prints: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
     """The fingerprints that occur more than once, sorted, and how many occur once.
 
     >>> repeated(np.array([3, 1, 3, 2], dtype=np.uint64))
     (array([3], dtype=uint64), 2)
     """
-    prints = np.sort(prints)
-    begins = np.ones(len(prints), dtype=np.bool_)
-    begins[1:] = prints[1:] != prints[:-1]
-    places = np.flatnonzero(begins)
-    alone = np.diff(places, append=len(prints)) == 1
-    return prints[places[~alone]], int(alone.sum())
+    values, counts = np.unique(prints, return_counts=True)
+    return values[counts > 1], int((counts == 1).sum())
 
 
 def certain_contacts(regions: RegionSet) -> bool:

@@ -160,18 +160,14 @@ class CellEstimate(Result):
         return int((self.first_samples < n_samples).sum())
 
     def _state(self) -> dict[str, Any]:
-        box = isinstance(self.domain, Box)
-        sides = (
-            (self.domain.low, self.domain.high)
-            if isinstance(self.domain, Box)
-            else (self.domain.a, self.domain.b)
-        )
+        domain = self.domain
+        sides = (domain.low, domain.high) if isinstance(domain, Box) else (domain.a, domain.b)
         return {
             "counts": self.counts,
             "first_samples": self.first_samples,
             "first_points": self.first_points,
             "domain": {
-                "box": box,
+                "box": isinstance(domain, Box),
                 "numbers": [side.floats if side.fractions is None else side.fractions for side in sides],
             },
             "n_samples": self.n_samples,

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from copy import copy
 from fractions import Fraction
-from math import lcm
+from typing import cast
 
-import flint
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,12 +20,14 @@ from hardmax.errors import EmptyDomainError, InvalidInputError, NotFiniteError
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.attention import working_floats
-from hardmax.networks.layers import Layer
+from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.networks.network import Network
 from hardmax.regions.engine.layer_kernels import ROWS
 from hardmax.regions.engine.program import Program
+from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.plane.geometry import corners_of, domain_polygon
 from hardmax.regions.sampling import kernels
+from hardmax.regions.segment.geometry import interval_of
 
 __all__ = ["SignatureHasher", "SignatureTally", "UniformPoints"]
 
@@ -83,7 +84,9 @@ class SignatureHasher:
             table=program.table,
             numbers=program.by_columns(),
             heads_at=program.heads_at,
-            counts=np.concatenate([np.zeros(0), *(layer.multiplicities for layer in layers if layer.heads)]),
+            counts=np.concatenate(
+                [np.zeros(0), *(cast(ArgmaxLayer, layer).multiplicities for layer in layers if layer.heads)]
+            ),
             words=generator.integers(0, 2**64, size=int(words_at[-1]) + 1, dtype=np.uint64),
             words_at=words_at,
             last=self.last,
@@ -357,14 +360,14 @@ def _empty() -> EmptyDomainError:
     )
 
 
+def _halfspaces(domain: Polytope) -> list[list[int]]:
+    exact = ExactMaps((), domain)
+    return [list(exact.domain_line(i)) for i in range(domain.b.shape[0])]
+
+
 def _corners(domain: Polytope) -> Floats:
     """The corners of a polygon, counterclockwise, from exact lines."""
-    halfspaces = []
-    for i in range(domain.b.shape[0]):
-        row = [-value for value in domain.a.rational_row(i)] + domain.b.rational_row(i)
-        scale = lcm(*(int(value.q) for value in row))
-        halfspaces.append([int(value.p) * (scale // int(value.q)) for value in row])
-    polygon = domain_polygon(halfspaces)
+    polygon = domain_polygon(_halfspaces(domain))
     if polygon is None:
         raise _empty()
     lines, labels = polygon
@@ -376,21 +379,13 @@ def _corners(domain: Polytope) -> Floats:
 
 
 def _interval(domain: Polytope) -> tuple[Floats, Floats]:
-    low: list[flint.fmpq] = []
-    high: list[flint.fmpq] = []
-    for i in range(domain.b.shape[0]):
-        a, b = domain.a.rational((i, 0)), domain.b.rational(i)
-        if a == 0:
-            if b < 0:
-                raise _empty()
-        else:
-            (high if a > 0 else low).append(b / a)
-    if not low or not high:
-        raise _unbounded(domain)
-    if max(low) >= min(high):
+    interval = interval_of(_halfspaces(domain))
+    if interval is None:
         raise _empty()
-    ends = (max(low), min(high))
-    return tuple(np.array([int(end.p) / int(end.q)]) for end in ends)  # type: ignore[return-value]
+    low, low_side, high, high_side = interval
+    if min(low_side, high_side) < 0:
+        raise _unbounded(domain)
+    return np.array([float(low)]), np.array([float(high)])
 
 
 def _bounding_box(domain: Polytope) -> tuple[Floats, Floats]:

@@ -493,10 +493,10 @@ class SegmentMachine:
                 on, events.parent, events.group, events.place, events.error, *asked, counts,
             )  # fmt: skip
 
-        events, (parents, units) = _collected(signs, intervals.n, block.units)
-        events = events.joined(self.undecided.units(layer, intervals, parents, units, on, events))
-        events, first = self.undecided.ordered(layer, intervals, events, [])
-        frame = self._cut(layer, intervals, events, first, [])
+        events, (parents, units) = _collected(signs, layer, intervals, block.units)
+        events = events.joined(self.undecided.units(events, parents, units, on))
+        events, first = self.undecided.ordered(events)
+        frame = self._cut(events, first)
         frame.on = on
         if layer != self.last:
             shown = np.unpackbits(
@@ -522,14 +522,12 @@ class SegmentMachine:
                 *asked, counts,
             )  # fmt: skip
 
-        events, (parents, heads) = _collected(envelopes, intervals.n, len(block.key))
-        ties: list[list[int]] = []
+        events, (parents, heads) = _collected(envelopes, layer, intervals, len(block.key))
         more = []
         for k, head in zip(parents.tolist(), heads.tolist(), strict=True):
-            more += self.undecided.head(layer, intervals, k, head, z, rows, winner, ties, events)
-        events = events.joined(more)
-        events, first = self.undecided.ordered(layer, intervals, events, ties)
-        frame = self._cut(layer, intervals, events, first, ties)
+            more += self.undecided.head(events, k, head, z, rows, winner)
+        events, first = self.undecided.ordered(events.joined(more))
+        frame, ties = self._cut(events, first), events.ties
         frame.winner = winner
         frame.carry_winner = np.zeros(block.heads, dtype=np.int64)
         frame.more_keys = np.array([tie[0] for tie in ties], dtype=np.int64)
@@ -541,15 +539,9 @@ class SegmentMachine:
             frame.errors = leaving
         return frame
 
-    def _cut(
-        self,
-        layer: int,
-        intervals: Intervals,
-        events: Events,
-        first: NDArray[np.bool_],
-        ties: list[list[int]],
-    ) -> Frame:
+    def _cut(self, events: Events, first: NDArray[np.bool_]) -> Frame:
         """The children that ordered events make; ``first`` marks events that begin a new break."""
+        intervals = events.intervals
         n = intervals.n
         breaks = np.flatnonzero(first)
         parent = events.parent[breaks]
@@ -566,25 +558,26 @@ class SegmentMachine:
         names[0, leftmost], names[1, leftmost] = intervals.low_owner, intervals.low_wall
         ends[0, child], ends[1, child] = events.place[breaks], events.error[breaks]
         names[0, child] = self.serial + parent
-        names[1, child] = self._walls(layer, events, breaks, ties)
+        names[1, child] = self._walls(events, breaks)
         ends[2:, :-1], names[2:, :-1] = ends[:2, 1:], names[:2, 1:]
         rightmost = np.append(leftmost[1:] - 1, total - 1)
         ends[2, rightmost], ends[3, rightmost] = intervals.high, intervals.high_error
         names[2, rightmost], names[3, rightmost] = intervals.high_owner, intervals.high_wall
+        nothing = np.zeros((2, n, 0))
         frame = self._frame(
-            layer, intervals.bits, intervals.routings, intervals.tied, ends, names, np.zeros((2, n, 0))
+            events.layer, intervals.bits, intervals.routings, intervals.tied, ends, names, nothing
         )
         frame.child_parent, frame.ev_start = child_parent, ev_start
         frame.ev_group, frame.ev_key = events.group, events.key
         return frame
 
-    def _walls(self, layer: int, events: Events, chosen: Integers, ties: list[list[int]]) -> Integers:
+    def _walls(self, events: Events, chosen: Integers) -> Integers:
         """Codes of the units or pairs of keys that change, as :func:`encode_wall` makes them."""
-        code = (np.int64(layer) << _LAYER) | (events.group[chosen] << _GROUP)
-        block = cast(ArgmaxLayer, self.layers[layer])
+        code = (np.int64(events.layer) << _LAYER) | (events.group[chosen] << _GROUP)
+        block = cast(ArgmaxLayer, self.layers[events.layer])
         if not block.heads:
             return np.asarray(code)
-        old, new = rows_of(block, events.old[chosen], ties), rows_of(block, events.key[chosen], ties)
+        old, new = (rows_of(block, keys[chosen], events.ties) for keys in (events.old, events.key))
         return np.asarray(code | (np.minimum(old, new) << _KEY) | np.maximum(old, new))
 
     # results
@@ -658,14 +651,17 @@ class SegmentMachine:
 
 
 def _collected(
-    kernel: Callable[[Events, tuple[Integers, Integers], Integers], None], n: int, rows: int
+    kernel: Callable[[Events, tuple[Integers, Integers], Integers], None],
+    layer: int,
+    intervals: Intervals,
+    rows: int,
 ) -> tuple[Events, tuple[Integers, Integers]]:
     """Run a kernel that writes events and open questions, with more room if it asks for it."""
-    most = n * rows
+    n, most = intervals.n, intervals.n * rows
     room = [min(4 * n + 1024, most), min(n + 256, most)]
     counts = np.zeros(2, dtype=np.int64)
     while True:
-        events = Events(*np.zeros((4, room[0]), dtype=np.int64), *np.zeros((2, room[0])))
+        events = Events(layer, intervals, *np.zeros((4, room[0]), dtype=np.int64), *np.zeros((2, room[0])))
         asked = np.zeros(room[1], dtype=np.int64), np.zeros(room[1], dtype=np.int64)
         kernel(events, asked, counts)
         found = counts.tolist()

@@ -12,8 +12,8 @@ still open afterwards is, in practice, exactly zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -75,8 +75,11 @@ class Intervals:
 
 @dataclass
 class Events:
-    """Where something changes: in which interval, which unit or head, at which place (sorted in the end)."""
+    """Where something changes in a layer: in which interval, which unit or head, at which place (sorted in
+    the end)."""
 
+    layer: int
+    intervals: Intervals
     parent: Integers
     group: Integers
     old: Integers  # the winner before; 0 for a unit
@@ -84,34 +87,27 @@ class Events:
     place: Floats
     error: Floats
     roots: dict[tuple[int, int, int], Fraction] = field(default_factory=dict)  # known exactly
+    ties: list[list[int]] = field(default_factory=list)  # keys that win together, as one more key
+
+    def _each(self, change: Callable[[NDArray[Any], int], NDArray[Any]]) -> Events:
+        columns = ("parent", "group", "old", "key", "place", "error")
+        changed: dict[str, Any] = {name: change(getattr(self, name), i) for i, name in enumerate(columns)}
+        return replace(self, **changed)
 
     def take(self, order: Integers) -> Events:
         """Some events, in this order."""
-        return Events(
-            self.parent[order],
-            self.group[order],
-            self.old[order],
-            self.key[order],
-            self.place[order],
-            self.error[order],
-            self.roots,
-        )
+        return self._each(lambda column, _: column[order])
 
     def joined(self, more: list[_Event]) -> Events:
         """These events and more."""
         if not more:
             return self
-        integers = np.array([event[:4] for event in more], dtype=np.int64).T
-        places = np.array([event[4:] for event in more]).T
-        return Events(
-            np.append(self.parent, integers[0]),
-            np.append(self.group, integers[1]),
-            np.append(self.old, integers[2]),
-            np.append(self.key, integers[3]),
-            np.append(self.place, places[0]),
-            np.append(self.error, places[1]),
-            self.roots,
-        )
+        columns = list(zip(*more, strict=True))
+        return self._each(lambda column, i: np.append(column, np.array(columns[i], dtype=column.dtype)))
+
+    def signature(self, k: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+        """That of an interval, so far."""
+        return self.intervals.bits[k], self.intervals.routings[k]
 
 
 class Undecided:
@@ -171,41 +167,24 @@ class Undecided:
         return place
 
     def units(
-        self,
-        layer: int,
-        intervals: Intervals,
-        parents: Integers,
-        units: Integers,
-        on: NDArray[np.uint64],
-        events: Events,
+        self, events: Events, parents: Integers, units: Integers, on: NDArray[np.uint64]
     ) -> list[_Event]:
         """Signs of units at the ends of intervals; new events, and bits for the left."""
         more: list[_Event] = []
-        many = np.bincount(parents, minlength=intervals.n) > 3
+        many = np.bincount(parents, minlength=events.intervals.n) > 3
         for k, unit in zip(parents.tolist(), units.tolist(), strict=True):
-            self.ladder.decide(
-                self._unit_exactly, self._unit_by_pairs, layer, intervals, k, unit, on, more, events, many[k]
-            )
+            self.ladder.decide(self._unit_exactly, self._unit_by_pairs, events, k, unit, on, more, many[k])
         return more
 
     def _unit_exactly(
-        self,
-        layer: int,
-        intervals: Intervals,
-        k: int,
-        unit: int,
-        on: NDArray[np.uint64],
-        more: list[_Event],
-        events: Events,
-        many: bool,
+        self, events: Events, k: int, unit: int, on: NDArray[np.uint64], more: list[_Event], many: bool
     ) -> None:
         """Settle a unit on an interval; ``many`` if other units of the layer are asked for too."""
-        bits, routings = intervals.bits[k], intervals.routings[k]
         if many:
-            row: Any = self.exact_maps.lines(layer, bits, routings)[unit]
+            row: Any = self.exact_maps.lines(events.layer, *events.signature(k))[unit]
         else:
-            row = self.exact_maps.line(layer, unit, 0, 0, bits, routings)
-        low, high = self.ends(intervals, k)
+            row = self.exact_maps.line(events.layer, unit, 0, 0, *events.signature(k))
+        low, high = self.ends(events.intervals, k)
         left, right = sign_at(row, low), sign_at(row, high)
         if left > 0 or (left == 0 and right > 0):
             on[k, unit >> 6] |= np.uint64(1 << (unit & 63))
@@ -215,53 +194,33 @@ class Undecided:
             more.append((k, unit, 0, 0, *self.float_place(root)))
 
     def head(
-        self,
-        layer: int,
-        intervals: Intervals,
-        k: int,
-        head: int,
-        z: Floats,
-        errors: Floats,
-        winner: Integers,
-        ties: list[list[int]],
-        events: Events,
+        self, events: Events, k: int, head: int, z: Floats, errors: Floats, winner: Integers
     ) -> list[_Event]:
         """The winners of a head along an interval."""
-        block, stage = cast(ArgmaxLayer, self.layers[layer]), self.stages[layer]
+        block, stage = cast(ArgmaxLayer, self.layers[events.layer]), self.stages[events.layer]
         keys = np.arange(block.head_start[head], block.head_start[head + 1])
         if self.trust == constants.CERTIFIED:
-            keys = keys[_contenders(stage, intervals, k, keys, z, errors)]
+            keys = keys[_contenders(stage, events.intervals, k, keys, z, errors)]
         found: list[_Event] = self.ladder.decide(
-            self._head_exactly, self._head_by_pairs, layer, intervals, k, head, keys, winner, ties, events
+            self._head_exactly, self._head_by_pairs, events, k, head, keys, winner
         )
         return found
 
     def _head_exactly(
-        self,
-        layer: int,
-        intervals: Intervals,
-        k: int,
-        head: int,
-        keys: Integers,
-        winner: Integers,
-        ties: list[list[int]],
-        events: Events,
+        self, events: Events, k: int, head: int, keys: Integers, winner: Integers
     ) -> list[_Event]:
         """The winners of a head along an interval, in rationals."""
-        bits, routings = intervals.bits[k], intervals.routings[k]
-        block = cast(ArgmaxLayer, self.layers[layer])
+        block = cast(ArgmaxLayer, self.layers[events.layer])
         base = int(keys[0])
-        rows = {
-            j: (0, 0) if j == base else self.exact_maps.line(layer, head, base, j, bits, routings)
-            for j in keys.tolist()
-        }
+        signature = events.signature(k)
+        rows: Any = {j: self.exact_maps.line(events.layer, head, base, j, *signature) for j in keys.tolist()}
         more = []
         before = 0
-        for number, (tied, place) in enumerate(upper_envelope(rows, *self.ends(intervals, k))):  # type: ignore[arg-type]
+        for number, (tied, place) in enumerate(upper_envelope(rows, *self.ends(events.intervals, k))):
             key = tied[0]
             if len(tied) > 1 and block.jumps:  # there is no mean of equal maxima
-                key = len(block.key) + len(ties)
-                ties.append(tied)
+                key = len(block.key) + len(events.ties)
+                events.ties.append(tied)
             if number == 0:
                 winner[k, head] = key
             else:
@@ -271,9 +230,7 @@ class Undecided:
             before = key
         return more
 
-    def ordered(
-        self, layer: int, intervals: Intervals, events: Events, ties: list[list[int]]
-    ) -> tuple[Events, NDArray[np.bool_]]:
+    def ordered(self, events: Events) -> tuple[Events, NDArray[np.bool_]]:
         """Events in their true order, interval by interval, and which of them begin a new break."""
         events = events.take(np.lexsort((events.place - events.error, events.parent)))
         first = np.zeros(len(events.parent), dtype=np.int64)
@@ -284,45 +241,33 @@ class Undecided:
         starts = np.append(np.flatnonzero(first), len(first))
         order = np.arange(len(first))
         for group in np.flatnonzero(np.diff(starts) > 1).tolist():
-            begin, end = int(starts[group]), int(starts[group + 1])
-            self.ladder.decide(
-                self._order_exactly, self._order_by_pairs, layer, intervals, events, ties, begin, end, order,
-                first,
-            )  # fmt: skip
+            among = range(int(starts[group]), int(starts[group + 1]))
+            self.ladder.decide(self._order_exactly, self._order_by_pairs, events, among, order, first)
         return events.take(order), first.astype(np.bool_)
 
-    def _order_exactly(
-        self,
-        layer: int,
-        intervals: Intervals,
-        events: Events,
-        ties: list[list[int]],
-        begin: int,
-        end: int,
-        order: Integers,
-        first: Integers,
-    ) -> None:
-        """Order the events ``begin:end`` of one interval."""
-        found = sorted((self._root(layer, intervals, events, e, ties), e) for e in range(begin, end))
-        order[begin:end] = [e for _, e in found]
+    def _order_exactly(self, events: Events, among: range, order: Integers, first: Integers) -> None:
+        """Order some events of one interval."""
+        found = sorted((self._root(events, e), e) for e in among)
+        order[among.start : among.stop] = [e for _, e in found]
         for position, (root, e) in enumerate(found):
-            first[begin + position] = position == 0 or root != found[position - 1][0]
+            first[among[position]] = position == 0 or root != found[position - 1][0]
             events.place[e], events.error[e] = self.float_place(root)
 
-    def _root(
-        self, layer: int, intervals: Intervals, events: Events, e: int, ties: list[list[int]]
-    ) -> Fraction:
+    def _keys(self, events: Events, e: int) -> tuple[int, int]:
+        """The compiled keys between which a head changes; zeros for a unit."""
+        block = cast(ArgmaxLayer, self.layers[events.layer])
+        if not block.heads:
+            return 0, 0
+        old, new = rows_of(block, np.array([events.old[e], events.key[e]]), events.ties).tolist()
+        return old, new
+
+    def _root(self, events: Events, e: int) -> Fraction:
         """The exact place of an event."""
         k, group, key = int(events.parent[e]), int(events.group[e]), int(events.key[e])
         root = events.roots.get((k, group, key))
         if root is None:
-            bits, routings = intervals.bits[k], intervals.routings[k]
-            block = cast(ArgmaxLayer, self.layers[layer])
-            old, new = 0, 0
-            if block.heads:
-                old, new = rows_of(block, np.array([events.old[e], key]), ties).tolist()
-            root = root_of(self.exact_maps.line(layer, group, old, new, bits, routings))
-            events.roots[k, group, key] = root
+            row = self.exact_maps.line(events.layer, group, *self._keys(events, e), *events.signature(k))
+            root = events.roots[k, group, key] = root_of(row)
         return root
 
     # the second look
@@ -356,94 +301,68 @@ class Undecided:
             return None
         return (rows[0] if len(rows) == 1 else rows[1].minus(rows[0])).root()
 
+    def _rows_in_pairs(
+        self, events: Events, k: int, chosen: list[int]
+    ) -> tuple[list[Row], Ball, Ball] | None:
+        """Some rows of a layer on an interval, and its ends; ``None`` if pairs do not tell."""
+        if self.pairs is None or events.intervals.tied[k]:
+            return None
+        low, high = self._ball(events.intervals, k, "low"), self._ball(events.intervals, k, "high")
+        rows = self.pairs.rows(events.layer, chosen, *events.signature(k))
+        return None if low is None or high is None or rows is None else (rows, low, high)
+
     def _unit_by_pairs(
-        self,
-        layer: int,
-        intervals: Intervals,
-        k: int,
-        unit: int,
-        on: NDArray[np.uint64],
-        more: list[_Event],
-        events: Events,
-        many: bool,
+        self, events: Events, k: int, unit: int, on: NDArray[np.uint64], more: list[_Event], many: bool
     ) -> bool | None:
         """Settle a unit on an interval; ``None`` if it stays open."""
-        if self.pairs is None or intervals.tied[k]:
+        known = self._rows_in_pairs(events, k, [unit])
+        if known is None:
             return None
-        low, high = self._ball(intervals, k, "low"), self._ball(intervals, k, "high")
-        rows = self.pairs.rows(layer, [unit], intervals.bits[k], intervals.routings[k])
-        if low is None or high is None or rows is None:
-            return None
-        left, right = rows[0].sign_at(low), rows[0].sign_at(high)
+        (row,), low, high = known
+        left, right = row.sign_at(low), row.sign_at(high)
         if left is None or right is None:
             return None
         if left > 0:
             on[k, unit >> 6] |= np.uint64(1 << (unit & 63))
         if left * right < 0:
-            root = rows[0].root()
+            root = row.root()
             if root is None:
                 return None
             more.append((k, unit, 0, 0, *self._float_ball(root)))
         return True
 
     def _head_by_pairs(
-        self,
-        layer: int,
-        intervals: Intervals,
-        k: int,
-        head: int,
-        keys: Integers,
-        winner: Integers,
-        ties: list[list[int]],
-        events: Events,
+        self, events: Events, k: int, head: int, keys: Integers, winner: Integers
     ) -> list[_Event] | None:
         """The winners of a head along an interval; ``None`` if something stays open."""
-        if self.pairs is None or intervals.tied[k]:
-            return None
-        low, high = self._ball(intervals, k, "low"), self._ball(intervals, k, "high")
-        rows = self.pairs.rows(layer, keys.tolist(), intervals.bits[k], intervals.routings[k])
-        if low is None or high is None or rows is None:
-            return None
-        found = winners(dict(zip(keys.tolist(), rows, strict=True)), low, high)
+        known = self._rows_in_pairs(events, k, keys.tolist())
+        found = known and winners(dict(zip(keys.tolist(), known[0], strict=True)), *known[1:])
         if found is None:
             return None
         winner[k, head] = found[0][0]
         return [(k, head, old, new, *self._float_ball(place)) for (old, _), (new, place) in pairwise(found)]
 
-    def _order_by_pairs(
-        self,
-        layer: int,
-        intervals: Intervals,
-        events: Events,
-        ties: list[list[int]],
-        begin: int,
-        end: int,
-        order: Integers,
-        first: Integers,
-    ) -> bool | None:
-        """Order the events ``begin:end`` of one interval; ``None`` if two may coincide."""
-        k = int(events.parent[begin])
-        if self.pairs is None or intervals.tied[k]:
+    def _order_by_pairs(self, events: Events, among: range, order: Integers, first: Integers) -> bool | None:
+        """Order some events of one interval; ``None`` if two may coincide."""
+        k = int(events.parent[among.start])
+        if self.pairs is None or events.intervals.tied[k]:
             return None
-        block = cast(ArgmaxLayer, self.layers[layer])
         found: list[tuple[Ball, int]] = []
-        for e in range(begin, end):
-            group, old, key = int(events.group[e]), int(events.old[e]), int(events.key[e])
-            root = events.roots.get((k, group, key))
+        for e in among:
+            group = int(events.group[e])
+            root = events.roots.get((k, group, int(events.key[e])))
             if root is not None:
                 found.append((Ball(root, Fraction(0)), e))
                 continue
-            if block.heads:
-                old, key = rows_of(block, np.array([old, key]), ties).tolist()
-            ball = self._pair_root(layer, group, old, key, intervals, k)
+            ball = self._pair_root(events.layer, group, *self._keys(events, e), events.intervals, k)
             if ball is None:
                 return None
             found.append((ball, e))
         found.sort(key=lambda pair: pair[0].middle)
         if not disjoint([ball for ball, _ in found]):
             return None
-        order[begin:end] = [e for _, e in found]
-        first[begin:end] = 1
+        order[among.start : among.stop] = [e for _, e in found]
+        first[among.start : among.stop] = 1
         for ball, e in found:
             events.place[e], events.error[e] = self._float_ball(ball)
         return True
