@@ -73,7 +73,7 @@ class PatternMaps:
                 )
         return maps
 
-    def _set(self, cell: int, rows: list[list[int]], denominator: int) -> None:
+    def _set(self, cell: int, rows: list[list[Any]], denominator: int) -> None:
         """Replace a map by an exact one, rounded."""
         for r, row in enumerate(rows):
             entries = [nearest_float(Fraction(int(value), denominator)) for value in row]

@@ -24,6 +24,7 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.network import Network
 from hardmax.progress import Progress, shown
+from hardmax.regions.engine.workers import check_jobs
 from hardmax.regions.sampling.signature_hashes import SignatureHasher, SignatureTally, UniformPoints
 from hardmax.results import Result
 
@@ -316,5 +317,4 @@ def _check(network: Network, domain: Domain, n_samples: int, max_signatures: int
     for name, value in (("n_samples", n_samples), ("max_signatures", max_signatures)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise InvalidInputError(f"{name} must be a whole number of at least 1, but was {value!r}.")
-    if n_jobs == 0:
-        raise InvalidInputError("n_jobs must not be 0; try 1, or -1 for every core.")
+    check_jobs(n_jobs)

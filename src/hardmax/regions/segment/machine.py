@@ -18,8 +18,9 @@ and the order of breaks that they leave open are decided behind them
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -34,7 +35,7 @@ from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells
 from hardmax.regions.engine import layer_kernels as constants
 from hardmax.regions.engine.layer_kernels import ERRORS, GAMMA, GAMMA_OUT, RHO, RHO_OUT, TAME
 from hardmax.regions.engine.program import Program, norms_of
-from hardmax.regions.engine.stack_machine import Tally
+from hardmax.regions.engine.stack_machine import ARITHMETICS, Tally
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.segment import kernels
 from hardmax.regions.segment.geometry import Place, interval_cells, interval_of
@@ -45,7 +46,6 @@ __all__ = ["SegmentMachine", "Stage", "stages_of"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_TRUST = {"exact": constants.EXACT, "certified": constants.CERTIFIED, "float": constants.FLOAT}
 _TERMS = 384  # summed at once
 _NUMBERS = 2**19  # per array of a batch: 4 MB
 _LAYER, _GROUP, _KEY = np.int64(54), np.int64(38), np.int64(19)  # where the parts of a wall's code begin
@@ -166,26 +166,27 @@ class Frame:
     """Intervals in a layer, and their children, of which the first ``cursor`` have been taken."""
 
     layer: int
-    cursor: int
     bits: NDArray[np.uint64]
     routings: NDArray[np.int32]
     tied: NDArray[np.uint8]
     child_parent: Integers
     ev_start: Integers
-    ev_group: Integers
-    ev_key: Integers
     ends: Floats  # low, its error, high, its error: (4, children)
     names: Integers  # owner and wall of the low end, of the high end: (4, children)
-    y: Floats  # what enters (walls), or what leaves before the first event (folds): (2, n, m)
-    z: Floats  # scores (folds)
-    errors: Floats  # of what leaves: (4, n)
-    on: NDArray[np.uint64]
-    winner: Integers
-    more_outputs: Floats  # of keys that win together
-    more_keys: Integers
     carry_bits: NDArray[np.uint64]
-    carry_y: Floats
-    carry_winner: Integers
+    cursor: int = 0
+    ev_group: Integers = field(default_factory=partial(np.zeros, 0, np.int64))
+    ev_key: Integers = field(default_factory=partial(np.zeros, 0, np.int64))
+    # what enters (walls), or leaves before the first event (folds): (2, n, m)
+    y: Floats = field(default_factory=partial(np.zeros, (2, 0, 0)))
+    z: Floats = field(default_factory=partial(np.zeros, (2, 0, 0)))  # scores (folds)
+    errors: Floats = field(default_factory=partial(np.zeros, (4, 1)))  # of what leaves: (4, n)
+    on: NDArray[np.uint64] = field(default_factory=partial(np.zeros, (0, 0), np.uint64))
+    winner: Integers = field(default_factory=partial(np.zeros, (0, 0), np.int64))
+    more_outputs: Floats = field(default_factory=partial(np.zeros, (0, 0)))  # of keys that win together
+    more_keys: Integers = field(default_factory=partial(np.zeros, 0, np.int64))
+    carry_y: Floats = field(default_factory=partial(np.zeros, (2, 1)))
+    carry_winner: Integers = field(default_factory=partial(np.zeros, 0, np.int64))
 
     @property
     def children(self) -> int:
@@ -242,7 +243,7 @@ class SegmentMachine:
         cuts = [i for i, layer in enumerate(layers) if layer.cuts]
         self.last = cuts[-1] if cuts else -1
         self.words, self.heads = -(-sum(layer.units for layer in layers) // 64), sum(l.heads for l in layers)
-        self.trust = _TRUST[arithmetic]
+        self.trust = ARITHMETICS[arithmetic]
         self.store = store
         self.most_cells = np.iinfo(np.int64).max
         sizes = [max(len(stage.biases), stage.layer.d_in, stage.layer.d_out) for stage in self.stages]
@@ -276,39 +277,15 @@ class SegmentMachine:
         ends = np.zeros((4, 1))
         ends[0], ends[1] = self.undecided.float_place(low)
         ends[2], ends[3] = self.undecided.float_place(high)
-        names = np.array(
-            [
-                *((DOMAIN_SIDE, low_side) if low_side >= 0 else (AT_INFINITY, 0)),
-                *((DOMAIN_SIDE, high_side) if high_side >= 0 else (AT_INFINITY, 0)),
-            ],
-            dtype=np.int64,
-        ).reshape(4, 1)
-        y = np.array([[[1.0]], [[self.origin]]])
-        self.frames = [self._frame(-1, np.zeros((1, self.words), dtype=np.uint64),
-                                   np.zeros((1, self.heads), dtype=np.int32),
-                                   np.zeros(1, dtype=np.uint8), ends, names, y)]  # fmt: skip
-
-    def _frame(
-        self,
-        layer: int,
-        bits: NDArray[np.uint64],
-        routings: NDArray[np.int32],
-        tied: NDArray[np.uint8],
-        ends: Floats,
-        names: Integers,
-        y: Floats,
-    ) -> Frame:
-        n = len(tied)
-        none = np.zeros(0, dtype=np.int64)
-        return Frame(
-            layer=layer, cursor=0, bits=bits, routings=routings, tied=tied,
-            child_parent=np.arange(n), ev_start=np.zeros(n + 1, dtype=np.int64), ev_group=none, ev_key=none,
-            ends=ends, names=names, y=y, z=np.zeros((2, n, 0)), errors=np.zeros((4, n)),
-            on=np.zeros((n, 0), dtype=np.uint64), winner=np.zeros((n, 0), dtype=np.int64),
-            more_outputs=np.zeros((0, 0)), more_keys=none,
-            carry_bits=np.zeros(bits.shape[1], dtype=np.uint64), carry_y=np.zeros((2, 1)),
-            carry_winner=none,
-        )  # fmt: skip
+        sides = [(DOMAIN_SIDE, i) if i >= 0 else (AT_INFINITY, 0) for i in (low_side, high_side)]
+        bits, routings = np.zeros((1, self.words), np.uint64), np.zeros((1, self.heads), np.int32)
+        self.frames = [
+            Frame(
+                -1, bits, routings, np.zeros(1, np.uint8), np.zeros(1, np.int64), np.zeros(2, np.int64),
+                ends, np.array(sides, dtype=np.int64).reshape(4, 1), bits[0].copy(),
+                y=np.array([[[1.0]], [[self.origin]]]),
+            )
+        ]  # fmt: skip
 
     # running
 
@@ -563,13 +540,10 @@ class SegmentMachine:
         rightmost = np.append(leftmost[1:] - 1, total - 1)
         ends[2, rightmost], ends[3, rightmost] = intervals.high, intervals.high_error
         names[2, rightmost], names[3, rightmost] = intervals.high_owner, intervals.high_wall
-        nothing = np.zeros((2, n, 0))
-        frame = self._frame(
-            events.layer, intervals.bits, intervals.routings, intervals.tied, ends, names, nothing
-        )
-        frame.child_parent, frame.ev_start = child_parent, ev_start
-        frame.ev_group, frame.ev_key = events.group, events.key
-        return frame
+        return Frame(
+            events.layer, intervals.bits, intervals.routings, intervals.tied, child_parent, ev_start, ends,
+            names, np.zeros(self.words, np.uint64), ev_group=events.group, ev_key=events.key,
+        )  # fmt: skip
 
     def _walls(self, events: Events, chosen: Integers) -> Integers:
         """Codes of the units or pairs of keys that change, as :func:`encode_wall` makes them."""
