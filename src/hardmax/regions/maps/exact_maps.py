@@ -66,32 +66,31 @@ Name = tuple[int, int]  # owner and wall
 class ExactMaps:
     r"""Exact affine maps of the cells of a network, and the lines that bound them.
 
-        A signature is given as one packed row of bits and one row of routings; entries beyond the layer
-        asked for are never looked at.
+    A signature is given as one packed row of bits and one row of routings; entries beyond the layer
+    asked for are never looked at.
 
-        Parameters
-        ----------
-        layers : tuple of Layer
-            The network in its internal form.
-        domain : Domain
-            Where cells are looked for.
-        remembered : int
-            How many hidden maps are kept.
+    Parameters
+    ----------
+    layers : tuple of Layer
+        The network in its internal form.
+    domain : Domain
+        Where cells are looked for.
+    remembered : int
+        How many hidden maps are kept.
 
-        Examples
-        --------
-        >>> from hardmax.geometry.domains import Box
-        >>> from hardmax.networks.blocks import FeedForward
-        >>> from hardmax.networks.network import Network
-    from hardmax.networks.signatures import unpack_bits
-        >>> from hardmax.networks.layers import layers_of
-        >>> net = Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])])
-        >>> exact = ExactMaps(layers_of(net), Box.cube(2, 0, 1))
-        >>> on_off, none = np.array([1], dtype=np.uint64), np.zeros(0, dtype=np.int32)
-        >>> exact.line(0, 0, 0, 0, on_off, none)        # 4 (x + y/2 + 1/4)
-        (4, 2, 1)
-        >>> exact.output(on_off, none)
-        ([4, 2, 1], 4)
+    Examples
+    --------
+    >>> from hardmax.geometry.domains import Box
+    >>> from hardmax.networks.blocks import FeedForward
+    >>> from hardmax.networks.network import Network
+    >>> from hardmax.networks.layers import layers_of
+    >>> net = Network([FeedForward([[1.0, 0.5], [0.0, 1.0]], [0.25, 0.0], [[1.0, 1.0]], [0.0])])
+    >>> exact = ExactMaps(layers_of(net), Box.cube(2, 0, 1))
+    >>> on_off, none = np.array([1], dtype=np.uint64), np.zeros(0, dtype=np.int32)
+    >>> exact.line(0, 0, 0, 0, on_off, none)        # 4 (x + y/2 + 1/4)
+    (4, 2, 1)
+    >>> exact.output(on_off, none)
+    ([4, 2, 1], 4)
     """
 
     def __init__(self, layers: tuple[Layer, ...], domain: Domain, *, remembered: int = _REMEMBERED) -> None:
@@ -160,7 +159,7 @@ class ExactMaps:
         if not walls.heads:
             return []
         hidden = self._entering(layer, bits_row, routings_row)
-        return self._tied(layer, walls, hidden, head, routings_row)
+        return self._tied(layer, walls, hidden, head, int(walls.winners(routings_row)[head]))
 
     def domain_line(self, i: int) -> tuple[int, ...]:
         r"""Half-space ``i`` of the domain as integers :math:`(-A_i, b_i)`: nonnegative inside."""
@@ -197,11 +196,8 @@ class ExactMaps:
             hidden.scores = self._layer(layer).scores * hidden.rows
         return hidden.scores
 
-    def _tied(
-        self, layer: int, walls: ArgmaxLayer, hidden: _Hidden, head: int, routings_row: NDArray[np.int32]
-    ) -> list[int]:
+    def _tied(self, layer: int, walls: ArgmaxLayer, hidden: _Hidden, head: int, winner: int) -> list[int]:
         start, stop = int(walls.head_start[head]), int(walls.head_start[head + 1])
-        winner = int(walls.winners(routings_row)[head])
         if stop - start == 1:
             return [winner]
         ties = hidden.ties.get(winner)
@@ -247,7 +243,8 @@ class ExactMaps:
         self, layer: int, walls: ArgmaxLayer, hidden: _Hidden, routings_row: NDArray[np.int32]
     ) -> flint.fmpz_mat:
         integers = self._layer(layer)
-        groups = [self._tied(layer, walls, hidden, head, routings_row) for head in range(walls.heads)]
+        won = enumerate(walls.winners(routings_row).tolist())
+        groups = [self._tied(layer, walls, hidden, head, winner) for head, winner in won]
         shares = [integers.multiplicity(group) for group in groups]
         common = lcm(*shares) if shares else 1
         moved = [0] * walls.d_out

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -175,18 +174,18 @@ class Frame:
     names: Integers  # owner and wall of the low end, of the high end: (4, children)
     carry_bits: NDArray[np.uint64]
     cursor: int = 0
-    ev_group: Integers = field(default_factory=partial(np.zeros, 0, np.int64))
-    ev_key: Integers = field(default_factory=partial(np.zeros, 0, np.int64))
+    ev_group: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    ev_key: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     # what enters (walls), or leaves before the first event (folds): (2, n, m)
-    y: Floats = field(default_factory=partial(np.zeros, (2, 0, 0)))
-    z: Floats = field(default_factory=partial(np.zeros, (2, 0, 0)))  # scores (folds)
-    errors: Floats = field(default_factory=partial(np.zeros, (4, 1)))  # of what leaves: (4, n)
-    on: NDArray[np.uint64] = field(default_factory=partial(np.zeros, (0, 0), np.uint64))
-    winner: Integers = field(default_factory=partial(np.zeros, (0, 0), np.int64))
-    more_outputs: Floats = field(default_factory=partial(np.zeros, (0, 0)))  # of keys that win together
-    more_keys: Integers = field(default_factory=partial(np.zeros, 0, np.int64))
-    carry_y: Floats = field(default_factory=partial(np.zeros, (2, 1)))
-    carry_winner: Integers = field(default_factory=partial(np.zeros, 0, np.int64))
+    y: Floats = field(default_factory=lambda: np.zeros((2, 0, 0)))
+    z: Floats = field(default_factory=lambda: np.zeros((2, 0, 0)))  # scores (folds)
+    errors: Floats = field(default_factory=lambda: np.zeros((4, 1)))  # of what leaves: (4, n)
+    on: NDArray[np.uint64] = field(default_factory=lambda: np.zeros((0, 0), np.uint64))
+    winner: Integers = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    more_outputs: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # of keys that win together
+    more_keys: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    carry_y: Floats = field(default_factory=lambda: np.zeros((2, 1)))
+    carry_winner: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def children(self) -> int:
