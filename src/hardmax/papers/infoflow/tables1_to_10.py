@@ -225,11 +225,7 @@ def _second_largest(effort: Effort) -> Finding:
 
 
 PAPER_D = 6
-
-
 READINGS = {"pairwise": "target (6)", "retrieval": "D-retrieval"}
-
-
 _RANK = {1: "largest", 2: "second largest"}
 
 
@@ -384,7 +380,6 @@ _OPTIONS = (
     Option("fit", "plain", "least squares, plain or with the weights of (56)", choices=("plain", "weighted")),
     *runs.training_options(seeds=(1, 3, 16)),
 )
-
 
 RECIPES = tuple(
     Recipe(

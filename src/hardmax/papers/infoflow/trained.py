@@ -231,8 +231,6 @@ def _run_largest(settings: Settings) -> Outcome:
 
 
 _Models = dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]]  # x -> T, heads, widths
-
-
 _TRAINING = runs.training_options(seeds=(1, 3, 8))
 
 _COMMON = (

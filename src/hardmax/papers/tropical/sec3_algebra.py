@@ -472,7 +472,6 @@ def _support(points: NDArray[Any]) -> NDArray[np.float64]:
 
 _DIRECTIONS = np.array([(x, y) for x in range(-9, 10) for y in range(-9, 10)], dtype=np.float64)
 
-
 _ROWS: tuple[tuple[str, str, Callable[[Settings], _Row]], ...] = (
     ("addition", "log-sum-exp becomes max; hull of both polytopes", _addition),
     ("multiplication", "addition becomes tropical product; Minkowski sum", _multiplication),
@@ -481,7 +480,6 @@ _ROWS: tuple[tuple[str, str, Callable[[Settings], _Row]], ...] = (
     ("attention denominator", "softmax denominator becomes a tropical polynomial; convex", _denominator),
     ("MHSA concatenation", "tropical product of heads; common refinement of fans", _concatenation),
 )
-
 
 _CLAIM = {"MHSA concatenation": "tropical.def_iii13"}
 

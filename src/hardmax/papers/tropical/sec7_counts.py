@@ -33,7 +33,6 @@ from hardmax.regions.sampling.estimate import estimate_cells
 
 __all__ = ["random_transformers"]
 
-
 PLANE = Box.cube(2, -4, 4)
 
 
@@ -152,8 +151,6 @@ def _mc_lower_bound_cells(effort: Effort) -> Finding:
 
 
 _PRINTED = 0.13  # the slope of figure 6(a) at L = 1
-
-
 _HEADS, _KEYS, _D = 3, 7, 4  # the largest sum of figure 6(b)
 
 
