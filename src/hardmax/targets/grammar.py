@@ -330,39 +330,38 @@ class Parser:
             if rank < 1:
                 raise self._error(place, "k must be 1 or more")
             self._take(",")
-        names, places, signs = [self._fresh([])], [self.symbols[self.at - 1].column], set()
+        indices, signs = [self._fresh([])], set()
         while self._sees(*_KINDS):
             signs.add(self._take().text)
-            names.append(self._fresh(names))
-            places.append(self.symbols[self.at - 1].column)
+            indices.append(self._fresh([index.text for index in indices]))
         if len(signs) > 1:
             joined = " and ".join(sorted(signs))
-            raise self._error(places[0], f"one sign must join all indices, but {joined} do")
-        if rank > 1 and len(names) > 1:
-            raise self._error(places[1], "kth takes a single index")
+            raise self._error(indices[0].column, f"one sign must join all indices, but {joined} do")
+        if rank > 1 and len(indices) > 1:
+            raise self._error(indices[1].column, "kth takes a single index")
         self._take(")", "')' or another index")
-        self.running = names
+        self.running = [index.text for index in indices]
         body = self._as_scalar(self._product())
-        self.running = []
-        used = body.indices()
-        for name, place in zip(names, places, strict=True):
-            if name not in used:
-                raise self._error(place, f"the index {name!r} is not used in the body of {word.text}")
+        for index in indices:
+            if index.text not in body.indices():
+                problem = f"the index {index.text!r} is not used in the body of {word.text}"
+                raise self._error(index.column, problem)
         tuples = _KINDS[signs.pop()] if signs else "all"
         extremum = "min" if word.text == "min" else "max"
-        return Best(extremum, tuple(names), tuples, rank, body, word.column)
+        names, self.running = tuple(self.running), []
+        return Best(extremum, names, tuples, rank, body, word.column)
 
-    def _fresh(self, taken: list[str]) -> str:
+    def _fresh(self, taken: list[str]) -> _Symbol:
         symbol = self._next
         if symbol.kind != "name":
             raise self._unexpected("the name of an index")
         if symbol.text in (*taken, *self.counters, *_WORDS):
             raise self._error(symbol.column, f"{symbol.text!r} is taken; choose another name for the index")
-        return self._take().text
+        return self._take()
 
     def _repeated(self, word: _Symbol) -> Node:
         self._take("(")
-        name = self._fresh(self.running)
+        name = self._fresh(self.running).text
         if self._sees(")"):
             raise GrowingActiveSetError(
                 f"column {word.column} of {self.text!r}: a sum over all positions makes the active set grow "

@@ -41,8 +41,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TUPLES = 40_000  # tuples per sequence that sampling is willing to try
-
-
 _GROWTH = 1.4  # twice the length may not have this many times the active tokens
 
 
@@ -235,8 +233,7 @@ def _wall_support(term: Term, walls: Floats, left: Integers, right: Integers) ->
         return term.values(moved, left) - term.values(moved, right)
 
     slopes = _slopes(gap, walls, np.concatenate([left, right], axis=1).T, step)
-    depends: Integers = (slopes > 1e-4 * slopes.max(axis=1, keepdims=True)).sum(axis=1)
-    return depends
+    return np.asarray((slopes > 1e-4 * slopes.max(axis=1, keepdims=True)).sum(axis=1))
 
 
 def _slopes(
@@ -287,8 +284,7 @@ def retrieval_witness(target: TermFunction, *, n: int = 4096, rng: int = 0) -> b
 
 
 def _between(start: Floats, end: Floats, at: Floats) -> Floats:
-    value: Floats = start + at[:, None, None] * (end - start)
-    return value
+    return np.asarray(start + at[:, None, None] * (end - start))
 
 
 def _differ(one: tuple[Integers, ...], other: tuple[Integers, ...]) -> NDArray[np.bool_]:
@@ -331,8 +327,7 @@ def active_by_differences(
         return returned(function(moved), moved.shape[:1], "function")
 
     slopes = _slopes(checked, sequences, range(sequences.shape[1]), step)
-    active: NDArray[np.bool_] = slopes > 1e-6 * slopes.max(axis=1, keepdims=True)
-    return active
+    return np.asarray(slopes > 1e-6 * slopes.max(axis=1, keepdims=True))
 
 
 def measure_active(

@@ -344,12 +344,7 @@ class Target(TermFunction):
         """Whether r-tuples of a role can tie, and comparing two other tuples of the same 2r tokens cannot
         replace comparing two tied ones."""
         return any(
-            why
-            and role.arity == r
-            and (
-                isinstance(role.term.function, Bilinear)
-                or (isinstance(role.term.function, SquaredSum) and self.d_token >= 2)
-            )
+            why and role.arity == r and (self.d_token >= 2 or isinstance(role.term.function, Bilinear))
             for role, why in zip(self.roles, self.ties, strict=True)
         )
 

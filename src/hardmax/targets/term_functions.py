@@ -265,8 +265,7 @@ class Diagonal:
     arity: int
 
     def __call__(self, token: Floats) -> Floats:
-        value: Floats = self.function(*([token] * self.arity))
-        return value
+        return np.asarray(self.function(*([token] * self.arity)))
 
 
 def image(form: Bilinear | SquaredSum, domain: InputDomain) -> tuple[float, float]:
@@ -325,8 +324,7 @@ def _same_winners(one: Term, other: Term, d_token: int) -> bool:
 
 def _weights(function: TokenFunction, d_token: int) -> Floats | None:
     if isinstance(function, Coordinate):
-        row: Floats = np.eye(d_token)[function.index]
-        return row
+        return np.asarray(np.eye(d_token)[function.index])
     return np.array(function.weights) if isinstance(function, LinearForm) else None
 
 

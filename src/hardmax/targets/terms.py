@@ -39,8 +39,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _BLOCK = 1 << 20  # numbers that a block of tuples may hold
-
-
 KINDS: Mapping[str, tuple[Callable[[int, int], int], Callable[[range, int], Iterator[tuple[int, ...]]]]] = {
     "all": (pow, lambda positions, arity: product(positions, repeat=arity)),
     "distinct": (perm, permutations),
@@ -164,8 +162,7 @@ class Term:
     def _single(self, sequences: Floats) -> Integers:
         scores = -self.sign * self._evaluate(sequences)
         if self.rank == 1:
-            best: Integers = scores.argmin(axis=1)[:, None]
-            return best
+            return np.asarray(scores.argmin(axis=1)[:, None])
         order = np.argsort(scores, axis=1, kind="stable")
         return order[:, self.rank - 1, None].astype(np.int64)
 

@@ -35,8 +35,6 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 TokenFunction = Callable[..., Any]
-
-
 _MEANING = {"cube01": "[0, 1]^d, uniform", "cube11": "[-1, 1]^d, uniform", "gaussian": "R^d, standard normal"}
 
 
@@ -92,14 +90,12 @@ class Bilinear:
         """The form at two arrays of tokens (..., d)."""
         left = self.scale * first + self.offset
         right = self.scale * second + self.offset
-        value: Floats = ((left @ self.matrix) * right).sum(axis=-1) + self.constant
-        return value
+        return np.asarray(((left @ self.matrix) * right).sum(axis=-1) + self.constant)
 
     def table(self, sequences: Floats, sign: float = 1.0) -> Floats:
         """Values of all pairs of positions up to the constant, times a sign: (B, T, d) gives (B, T, T)."""
         tokens = self.scale * sequences + self.offset
-        value: Floats = (tokens @ (sign * self.matrix)) @ tokens.transpose(0, 2, 1)
-        return value
+        return np.asarray((tokens @ (sign * self.matrix)) @ tokens.transpose(0, 2, 1))
 
     @property
     def symmetric(self) -> bool:
@@ -137,8 +133,7 @@ class SquaredSum:
         for token in tokens[1:]:
             total = total + token
         total = self.scale * total + self.arity * self.offset
-        value: Floats = (total * total).sum(axis=-1)
-        return value
+        return np.asarray((total * total).sum(axis=-1))
 
     @property
     def symmetric(self) -> bool:
@@ -154,8 +149,7 @@ class Coordinate:
 
     def __call__(self, token: Floats) -> Floats:
         """The coordinate of tokens (..., d)."""
-        value: Floats = token[..., self.index]
-        return value
+        return np.asarray(token[..., self.index])
 
 
 @dataclass(frozen=True)
@@ -166,8 +160,7 @@ class LinearForm:
 
     def __call__(self, token: Floats) -> Floats:
         """The inner product with tokens (..., d)."""
-        value: Floats = token @ np.array(self.weights)
-        return value
+        return np.asarray(token @ np.array(self.weights))
 
 
 def check_arity(
@@ -178,17 +171,13 @@ def check_arity(
     ``points`` are r arrays (n, d) of sample tokens.
     """
     try:
-        value = np.asarray(function(*points), dtype=np.float64)
+        found = np.asarray(function(*points), dtype=np.float64)
     except Exception as error:
         raise InvalidInputError(
             f"{name} must be a function of {arity} arrays of tokens (..., {d_token}), but calling it raised "
             f"{type(error).__name__}: {error}."
         ) from error
-    if value.shape != points[0].shape[:-1]:
-        raise DimensionMismatchError(
-            f"{name} must return one number per tuple, shape {points[0].shape[:-1]} for tokens of shape "
-            f"{points[0].shape}, but returned shape {value.shape}."
-        )
+    value = returned(found, points[0].shape[:-1], name, nan=True)
     if not np.all(np.isfinite(value)):
         raise NotFiniteError(
             f"{name} must return real numbers, but returned NaN or an infinity on tokens of its domain."

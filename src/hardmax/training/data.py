@@ -193,10 +193,11 @@ def examples(
         if kept is not None:
             return kept
     counts = [min(BLOCK, n - start) for start in range(0, n, BLOCK)]
-    tasks = [(description, n_tokens, count, (seed, stream, i)) for i, count in enumerate(counts)]
+    inputs = {} if isinstance(description, str) else description.get("inputs") or {}
+    shared = outputs_of(description), inputs, n_tokens
+    tasks = [(*shared, count, (seed, stream, i)) for i, count in enumerate(counts)]
     if n_jobs == 1 or len(counts) == 1:
-        targets = outputs_of(description)
-        blocks = [_block(*task, targets=targets) for task in tasks]
+        blocks = [_block(*task) for task in tasks]
     else:
         from joblib import Parallel, delayed
 
@@ -221,17 +222,11 @@ def _cached(path: Path, n: int) -> Examples | None:
 
 
 def _block(
-    description: Description,
-    n_tokens: int,
-    n: int,
-    seed: tuple[int, int, int],
-    targets: tuple[Target, ...] | None = None,
+    targets: tuple[Target, ...], inputs: Mapping[str, Any], n_tokens: int, n: int, seed: tuple[int, int, int]
 ) -> tuple[Floats, Floats]:
-    """Sequences and values; ``targets`` are those of the description, if they have been made already."""
-    targets = targets or outputs_of(description)
+    """Sequences and values."""
     X = targets[0].sample(n, n_tokens, np.random.default_rng(seed))
-    X = _reshaped(X, {} if isinstance(description, str) else description.get("inputs") or {})
-    single = X.astype(np.float32)
+    single = _reshaped(X, inputs).astype(np.float32)
     # the values belong to the rounded tokens, which are all that the transformer sees
     Y = np.stack([target(single.astype(np.float64)) for target in targets], axis=1)
     return single, Y.astype(np.float32)
@@ -246,8 +241,7 @@ def _reshaped(X: NDArray[np.float64], inputs: Mapping[str, Any]) -> NDArray[np.f
     X = X * float(inputs.get("scale", 1.0))
     norms = np.linalg.norm(X, axis=2, keepdims=True)
     clamped = np.clip(norms, float(inputs.get("min_norm", 0.0)), float(inputs.get("max_norm", math.inf)))
-    reshaped: NDArray[np.float64] = X * (clamped / np.maximum(norms, np.finfo(float).tiny))
-    return reshaped
+    return np.asarray(X * (clamped / np.maximum(norms, np.finfo(float).tiny)))
 
 
 def nmse(predicted: NDArray[Any], wanted: NDArray[Any]) -> float:

@@ -16,7 +16,7 @@ from hardmax.training import fused_kernels
 from hardmax.training.fused_kernels import ADDITIVE, APPENDED, DERIVE, LANES, LAYER, LEARN, LOOK, NO_POSITIONS
 from hardmax.training.layout import TransformerShape
 
-__all__ = ["FusedSteps", "gradient"]
+__all__ = ["FusedSteps"]
 
 Floats = NDArray[np.float32]
 
@@ -222,8 +222,3 @@ class FusedSteps:
             raise DimensionMismatchError(
                 f"order must name {needed} of {len(X)} sequences, but has {len(order)} entries, or others."
             )
-
-
-def gradient(shape: TransformerShape, vector: Floats, X: Floats, Y: Floats) -> tuple[float, Floats]:
-    """The mean squared error of a transformer over sequences X (B, T, d), and its gradient."""
-    return FusedSteps(shape, vector).gradient(X, Y)

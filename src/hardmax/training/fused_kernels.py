@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 from collections import namedtuple
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -156,13 +156,8 @@ times = _pairwise(lambda builder, a, b: builder.fmul(a, b))
 over = _pairwise(lambda builder, a, b: builder.fdiv(a, b))
 larger = _pairwise(lambda builder, a, b: _select(builder, ">", a, b))
 smaller = _pairwise(lambda builder, a, b: _select(builder, "<", a, b))
+madd = emitted(VECTOR, VECTOR, VECTOR, VECTOR)(lambda builder, a, b, c: _call(builder, "fma", a, b, c))
 root = emitted(VECTOR, VECTOR)(lambda builder, a: _call(builder, "sqrt", a))
-
-
-@emitted(VECTOR, VECTOR, VECTOR, VECTOR)
-def madd(builder, a, b, c):
-    """``a * b + c``, rounded once."""
-    return _call(builder, "fma", a, b, c)
 
 
 @emitted(VECTOR, VECTOR)
@@ -221,16 +216,9 @@ def _folded(builder: Any, value: Any, combine: Any) -> Any:
     return builder.extract_element(value, _INT(0))
 
 
-@emitted(types.float32, VECTOR)
-def total(builder, a):
-    """The sum over the lanes."""
-    return _folded(builder, a, builder.fadd)
-
-
-@emitted(types.float32, VECTOR)
-def largest(builder, a):
-    """The largest lane."""
-    return _folded(builder, a, lambda one, other: _select(builder, ">", one, other))
+_of_lanes = emitted(types.float32, VECTOR)
+total = _of_lanes(lambda builder, a: _folded(builder, a, builder.fadd))
+largest = _of_lanes(lambda builder, a: _folded(builder, a, partial(_select, builder, ">")))
 
 
 # Tiles

@@ -60,20 +60,10 @@ Floats = NDArray[np.float64]
 
 
 def routed_flow(shape: TransformerShape, parameters: ArrayLike, X: ArrayLike) -> InformationFlow:
-    """The information sets that the model's own arg-max routing makes on given inputs.
+    """The information sets that the model's own arg-max routing makes on inputs X (B, T, d).
 
-    Every head obeys rule 1 of P2 with the scores that the model really computes, nothing is pruned.
-
-    Parameters
-    ----------
-    shape : TransformerShape
-    parameters : array
-    X : array (B, T, d)
-
-    Returns
-    -------
-    InformationFlow
-        With everything kept: ``learns(target)`` says how often CLS holds the active set.
+    Every head obeys rule 1 of P2 with the scores that the model really computes, nothing is pruned and
+    everything is kept: ``learns(target)`` of the flow says how often CLS holds the active set.
     """
     inputs = np.asarray(X, dtype=np.float64)
     architecture = Architecture(shape.n_tokens, shape.d_token, tuple(shape.heads), tuple(shape.widths))
@@ -81,38 +71,27 @@ def routed_flow(shape: TransformerShape, parameters: ArrayLike, X: ArrayLike) ->
     layout = lay_out(plan, architecture)
     T, L = shape.n_tokens, shape.depth
     small = np.int8 if T <= 128 else np.int16 if T <= 2**15 else np.int32
-    routings: list[list[NDArray[Any]]] = [[] for _ in range(L)]
-    token_sizes, cls_sizes, cls_words = [], [], []
+    found = []
     for _, layers in states_in_blocks(shape, parameters, inputs):
-        n = len(layers[0].cls)
-        spread = Propagation(layout, n)
-        sets, own = spread.first_sets(), np.zeros((n, bitsets.n_words(T)), dtype=np.uint64)
-        sizes, of_cls, words = np.empty((n, L - 1, T), dtype=np.min_scalar_type(T)), [], []
+        spread = Propagation(layout, len(layers[0].cls))
+        sets, own = spread.first_sets(), np.zeros((spread.n, bitsets.n_words(T)), dtype=np.uint64)
+        sizes, of_cls = np.empty((spread.n, L - 1, T), dtype=np.min_scalar_type(T)), []
         for number, layer in enumerate(layers, start=1):
-            asked = layer.cls_scores.argmax(axis=-1)  # (n, h)
-            winners = asked[:, None]
+            winners = layer.cls_scores.argmax(axis=-1)[:, None]  # (n, 1, h)
             if layer.scores is not None:
                 of_tokens = layer.scores.argmax(axis=-1).swapaxes(1, 2)  # (n, T, h)
                 winners = np.concatenate([of_tokens, winners], axis=1)
             spread.winners.append(winners)
             own = spread.cls_sets(number, sets, own)
-            words.append(own)
-            of_cls.append(bitsets.count(own))
+            of_cls.append(own)
             if number < L:
                 sets = spread.token_sets(number, sets)
                 sizes[:, number - 1] = bitsets.count(sets)
-            routings[number - 1].append(winners.astype(small))
-        token_sizes.append(sizes)
-        cls_sizes.append(np.stack(of_cls, axis=1))
-        cls_words.append(np.stack(words, axis=1))
+        words = np.stack(of_cls, axis=1)
+        found.append((sizes, bitsets.count(words), words, *(won.astype(small) for won in spread.winners)))
+    token_sizes, cls_sizes, cls_words, *routings = map(np.concatenate, zip(*found, strict=True))
     return InformationFlow(
-        architecture=architecture,
-        plan=plan,
-        X=inputs,
-        routings=tuple(np.concatenate(parts) for parts in routings),
-        sizes=Sizes(np.concatenate(token_sizes), np.concatenate(cls_sizes)),
-        cls_words=np.concatenate(cls_words),
-        keep="all",
+        architecture, plan, inputs, tuple(routings), Sizes(token_sizes, cls_sizes), cls_words, keep="all"
     )
 
 
@@ -138,19 +117,8 @@ def fixed_context(
 ) -> Attention:
     """One attention layer with the states of a sequence as its context: the object of P1.
 
-    Parameters
-    ----------
-    shape : TransformerShape
-    parameters : array
-    sequence : array (T, d)
-        Its states before the layer become keys and values.
-    layer : int
-        Counted from 0.
-
-    Returns
-    -------
-    Attention
-        On states of width E, residual included. Scores are raw, so the model runs it at temperature 1/beta.
+    The states of the sequence (T, d) before the layer, counted from 0, become keys and values. The result
+    acts on states of width E, residual included. Scores are raw, so the model runs it at temperature 1/beta.
     """
     heads = head_weights(shape, parameters, layer)
     states = _states(shape, parameters, sequence, layer)
@@ -250,15 +218,9 @@ class Hardness:
 def measured_hardness(
     shape: TransformerShape, parameters: ArrayLike, X: ArrayLike, *, tolerance: float = 0.01
 ) -> tuple[Hardness, ...]:
-    """Margins in units of temperature and shares of hard queries, head by head.
+    """Margins in units of temperature and shares of hard queries on inputs X (B, T, d), head by head.
 
-    Parameters
-    ----------
-    shape : TransformerShape
-    parameters : array
-    X : array (B, T, d)
-    tolerance : float
-        A query is hard when its total variation distance to hardmax is at most this.
+    A query is hard when its total variation distance to hardmax is at most ``tolerance``.
     """
     blocks = [layers for _, layers in states_in_blocks(shape, parameters, X)]
     rows = []
@@ -322,9 +284,6 @@ class TrainingGeometry(Result):
             f"active set on {self.learns[0]:.0%} to {self.learns[-1]:.0%} of inputs"
         )
 
-    def _table(self) -> dict[str, Any]:
-        return self.columns()
-
     def columns(self) -> dict[str, Any]:
         """One row per checkpoint, for tables."""
         table: dict[str, Any] = {
@@ -339,6 +298,8 @@ class TrainingGeometry(Result):
             table[f"hard: {name}"] = self.share_hard[:, i]
             table[f"margin: {name}"] = self.margin[:, i]
         return table
+
+    _table = columns
 
 
 def follow_training(

@@ -15,20 +15,26 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax import storage
+from hardmax.errors import InvalidInputError
 from hardmax.progress import shown
 from hardmax.results import Result
 from hardmax.training.data import Examples, examples, nmse
 from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
 from hardmax.training.layout import TransformerShape
+
+if TYPE_CHECKING:
+    from hardmax.training.fused import FusedSteps
+    from hardmax.training.transformer import TorchSteps
+
+    Steps = FusedSteps | TorchSteps
 
 __all__ = ["NUMERICS", "Job", "TrainingResult", "TrainingSettings", "TransformerShape", "run_job", "train"]
 
@@ -39,20 +45,6 @@ _TRAINING, _VALIDATION = 0, 1  # streams of data_seed
 _ORDER, _FRESH = 1, 2  # streams of the job's seed; the first draws the parameters
 _STEPS = 512  # at most, between two looks at the clock
 _EXPLODED = 1e4  # an NMSE beyond which a run counts as diverged
-
-
-class Steps(Protocol):
-    """What both ways offer."""
-
-    @property
-    def parameters(self) -> Floats:
-        """A copy of the vector."""
-
-    def run(self, X: Floats, Y: Floats, order: NDArray[np.int64], rates: NDArray[np.float64]) -> float:
-        """One step for each rate, on consecutive batches of ``order``; the mean loss."""
-
-    def predict(self, X: Floats) -> Floats:
-        """(B, T, d) -> (B, outputs)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -148,7 +140,7 @@ class TrainingResult(Result):
     # ------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        rest = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "job"}
+        rest = {name: value for name, value in super()._state().items() if name != "job"}
         return {"job": json.loads(self.job.to_json()), "numerics": NUMERICS, **rest}
 
     @classmethod
@@ -190,10 +182,6 @@ def train(
         A folder in which training and validation sets are kept.
     n_jobs : int, optional
         Processes that make the data; the steps take one core, and the result does not depend on it.
-
-    Returns
-    -------
-    TrainingResult
     """
     if path not in ("fused", "torch"):
         raise InvalidInputError(f"path must be 'fused' or 'torch', but was {path!r}.")
@@ -307,31 +295,26 @@ class _Journal:
 
 
 def _steps(path: str, job: Job) -> Steps:
-    kind: Any
-    if path == "fused":
-        from hardmax.training.fused import FusedSteps as kind
-    else:
-        from hardmax.training.transformer import TorchSteps as kind
     settings = job.settings
-    options = {"batch": settings.batch, "weight_decay": settings.weight_decay, "clip": settings.clip}
-    steps: Steps = kind(job.shape, job.initial(), **options)
-    return steps
+    options: Any = {"batch": settings.batch, "weight_decay": settings.weight_decay, "clip": settings.clip}
+    if path == "fused":
+        from hardmax.training.fused import FusedSteps
+
+        return FusedSteps(job.shape, job.initial(), **options)
+    from hardmax.training.transformer import TorchSteps
+
+    return TorchSteps(job.shape, job.initial(), **options)
 
 
 def predict(shape: TransformerShape, vector: NDArray[Any], X: ArrayLike) -> Floats:
     """What the transformer puts out for sequences: (B, T, d) -> (B, outputs), standardised as in training."""
     from hardmax.training.fused import FusedSteps
 
-    sequences = np.ascontiguousarray(X, dtype=np.float32)
-    if sequences.ndim != 3 or sequences.shape[1:] != (shape.n_tokens, shape.d_token):
-        raise DimensionMismatchError(
-            f"X must have shape (B, {shape.n_tokens}, {shape.d_token}), but has shape {sequences.shape}."
-        )
+    sequences = np.asarray(X, dtype=np.float32)
     return FusedSteps(shape, np.array(vector, dtype=np.float32)).predict(sequences)
 
 
 def run_job(job_json: str, *, cache: str | Path | None = None) -> bytes:
     """Train the job that :meth:`Job.to_json` described; the bytes of the result's npz file."""
     result = train(Job.from_json(job_json), cache=cache)
-    with TemporaryDirectory() as folder:
-        return result.save(Path(folder) / "result.npz").read_bytes()
+    return storage.to_bytes(storage.Stored(result.kind, result._state(), result.provenance))

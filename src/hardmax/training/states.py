@@ -50,8 +50,6 @@ Floats = NDArray[np.float64]
 
 _SCORES = 1 << 22  # scores that are held at once: 32 MB
 _NORM_EPSILON = 1e-5
-
-
 Fit = Literal["plain", "weighted"]
 
 
@@ -123,14 +121,10 @@ def parameter_arrays(shape: TransformerShape, parameters: ArrayLike) -> Mapping[
     NotFiniteError
         When it holds NaN or an infinity, as after a training that diverged.
     """
-    vector = np.asarray(parameters, dtype=np.float64).ravel()
-    if len(vector) != shape.n_parameters:
-        raise DimensionMismatchError(
-            f"parameters must have {shape.n_parameters} numbers for this shape, but had {len(vector)}."
-        )
-    if not np.isfinite(vector).all():
+    arrays = shape.split(np.asarray(parameters, dtype=np.float64).ravel())
+    if not all(np.isfinite(array).all() for array in arrays.values()):
         raise NotFiniteError("parameters must be finite, but hold NaN or an infinity.")
-    return {name: np.asarray(array, dtype=np.float64) for name, array in shape.split(vector).items()}
+    return arrays
 
 
 def head_weights(shape: TransformerShape, parameters: ArrayLike, layer: int) -> HeadWeights:
@@ -329,10 +323,6 @@ def recovery(
         1 for the token with the largest score, 2 for the second largest.
     fit : {"plain", "weighted"}
         The paper says "by regression"; plain least squares is that. "weighted" minimises (56) itself.
-
-    Returns
-    -------
-    Recovery
     """
     before, after = (
         recovery_errors(shape, vector, X_fit, X_test, rank=rank, fit=fit) for vector in (initialised, trained)
@@ -367,7 +357,8 @@ def recovery_errors(
         )
     maps = _fitted(states, wanted, fit)
     states, wanted = _regression(shape, parameters, X_test, rank)
-    return np.array([_error(states @ maps[i], wanted[:, i]) for i in range(len(maps))])
+    missed = [((states @ maps[i] - wanted[:, i]) ** 2).sum(axis=1) for i in range(len(maps))]
+    return np.array([(part / (wanted[:, i] ** 2).sum(axis=1)).mean() for i, part in enumerate(missed)])
 
 
 def _regression(
@@ -410,7 +401,3 @@ def _fitted(states: Floats, wanted: Floats, fit: Fit) -> Floats:
         scale = 1.0 / np.linalg.norm(wanted[:, i], axis=1, keepdims=True)
         found.append(np.linalg.lstsq(states * scale, wanted[:, i] * scale, rcond=None)[0])
     return np.array(found)
-
-
-def _error(found: Floats, wanted: Floats) -> float:
-    return float((((found - wanted) ** 2).sum(axis=1) / (wanted**2).sum(axis=1)).mean())

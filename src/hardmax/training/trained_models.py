@@ -38,8 +38,6 @@ Floats = NDArray[np.float32]
 SCHEMA = 1
 _FORMAT = "hardmax transformer"
 _LONGEST_HEADER = 10_000_000  # bytes; a foreign file may begin with any number
-
-
 MODELS = ("pairwise-2",)
 """Their names."""
 
@@ -177,24 +175,23 @@ def load_model(path: str | os.PathLike[str]) -> TrainedModel:
 
 
 def _unpacked(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    damaged = FileFormatError(f"{path} must be a complete safetensors file, but it is truncated or damaged.")
-    if len(data) < 8:
-        raise damaged
-    (length,) = struct.unpack("<Q", data[:8])
-    if length > min(len(data) - 8, _LONGEST_HEADER):
-        raise damaged
     try:
+        (length,) = struct.unpack("<Q", data[:8])
+        if length > min(len(data) - 8, _LONGEST_HEADER):
+            raise ValueError("the header is longer than the file")
         header = json.loads(data[8 : 8 + length])
         words = header.pop("__metadata__", {})
         body = data[8 + length :]
         end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
         if end != len(body):
-            raise damaged
+            raise ValueError("the tensors do not fill the file")
         tensors = {name: _tensor(name, entry, body, path) for name, entry in header.items()}
     except FileFormatError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise damaged from error
+    except (struct.error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise FileFormatError(
+            f"{path} must be a complete safetensors file, but it is truncated or damaged."
+        ) from error
     return tensors, words
 
 
@@ -202,8 +199,7 @@ def _tensor(name: str, entry: Mapping[str, Any], body: bytes, path: Any) -> NDAr
     if entry["dtype"] != "F32":
         raise FileFormatError(f"{path} must hold tensors of type F32, but {name!r} is {entry['dtype']}.")
     begin, end = entry["data_offsets"]
-    array: NDArray[Any] = np.frombuffer(body[begin:end], dtype="<f4").reshape(entry["shape"])
-    return array
+    return np.asarray(np.frombuffer(body[begin:end], dtype="<f4").reshape(entry["shape"]))
 
 
 def bundled_model(name: str = "pairwise-2") -> TrainedModel:

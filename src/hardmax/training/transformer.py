@@ -32,8 +32,6 @@ except ImportError as error:
     ) from error
 
 __all__ = ["AttentionLayer", "TorchSteps", "Transformer"]
-
-
 Floats = NDArray[np.float32]
 
 
@@ -62,14 +60,7 @@ class AttentionLayer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The transformer of a shape; all parameters are zero until :meth:`load_vector`.
-
-    Parameters
-    ----------
-    shape : TransformerShape
-    vector : array, optional
-        Its parameters.
-    """
+    """The transformer of a shape; without a vector of parameters all are zero until :meth:`load_vector`."""
 
     def __init__(self, shape: TransformerShape, vector: NDArray[Any] | None = None) -> None:
         super().__init__()
@@ -191,9 +182,5 @@ class TorchSteps:
     def predict(self, X: Floats) -> Floats:
         """(B, T, d) -> (B, outputs)."""
         with torch.no_grad():
-            parts = [self.model(torch.from_numpy(np.array(part))).numpy() for part in _parts(X)]
-        return np.concatenate(parts)
-
-
-def _parts(X: Floats) -> list[Floats]:
-    return [X[start : start + 1024] for start in range(0, len(X), 1024)]
+            parts = torch.from_numpy(np.array(X)).split(1024)
+            return np.concatenate([self.model(part).numpy() for part in parts])

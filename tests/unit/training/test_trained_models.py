@@ -123,7 +123,7 @@ def test_blocks_are_the_whole(vector, monkeypatch):
 
 
 def test_states_refuse_what_does_not_fit(vector):
-    with pytest.raises(DimensionMismatchError, match="parameters must have"):
+    with pytest.raises(DimensionMismatchError, match="parameters of this shape"):
         run_states(SHAPE, vector[:-1], inputs(1))
     with pytest.raises(NotFiniteError, match="parameters must be finite"):
         run_states(SHAPE, np.full_like(vector, np.nan), inputs(1))

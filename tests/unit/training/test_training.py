@@ -17,7 +17,7 @@ import hardmax as hm
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
 from hardmax.training import fused_kernels
 from hardmax.training.data import BLOCK, canonical, examples, nmse, outputs_of
-from hardmax.training.fused import FusedSteps, gradient
+from hardmax.training.fused import FusedSteps
 from hardmax.training.fused_kernels import LANES, load, outer_tile, product_tile, store, sum_tile
 from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
 from hardmax.training.layout import TransformerShape
@@ -65,7 +65,7 @@ def slope(shape: TransformerShape, vector: np.ndarray, X, Y, direction: np.ndarr
 @pytest.mark.parametrize("shape", VARIANTS, ids=lambda s: f"{s.activation}-{s.positions}-{s.depth}")
 def test_fused_gradient_is_the_slope_of_the_plain_loss(shape):
     vector, (X, Y) = shape.initial(1), batch(shape, 3)
-    loss, found = gradient(shape, vector, X, Y)
+    loss, found = FusedSteps(shape, vector).gradient(X, Y)
     assert loss == pytest.approx(plain_transformer.loss(shape, in_double(shape, vector), X, Y), rel=1e-5)
     rng = np.random.default_rng(0)
     for parameter in shape.parameters:  # one direction inside each array
@@ -105,7 +105,7 @@ def test_fused_outputs_and_slopes_for_random_shapes(shape, n, seed):
     few = min(n, 2)
     wanted = plain_transformer.output(shape, in_double(shape, vector), X[:few])
     assert predict(shape, vector, X)[:few] == pytest.approx(wanted, abs=3e-6 * (1 + np.abs(wanted).max()))
-    _, found = gradient(shape, vector, X[:few], Y[:few])
+    _, found = FusedSteps(shape, vector).gradient(X[:few], Y[:few])
     direction = np.random.default_rng(seed).standard_normal(shape.n_parameters)
     wanted = slope(shape, vector, X[:few], Y[:few], direction)
     tolerance = float(1e-5 * np.linalg.norm(found) * np.linalg.norm(direction) + 1e-7)
@@ -137,7 +137,7 @@ def test_adamw_makes_the_textbook_steps():
     m, v = np.zeros_like(theta), np.zeros_like(theta)
     for t, rate in enumerate(rates, start=1):
         rows = order[(t - 1) * 24 : t * 24]
-        g = gradient(shape, theta.astype(np.float32), X[rows], Y[rows])[1].astype(np.float64)
+        g = FusedSteps(shape, theta.astype(np.float32)).gradient(X[rows], Y[rows])[1].astype(np.float64)
         g *= min(1.0, clip / (np.linalg.norm(g) + 1e-6))
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
         theta -= rate * decay * theta
@@ -164,7 +164,7 @@ def test_scores_of_any_size_neither_overflow_nor_underflow():
     vector, (X, Y) = shape.initial(0), batch(shape, 4)
     wanted = plain_transformer.output(shape, in_double(shape, vector), X)
     assert predict(shape, vector, X) == pytest.approx(wanted, abs=2e-3)  # scores of 1e4 in single precision
-    assert np.isfinite(gradient(shape, vector, X, Y)[1]).all()
+    assert np.isfinite(FusedSteps(shape, vector).gradient(X, Y)[1]).all()
 
 
 def test_hard_heads_make_no_denormal_numbers():

@@ -22,7 +22,7 @@ import secrets
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -35,7 +35,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.parallel import get_active_backend
@@ -56,8 +56,6 @@ _WRITE_EVERY = 5.0  # seconds after which a driver writes its file again
 _DEATHS = 3  # workers that a job may lose
 _STARTS = 3  # workers in a row that die before they have begun a job
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-
-
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _LOOK_EVERY = 2.0  # seconds between two counts of the workers of a cluster
 _NO_WORKER = 60.0  # seconds without any worker
@@ -138,7 +136,7 @@ def run_study(
             stack.callback(store.remove_driver, name)
             pool = pool_for(n_jobs, dask)
             stack.callback(pool.close)  # first of all: then nothing runs here any more
-            Driver(name, store, pool, shares, report, disk_full_timeout, recovered, attempts).run()
+            Driver(name, store, pool, shares, report, disk_full_timeout, recovered, Counter(attempts)).run()
         return progress_of(store, recovered=recovered)
     except OSError as error:
         if error.errno not in _DISK_FULL:
@@ -174,26 +172,22 @@ def _check_plan(store: RunStore) -> None:
         )
 
 
+@dataclass(eq=False)
 class Driver:
-    """One driver."""
+    """One driver; ``shares`` is the folder in which its jobs report how much of them is done."""
 
-    def __init__(
-        self,
-        name: str,
-        store: RunStore,
-        pool: Pool,
-        shares: Path,
-        progress: Callable[[StudyProgress], object] | None,
-        disk_full_timeout: float,
-        recovered: int,
-        attempts: Mapping[str, int],
-    ) -> None:
-        self.name, self.store, self.pool = name, store, pool
-        self._shares, self._progress, self._timeout = shares, progress, disk_full_timeout
-        self._recovered = recovered
-        self._attempts, self._deaths = Counter(attempts), Counter[str]()
-        self._failed_starts = 0
-        self._queue = deque(self._by_cost(list(store.jobs.values())))
+    name: str
+    store: RunStore
+    pool: Pool
+    shares: Path
+    progress: Callable[[StudyProgress], object] | None
+    disk_full_timeout: float
+    recovered: int
+    attempts: Counter[str]
+
+    def __post_init__(self) -> None:
+        self._deaths, self._failed_starts = Counter[str](), 0
+        self._queue = deque(self._by_cost(list(self.store.jobs.values())))
         self._running: dict[Future[Any], StudyJob] = {}
         self._since: dict[str, float] = {}
         self._paces: dict[str, Pace] = {}
@@ -240,8 +234,8 @@ class Driver:
                     del self._since[job.key]
                     self._queue.append(job)
                     continue
-                self._attempts[job.key] += 1
-                shares = str(self._shares / job.key) if self.pool.local else None
+                self.attempts[job.key] += 1
+                shares = str(self.shares / job.key) if self.pool.local else None
                 self._running[self.pool.submit(self.store.runner, job.text, shares)] = job
 
     def _choose(self, n: int) -> list[StudyJob]:
@@ -274,7 +268,7 @@ class Driver:
         """Wait until a job is done, or something else is due."""
         now = time.monotonic()
         due = [self._write_at]
-        if self._progress is not None:
+        if self.progress is not None:
             due.append(self._report_at)
         if self._unwritten:
             due.append(self._retry_at)
@@ -291,15 +285,15 @@ class Driver:
         self._since.pop(key)
         self._paces.pop(key, None)
         self._look_at = float("-inf")
-        begun = self._shares / key
+        begun = self.shares / key
         if isinstance(outcome, Lost):
             self._lose(job, outcome.reason, begun=not self.pool.local or begun.exists())
         elif isinstance(outcome, Run):
             stated = {name: value for name, value in vars(outcome).items() if name != "content"}
-            record = RunRecord(key=key, attempts=self._attempts[key], finished=time.time(), **stated)
+            record = RunRecord(key=key, attempts=self.attempts[key], finished=time.time(), **stated)
             self._unwritten.append(lambda: store.finish(outcome.content, record))
         else:
-            self._unwritten.append(lambda: store.fail(key, outcome, self._attempts[key]))
+            self._unwritten.append(lambda: store.fail(key, outcome, self.attempts[key]))
         begun.unlink(missing_ok=True)
 
     def _lose(self, job: StudyJob, reason: str, *, begun: bool) -> None:
@@ -313,7 +307,7 @@ class Driver:
             self._queue.appendleft(job)
             return
         error = f"its worker died {deaths} times; the last time, {reason}"
-        self._unwritten.append(lambda: self.store.fail(job.key, error, self._attempts[job.key]))
+        self._unwritten.append(lambda: self.store.fail(job.key, error, self.attempts[job.key]))
 
     def _write_results(self) -> None:
         """Write what came back; what does not fit on the disk is tried again later."""
@@ -335,7 +329,7 @@ class Driver:
         self._full_since = now if self._full_since is None else self._full_since
         self._trouble = f"waiting for room on the disk ({error.strerror})"
         self._retry_at = now + _RETRY
-        if not self._running and now - self._full_since >= self._timeout:
+        if not self._running and now - self._full_since >= self.disk_full_timeout:
             raise error
 
     def _write_driver(self, *, now: bool = False) -> None:
@@ -352,14 +346,14 @@ class Driver:
 
     def _report(self, *, now: bool = False) -> None:
         clock = time.monotonic()
-        if self._progress is None or (clock < self._report_at and not now):
+        if self.progress is None or (clock < self._report_at and not now):
             return
         for job in self._running.values():
-            share, pace = share_of(self._shares / job.key), self._paces.get(job.key)
+            share, pace = share_of(self.shares / job.key), self._paces.get(job.key)
             if share is not None and (pace is None or share != pace.share):
                 self._paces[job.key] = Pace.after(pace, share, clock)
-        self._progress(
-            progress_of(self.store, paces=self._paces, recovered=self._recovered, trouble=self._trouble)
+        self.progress(
+            progress_of(self.store, paces=self._paces, recovered=self.recovered, trouble=self._trouble)
         )
         end = time.monotonic()
         self._report_at = end + max(_REPORT_EVERY, 20 * (end - clock))  # of many jobs, less often
@@ -372,23 +366,34 @@ class Lost:
     reason: str
 
 
-class Pool(Protocol):
-    """What runs jobs."""
+class Pool:
+    """What runs jobs; this one in threads of this process, for those who have configured joblib so. Ctrl-C
+    waits for what they run."""
 
-    local: bool
+    local = True
     """Whether jobs run on this machine, so that they can report the share that is done."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._pool: Any = ThreadPoolExecutor(n)
 
     def slots(self) -> int:
         """How many jobs it can run at a time, as of now."""
+        return self._n
 
     def submit(self, runner: str, text: str, shares: str | None) -> Future[Any]:
         """Run a job; there must be a free slot."""
+        future: Future[Any] = self._pool.submit(perform, runner, text, shares)
+        return future
 
     def outcome(self, future: Future[Any]) -> Run | str | Lost:
         """What came of a job that is done: a run, what it raised, or why it was lost."""
+        made: Run | str = future.result()
+        return made
 
     def close(self) -> None:
         """Stop everything."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 def pool_for(n_jobs: int | None, dask: str | None) -> Pool:
@@ -405,14 +410,12 @@ def pool_for(n_jobs: int | None, dask: str | None) -> Pool:
         return _Cluster(client, str(client.scheduler.address), most=most, own=False)
     n = backend.effective_n_jobs(n_jobs or configured or 1)
     if getattr(backend, "supports_sharedmem", False):
-        return _Threads(n)
+        return Pool(n)
     return _Processes(n, threads=getattr(backend, "inner_max_num_threads", None))
 
 
-class _Processes:
+class _Processes(Pool):
     """Processes of this machine, each a pool of its own; one that dies is replaced."""
-
-    local = True
 
     def __init__(self, n: int, *, threads: int | None) -> None:
         self._n = n
@@ -420,9 +423,6 @@ class _Processes:
         self._environment = {**{name: os.environ.get(name, "1") for name in _THREADS}, **given}
         self._idle: list[ProcessPoolExecutor] = []
         self._busy: dict[Future[Any], ProcessPoolExecutor] = {}
-
-    def slots(self) -> int:
-        return self._n
 
     def submit(self, runner: str, text: str, shares: str | None) -> Future[Any]:
         while True:
@@ -443,7 +443,7 @@ class _Processes:
     def outcome(self, future: Future[Any]) -> Run | str | Lost:
         process = self._busy.pop(future)
         try:
-            made: Run | str = future.result()
+            made = super().outcome(future)
         except BrokenExecutor as error:
             process.shutdown(wait=False, kill_workers=True)
             ended = re.search(r"\{(.*)\}", str(error))
@@ -461,30 +461,7 @@ class _Processes:
         self._busy.clear()
 
 
-class _Threads:
-    """Threads of this process, for those who have configured joblib so; Ctrl-C waits for what they run."""
-
-    local = True
-
-    def __init__(self, n: int) -> None:
-        self._n = n
-        self._pool = ThreadPoolExecutor(n)
-
-    def slots(self) -> int:
-        return self._n
-
-    def submit(self, runner: str, text: str, shares: str | None) -> Future[Any]:
-        return self._pool.submit(perform, runner, text, shares)
-
-    def outcome(self, future: Future[Any]) -> Run | str | Lost:
-        made: Run | str = future.result()
-        return made
-
-    def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
-
-
-class _Cluster:
+class _Cluster(Pool):
     """A Dask cluster. It gets jobs as text and sends runs back, so its machines need not share a disk."""
 
     local = False
@@ -513,13 +490,9 @@ class _Cluster:
                 )
         return self._n if self._most is None else min(self._n, self._most)
 
-    def submit(self, runner: str, text: str, shares: str | None) -> Future[Any]:
-        future: Future[Any] = self._pool.submit(perform, runner, text)
-        return future
-
     def outcome(self, future: Future[Any]) -> Run | str | Lost:
         try:
-            made: Run | str = future.result()
+            return super().outcome(future)
         except HardmaxError:
             raise
         except self._killed:
@@ -528,7 +501,6 @@ class _Cluster:
             raise self._gone() from error
         except Exception as error:
             raise IncompleteError(f"the cluster at {self._address} cannot run jobs: {error!r}.") from error
-        return made
 
     def _gone(self) -> IncompleteError:
         return IncompleteError(f"the cluster at {self._address} is gone; what was finished is kept.")

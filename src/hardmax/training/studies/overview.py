@@ -42,8 +42,6 @@ __all__ = [
 ]
 
 _LAST = 200  # finished jobs that decide the speed
-
-
 FORMATS = ("csv", "json", "parquet")
 
 
@@ -273,13 +271,13 @@ def _flat(value: Any, name: str) -> dict[str, Any]:
 def _filled(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows with the same entries in the same order, absent ones as ``None``; job, result, then the rest."""
     rows = list(rows)
-    names: dict[str, None] = {}
-    for row in rows:
-        names.update(dict.fromkeys(row))
-    first = [n for n in names if n in ("position", "key", "state")]
-    groups = [first, *([n for n in names if n.startswith(prefix)] for prefix in ("job", "result."))]
-    placed = {name for group in groups for name in group}
-    order = [*(name for group in groups for name in group), *(n for n in names if n not in placed)]
+    names = dict.fromkeys(name for row in rows for name in row)
+
+    def group(name: str) -> int:
+        belongs = (name in ("position", "key", "state"), name.startswith("job"), name.startswith("result."))
+        return belongs.index(True) if any(belongs) else len(belongs)
+
+    order = sorted(names, key=group)
     return [{name: row.get(name) for name in order} for row in rows]
 
 

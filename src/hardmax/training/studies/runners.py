@@ -52,7 +52,6 @@ __all__ = [
     "share_of",
 ]
 
-
 _REPORT_EVERY = 0.5  # seconds between two reports of the share that is done
 _LOOK_EVERY = 1.0  # seconds between two looks whether the driver is still there
 _LONGEST_ERROR = 4000  # characters

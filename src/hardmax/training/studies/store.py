@@ -60,8 +60,6 @@ STATES = ("waiting", "running", "finished", "failed")
 _STUDY = "study.json"
 _FOLDERS = ("jobs", "results", "failed", "drivers")
 _STALE = 60.0  # seconds after which a driver that has not written its file counts as gone
-
-
 _LONGEST = 65_535  # bytes in the comment of a zip archive
 _DAMAGE = (*storage.ZIP_ERRORS, KeyError, TypeError, AttributeError, RecursionError)
 
