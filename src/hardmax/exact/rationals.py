@@ -163,7 +163,8 @@ class ExactArray:
 
     def rational_row(self, i: int) -> list[flint.fmpq]:
         """Row ``i`` of a matrix, or entry ``i`` of a vector as a list of length one, exactly."""
-        return [rational(value) for value in np.ravel(self.numbers[i]).tolist()]
+        row = self.numbers[i]  # np.ravel would double the time of a short row
+        return [rational(value) for value in (row.tolist() if isinstance(row, np.ndarray) else [row])]
 
     def all_zero(self) -> bool:
         """Whether every exact entry is zero (a tiny fraction that rounds to 0.0 is not)."""

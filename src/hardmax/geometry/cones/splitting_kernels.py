@@ -170,11 +170,18 @@ def _new_ray(facets, D, pick, rays, i, minors):
     return True
 
 
+@kernel(inlined=True)
+def _pick_free(D, free, but, pick, k):
+    """Put the free coordinates other than ``but`` behind the first k picks."""
+    for c in range(D):
+        if free >> c & 1 and c != but:
+            pick[k] = c
+            k += 1
+    return k
+
+
 @kernel
-def _cut_line(
-    D, state, rays, mask, used, facets,
-    slot, sign, order, shared_with, s_rays, s_mask, pick, pool, minors, residual,
-):  # fmt: skip
+def _cut_line(D, state, rays, mask, used, facets, slot, s_rays, pick, pool, minors, residual):
     """Cut a cone that contains lines by normals[slot] . y >= 0 where that normal does not vanish on all of
     them.
 
@@ -200,11 +207,7 @@ def _cut_line(
     for i in range(D):
         if not free >> i & 1:
             continue
-        k = De
-        for c in range(D):
-            if free >> c & 1 and c != i:
-                pick[k] = c
-                k += 1
+        _pick_free(D, free, i, pick, De)
         if not _new_ray(facets, D, pick, s_rays, 0, minors):
             all_zero = False
             continue
@@ -224,11 +227,7 @@ def _cut_line(
         return UNDECIDED
     if n + 1 > rays.shape[0]:
         return OVERFLOWS
-    k = De
-    for c in range(D):
-        if free >> c & 1 and c != best:
-            pick[k] = c
-            k += 1
+    _pick_free(D, free, best, pick, De)
     _new_ray(facets, D, pick, rays, n, minors)
     for c in range(D):
         rays[n, c] *= best_sign
@@ -255,12 +254,7 @@ def _cut_line(
                 word &= word - np.uint64(1)
         if outside < 0 or choose(D, De - 1, pool, m, facets, pick, residual) < De - 1:
             return UNDECIDED
-        k = De - 1
-        for c in range(D):
-            if free >> c & 1 and c != best:
-                pick[k] = c
-                k += 1
-        pick[k] = slot
+        pick[_pick_free(D, free, best, pick, De - 1)] = slot
         if not _new_ray(facets, D, pick, rays, r, minors):
             return UNDECIDED
         sign = _sign(facets, outside, D, rays, r)
@@ -330,10 +324,7 @@ def cut(
         for i in range(D):
             if free >> i & 1:
                 De -= 1
-        result = _cut_line(
-            D, state, rays, mask, used, facets,
-            slot, sign, order, shared_with, s_rays, s_mask, pick, pool, minors, residual,
-        )  # fmt: skip
+        result = _cut_line(D, state, rays, mask, used, facets, slot, s_rays, pick, pool, minors, residual)
         if result != MISSES:
             if result == CUTS:
                 used[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
