@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,9 @@ def enumerate_regions(
     >>> regions.n_regions, round(regions.coverage, 9)
     (778, 1.0)
     """
-    question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "cells")
-    with shown(progress, Progress.line) as report:
-        return _found(question, max_cells, time_limit, n_jobs, report, checkpoint).regions
+    question = _asked(network, domain, arithmetic, sliver, engine, "cells")
+    with _run(question, max_cells, time_limit, n_jobs, progress, checkpoint) as run:
+        return run.found().regions
 
 
 def count_cells(
@@ -121,20 +122,19 @@ def count_cells(
     >>> hm.count_cells(hm.Network.random_mlp([2, 32, 32, 32, 1], 0), hm.Box.cube(2, -4, 4))
     <CellCount: 3203 cells, complete, exact>
     """
-    question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, sliver, engine, "nothing")
-    with shown(progress, Progress.line) as report:
-        found = _found(question, max_cells, time_limit, n_jobs, report, checkpoint)
-    tally = found.tally
+    question = _asked(network, domain, arithmetic, sliver, engine, "nothing")
+    with _run(question, max_cells, time_limit, n_jobs, progress, checkpoint) as run:
+        found = run.found()
+    tally, machine = found.tally, found.machine
+    by_layer = zip(machine.layers, tally.layer_cells, strict=False)
     return CellCount(
         n_cells=tally.n_cells,
         complete=found.complete,
         exact=arithmetic != "float",
         coverage=found.coverage,
-        n_slivers=None if found.machine.n_slivers is None else tally.n_slivers,
-        n_unbounded=None if found.machine.n_unbounded is None else tally.n_unbounded,
-        cells_by_depth=tuple(
-            tally.layer_cells[i] for i, layer in enumerate(found.machine.layers) if layer.cuts
-        ),
+        n_slivers=None if machine.n_slivers is None else tally.n_slivers,
+        n_unbounded=None if machine.n_unbounded is None else tally.n_unbounded,
+        cells_by_depth=tuple(cells for layer, cells in by_layer if layer.cuts),
         decided_in_pairs=tally.n_double_double,
         n_rational=tally.n_rational,
     )
@@ -165,27 +165,53 @@ def count_regions(
     >>> hm.count_regions(net, hm.Box.cube(2, -1, 1))     # the second unit has no effect
     <RegionCount: 2 regions of 4 cells, complete, exact>
     """
-    question = _asked(network, domain, arithmetic, max_cells, time_limit, n_jobs, 1e-9, engine, "prints")
-    with shown(progress, Progress.line) as report:
-        return _counted(question, max_cells, time_limit, n_jobs, report, checkpoint)
+    question = _asked(network, domain, arithmetic, 1e-9, engine, "prints")
+    with _run(question, max_cells, time_limit, n_jobs, progress, checkpoint) as run:
+        return run.counted()
 
 
 def _asked(
-    network: Network,
-    domain: Domain,
-    arithmetic: str,
+    network: Network, domain: Domain, arithmetic: str, sliver: float, engine: str | None, keep: str
+) -> Question:
+    """The question, once it makes sense."""
+    if not isinstance(network, Network):
+        raise InvalidInputError(f"network must be a hardmax Network, but was {type(network).__name__}.")
+    if not isinstance(domain, Box | Polytope | WholeSpace):
+        raise InvalidInputError(
+            f"domain must be a Box, Polytope or WholeSpace, but was {type(domain).__name__}."
+        )
+    if network.d != domain.d:
+        raise DimensionMismatchError(
+            f"domain must have the dimension of the network's input, {network.d}, but has {domain.d}."
+        )
+    if arithmetic not in _ARITHMETICS:
+        raise InvalidInputError(
+            f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."
+        )
+    if not sliver >= 0:
+        raise InvalidInputError(f"sliver must be zero or positive, but was {sliver}.")
+    engine_for(domain.d, engine)
+    return Question(network, domain, arithmetic, float(sliver), keep, engine)
+
+
+@contextmanager
+def _run(
+    question: Question,
     max_cells: int | None,
     time_limit: float | None,
     n_jobs: int | None,
-    sliver: float,
-    engine: str | None,
-    keep: str,
-) -> Question:
-    """The question, once it makes sense."""
+    progress: bool | Callable[[Progress], object] | None,
+    checkpoint: str | os.PathLike[str] | None,
+) -> Iterator[_Run]:
+    """An enumeration whose limits make sense, while its progress is shown."""
     check_jobs(n_jobs)
-    _check(network, domain, arithmetic, max_cells, time_limit, sliver)
-    engine_for(domain.d, engine)
-    return Question(network, domain, arithmetic, float(sliver), keep, engine)
+    if max_cells is not None and max_cells < 1:
+        raise InvalidInputError(f"max_cells must be at least 1, but was {max_cells}.")
+    if time_limit is not None and not time_limit > 0:
+        raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
+    with shown(progress, Progress.line) as report:
+        path = None if checkpoint is None else Path(checkpoint)
+        yield _Run(question, max_cells, time_limit, n_jobs, report, path)
 
 
 @dataclass(frozen=True)
@@ -224,121 +250,89 @@ class _Found:
         )
 
 
-def _found(
-    question: Question,
-    max_cells: int | None,
-    time_limit: float | None,
-    n_jobs: int | None,
-    progress: Callable[[Progress], object] | None,
-    checkpoint: str | os.PathLike[str] | None,
-    *,
-    keeper: Checkpoint | None = None,
-) -> _Found:
-    begin = time.monotonic()  # a machine solves its first programs when it is made
-    machine = question.machine()
-    schedule = Schedule(machine, max_cells)
-    if checkpoint is not None:
-        keeper = keeper or Checkpoint(Path(checkpoint), question.digest)
-        keeper.resume(schedule)
-    run(
-        question, schedule, n_jobs=n_jobs, begin=begin, time_limit=time_limit, progress=progress,
-        checkpoint=keeper,
-    )  # fmt: skip
-    complete, tally = schedule.done, schedule.tally()
-    truncated = max_cells is not None and not complete and tally.n_cells > max_cells
-    if truncated or schedule.full:
-        tally = schedule.first_tally()
-    return _Found(
-        question, machine, tally, complete, schedule.all_cells(tally.n_cells if truncated else None)
-    )
+@dataclass(frozen=True)
+class _Run:
+    """A question with limits, workers, and where to report and keep what was found so far."""
 
+    question: Question
+    max_cells: int | None
+    time_limit: float | None
+    n_jobs: int | None
+    progress: Callable[[Progress], object] | None
+    checkpoint: Path | None
 
-def _counted(
-    question: Question,
-    max_cells: int | None,
-    time_limit: float | None,
-    n_jobs: int | None,
-    progress: Callable[[Progress], object] | None,
-    checkpoint: str | os.PathLike[str] | None,
-) -> RegionCount:
-    """Regions by fingerprints; few cells are kept at once instead."""
-    begin, exact = time.monotonic(), question.arithmetic != "float"
+    def found(self, keeper: Checkpoint | None = None) -> _Found:
+        """Process every task of the question, as far as the limits allow."""
+        begin = time.monotonic()  # a machine solves its first programs when it is made
+        question, max_cells = self.question, self.max_cells
+        machine = question.machine()
+        schedule = Schedule(machine, max_cells)
+        if self.checkpoint is not None:
+            keeper = keeper or Checkpoint(self.checkpoint, question.digest)
+            keeper.resume(schedule)
+        run(
+            question, schedule, n_jobs=self.n_jobs, begin=begin, time_limit=self.time_limit,
+            progress=self.progress, checkpoint=keeper,
+        )  # fmt: skip
+        complete, tally = schedule.done, schedule.tally()
+        truncated = max_cells is not None and not complete and tally.n_cells > max_cells
+        if truncated or schedule.full:
+            tally = schedule.first_tally()
+        table = schedule.all_cells(tally.n_cells if truncated else None)
+        return _Found(question, machine, tally, complete, table)
 
-    def left() -> float | None:
-        return None if time_limit is None else max(time_limit - (time.monotonic() - begin), 1e-3)
+    def counted(self) -> RegionCount:
+        """Regions by fingerprints; if there are few cells, they are kept instead."""
+        end = None if self.time_limit is None else time.monotonic() + self.time_limit
+        question, checkpoint, max_cells = self.question, self.checkpoint, self.max_cells
+        exact = question.arithmetic != "float"
 
-    if checkpoint is None:
-        few = replace(question, keep="cells")
-        most = HEAD if max_cells is None else min(HEAD, max_cells)
-        found = _found(few, most, time_limit, n_jobs, progress, None)
-        if found.complete:
-            return RegionCount(found.regions.n_regions, found.tally.n_cells, True, exact)
-        if found.tally.n_cells < most or most == max_cells:
-            prints = Fingerprints(found.machine.exact_maps).of(found.cells)
-            return RegionCount(len(np.unique(prints)), found.tally.n_cells, False, exact)
-    second = replace(question, keep="repeated")
-    known = _second_pass(second, checkpoint)
-    if known is None:
-        keeper = None if checkpoint is None else Checkpoint(Path(checkpoint), question.digest, lasting=True)
-        found = _found(question, max_cells, left(), n_jobs, progress, checkpoint, keeper=keeper)
-        prints, n_cells = found.table["prints"], found.tally.n_cells
+        def next_run(question: Question, max_cells: int | None = None) -> _Run:
+            left = None if end is None else max(end - time.monotonic(), 1e-3)
+            return replace(self, question=question, max_cells=max_cells, time_limit=left)
+
+        if checkpoint is None:
+            most = HEAD if max_cells is None else min(HEAD, max_cells)
+            found = next_run(replace(question, keep="cells"), most).found()
+            if found.complete:
+                return RegionCount(found.regions.n_regions, found.tally.n_cells, True, exact)
+            if found.tally.n_cells < most or most == max_cells:
+                prints = Fingerprints(found.machine.exact_maps).of(found.cells)
+                return RegionCount(len(np.unique(prints)), found.tally.n_cells, False, exact)
+        second = replace(question, keep="repeated")
+        known = _second_pass(second, checkpoint)
+        if known is None:
+            keeper = None if checkpoint is None else Checkpoint(checkpoint, question.digest, lasting=True)
+            found = next_run(question, max_cells).found(keeper)
+            prints, n_cells = found.table["prints"], found.tally.n_cells
+            if not found.complete:
+                return RegionCount(len(np.unique(prints)), n_cells, False, exact)
+            values, single = repeated(prints)
+            known = {"repeated": values, "single": single, "n_cells": n_cells}
+            if keeper is not None and len(values):
+                later = Checkpoint(keeper.path, second.digest, extra=known)
+                later.save(Schedule(replace(second, repeated=values).machine()))
+                keeper.remove_parts()
+            elif keeper is not None:
+                keeper.remove()
+        values, single, n_cells = known["repeated"], int(known["single"]), int(known["n_cells"])
+        if not len(values):
+            return RegionCount(single, n_cells, True, exact)
+        found = next_run(replace(second, repeated=values)).found()
         if not found.complete:
-            return RegionCount(len(np.unique(prints)), n_cells, False, exact)
-        values, single = repeated(prints)
-        known = {"repeated": values, "single": single, "n_cells": n_cells}
-        if keeper is not None and len(values):
-            later = Checkpoint(keeper.path, second.digest, extra=known)
-            later.save(Schedule(replace(second, repeated=values).machine()))
-            keeper.remove_parts()
-        elif keeper is not None:
-            keeper.remove()
-    values, single, n_cells = known["repeated"], int(known["single"]), int(known["n_cells"])
-    if not len(values):
-        return RegionCount(single, n_cells, True, exact)
-    found = _found(replace(second, repeated=values), None, left(), n_jobs, progress, checkpoint)
-    if not found.complete:
-        return RegionCount(single + len(values), n_cells, False, exact)
-    some = found.regions
-    if not certain_contacts(some):
-        # floats cannot vouch for contacts among some of the cells; among all of them they need not
-        some = _found(replace(question, keep="cells"), None, None, n_jobs, progress, None).regions
-        single = 0
-    return RegionCount(single + some.n_regions, n_cells, True, exact)
+            return RegionCount(single + len(values), n_cells, False, exact)
+        some = found.regions
+        if not certain_contacts(some):
+            # floats cannot vouch for contacts among some of the cells; among all of them they need not
+            every = replace(question, keep="cells")
+            some = _Run(every, None, None, self.n_jobs, self.progress, None).found().regions
+            single = 0
+        return RegionCount(single + some.n_regions, n_cells, True, exact)
 
 
-def _second_pass(question: Question, checkpoint: str | os.PathLike[str] | None) -> dict[str, Any] | None:
+def _second_pass(question: Question, checkpoint: Path | None) -> dict[str, Any] | None:
     """What a checkpoint of the second pass says about the first."""
     if checkpoint is None:
         return None
-    keeper = Checkpoint(Path(checkpoint), question.digest)
+    keeper = Checkpoint(checkpoint, question.digest)
     return keeper.extra if keeper.is_mine() and keeper.stored() is not None else None
-
-
-def _check(
-    network: Network,
-    domain: Domain,
-    arithmetic: str,
-    max_cells: int | None,
-    time_limit: float | None,
-    sliver: float,
-) -> None:
-    if not isinstance(network, Network):
-        raise InvalidInputError(f"network must be a hardmax Network, but was {type(network).__name__}.")
-    if not isinstance(domain, Box | Polytope | WholeSpace):
-        raise InvalidInputError(
-            f"domain must be a Box, Polytope or WholeSpace, but was {type(domain).__name__}."
-        )
-    if network.d != domain.d:
-        raise DimensionMismatchError(
-            f"domain must have the dimension of the network's input, {network.d}, but has {domain.d}."
-        )
-    if arithmetic not in _ARITHMETICS:
-        raise InvalidInputError(
-            f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."
-        )
-    if max_cells is not None and max_cells < 1:
-        raise InvalidInputError(f"max_cells must be at least 1, but was {max_cells}.")
-    if time_limit is not None and not time_limit > 0:
-        raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
-    if not sliver >= 0:
-        raise InvalidInputError(f"sliver must be zero or positive, but was {sliver}.")

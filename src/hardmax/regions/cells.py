@@ -20,18 +20,9 @@ from hardmax.networks.layers import Layer
 from hardmax.networks.signatures import unpack_bits
 
 __all__ = [
-    "AT_INFINITY",
-    "DOMAIN_SIDE",
-    "NOT_NAMED",
-    "Cells",
-    "Contacts",
-    "JoinedTables",
-    "Ragged",
-    "Table",
-    "decode_wall",
-    "encode_wall",
-    "signature_order",
-]
+    "AT_INFINITY", "DOMAIN_SIDE", "NOT_NAMED", "Cells", "Contacts", "JoinedTables", "Ragged", "Table",
+    "decode_wall", "encode_wall", "signature_order",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
@@ -149,6 +140,10 @@ class Contacts(NamedTuple):
     uncovered: Integers
 
 
+def _vertex_column(column: int | slice, doc: str) -> Any:
+    return property(lambda cells: cells.vertices.content[:, column], doc=doc)
+
+
 Table = dict[str, Any]  # columns with an entry per cell: arrays, or Ragged
 
 
@@ -236,47 +231,21 @@ class Cells:
 
     # vertices of polygons
 
-    @property
-    def vx(self) -> Floats:
-        """First coordinates of the vertices of polygons."""
-        return self.vertices.content[:, 0]
-
-    @property
-    def vy(self) -> Floats:
-        """Second coordinates of the vertices of polygons."""
-        return self.vertices.content[:, 1]
-
-    @property
-    def vr(self) -> Floats:
-        """Errors of the vertices of polygons."""
-        return self.vertices.content[:, 2]
+    vx = _vertex_column(0, "First coordinates of the vertices of polygons.")
+    vy = _vertex_column(1, "Second coordinates of the vertices of polygons.")
+    vr = _vertex_column(2, "Errors of the vertices of polygons.")
+    dx = _vertex_column(3, "First coordinates of the directions of vertices; only if ``unbounded``.")
+    dy = _vertex_column(4, "Second coordinates of the directions of vertices; only if ``unbounded``.")
 
     @property
     def unbounded(self) -> bool:
         """Whether polygons have directions, ``dx`` and ``dy``."""
         return bool(self.vertices.content.shape[1] > 3)
 
-    @property
-    def dx(self) -> Floats:
-        """First coordinates of the directions of vertices; only if ``unbounded``."""
-        return self.vertices.content[:, 3]
-
-    @property
-    def dy(self) -> Floats:
-        """Second coordinates of the directions of vertices; only if ``unbounded``."""
-        return self.vertices.content[:, 4]
-
     # vertices of polyhedra
 
-    @property
-    def rays(self) -> Floats:
-        """Homogeneous coordinates of the rays of polyhedra."""
-        return self.vertices.content[:, :-1]
-
-    @property
-    def ray_error(self) -> Floats:
-        """Errors of the rays of polyhedra."""
-        return self.vertices.content[:, -1]
+    rays = _vertex_column(slice(None, -1), "Homogeneous coordinates of the rays of polyhedra.")
+    ray_error = _vertex_column(-1, "Errors of the rays of polyhedra.")
 
     # some of them, in another order, in files
 

@@ -440,8 +440,7 @@ class RegionSet(Result):
 
     def _summary(self) -> str:
         place = {1: "on the line", 2: "in the plane"}.get(self.d, f"in {self.d}-space")
-        cells = "1 cell" if self.n_cells == 1 else f"{self.n_cells} cells"
-        return f"{cells} {place}, {_how_sure(self.complete, self.exact)}"
+        return f"{_several(self.n_cells, 'cell')} {place}, {_how_sure(self.complete, self.exact)}"
 
     def _table(self) -> dict[str, Any]:
         table: dict[str, Any] = {"witness": self.witnesses, "margin": self.margins}
@@ -456,13 +455,8 @@ def _rows(routings: NDArray[np.int32], bits: NDArray[np.uint64]) -> list[bytes]:
     n = len(routings)
     if n == 0:
         return []
-    table = np.concatenate(
-        [
-            np.ascontiguousarray(routings, dtype=np.int32).view(np.uint8).reshape(n, -1),
-            np.ascontiguousarray(bits, dtype=np.uint64).view(np.uint8).reshape(n, -1),
-        ],
-        axis=1,
-    )
+    columns = np.ascontiguousarray(routings, dtype=np.int32), np.ascontiguousarray(bits, dtype=np.uint64)
+    table = np.concatenate([column.view(np.uint8).reshape(n, -1) for column in columns], axis=1)
     return [row.tobytes() for row in table]
 
 
@@ -517,8 +511,7 @@ class CellCount(Result):
         return self.n_cells
 
     def _summary(self) -> str:
-        cells = "1 cell" if self.n_cells == 1 else f"{self.n_cells} cells"
-        return f"{cells}, {_how_sure(self.complete, self.exact)}"
+        return f"{_several(self.n_cells, 'cell')}, {_how_sure(self.complete, self.exact)}"
 
     def _table(self) -> dict[str, Any]:
         depth = len(self.cells_by_depth)
@@ -558,12 +551,15 @@ class RegionCount(Result):
         return self.n_regions
 
     def _summary(self) -> str:
-        regions = "1 region" if self.n_regions == 1 else f"{self.n_regions} regions"
-        cells = "1 cell" if self.n_cells == 1 else f"{self.n_cells} cells"
+        regions, cells = _several(self.n_regions, "region"), _several(self.n_cells, "cell")
         return f"{regions} of {cells}, {_how_sure(self.complete, self.exact)}"
 
     def _table(self) -> dict[str, Any]:
         return {"regions": [self.n_regions], "cells": [self.n_cells]}
+
+
+def _several(n: int, what: str) -> str:
+    return f"1 {what}" if n == 1 else f"{n} {what}s"
 
 
 def _how_sure(complete: bool, exact: bool) -> str:

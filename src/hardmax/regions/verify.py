@@ -14,6 +14,7 @@ say otherwise, the signature just beyond the exact middle decides.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -22,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import CertificateError
-from hardmax.regions.cells import AT_INFINITY, Cells, Contacts
+from hardmax.regions.cells import AT_INFINITY, Cells, Contacts, Ragged
 from hardmax.regions.maps.exact_maps import exact_signature, interior_point, signature_beyond, strictly_inside
 from hardmax.regions.plane.geometry import PlaneGeometry, corners_of
 from hardmax.regions.space.contacts import float_rows
-from hardmax.regions.space.geometry import SpaceGeometry
+from hardmax.regions.space.geometry import SpaceGeometry, mean_point
 
 if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
@@ -82,10 +83,11 @@ class Verification:
         return "<Verification: " + "; ".join(checks) + ">"
 
 
-class Check:
+class Check(ABC):
     """One verification under way."""
 
-    sizes_are = "volumes"
+    sizes_are, pieces_are = "volumes", "facet"
+    inner: Integers  # the pieces of boundary inside the domain
 
     def __init__(self, regions: RegionSet, rng: np.random.Generator) -> None:
         self.regions, self.rng, self.geometry = regions, rng, regions._geometry
@@ -103,6 +105,12 @@ class Check:
             f"failed: {failure}" if failure else f"skipped: {skipped}" if skipped else "passed"
         )
 
+    def stopped(self, name: str) -> bool:
+        """Whether the search was stopped, so that a check means nothing and is skipped."""
+        if not self.regions.complete:
+            self.report(name, 0, skipped="the search was stopped")
+        return not self.regions.complete
+
     # cells
 
     def distinct(self) -> None:
@@ -113,9 +121,8 @@ class Check:
     def witnesses(self) -> None:
         """Witnesses have the signature of their cell."""
         seen = self.network.signature(self.regions.witnesses)
-        wrong = (seen.routings != self.cells.routings).any(axis=1) | (seen.bits != self.cells.bits).any(
-            axis=1
-        )
+        wrong = (seen.routings != self.cells.routings).any(axis=1)
+        wrong |= (seen.bits != self.cells.bits).any(axis=1)
         self.agreeing = ~wrong
         failure = ""
         for i in np.flatnonzero(wrong)[:EXACTLY].tolist():
@@ -150,16 +157,15 @@ class Check:
         point = self.interior_point(i)
         if point is None:
             return False
-        rows, denominator = self.regions._exact_maps.output(self.cells.bits[j], self.cells.routings[j])
-        lifted = [*self.lifted(point), Fraction(1)]
+        linear, offset = self.regions.exact_map(j)
         exact = [
-            sum((int(a) * x for a, x in zip(row, lifted, strict=True)), Fraction(0)) / denominator
-            for row in rows.tolist()
+            sum((a * x for a, x in zip(row, point, strict=True)), constant)
+            for row, constant in zip(linear, offset, strict=True)
         ]
-        floats = np.array([[float(Fraction(int(v), denominator)) for v in row] for row in rows.tolist()])
+        floats = np.array([[*row, b] for row, b in zip(linear, offset, strict=True)], dtype=np.float64)
+        stored = np.column_stack([self.regions.linear[j], self.regions.offset[j]])
         size = np.abs(floats).max(initial=0.0) + 1.0
-        close = np.abs(floats[:, : self.d] - self.regions.linear[j]).max(initial=0.0) <= TOLERANCE * size
-        close &= np.abs(floats[:, -1] - self.regions.offset[j]).max(initial=0.0) <= TOLERANCE * size
+        close = np.abs(floats - stored).max(initial=0.0) <= TOLERANCE * size
         return bool(close) and tuple(exact) == tuple(self.network.exact_value(np.array(point, dtype=object)))
 
     def sizes(self) -> None:
@@ -170,9 +176,7 @@ class Check:
             self.report(self.sizes_are, 0, skipped="volumes are not computed in so many dimensions")
         elif size is None:
             self.report(self.sizes_are, 0, skipped="the domain is unbounded")
-        elif not self.regions.complete:
-            self.report(self.sizes_are, 0, skipped="the search was stopped")
-        else:
+        elif not self.stopped(self.sizes_are):
             total = math.fsum(volumes.tolist())
             apart = abs(total - size) > 1e-8 * size
             self.report(self.sizes_are, self.cells.n, f"{total!r} instead of {size!r}" if apart else "")
@@ -181,16 +185,14 @@ class Check:
 
     def points(self, n_points: int) -> None:
         """Random points have a listed signature and lie in that cell."""
-        if not self.regions.complete:
-            self.report("points", 0, skipped="the search was stopped")
+        if self.stopped("points"):
             return
         x = self.random_points(n_points)
         found = self.regions.locate(x) if len(x) else np.zeros(0, dtype=np.int64)
-        outside = np.zeros(len(x), dtype=np.bool_)
-        listed = found >= 0
-        outside[listed] = ~self.inside(x[listed], found[listed])
+        certain = found >= 0
+        certain[certain] = self.inside(x[certain], found[certain])
         failure = ""
-        for p in np.flatnonzero(~listed | outside)[:EXACTLY].tolist():
+        for p in np.flatnonzero(~certain)[:EXACTLY].tolist():
             point = [Fraction(float(v)) for v in x[p]]
             cell, level = self.located(point)
             if cell < 0 and not level:
@@ -219,6 +221,19 @@ class Check:
         """Which points certainly lie in their cell, in floats; the others are asked about in rationals."""
         return np.zeros(len(x), dtype=np.bool_)
 
+    def pieces_of(self, cell: Integers) -> tuple[Integers, Integers]:
+        """All facets of some cells, and for each the place of its cell among them."""
+        chosen = Ragged(self.cells.facets.offsets, np.arange(len(self.cells.owner)))[cell]
+        return chosen.cell_of, chosen.content
+
+    def located_floats(self, x: Floats) -> tuple[NDArray[np.bool_], Integers]:
+        """Which points are finite, and the cells with their signatures, or -1."""
+        usable = np.isfinite(x).all(axis=1)
+        found = np.full(len(x), -1, dtype=np.int64)
+        if usable.any():
+            found[usable] = self.regions.locate(x[usable])
+        return usable, found
+
     def lifted(self, point: list[Fraction]) -> list[Fraction]:
         """A point in the coordinates of the rows of cells."""
         return point
@@ -239,20 +254,17 @@ class Check:
 
     def random_points(self, n_points: int) -> Floats:
         """Points of the domain: uniform where it is bounded, of all sizes where it is not."""
-        corners, d, rng = self.corners(), self.d, self.rng
-        everywhere = not self.regions.bounded.all()
-        if everywhere or not len(corners):
-            size = 1.0 + float(np.abs(corners).max(initial=1.0))
-        else:
-            low, high = corners.min(axis=0), corners.max(axis=0)
+        corners, rng, shape = self.corners(), self.rng, (2 * n_points, self.d)
+        everywhere = not self.regions.bounded.all() or not len(corners)
+        size = 1.0 + float(np.abs(corners).max(initial=1.0))
         kept: list[Floats] = []
         missing = n_points
         for _ in range(64):  # a sharp wedge may hold few of the points that are tried
-            if everywhere or not len(corners):
+            if everywhere:
                 radius = size * 10.0 ** rng.uniform(-2.0, 2.0, (2 * n_points, 1))
-                x = radius * rng.standard_normal((2 * n_points, d))
+                x = radius * rng.standard_normal(shape)
             else:
-                x = rng.uniform(low, high, (2 * n_points, d))
+                x = rng.uniform(corners.min(axis=0), corners.max(axis=0), shape)
             kept.append(x[self.regions.domain.contains(x)][:missing])
             missing -= len(kept[-1])
             if missing <= 0:
@@ -261,40 +273,52 @@ class Check:
 
     # what subclasses know
 
+    @abstractmethod
     def interior_point(self, cell: int) -> list[Fraction] | None:
         """A rational point inside a cell, if there is one."""
-        raise NotImplementedError
 
     def closed(self) -> None:
         """No piece of boundary is without a cell beyond it."""
-        raise NotImplementedError
+        if self.stopped("closed"):
+            return
+        failure = ""
+        if len(self.contacts.uncovered):
+            f = int(self.contacts.uncovered[0])
+            cell = int(self.cells.facets.cell_of[f])
+            failure = f"{self.pieces_are} {f} of cell {cell} borders on nothing"
+        self.report("closed", len(self.inner), failure)
 
+    @abstractmethod
     def crossings(self) -> None:
         """A step across a border leads to the neighbour."""
-        raise NotImplementedError
 
+    @abstractmethod
     def borders(self) -> None:
         """Surfaces add up."""
-        raise NotImplementedError
+
+    def compare_borders(self, around: float, lengths: Floats, slack: float) -> None:
+        """What lies around the cells is twice what they share."""
+        shared = 2.0 * math.fsum(lengths.tolist())
+        apart = abs(around - shared) > slack
+        failure = f"{around!r} around the cells, but {shared!r} shared" if apart else ""
+        self.report("borders", len(self.contacts.pairs), failure)
 
 
 class PlaneCheck(Check):
     """A verification of cells in the plane, or of strips that stand for cells on the line."""
 
-    sizes_are = "areas"
-
+    sizes_are, pieces_are = "areas", "edge"
     geometry: PlaneGeometry
 
     def __init__(self, regions: RegionSet, rng: np.random.Generator) -> None:
         super().__init__(regions, rng)
         start = self.cells.facets.offsets
-        self.cell_of = self.cells.facets.cell_of
+        self.inner = np.flatnonzero(self.cells.owner >= 0)
         self.after = np.arange(1, len(self.cells.vx) + 1)
         self.after[start[1:] - 1] = start[:-1]
         self.far = np.zeros(len(self.cells.vx), dtype=np.bool_)
         if self.cells.unbounded:
             self.far = (self.cells.dx != 0.0) | (self.cells.dy != 0.0)
-
         vx, vy = self.cells.vx, self.cells.vy
         self.lengths = np.hypot(vx[self.after] - vx, vy[self.after] - vy)
 
@@ -309,10 +333,7 @@ class PlaneCheck(Check):
     def inside(self, x: Floats, cell: Integers) -> NDArray[np.bool_]:
         """Which points certainly lie in the polygon of their cell, in floats."""
         cells = self.cells
-        counts = cells.facets.counts[cell]
-        rows = np.repeat(np.arange(len(x)), counts)
-        edges = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        edges += np.repeat(cells.facets.offsets[cell], counts)
+        rows, edges = self.pieces_of(cell)
         u = self.directions(edges)
         with np.errstate(invalid="ignore", divide="ignore"):
             u /= np.hypot(u[:, 0], u[:, 1])[:, None]
@@ -343,20 +364,6 @@ class PlaneCheck(Check):
                 return [x, y][: self.d]
         return None
 
-    def closed(self) -> None:
-        """No piece of an edge is without a cell beyond it."""
-        edges = int(np.count_nonzero(self.cells.owner >= 0))
-        if not self.regions.complete:
-            self.report("closed", 0, skipped="the search was stopped")
-            return
-        open_ = self.contacts.uncovered
-        failure = (
-            f"edge {int(open_[0])} of cell {int(self.cell_of[open_[0]])} borders on nothing"
-            if len(open_)
-            else ""
-        )
-        self.report("closed", edges, failure)
-
     def crossings(self) -> None:
         """A step across a border leads to the neighbour."""
         pairs, edges = self.contacts.pairs, self.contacts.edges
@@ -366,10 +373,7 @@ class PlaneCheck(Check):
         middle = self.middles(edges[chosen])
         target = pairs[chosen, 1]
         x = (middle + _PLANE_STEP * (self.cells.witnesses[target] - middle))[:, : self.d]
-        usable = np.isfinite(x).all(axis=1)
-        found = np.full(len(x), -1, dtype=np.int64)
-        if usable.any():
-            found[usable] = self.regions.locate(x[usable])
+        usable, found = self.located_floats(x)
         failure = ""
         for k in np.flatnonzero(usable & (found != target))[:EXACTLY].tolist():
             point = [Fraction(float(v)) for v in x[k]]
@@ -421,16 +425,12 @@ class PlaneCheck(Check):
             why = "the domain is unbounded" if self.far.any() else "the search was stopped"
             self.report("borders", 0, skipped=why)
             return
-        inner = self.cells.owner >= 0
-        uncertain = 4.0 * float(self.cells.vr[inner].sum())
-        around = math.fsum(self.lengths[inner].tolist())
+        uncertain = 4.0 * float(self.cells.vr[self.inner].sum())
+        around = math.fsum(self.lengths[self.inner].tolist())
         if not uncertain <= 1e-3 * around:
             self.report("borders", 0, skipped="the vertices are not known well enough in floats")
             return
-        shared = 2.0 * math.fsum(self.contacts.lengths.tolist())
-        apart = abs(around - shared) > 1e-9 * around + uncertain
-        failure = f"{around!r} around the cells, but {shared!r} shared" if apart else ""
-        self.report("borders", len(self.contacts.pairs), failure)
+        self.compare_borders(around, self.contacts.lengths, 1e-9 * around + uncertain)
 
 
 class _BeyondThePlane(Check):
@@ -468,10 +468,7 @@ class SpaceCheck(_BeyondThePlane):
     def inside(self, x: Floats, cell: Integers) -> NDArray[np.bool_]:
         """Which points certainly satisfy every row of their cell."""
         cells, face = self.cells, self.geometry.facets.face
-        counts = cells.facets.counts[cell]
-        rows = np.repeat(np.arange(len(x)), counts)
-        facets = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        facets += np.repeat(cells.facets.offsets[cell], counts)
+        rows, facets = self.pieces_of(cell)
         true = (face[facets] == facets) & (cells.owner[facets] != AT_INFINITY)
         rows, facets = rows[true], facets[true]
         if not len(facets):
@@ -489,29 +486,9 @@ class SpaceCheck(_BeyondThePlane):
         np.logical_and.at(inside, rows, (np.abs(value) > slack) & ((value > 0) == (there > 0)))
         return inside
 
-    def corners(self) -> Floats:
-        """The vertices."""
-        return self.geometry.vertices
-
-    # borders
-
-    def closed(self) -> None:
-        """No facet is without a cell beyond it."""
-        if not self.regions.complete:
-            self.report("closed", 0, skipped="the search was stopped")
-            return
-        open_ = self.contacts.uncovered
-        failure = (
-            f"facet {int(open_[0])} of cell {int(self.cell_of[open_[0]])} borders on nothing"
-            if len(open_)
-            else ""
-        )
-        self.report("closed", len(self.inner), failure)
-
     def crossings(self) -> None:
         """A step across the middle of a facet leads to a listed neighbour."""
-        if not self.regions.complete:
-            self.report("crossings", 0, skipped="the search was stopped")
+        if self.stopped("crossings"):
             return
         chosen = self.inner[self.cells.free[self.cell_of[self.inner]] == 0]
         if len(chosen) > CROSSINGS:
@@ -519,10 +496,7 @@ class SpaceCheck(_BeyondThePlane):
         cell = self.cell_of[chosen]
         middle = self.middles(chosen)
         x = middle + _SPACE_STEP * (middle - self.cells.witnesses[cell])
-        usable = np.isfinite(x).all(axis=1)
-        found = np.full(len(x), -1, dtype=np.int64)
-        if usable.any():
-            found[usable] = self.regions.locate(x[usable])
+        usable, found = self.located_floats(x)
         listed = self.adjacent(cell, found)
         failure = ""
         for k in np.flatnonzero(usable & ~listed)[:EXACTLY].tolist():
@@ -552,9 +526,8 @@ class SpaceCheck(_BeyondThePlane):
         for k in range(int(counts.max(initial=0))):
             here = np.flatnonzero(counts > k)
             r = cells.vertices.offsets[cell[here]] + k
-            on = (cells.masks.content[r, s[here] // 64] >> (s[here] % 64).astype(np.uint64)) & np.uint64(
-                1
-            ) != 0
+            shift = (s[here] % 64).astype(np.uint64)
+            on = (cells.masks.content[r, s[here] // 64] >> shift) & np.uint64(1) != 0
             here, r = here[on], r[on]
             near = far[r] == 0
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -567,13 +540,9 @@ class SpaceCheck(_BeyondThePlane):
     def exact_middle(self, f: int) -> list[Fraction]:
         """A rational point in the relative interior of a facet."""
         i, cells = int(self.cell_of[f]), self.cells
-        s, first = f - int(cells.facets.offsets[i]), int(cells.vertices.offsets[i])
-        point = [Fraction(0)] * (self.d + 1)
-        for k, ray in enumerate(self.geometry.exact_rays(i)):
-            if int(cells.masks.content[first + k, s // 64]) >> (s % 64) & 1:
-                weight = Fraction(1, ray[-1]) if ray[-1] else Fraction(1, max(abs(v) for v in ray))
-                point = [p + weight * v for p, v in zip(point, ray, strict=True)]
-        return [p / point[-1] for p in point[:-1]]
+        s = f - int(cells.facets.offsets[i])
+        rays = zip(self.geometry.exact_rays(i), cells.masks[i], strict=True)
+        return mean_point([ray for ray, mask in rays if int(mask[s // 64]) >> (s % 64) & 1])
 
     def borders(self) -> None:
         """Surfaces add up."""
@@ -582,10 +551,7 @@ class SpaceCheck(_BeyondThePlane):
             self.report("borders", 0, skipped=why)
             return
         around = math.fsum(self.geometry.measured.areas[self.inner].tolist())
-        shared = 2.0 * math.fsum(self.regions.adjacency_length.tolist())
-        apart = abs(around - shared) > 1e-6 * around
-        failure = f"{around!r} around the cells, but {shared!r} shared" if apart else ""
-        self.report("borders", len(self.contacts.pairs), failure)
+        self.compare_borders(around, self.regions.adjacency_length, 1e-6 * around)
 
 
 class ListedCheck(_BeyondThePlane):
@@ -603,9 +569,7 @@ class ListedCheck(_BeyondThePlane):
         """Every end is shared or a side of the domain; in high dimensions facets are not listed by pieces."""
         if self.d > 1:
             self.report("closed", 0, skipped="facets are not measured in so many dimensions")
-        elif not self.regions.complete:
-            self.report("closed", 0, skipped="the search was stopped")
-        else:
+        elif not self.stopped("closed"):
             pieces = len(self.contacts.pairs)
             apart = pieces != self.cells.n - 1
             failure = f"{self.cells.n} intervals, but {pieces} places where they meet" if apart else ""

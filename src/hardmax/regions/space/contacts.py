@@ -33,25 +33,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.networks.layers import ArgmaxLayer, Layer
-from hardmax.regions.cells import GROUP_BITS, KEY_BITS, Contacts
-from hardmax.regions.maps.adjacency_kernels import by_group
-from hardmax.regions.maps.exact_maps import Row, hyperplane_basis
-from hardmax.regions.maps.float_maps import frozen
+from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer
+from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, GROUP_BITS, KEY_BITS, Cells, Contacts, decode_wall
+from hardmax.regions.maps.adjacency_kernels import by_group, name_groups
+from hardmax.regions.maps.exact_maps import ExactMaps, Row, hyperplane_basis
+from hardmax.regions.maps.float_maps import frozen, pattern_maps
 from hardmax.regions.space import facet_kernels as kernels
-from hardmax.regions.space.sizes import Scratch, exact_area
+from hardmax.regions.space.sizes import exact_area, room_for, shape_of
 
 if TYPE_CHECKING:
     from hardmax.regions.space.geometry import SpaceGeometry
-
-from hardmax.exact.rationals import ExactArray
-from hardmax.networks.layers import AffineLayer
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, decode_wall
-from hardmax.regions.maps.adjacency_kernels import name_groups
-from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.maps.float_maps import pattern_maps
 
 __all__ = ["common_cone", "drawn_row", "float_rows", "named", "sizes_of_contacts", "touching_cells"]
 
@@ -121,19 +115,11 @@ class _Search:
         self.d, self.face = geometry.d, geometry.facets.face
         cells = self.cells
         self.cell_of = cells.facets.cell_of
-        self.owner, self.wall = frozen(cells.owner), frozen(cells.wall)
-        self.layers, self.keys, self.classes = _tables(self.exact.layers)
+        self.shape = shape_of(cells)
+        self.owner, self.wall = self.shape.owner, self.shape.wall
+        self.layers = _tables(self.exact.layers)
         self.side = np.zeros(len(cells.owner), dtype=np.int8)
-        kernels.sides(
-            frozen(cells.facets.offsets),
-            self.owner,
-            self.wall,
-            self.layers,
-            self.keys,
-            frozen(cells.bits),
-            frozen(cells.routings),
-            self.side,
-        )
+        kernels.sides(self.shape, self.layers, self.side)
         for f in np.flatnonzero(self.side == 0).tolist():
             self.side[f] = self._side(f)
         self.done = np.zeros(len(cells.owner), dtype=np.uint8)
@@ -148,42 +134,17 @@ class _Search:
         cells = self.cells
         hashes = np.zeros(cells.n, dtype=np.uint64)
         slots = np.full(1 << (2 * max(cells.n, 4) - 1).bit_length(), -1, dtype=np.int64)
-        kernels.hash_signatures(frozen(cells.bits), frozen(cells.routings), hashes, slots)
+        kernels.hash_signatures(self.shape, hashes, slots)
         out = np.empty((len(cells.owner), 2), dtype=np.int64)
         count = kernels.match_flips(
-            frozen(cells.facets.offsets),
-            self.owner,
-            self.wall,
-            self.face,
-            self.side,
-            self.layers,
-            self.keys,
-            self.classes,
-            frozen(cells.bits),
-            frozen(cells.routings),
-            frozen(cells.tied),
-            hashes,
-            slots,
-            self.done,
-            out,
+            self.shape, self.layers, self.face, self.side, hashes, slots, self.done, out
         )
-        f, other = out[:count, 0], out[:count, 1]
+        f, other = out[:count].T.copy()
+        beyond = np.empty_like(f)  # the facet of the other cell with the same name
+        kernels.same_name(self.shape, f, other, beyond)
         pairs = np.stack([self.cell_of[f], other], axis=1)
-        facets = np.stack([f, self._same_name(f, other)], axis=1)
+        facets = np.stack([f, beyond], axis=1)
         self.found.append((pairs, facets, np.full(count, kernels.FIRST_WHOLE)))
-
-    def _same_name(self, facets: Integers, others: Integers) -> Integers:
-        """The facets of other cells that have the same names."""
-        out = np.empty(len(facets), dtype=np.int64)
-        kernels.same_name(
-            np.ascontiguousarray(facets),
-            np.ascontiguousarray(others),
-            frozen(self.cells.facets.offsets),
-            self.owner,
-            self.wall,
-            out,
-        )
-        return out
 
     def _remaining(self) -> NDArray[np.bool_]:
         """True facets inside the domain whose neighbours are not known yet."""
@@ -200,11 +161,13 @@ class _Search:
         involved = np.zeros(cells.n, dtype=np.bool_)
         involved[self.cell_of[left]] = True
         needed = np.flatnonzero(involved[self.cell_of] & (self.face >= 0))
-        row_of, rows, errors = float_rows(cells, self.exact, self.cell_of, needed)
+        rows = float_rows(cells, self.exact, self.cell_of, needed)
+        drawn = kernels.Drawn(self.face, self.geometry.facets.far, self.side, *rows)
         start, order = self._grouped(left)
-        scratch = Scratch(cells, pairs=True)
+        scratch = room_for(cells, pairs=True)
+        clipping = _clipping(len(scratch.points), self.d, 2 * cells.masks.content.shape[1])
         most = int(np.diff(start).max(initial=1))
-        rays, words = scratch.most_rays, 2 * cells.masks.content.shape[1]
+        boxes, ranks = np.zeros((2, most, self.d)), np.zeros((2, most), dtype=np.int64)
         room = max(1024, 4 * len(left))
         at, numbers = 0, np.zeros(2, dtype=np.int64)
         undecided: list[tuple[int, int]] = []
@@ -214,44 +177,9 @@ class _Search:
             numbers[:] = 0
             before = at
             at = kernels.overlay(
-                np.int64(self.d),
-                start,
-                order,
-                np.int64(at),
-                self.cell_of,
-                frozen(cells.free),
-                frozen(cells.vertices.offsets),
-                frozen(cells.rays),
-                frozen(cells.ray_error),
-                self.geometry.facets.far,
-                frozen(cells.facets.offsets),
-                self.owner,
-                self.wall,
-                frozen(cells.masks.content),
-                self.face,
-                self.side,
-                row_of,
-                rows,
-                errors,
-                np.zeros((most, self.d)),
-                np.zeros((most, self.d)),
-                np.zeros(most, dtype=np.int64),
-                np.zeros(most, dtype=np.int64),
-                np.zeros((rays, self.d + 1)),
-                np.zeros((rays, words), dtype=np.uint64),
-                np.zeros(rays),
-                np.zeros((rays, self.d + 1)),
-                np.zeros((rays, words), dtype=np.uint64),
-                np.zeros(2, dtype=np.int64),
-                np.zeros(self.d + 1),
-                scratch.sets,
-                scratch.points,
-                *scratch.triangulation,
-                out,
-                sizes,
-                open_,
-                numbers,
-            )
+                start, order, at, self.cell_of, self.shape, drawn, *boxes, *ranks, clipping, scratch,
+                out, sizes, open_, numbers,
+            )  # fmt: skip
             found, more = numbers.tolist()
             for k in np.flatnonzero(sizes[:found] == kernels.UNCLEAR).tolist():
                 sizes[k] = self._exact_size(*out[k].tolist())
@@ -315,7 +243,7 @@ class _Search:
     def misnamed(self) -> None:
         """Walls whose two sides name different pairs of keys: compare exact hyperplanes."""
         left = self.left if hasattr(self, "left") else np.zeros(0, dtype=np.int64)
-        left = left[self.layers[self.wall[left] >> _LAYER_SHIFT, kernels.KIND] == kernels.WALL]
+        left = left[self.layers.table[self.wall[left] >> _LAYER_SHIFT, kernels.KIND] == kernels.WALL]
         if not len(left):
             return
         start, order = self._grouped(left)
@@ -393,7 +321,15 @@ class _Search:
         return result
 
 
-def _tables(layers: tuple[Layer, ...]) -> tuple[Integers, Integers, Integers]:
+def _clipping(rays: int, d: int, words: int) -> kernels.Clipping:
+    """Room to clip facets: for so many rays, marked with so many words."""
+    cut, spare = np.zeros((2, rays, d + 1))
+    marks, spare_marks = np.zeros((2, rays, words), dtype=np.uint64)
+    events = np.zeros(2, dtype=np.int64)
+    return kernels.Clipping(cut, marks, np.zeros(rays), spare, spare_marks, events, np.zeros(d + 1))
+
+
+def _tables(layers: tuple[Layer, ...]) -> kernels.Layers:
     """What kernels need to know about layers: kinds, first units and heads, keys and classes of outputs."""
     from hardmax.regions.maps.adjacency import _classes
 
@@ -412,7 +348,7 @@ def _tables(layers: tuple[Layer, ...]) -> tuple[Integers, Integers, Integers]:
             classes.append(np.zeros(len(layer.key), np.int64) if bends else _classes(layer.outputs))
             n_keys += len(layer.key)
     nothing = [np.zeros(1, dtype=np.int64)]
-    return table, np.concatenate(keys or nothing), np.concatenate(classes or nothing)
+    return kernels.Layers(table, np.concatenate(keys or nothing), np.concatenate(classes or nothing))
 
 
 def _normalised(row: Row) -> Row:

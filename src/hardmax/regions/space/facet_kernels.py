@@ -12,12 +12,17 @@ when a point of the common hyperplane is strictly inside all others. What neithe
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
 
 from hardmax.compiling import kernel
 from hardmax.regions.cells import AT_INFINITY, GROUP_BITS, KEY_BITS
 
-__all__ = ["classify", "hash_signatures", "match_flips", "measure", "overlay", "same_name", "sides"]
+__all__ = [
+    "Clipping", "Drawn", "Layers", "Room", "Shape",
+    "classify", "hash_signatures", "match_flips", "measure", "overlay", "same_name", "sides",
+]  # fmt: skip
 
 APART, MEET, OPEN = 0, 1, 2
 # in place of the size of a common part: not known; all of the first facet; all of the second
@@ -35,12 +40,41 @@ _GROUP_MASK = (1 << GROUP_BITS) - 1
 _KEY_MASK = (1 << KEY_BITS) - 1
 
 
+# cells: rays and facets, which rays lie on which facets, signatures
+Shape = namedtuple("Shape", "ray_start rays ray_error facet_start owner wall mask free bits routings tied")
+# facets as they were drawn: the true ones, rays at infinity, sides of cells, rows in floats
+Drawn = namedtuple("Drawn", "face far side row_of rows errors")
+# a row per layer; all keys, and the classes of their outputs
+Layers = namedtuple("Layers", "table keys classes")
+# where a face is cut into simplices: see pull
+Room = namedtuple("Room", "sets distinct points sub count at pulled basis product result")
+# where a facet is cut with half-spaces, see clip: rays with their marks, and room for new ones
+Clipping = namedtuple("Clipping", "cut marks values spare spare_marks events point")
+
+
 # sets of rays
 
 
 @kernel(inlined=True)
 def holds(bits, r):
     return (bits[r >> 6] >> np.uint64(r & 63)) & _ONE != 0
+
+
+@kernel(inlined=True)
+def include(bits, r):
+    bits[r >> 6] |= _ONE << np.uint64(r & 63)
+
+
+@kernel(inlined=True)
+def size_of(a, b, words):
+    """How many members two sets have in common."""
+    members = 0
+    for w in range(words):
+        x = a[w] & b[w]
+        while x:
+            x &= x - _ONE
+            members += 1
+    return members
 
 
 @kernel(inlined=True)
@@ -67,29 +101,29 @@ def lowest(a, words):
 
 
 @kernel(inlined=True)
-def ray_sets(mask, first, n_rays, n_facets, sets, words):
-    """For each facet of a cell the set of its rays."""
-    for s in range(n_facets):
-        for w in range(words):
-            sets[s, w] = 0
+def ray_sets(shape, i, sets):
+    """For each facet of cell i the set of its rays."""
+    first, n_rays = shape.ray_start[i], shape.ray_start[i + 1] - shape.ray_start[i]
+    n_facets = shape.facet_start[i + 1] - shape.facet_start[i]
+    words = (n_rays + 63) >> 6
+    sets[:n_facets, :words] = 0
     for r in range(n_rays):
         for s in range(n_facets):
-            if (mask[first + r, s >> 6] >> np.uint64(s & 63)) & _ONE:
-                sets[s, r >> 6] |= _ONE << np.uint64(r & 63)
+            if holds(shape.mask[first + r], s):
+                include(sets[s], r)
+    return first, n_rays, shape.facet_start[i], n_facets, words
 
 
 @kernel
-def classify(ray_start, facet_start, owner, mask, sets, face, far, bounded):
+def classify(shape, sets, face, far, bounded):
     """True facets, rays at infinity, bounded cells.
 
     ``face[f]`` is -1 for a redundant facet, else the first facet of the cell with the same rays: several
     hyperplanes may coincide on a cell.
     """
+    owner = shape.owner
     for i in range(len(bounded)):
-        first, n_rays = ray_start[i], ray_start[i + 1] - ray_start[i]
-        base, n_facets = facet_start[i], facet_start[i + 1] - facet_start[i]
-        words = (n_rays + 63) >> 6
-        ray_sets(mask, first, n_rays, n_facets, sets, words)
+        first, n_rays, base, n_facets, words = ray_sets(shape, i, sets)
         bounded[i] = 1
         for s in range(n_facets):
             found = s
@@ -120,17 +154,10 @@ def faces_of(bits, level, sets, n_sets, words, out):
     """The facets of a face of dimension ``level``: its largest proper intersections with the sets."""
     count = 0
     for s in range(n_sets):
-        proper, members = False, 0
-        for w in range(words):
-            x = bits[w] & sets[s, w]
-            out[count, w] = x
-            if x != bits[w]:
-                proper = True
-            while x:
-                x &= x - _ONE
-                members += 1
-        if not proper or members < level:
+        if inside(bits, sets[s], words) or size_of(bits, sets[s], words) < level:
             continue
+        for w in range(words):
+            out[count, w] = bits[w] & sets[s, w]
         fresh = True
         for t in range(count):
             if inside(out[count], out[t], words):
@@ -178,7 +205,7 @@ def direction(points, d, v, base, basis, top, level):
 
 
 @kernel(inner=True)
-def pull(points, d, k, whole, sets, n_sets, words, apex, sub, count, at, pulled, basis, product, result):
+def pull(room, k, whole, sets, n_sets, words, apex):
     """The size of a face of dimension k, and of the cone over it with tip ``apex`` (a point, or -1).
 
     The face is cut into simplices by pulling its first vertex: cones from there over those of its facets that
@@ -186,6 +213,8 @@ def pull(points, d, k, whole, sets, n_sets, words, apex, sub, count, at, pulled,
     level, ``pulled[level]`` its vertex, ``basis[level]`` the orthogonal direction to it and ``product`` the
     volume of the parallelepiped so far. Adds to ``result``.
     """
+    points, sub, count, at, pulled = room.points, room.sub, room.count, room.at, room.pulled
+    basis, product, result, d = room.basis, room.product, room.result, room.points.shape[1]
     factorial = 1.0
     for i in range(2, k + 1):
         factorial *= i
@@ -215,20 +244,9 @@ def pull(points, d, k, whole, sets, n_sets, words, apex, sub, count, at, pulled,
                     size = product[1] * direction(points, d, other, base, basis, k, 0)
                     result[0] += size / factorial
                     if apex >= 0:
-                        # level -1 is written to the last row of the basis
-                        for c in range(d):
-                            basis[k + 1, c] = points[apex, c] - points[base, c]
-                        for _ in range(2):  # once more, against rounding
-                            for l in range(k - 1, -1, -1):
-                                s = 0.0
-                                for c in range(d):
-                                    s += basis[k + 1, c] * basis[l, c]
-                                for c in range(d):
-                                    basis[k + 1, c] -= s * basis[l, c]
-                        s = 0.0
-                        for c in range(d):
-                            s += basis[k + 1, c] * basis[k + 1, c]
-                        result[1] += size * np.sqrt(s) / (factorial * (k + 1))
+                        # level -1 is the last row of the basis
+                        height = direction(points, d, apex, base, basis, k, -1)
+                        result[1] += size * height / (factorial * (k + 1))
                 entering = False
                 level += 1
                 continue
@@ -249,17 +267,12 @@ def pull(points, d, k, whole, sets, n_sets, words, apex, sub, count, at, pulled,
 
 
 @kernel
-def measure(
-    d, ray_start, rays, ray_error, facet_start, mask, face, far, bounded,
-    sets, points, distinct, sub, count, at, pulled, basis, product, result,
-    volume, surface, doubt, area,
-):  # fmt: skip
+def measure(shape, face, far, bounded, room, volume, surface, doubt, area):
     """Volumes and surfaces of bounded cells, sizes of bounded facets, and how uncertain the vertices are."""
+    rays, ray_error, result = shape.rays, shape.ray_error, room.result
+    sets, distinct, points, d = room.sets, room.distinct, room.points, room.points.shape[1]
     for i in range(len(bounded)):
-        first, n_rays = ray_start[i], ray_start[i + 1] - ray_start[i]
-        base, n_facets = facet_start[i], facet_start[i + 1] - facet_start[i]
-        words = (n_rays + 63) >> 6
-        ray_sets(mask, first, n_rays, n_facets, sets, words)
+        first, n_rays, base, n_facets, words = ray_sets(shape, i, sets)
         worst = 0.0
         for r in range(n_rays):
             if far[first + r]:
@@ -297,8 +310,7 @@ def measure(
             apex = np.int64(-1)
             if bounded[i] and not holds(sets[s], 0):
                 apex = np.int64(0)
-            pull(points, d, d - 1, sets[s], distinct, n_distinct, words, apex,
-                 sub, count, at, pulled, basis, product, result)  # fmt: skip
+            pull(room, d - 1, sets[s], distinct, n_distinct, words, apex)
             area[f] = result[0]
             surface[i] += result[0]
             volume[i] += result[1]
@@ -321,8 +333,9 @@ def mixed(value, place):
 
 
 @kernel
-def hash_signatures(bits, routings, hashes, slots):
+def hash_signatures(shape, hashes, slots):
     """Put every signature into an open hash table; a hash is a sum over words and heads."""
+    bits, routings = shape.bits, shape.routings
     words, heads = bits.shape[1], routings.shape[1]
     last = np.uint64(len(slots) - 1)
     for i in range(len(hashes)):
@@ -338,40 +351,48 @@ def hash_signatures(bits, routings, hashes, slots):
         slots[at] = i
 
 
+@kernel(inlined=True)
+def place_of(layers, wall):
+    """The layer of a wall, the number of its unit or head, and where its two keys are listed."""
+    layer = wall >> _LAYER_SHIFT
+    first = layers.table[layer, KEYS_AT]
+    return (
+        layer,
+        layers.table[layer, FIRST] + ((wall >> _GROUP_SHIFT) & _GROUP_MASK),
+        first + ((wall >> KEY_BITS) & _KEY_MASK),
+        first + (wall & _KEY_MASK),
+    )
+
+
 @kernel
-def sides(facet_start, owner, wall, layers, keys, bits, routings, side):
+def sides(shape, layers, side):
     """On which side of its hyperplane a cell lies: 1 where the row is positive, -1 where it is negative.
 
     0 where the signature does not tell, because another key is level with the winner.
     """
-    for i in range(len(facet_start) - 1):
-        for f in range(facet_start[i], facet_start[i + 1]):
+    for i in range(len(shape.tied)):
+        for f in range(shape.facet_start[i], shape.facet_start[i + 1]):
             side[f] = 1
-            if owner[f] < 0:
+            if shape.owner[f] < 0:
                 continue
-            layer = wall[f] >> _LAYER_SHIFT
-            group = (wall[f] >> _GROUP_SHIFT) & _GROUP_MASK
-            place = layers[layer, FIRST] + group
-            if layers[layer, KIND] == FOLD:
-                if (bits[i, place >> 6] >> np.uint64(place & 63)) & _ONE == 0:
+            layer, place, a, b = place_of(layers, shape.wall[f])
+            if layers.table[layer, KIND] == FOLD:
+                if not holds(shape.bits[i], place):
                     side[f] = -1
-                continue
-            winner = routings[i, place]
-            if winner == keys[layers[layer, KEYS_AT] + ((wall[f] >> KEY_BITS) & _KEY_MASK)]:
+            elif shape.routings[i, place] == layers.keys[a]:
                 side[f] = -1
-            elif winner != keys[layers[layer, KEYS_AT] + (wall[f] & _KEY_MASK)]:
+            elif shape.routings[i, place] != layers.keys[b]:
                 side[f] = 0
 
 
 @kernel
-def match_flips(
-    facet_start, owner, wall, face, side, layers, keys, classes, bits, routings, tied, hashes, slots, done,
-    out,
-):  # fmt: skip
+def match_flips(shape, layers, face, side, hashes, slots, done, out):
     """Pairs of cells whose signatures differ in one unit, or in one head across which nothing jumps.
 
     Writes (facet of i, cell j) and marks the facets as done; returns the number of pairs.
     """
+    facet_start, owner, wall, tied = shape.facet_start, shape.owner, shape.wall, shape.tied
+    bits, routings = shape.bits, shape.routings
     words, heads = bits.shape[1], routings.shape[1]
     last = np.uint64(len(slots) - 1)
     n = 0
@@ -381,20 +402,17 @@ def match_flips(
         for f in range(facet_start[i], facet_start[i + 1]):
             if owner[f] < 0 or face[f] < 0 or done[face[f]] or side[f] == 0:
                 continue
-            layer = wall[f] >> _LAYER_SHIFT
-            place = layers[layer, FIRST] + ((wall[f] >> _GROUP_SHIFT) & _GROUP_MASK)
-            fold = layers[layer, KIND] == FOLD
+            layer, place, a, b = place_of(layers, wall[f])
+            fold = layers.table[layer, KIND] == FOLD
             word, key = np.uint64(0), np.int32(0)
             h = hashes[i]
             if fold:
                 word = bits[i, place >> 6] ^ (_ONE << np.uint64(place & 63))
                 h += mixed(word, place >> 6) - mixed(bits[i, place >> 6], place >> 6)
             else:
-                a = layers[layer, KEYS_AT] + ((wall[f] >> KEY_BITS) & _KEY_MASK)
-                b = layers[layer, KEYS_AT] + (wall[f] & _KEY_MASK)
-                if not layers[layer, LAST] and classes[a] != classes[b]:
+                if not layers.table[layer, LAST] and layers.classes[a] != layers.classes[b]:
                     continue
-                key = np.int32(keys[b] if side[f] < 0 else keys[a])
+                key = np.int32(layers.keys[b] if side[f] < 0 else layers.keys[a])
                 h += mixed(np.uint64(key), words + place) - mixed(
                     np.uint64(routings[i, place]), words + place
                 )
@@ -424,31 +442,28 @@ def match_flips(
             if found < 0:
                 continue
             done[face[f]] = 1
-            if i < found:
+            # the first of two cells reports, or the second if the first does not list this facet
+            other = namesake(shape, f, found)
+            if i < found or other < 0 or face[other] < 0:
                 out[n, 0], out[n, 1] = f, found
                 n += 1
-            else:  # the other cell has reported it, unless it does not list this facet
-                reported = False
-                for g in range(facet_start[found], facet_start[found + 1]):
-                    if owner[g] == owner[f] and wall[g] == wall[f] and face[g] >= 0:
-                        reported = True
-                        break
-                if not reported:
-                    out[n, 0], out[n, 1] = f, found
-                    n += 1
     return n
 
 
+@kernel(inlined=True)
+def namesake(shape, f, j):
+    """The facet of cell j with the name of facet f; -1 if there is none."""
+    for g in range(shape.facet_start[j], shape.facet_start[j + 1]):
+        if shape.owner[g] == shape.owner[f] and shape.wall[g] == shape.wall[f]:
+            return g
+    return -1
+
+
 @kernel
-def same_name(facets, cells, facet_start, owner, wall, out):
+def same_name(shape, facets, cells, out):
     """For each facet the one of another cell with its name; -1 if there is none."""
     for k in range(len(facets)):
-        f, j = facets[k], cells[k]
-        out[k] = -1
-        for g in range(facet_start[j], facet_start[j + 1]):
-            if owner[g] == owner[f] and wall[g] == wall[f]:
-                out[k] = g
-                break
+        out[k] = namesake(shape, facets[k], cells[k])
 
 
 # overlapping facets of one hyperplane
@@ -469,11 +484,12 @@ def value_at(row, error, ray, ray_error, d):
 
 
 @kernel(inner=True)
-def third_key(owner, wall, f, t):
+def third_key(shape, f, t):
     """The wall that cuts the wall f of keys a and b where t does: if t is of keys b and c, that of a and c.
 
     -1 if the two are not walls of one head, drawn in one cell.
     """
+    owner, wall = shape.owner, shape.wall
     if owner[f] != owner[t] or wall[f] >> _GROUP_SHIFT != wall[t] >> _GROUP_SHIFT:
         return np.int64(-1)
     a, b = (wall[f] >> KEY_BITS) & _KEY_MASK, wall[f] & _KEY_MASK
@@ -492,14 +508,15 @@ def third_key(owner, wall, f, t):
 
 
 @kernel(inner=True)
-def relation(i, f, t, facet_start, owner, wall, side):
+def relation(shape, drawn, i, f, t):
     """What facet f of cell i knows about the hyperplane of facet t of another cell, without looking.
 
     MEET: cell i lists a hyperplane with the same trace on that of f, and lies on the same side: f is inside.
     APART: on the other side. OPEN: nothing.
     """
-    other = third_key(owner, wall, f, t)
-    for u in range(facet_start[i], facet_start[i + 1]):
+    owner, wall, side = shape.owner, shape.wall, drawn.side
+    other = third_key(shape, f, t)
+    for u in range(shape.facet_start[i], shape.facet_start[i + 1]):
         if owner[u] == owner[t]:
             if wall[u] == wall[t]:
                 return MEET if side[u] == side[t] else APART
@@ -509,30 +526,28 @@ def relation(i, f, t, facet_start, owner, wall, side):
 
 
 @kernel(inner=True)
-def separated(
-    d, i, f, j, g, ray_start, rays, ray_error, facet_start, owner, wall, mask, face, side, row_of, rows,
-    errors,
-):  # fmt: skip
+def separated(shape, drawn, i, f, j, g):
     """Whether a hyperplane of cell j has all rays of facet f of cell i on its outer side.
 
     APART: proven. MEET: no hyperplane of j can separate them. OPEN: not known.
     """
+    facet_start, face = shape.facet_start, drawn.face
     answer = MEET
-    s = face[f] - facet_start[i]
+    s, d = face[f] - facet_start[i], shape.rays.shape[1] - 1
     for t in range(facet_start[j], facet_start[j + 1]):
         if face[t] != t or t == face[g]:
             continue
-        known = relation(i, f, t, facet_start, owner, wall, side)
+        known = relation(shape, drawn, i, f, t)
         if known == APART:
             return APART
         if known == MEET:
             continue
         outside, unclear = True, False
-        sign = 1.0 if side[t] > 0 else -1.0
-        for r in range(ray_start[i], ray_start[i + 1]):
-            if (mask[r, s >> 6] >> np.uint64(s & 63)) & _ONE == 0:
+        sign, h = 1.0 if drawn.side[t] > 0 else -1.0, drawn.row_of[t]
+        for r in range(shape.ray_start[i], shape.ray_start[i + 1]):
+            if not holds(shape.mask[r], s):
                 continue
-            value, bound = value_at(rows[row_of[t]], errors[row_of[t]], rays[r], ray_error[r], d)
+            value, bound = value_at(drawn.rows[h], drawn.errors[h], shape.rays[r], shape.ray_error[r], d)
             value *= sign
             if value > bound:
                 outside = False
@@ -547,13 +562,15 @@ def separated(
 
 
 @kernel(inner=True)
-def clip(d, cut, marks, n, marks_words, row, error, sign, place, values, spare, spare_marks, events):
+def clip(clipping, n, row, error, sign, place):
     """Cut a cone given by its rays and their marks with a half-space; returns the number of rays.
 
     Rays whose value is not told from zero are taken to lie on the hyperplane. ``events`` counts the rays that
     were cut off and those that were not told from zero. -1: no room.
     """
-    most = len(values)
+    cut, marks, values, events = clipping.cut, clipping.marks, clipping.values, clipping.events
+    spare, spare_marks = clipping.spare, clipping.spare_marks
+    most, words, d = len(values), marks.shape[1], cut.shape[1] - 1
     for r in range(n):
         value, bound = value_at(row, error, cut[r], 4.0 * _UNIT, d)
         values[r] = 0.0 if abs(value) <= 4.0 * bound else sign * value
@@ -569,10 +586,10 @@ def clip(d, cut, marks, n, marks_words, row, error, sign, place, values, spare, 
             return np.int64(-1)
         for c in range(d + 1):
             spare[m, c] = cut[r, c]
-        for w in range(marks_words):
+        for w in range(words):
             spare_marks[m, w] = marks[r, w]
         if values[r] == 0.0:
-            spare_marks[m, place >> 6] |= _ONE << np.uint64(place & 63)
+            include(spare_marks[m], place)
         m += 1
     for p in range(n):
         if values[p] <= 0.0:
@@ -580,20 +597,14 @@ def clip(d, cut, marks, n, marks_words, row, error, sign, place, values, spare, 
         for q in range(n):
             if values[q] >= 0.0:
                 continue
-            common = 0
-            for w in range(marks_words):
-                x = marks[p, w] & marks[q, w]
-                while x:
-                    x &= x - _ONE
-                    common += 1
-            if common < d - 2:
+            if size_of(marks[p], marks[q], words) < d - 2:
                 continue
             adjacent = True
             for r in range(n):
                 if r in (p, q):
                     continue
                 covers = True
-                for w in range(marks_words):
+                for w in range(words):
                     if marks[p, w] & marks[q, w] & ~marks[r, w]:
                         covers = False
                         break
@@ -611,29 +622,30 @@ def clip(d, cut, marks, n, marks_words, row, error, sign, place, values, spare, 
             if top > 0.0:
                 for c in range(d + 1):
                     spare[m, c] /= top
-            for w in range(marks_words):
+            for w in range(words):
                 spare_marks[m, w] = marks[p, w] & marks[q, w]
-            spare_marks[m, place >> 6] |= _ONE << np.uint64(place & 63)
+            include(spare_marks[m], place)
             m += 1
     for r in range(m):
         for c in range(d + 1):
             cut[r, c] = spare[r, c]
-        for w in range(marks_words):
+        for w in range(words):
             marks[r, w] = spare_marks[r, w]
     return np.int64(m)
 
 
 @kernel(inner=True)
-def proven_inside(d, p, e, slip, start, stop, but, face, side, row_of, rows, errors):
-    """Whether a point, moved by at most ``slip``, is strictly inside all true facets of a cell but one."""
-    for t in range(start, stop):
-        if face[t] != t or t == but:
+def proven_inside(shape, drawn, point, slip, i, f):
+    """Whether a point, moved by at most ``slip``, is strictly inside all true facets of cell i but f."""
+    for t in range(shape.facet_start[i], shape.facet_start[i + 1]):
+        if drawn.face[t] != t or t == drawn.face[f]:
             continue
-        value, bound = value_at(rows[row_of[t]], errors[row_of[t]], p, e, d)
+        row, error = drawn.rows[drawn.row_of[t]], drawn.errors[drawn.row_of[t]]
+        value, bound = value_at(row, error, point, 0.0, len(point) - 1)
         total = 0.0
-        for c in range(d + 1):
-            total += abs(rows[row_of[t], c]) + errors[row_of[t]]
-        if side[t] < 0:
+        for c in range(len(point)):
+            total += abs(row[c]) + error
+        if drawn.side[t] < 0:
             value = -value
         if not value > bound + 1.01 * slip * total:
             return False
@@ -641,65 +653,60 @@ def proven_inside(d, p, e, slip, start, stop, but, face, side, row_of, rows, err
 
 
 @kernel(inner=True)
-def common_part(
-    d, i, f, j, g, ray_start, rays, facet_start, owner, wall, mask, face, side, row_of, rows, errors,
-    cut, marks, values, spare, spare_marks, events, point, sets, points, sub, count, at, pulled, basis,
-    product, result,
-):  # fmt: skip
+def common_part(shape, drawn, clipping, room, i, f, j, g):
     """Clip facet f of cell i to facet g of cell j: MEET if a common point is proven.
 
     The size of the common part goes to ``result``: UNCLEAR if floats cannot tell which vertices it has,
     FIRST_WHOLE if it is all of f.
     """
+    facet_start, mask = shape.facet_start, shape.mask
+    face, rows, errors = drawn.face, drawn.rows, drawn.errors
+    cut, marks, events, point = clipping.cut, clipping.marks, clipping.events, clipping.point
+    sets, result, d = room.sets, room.result, room.points.shape[1]
     events[0], events[1] = 0, 0
     words, s = mask.shape[1], face[f] - facet_start[i]
     n = np.int64(0)
-    for r in range(ray_start[i], ray_start[i + 1]):
-        if (mask[r, s >> 6] >> np.uint64(s & 63)) & _ONE == 0:
+    for r in range(shape.ray_start[i], shape.ray_start[i + 1]):
+        if not holds(mask[r], s):
             continue
-        if n == len(values):
+        if n == len(clipping.values):
             return OPEN
         for c in range(d + 1):
-            cut[n, c] = rays[r, c]
+            cut[n, c] = shape.rays[r, c]
         for w in range(words):
             marks[n, w], marks[n, words + w] = mask[r, w], 0
         n += 1
     for t in range(facet_start[j], facet_start[j + 1]):
         if face[t] != t or t == face[g]:
             continue
-        if relation(i, f, t, facet_start, owner, wall, side) == MEET:
+        if relation(shape, drawn, i, f, t) == MEET:
             continue
-        sign = 1.0 if side[t] > 0 else -1.0
-        n = clip(d, cut, marks, n, 2 * words, rows[row_of[t]], errors[row_of[t]], sign,
-                 64 * words + t - facet_start[j], values, spare, spare_marks, events)  # fmt: skip
+        sign, h = 1.0 if drawn.side[t] > 0 else -1.0, drawn.row_of[t]
+        n = clip(clipping, n, rows[h], errors[h], sign, 64 * words + t - facet_start[j])
         if n < d:
             return OPEN
+    top = 0.0
     for c in range(d + 1):
         point[c] = 0.0
         for r in range(n):
             point[c] += cut[r, c]
-    top = 0.0
-    for c in range(d + 1):
         top = max(top, abs(point[c]))
     if not top > 0.0:
         return OPEN
     for c in range(d + 1):
         point[c] /= top
     # the nearest point of the hyperplane itself is so far away
-    h, zero = row_of[f], 0.0
-    value, bound = value_at(rows[h], errors[h], point, zero, d)
+    h = drawn.row_of[f]
+    value, bound = value_at(rows[h], errors[h], point, 0.0, d)
     length = 0.0
     for c in range(d + 1):
         length += max(abs(rows[h, c]) - errors[h], 0.0) ** 2
     if not length > 0.0:
         return OPEN
     slip = 1.01 * (abs(value) + bound) / np.sqrt(length)
-    if not (
-        proven_inside(d, point, zero, slip, facet_start[i], facet_start[i + 1], face[f],
-                      face, side, row_of, rows, errors)
-        and proven_inside(d, point, zero, slip, facet_start[j], facet_start[j + 1], face[g],
-                          face, side, row_of, rows, errors)
-    ):  # fmt: skip
+    if not proven_inside(shape, drawn, point, slip, i, f):
+        return OPEN
+    if not proven_inside(shape, drawn, point, slip, j, g):
         return OPEN
     result[0], result[1] = FIRST_WHOLE, 0.0
     if events[0] == 0:
@@ -714,7 +721,8 @@ def common_part(
             result[0] = np.inf
             return MEET
         for c in range(d):
-            points[r, c] = cut[r, c] / cut[r, d]
+            room.points[r, c] = cut[r, c] / cut[r, d]
+    sets[:, :set_words] = 0
     k = 0
     for side_of in range(2):
         cell, but = (i, face[f]) if side_of == 0 else (j, face[g])
@@ -722,31 +730,27 @@ def common_part(
             if face[t] != t or t == but:
                 continue
             place = 64 * words * side_of + t - facet_start[cell]
-            for w in range(set_words):
-                sets[k, w] = 0
             for r in range(n):
-                if (marks[r, place >> 6] >> np.uint64(place & 63)) & _ONE:
-                    sets[k, r >> 6] |= _ONE << np.uint64(r & 63)
+                if holds(marks[r], place):
+                    include(sets[k], r)
             k += 1
-    for w in range(set_words):
-        sets[k, w] = 0
     for r in range(n):
-        sets[k, r >> 6] |= _ONE << np.uint64(r & 63)
-    none = np.int64(-1)
-    pull(points, d, d - 1, sets[k], sets, k, set_words, none, sub, count, at, pulled, basis, product, result)
+        include(sets[k], r)
+    pull(room, d - 1, sets[k], sets, k, set_words, np.int64(-1))
     return MEET
 
 
 @kernel(inner=True)
-def box_of(d, i, f, ray_start, rays, ray_error, far, facet_start, mask, face, low, high):
+def box_of(shape, drawn, i, f, low, high):
     """A box around a facet; infinite in the directions of rays at infinity."""
-    s = face[f] - facet_start[i]
+    rays, far, d = shape.rays, drawn.far, len(low)
+    s = drawn.face[f] - shape.facet_start[i]
     for c in range(d):
         low[c], high[c] = np.inf, -np.inf
-    for r in range(ray_start[i], ray_start[i + 1]):
-        if (mask[r, s >> 6] >> np.uint64(s & 63)) & _ONE == 0:
+    for r in range(shape.ray_start[i], shape.ray_start[i + 1]):
+        if not holds(shape.mask[r], s):
             continue
-        w, e = rays[r, d], ray_error[r]
+        w, e = rays[r, d], shape.ray_error[r]
         for c in range(d):
             if far[r] or not w > 2.0 * e:
                 if not far[r] or abs(rays[r, c]) <= e or not e < np.inf:
@@ -763,10 +767,7 @@ def box_of(d, i, f, ray_start, rays, ray_error, far, facet_start, mask, face, lo
 
 @kernel
 def overlay(
-    d, group_start, order, first_group, cell_of, free,
-    ray_start, rays, ray_error, far, facet_start, owner, wall, mask, face, side, row_of, rows, errors,
-    low, high, ranked, stack, cut, marks, values, spare, spare_marks, events, point, sets, points,
-    sub, count, at, pulled, basis, product, result,
+    group_start, order, first_group, cell_of, shape, drawn, low, high, ranked, stack, clipping, room,
     out, out_size, undecided, numbers,
 ):  # fmt: skip
     """Compare the facets on the two sides of every hyperplane.
@@ -775,6 +776,7 @@ def overlay(
     with the size of the common part, pairs that floats cannot decide to ``undecided``. ``numbers`` holds how
     many there are of each. Returns the first group for which there was no room, or the number of groups.
     """
+    free, side, result, d = shape.free, drawn.side, room.result, low.shape[1]
     for group in range(first_group, len(group_start) - 1):
         begin, end = group_start[group], group_start[group + 1]
         found, open_ = numbers[0], numbers[1]
@@ -786,7 +788,7 @@ def overlay(
                 for c in range(d):
                     low[k, c], high[k, c] = -np.inf, np.inf
             else:
-                box_of(d, i, f, ray_start, rays, ray_error, far, facet_start, mask, face, low[k], high[k])
+                box_of(shape, drawn, i, f, low[k], high[k])
             ranked[k] = k
         # sweep along the axis in which the boxes are spread most
         axis, most = 0, -1.0
@@ -823,19 +825,13 @@ def overlay(
                     continue
                 answer = OPEN
                 if not free[i] and not free[j]:
-                    answer = separated(d, i, f, j, g, ray_start, rays, ray_error, facet_start, owner, wall,
-                                       mask, face, side, row_of, rows, errors)  # fmt: skip
+                    answer = separated(shape, drawn, i, f, j, g)
                     if answer != APART:
-                        answer = separated(d, j, g, i, f, ray_start, rays, ray_error, facet_start, owner,
-                                           wall, mask, face, side, row_of, rows, errors)  # fmt: skip
+                        answer = separated(shape, drawn, j, g, i, f)
                     if answer != APART:
                         for turn in range(2):  # from the other side, if this one is not clear
                             k1, f1, k2, f2 = (i, f, j, g) if turn == 0 else (j, g, i, f)
-                            answer = common_part(
-                                d, k1, f1, k2, f2, ray_start, rays, facet_start, owner, wall, mask, face,
-                                side, row_of, rows, errors, cut, marks, values, spare, spare_marks,
-                                events, point, sets, points, sub, count, at, pulled, basis, product, result,
-                            )  # fmt: skip
+                            answer = common_part(shape, drawn, clipping, room, k1, f1, k2, f2)
                             if answer == MEET and result[0] != UNCLEAR:
                                 # whose facet it is, in the order in which they are written down
                                 if result[0] == FIRST_WHOLE and k1 > k2:

@@ -22,16 +22,9 @@ from hardmax.regions.cells import AT_INFINITY, Contacts, Ragged
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps, Name, Row, exact_ray
 from hardmax.regions.space.contacts import sizes_of_contacts, touching_cells
-from hardmax.regions.space.sizes import (
-    Facets,
-    Sizes,
-    exact_volume,
-    facets_of,
-    rounded_frame,
-    sizes_of,
-)
+from hardmax.regions.space.sizes import Facets, Sizes, exact_volume, facets_of, rounded_frame, sizes_of
 
-__all__ = ["SpaceGeometry"]
+__all__ = ["SpaceGeometry", "mean_point"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -135,11 +128,7 @@ class SpaceGeometry(Geometry):
 
     def inner_point(self, i: int, rows: list[Row]) -> list[Fraction]:
         """The mean of a cell's vertices, moved along its directions."""
-        point = [Fraction(0)] * (self.d + 1)
-        for ray in self.exact_rays(i):
-            weight = Fraction(1, ray[-1]) if ray[-1] else Fraction(1, max(abs(v) for v in ray))
-            point = [p + weight * v for p, v in zip(point, ray, strict=True)]
-        return [p / point[-1] for p in point[: self.d]]
+        return mean_point(self.exact_rays(i))
 
     def contacts(self) -> Contacts:
         """Pairs of adjacent cells."""
@@ -159,6 +148,15 @@ class SpaceGeometry(Geometry):
         return domain_volume(self.exact, self.d)
 
 
+def mean_point(rays: list[list[int]]) -> Point:
+    """The mean of vertices, moved along the directions among them."""
+    point = [Fraction(0)] * len(rays[0])
+    for ray in rays:
+        weight = Fraction(1, ray[-1]) if ray[-1] else Fraction(1, max(abs(v) for v in ray))
+        point = [p + weight * v for p, v in zip(point, ray, strict=True)]
+    return [p / point[-1] for p in point[:-1]]
+
+
 def _homogeneous(points: list[Floats]) -> Floats:
     """Vertices as rays without errors."""
     table = np.concatenate(points)
@@ -169,11 +167,8 @@ def domain_volume(exact: ExactMaps, d: int) -> float | None:
     """The exact volume of a domain, rounded; ``None`` if it is unbounded."""
     domain = exact.domain
     if isinstance(domain, Box):
-        sides = [domain.high.rational(c) - domain.low.rational(c) for c in range(d)]
-        volume = Fraction(1)
-        for side in sides:
-            volume *= Fraction(int(side.p), int(side.q))
-        return nearest_float(volume)
+        volume = math.prod(domain.high.rational(c) - domain.low.rational(c) for c in range(d))
+        return nearest_float(Fraction(int(volume.p), int(volume.q)))
     cone = RationalCone(d + 1)
     rows = [(0,) * d + (1,), *(exact.domain_line(i) for i in range(domain.b.shape[0]))]
     for row in rows:

@@ -23,15 +23,9 @@ from hardmax.regions.maps.float_maps import frozen
 from hardmax.regions.space import facet_kernels as kernels
 
 __all__ = [
-    "Facets",
-    "Scratch",
-    "Sizes",
-    "exact_area",
-    "exact_volume",
-    "facets_of",
-    "rounded_frame",
+    "Facets", "Sizes", "exact_area", "exact_volume", "facets_of", "room_for", "rounded_frame", "shape_of",
     "sizes_of",
-]
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -71,29 +65,26 @@ class Sizes:
     doubt: Floats
 
 
-class Scratch:
+def room_for(cells: Cells, *, pairs: bool = False) -> kernels.Room:
     """Room for the kernels to work in: for cells of at most so many rays and facets."""
+    d = cells.d
+    rays = int(cells.vertices.counts.max(initial=1))
+    facets = int(cells.facets.counts.max(initial=1))
+    if pairs:  # a common part may have more vertices than either facet
+        rays, facets = 64 + 8 * rays, 2 * facets
+    sets = np.zeros((d + 4, facets + 1, -(-rays // 64)), dtype=np.uint64)
+    numbers = np.zeros((3, d + 2), dtype=np.int64)
+    points, basis = np.zeros((rays, d)), np.zeros((d + 2, d))
+    return kernels.Room(*sets[:2], points, sets[2:], *numbers, basis, np.zeros(d + 2), np.zeros(2))
 
-    def __init__(self, cells: Cells, *, pairs: bool = False) -> None:
-        d = cells.d
-        rays = int(cells.vertices.counts.max(initial=1))
-        facets = int(cells.facets.counts.max(initial=1))
-        if pairs:  # a common part may have more vertices than either facet
-            rays, facets = 64 + 8 * rays, 2 * facets
-        words = -(-rays // 64)
-        self.most_rays = rays
-        self.sets = np.zeros((facets + 1, words), dtype=np.uint64)
-        self.distinct = np.zeros((facets + 1, words), dtype=np.uint64)
-        self.points = np.zeros((rays, d))
-        self.triangulation = (
-            np.zeros((d + 2, facets + 1, words), dtype=np.uint64),
-            np.zeros(d + 2, dtype=np.int64),
-            np.zeros(d + 2, dtype=np.int64),
-            np.zeros(d + 2, dtype=np.int64),
-            np.zeros((d + 2, d)),
-            np.zeros(d + 2),
-            np.zeros(2),
-        )
+
+def shape_of(cells: Cells) -> kernels.Shape:
+    """Cells as the kernels take them."""
+    columns = (
+        cells.vertices.offsets, cells.rays, cells.ray_error, cells.facets.offsets, cells.owner, cells.wall,
+        cells.masks.content, cells.free, cells.bits, cells.routings, cells.tied,
+    )  # fmt: skip
+    return kernels.Shape(*(frozen(column) for column in columns))
 
 
 def facets_of(cells: Cells) -> Facets:
@@ -101,16 +92,7 @@ def facets_of(cells: Cells) -> Facets:
     face = np.full(len(cells.owner), -1, dtype=np.int64)
     far = np.zeros(len(cells.rays), dtype=np.uint8)
     bounded = np.zeros(cells.n, dtype=np.uint8)
-    kernels.classify(
-        frozen(cells.vertices.offsets),
-        frozen(cells.facets.offsets),
-        frozen(cells.owner),
-        frozen(cells.masks.content),
-        Scratch(cells).sets,
-        face,
-        far,
-        bounded,
-    )
+    kernels.classify(shape_of(cells), room_for(cells).sets, face, far, bounded)
     bounded[cells.free != 0] = 0
     return Facets(frozen(face), frozen(far), frozen(bounded))
 
@@ -119,26 +101,10 @@ def sizes_of(cells: Cells, facets: Facets) -> Sizes:
     """Volumes, surfaces and sizes of facets in floats."""
     volumes, surfaces, doubt = np.zeros(cells.n), np.zeros(cells.n), np.zeros(cells.n)
     areas = np.zeros(len(cells.owner))
-    scratch = Scratch(cells)
     kernels.measure(
-        np.int64(cells.d),
-        frozen(cells.vertices.offsets),
-        frozen(cells.rays),
-        frozen(cells.ray_error),
-        frozen(cells.facets.offsets),
-        frozen(cells.masks.content),
-        facets.face,
-        facets.far,
-        facets.bounded,
-        scratch.sets,
-        scratch.points,
-        scratch.distinct,
-        *scratch.triangulation,
-        volumes,
-        surfaces,
-        doubt,
+        shape_of(cells), facets.face, facets.far, facets.bounded, room_for(cells), volumes, surfaces, doubt,
         areas,
-    )
+    )  # fmt: skip
     lines = np.repeat(cells.free != 0, cells.facets.counts)
     areas[lines & (facets.face >= 0)] = np.inf
     return Sizes(volumes, surfaces, areas, doubt)
