@@ -140,8 +140,14 @@ class Contacts(NamedTuple):
     uncovered: Integers
 
 
-def _vertex_column(column: int | slice, doc: str) -> Any:
-    return property(lambda cells: cells.vertices.content[:, column], doc=doc)
+class _VertexColumn:
+    """A property of cells: some columns of their vertices."""
+
+    def __init__(self, columns: int | slice, doc: str) -> None:
+        self.columns, self.__doc__ = columns, doc
+
+    def __get__(self, cells: Cells, _: Any = None) -> Floats:
+        return cells.vertices.content[:, self.columns]
 
 
 Table = dict[str, Any]  # columns with an entry per cell: arrays, or Ragged
@@ -231,11 +237,11 @@ class Cells:
 
     # vertices of polygons
 
-    vx = _vertex_column(0, "First coordinates of the vertices of polygons.")
-    vy = _vertex_column(1, "Second coordinates of the vertices of polygons.")
-    vr = _vertex_column(2, "Errors of the vertices of polygons.")
-    dx = _vertex_column(3, "First coordinates of the directions of vertices; only if ``unbounded``.")
-    dy = _vertex_column(4, "Second coordinates of the directions of vertices; only if ``unbounded``.")
+    vx = _VertexColumn(0, "First coordinates of the vertices of polygons.")
+    vy = _VertexColumn(1, "Second coordinates of the vertices of polygons.")
+    vr = _VertexColumn(2, "Errors of the vertices of polygons.")
+    dx = _VertexColumn(3, "First coordinates of the directions of vertices; only if ``unbounded``.")
+    dy = _VertexColumn(4, "Second coordinates of the directions of vertices; only if ``unbounded``.")
 
     @property
     def unbounded(self) -> bool:
@@ -244,8 +250,8 @@ class Cells:
 
     # vertices of polyhedra
 
-    rays = _vertex_column(slice(None, -1), "Homogeneous coordinates of the rays of polyhedra.")
-    ray_error = _vertex_column(-1, "Errors of the rays of polyhedra.")
+    rays = _VertexColumn(slice(None, -1), "Homogeneous coordinates of the rays of polyhedra.")
+    ray_error = _VertexColumn(-1, "Errors of the rays of polyhedra.")
 
     # some of them, in another order, in files
 

@@ -228,7 +228,7 @@ class Check(ABC):
 
     def located_floats(self, x: Floats) -> tuple[NDArray[np.bool_], Integers]:
         """Which points are finite, and the cells with their signatures, or -1."""
-        usable = np.isfinite(x).all(axis=1)
+        usable = np.asarray(np.isfinite(x).all(axis=1))
         found = np.full(len(x), -1, dtype=np.int64)
         if usable.any():
             found[usable] = self.regions.locate(x[usable])

@@ -167,8 +167,9 @@ def domain_volume(exact: ExactMaps, d: int) -> float | None:
     """The exact volume of a domain, rounded; ``None`` if it is unbounded."""
     domain = exact.domain
     if isinstance(domain, Box):
-        volume = math.prod(domain.high.rational(c) - domain.low.rational(c) for c in range(d))
-        return nearest_float(Fraction(int(volume.p), int(volume.q)))
+        sides = [domain.high.rational(c) - domain.low.rational(c) for c in range(d)]
+        exact_sides = (Fraction(int(side.p), int(side.q)) for side in sides)
+        return nearest_float(math.prod(exact_sides, start=Fraction(1)))
     cone = RationalCone(d + 1)
     rows = [(0,) * d + (1,), *(exact.domain_line(i) for i in range(domain.b.shape[0]))]
     for row in rows:

@@ -75,7 +75,8 @@ def room_for(cells: Cells, *, pairs: bool = False) -> kernels.Room:
     sets = np.zeros((d + 4, facets + 1, -(-rays // 64)), dtype=np.uint64)
     numbers = np.zeros((3, d + 2), dtype=np.int64)
     points, basis = np.zeros((rays, d)), np.zeros((d + 2, d))
-    return kernels.Room(*sets[:2], points, sets[2:], *numbers, basis, np.zeros(d + 2), np.zeros(2))
+    parts = (*sets[:2], points, sets[2:], *numbers, basis, np.zeros(d + 2), np.zeros(2))
+    return kernels.Room._make(parts)
 
 
 def shape_of(cells: Cells) -> kernels.Shape:
