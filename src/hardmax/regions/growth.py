@@ -336,14 +336,12 @@ def vertex_growth(
     for i in range(draws):
         factors = choices.draw(max(n_tokens), heads, stream(i))
         for k, n in enumerate(n_tokens):
-            points: list[Any] = [_multiplied([_rows(chain[0], n), *chain[1:]]) for chain in factors]
+            points: list[Any] = [
+                _multiplied([ExactArray(first.floats[:n]), *rest]) for first, *rest in factors
+            ]
             for h in range(heads):
                 counts[h, i, k] = minkowski_vertices(points[: h + 1]).count
     return [Growth(tuple(n_tokens), counts[h]) for h in range(heads)]
-
-
-def _rows(array: ExactArray, n: int) -> ExactArray:
-    return ExactArray(array.floats[:n])
 
 
 def _multiplied(chain: list[ExactArray]) -> Any:

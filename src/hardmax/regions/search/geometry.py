@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -49,22 +49,9 @@ from hardmax.regions.maps.exact_maps import ExactMaps, Name
 from hardmax.regions.search import kernels
 
 __all__ = [
-    "Facets",
-    "HalfspaceGeometry",
-    "IntegerRow",
-    "Outline",
-    "contacts_of",
-    "decoded",
-    "domain_is_bounded",
-    "facet_numbers",
-    "inner_point",
-    "is_bounded",
-    "plain",
-    "reduced",
-    "share_facet",
-    "times",
-    "unit_sides",
-]
+    "Facets", "HalfspaceGeometry", "IntegerRow", "Outline", "base_of", "domain_is_bounded", "facet_numbers",
+    "inner_point", "is_bounded", "share_facet", "times", "unit_sides", "workspace",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -113,7 +100,7 @@ class HalfspaceGeometry(Geometry):
 
     def contacts(self) -> Contacts:
         """Pairs of adjacent cells; sizes are not known (NaN), ``edges`` number the facets of all cells."""
-        return contacts_of(self.cells, self.exact.layers, self.outline)
+        return _Contact(self.cells, self.exact.layers, self.outline).found()
 
 
 class Facets(NamedTuple):
@@ -136,7 +123,7 @@ class Outline:
         self.codes = np.where(cells.owner == DOMAIN_SIDE, kernels.SIDE - cells.wall, cells.wall)
         self.program = Program.of(exact.layers, columns=self.n)
         self.sign = self._signs()
-        self._remembered: dict[int, list[IntegerRow]] = {}
+        self.rows_of = lru_cache(_REMEMBERED)(self._rows_of)
         size = int(cells.facets.counts.max(initial=0)) + 2
         self.base = base_of(2 * size + 2, self.n)
         self.work, self.simplex = workspace(2 * size, self.n, self.program.widest)
@@ -192,14 +179,9 @@ class Outline:
         for i in np.flatnonzero(self.unbounded == 2).tolist():
             self.unbounded[i] = not is_bounded(self.rows_of(i), self.cells.d)
 
-    def rows_of(self, i: int) -> list[IntegerRow]:
+    def _rows_of(self, i: int) -> list[IntegerRow]:
         """The rows of the candidates of cell i as integers, positive inside."""
-        if i not in self._remembered:
-            start = self.cells.facets.offsets
-            while len(self._remembered) >= _REMEMBERED:
-                self._remembered.pop(next(iter(self._remembered)))
-            self._remembered[i] = [self.row(c) for c in range(int(start[i]), int(start[i + 1]))]
-        return self._remembered[i]
+        return [self.row(c) for c in self.cells.facets.span(i)]
 
     def row(self, c: int) -> IntegerRow:
         """The row of candidate c as integers."""
@@ -302,16 +284,8 @@ def _parts(cells: Cells, layer: Layer) -> NDArray[np.bool_]:
     return np.asarray(parted | (cells.routings[1:, heads] != cells.routings[:-1, heads]).any(axis=1))
 
 
-def contacts_of(cells: Cells, layers: tuple[Layer, ...], outline: Outline) -> Contacts:
-    """All pairs of cells that meet in dimension d - 1.
-
-    Lengths are not known (NaN); ``edges`` number the facets of all cells.
-    """
-    return _Contact(cells, layers, outline).found()
-
-
 class _Contact:
-    """The pairs of cells that touch, found facet by facet."""
+    """The pairs of cells that meet in dimension d - 1, found facet by facet."""
 
     def __init__(self, cells: Cells, layers: tuple[Layer, ...], outline: Outline) -> None:
         self.cells, self.layers, self.outline = cells, layers, outline

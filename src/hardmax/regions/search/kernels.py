@@ -287,6 +287,14 @@ def certify(lp, rows, errors, c, c_error, n):
     return proven
 
 
+@kernel(inner=True)
+def follows(lp, rows, errors, m, skip, z, z_error, n, trust):
+    """Whether z is provably positive on the cone of the rows but ``skip``."""
+    if minimise(lp, rows, m, skip, z, n, 40 + 10 * n) != 1:
+        return False
+    return trust == FLOAT or certify(lp, rows, errors, z, z_error, n)
+
+
 @kernel(reorder=True, inlined=True)
 def dot(rows, i, y, n):
     total = 0.0
@@ -346,8 +354,7 @@ def lift(lp, rows, errors, m, skip, n):
     count = 0
     for i in range(m):
         if i != skip:
-            for k in range(n):
-                lp.lifted[count, k] = rows[i, k]
+            copy(rows[i], 0, lp.lifted[count], 0, n)
             lp.lifted[count, n] = -1.0
             lp.lifted_error[count] = errors[i]
             count += 1
@@ -410,9 +417,8 @@ def other_side(lp, rows, errors, m, z, z_error, w, n, trust, skip):
     """Does the cone reach where z < 0, given w inside with z . w > 0? ``y`` is the witness if so."""
     y = lp.y
     if minimise(lp, rows, m, skip, z, n, 40 + 10 * n) == 1:
-        if trust == FLOAT or certify(lp, rows, errors, z, z_error, n):
-            return EMPTY
-        return OPEN
+        proven = trust == FLOAT or certify(lp, rows, errors, z, z_error, n)
+        return EMPTY if proven else OPEN
     above = 0.0
     below = 0.0
     for k in range(n):
@@ -449,6 +455,20 @@ def other_side(lp, rows, errors, m, z, z_error, w, n, trust, skip):
 
 
 @kernel(inner=True)
+def unit_row(rows, at, n, error, slack):
+    """Bring a row to length 1; the bound on its error there, infinite where it may be zero."""
+    square = 0.0
+    for k in range(n):
+        square += rows[at, k] * rows[at, k]
+    length = np.sqrt(square)
+    if not (length > 1.0 / TAME and length < TAME and length > 2.0 * error):
+        return np.inf
+    for k in range(n):
+        rows[at, k] /= length
+    return slack * error / length + 2.0 * UNIT
+
+
+@kernel(inner=True)
 def write_rows(net, path, errors, rows, row_errors, row_at, layer, n):
     """The composed rows of a layer that was entered, row by row, with bounds on their errors in 2-norm.
 
@@ -461,39 +481,20 @@ def write_rows(net, path, errors, rows, row_errors, row_at, layer, n):
     error = 1.0001 * ((n - 1) * e[RA] + e[RC])
     fold = here.kind == FOLD
     for i in range(count):
-        square = 0.0
         for k in range(n):
-            v = path[z + k * count + i]
-            rows[first + i, k] = v
-            square += v * v
-        row_errors[first + i] = error
-        if fold:
-            length = np.sqrt(square)
-            row_errors[first + i] = np.inf
-            if length > 1.0 / TAME and length < TAME and length > 2.0 * error:
-                row_errors[first + i] = 1.001 * error / length + 2.0 * UNIT
-                for k in range(n):
-                    rows[first + i, k] /= length
+            rows[first + i, k] = path[z + k * count + i]
+        row_errors[first + i] = unit_row(rows, first + i, n, error, 1.001) if fold else error
 
 
 @kernel(inner=True)
 def difference(rows, row_errors, a, b, n, out, at):
     """Row ``at`` of ``out``: score b minus score a at length 1; returns the bound on its error, infinite
     where it may be zero."""
-    square = 0.0
     size = 0.0
     for k in range(n):
-        v = rows[b, k] - rows[a, k]
         size = max(size, abs(rows[b, k]), abs(rows[a, k]))
-        out[at, k] = v
-        square += v * v
-    error = 1.001 * (row_errors[a] + row_errors[b] + n * UNIT * size)
-    length = np.sqrt(square)
-    if not (length > 1.0 / TAME and length < TAME and length > 2.0 * error):
-        return np.inf
-    for k in range(n):
-        out[at, k] /= length
-    return 1.001 * error / length + 2.0 * UNIT
+        out[at, k] = rows[b, k] - rows[a, k]
+    return unit_row(out, at, n, 1.001 * (row_errors[a] + row_errors[b] + n * UNIT * size), 1.001)
 
 
 @kernel(inner=True)
@@ -504,8 +505,7 @@ def write_cut(code, sign, rows, row_errors, row_at, n, cones, at):
     a, b = (code >> 19) & 0x7FFFF, code & 0x7FFFF
     first = row_at[layer]
     if a == b:
-        for k in range(n):
-            cones.rows[at, k] = rows[first + group, k]
+        copy(rows[first + group], 0, cones.rows[at], 0, n)
         cones.error[at] = row_errors[first + group]
     else:
         cones.error[at] = difference(rows, row_errors, first + a, first + b, n, cones.rows, at)
@@ -551,8 +551,7 @@ def push(state, layer, head, place, cuts, n_cuts, choice, n_choice, w, hidden, e
 def copy_rows(cones, at, to, count, n):
     """Copy so many rows of the base, in ascending order."""
     for i in range(count):
-        for k in range(n):
-            cones.rows[to + i, k] = cones.rows[at + i, k]
+        copy(cones.rows[at + i], 0, cones.rows[to + i], 0, n)
         cones.error[to + i] = cones.error[at + i]
         cones.code[to + i] = cones.code[at + i]
         cones.sign[to + i] = cones.sign[at + i]
@@ -565,14 +564,10 @@ def thin_out(lp, cones, start, m, n, trust, control):
     i = control[C_FACETS]
     control[C_FACETS] = 0
     while i < m and m > 1:
-        for k in range(n):
-            z[k] = base[start + i, k]
+        copy(base[start + i], 0, z, 0, n)
         rows = base[start : start + m]
         control[C_PROGRAMS] += 1
-        drop = minimise(lp, rows, m, i, z, n, 40 + 10 * n) == 1
-        if drop and trust == CERTIFIED:
-            drop = certify(lp, rows, base_error[start : start + m], z, base_error[start + i], n)
-        if drop:
+        if follows(lp, rows, base_error[start : start + m], m, i, z, base_error[start + i], n, trust):
             copy_rows(cones, start + i + 1, start + i, m - i - 1, n)
             m -= 1
         else:
@@ -624,9 +619,8 @@ def descend(net, state, cones, work, lp, start, m, w, known, tied, layer):
                     for k in range(n):
                         c[k] = rows[first + i, k] if s > 0.0 else -rows[first + i, k]
                     control[C_PROGRAMS] += 1
-                    settled = minimise(lp, cone, m, outside, c, n, 40 + 10 * n) == 1
-                    if settled and trust == CERTIFIED:
-                        settled = certify(lp, cone, cone_error, c, row_errors[first + i], n)
+                    error = row_errors[first + i]
+                    settled = follows(lp, cone, cone_error, m, outside, c, error, n, trust)
                     if settled and s > 0.0:
                         choice[i >> 6] |= 1 << (i & 63)
             if not settled:
@@ -683,8 +677,7 @@ def winners_of(lp, rows, row_errors, k0, k1, w, n, trust, control, base, base_er
     if first < 0:
         return False
     wins[first - k0] = 1
-    for k in range(n):
-        points[first - k0, k] = w[k]
+    copy(w, 0, points[first - k0], 0, n)
     for i in range(k0, k1):
         while wins[i - k0] == 0:
             count = m
@@ -711,8 +704,7 @@ def winners_of(lp, rows, row_errors, k0, k1, w, n, trust, control, base, base_er
             if found < 0 or wins[found - k0] != 0:
                 return False
             wins[found - k0] = 1
-            for k in range(n):
-                points[found - k0, k] = lp.y[k]
+            copy(lp.y, 0, points[found - k0], 0, n)
     return True
 
 
@@ -812,10 +804,12 @@ def run(net, state, cones, work, lp, out, budget):
             k0 = heads_at[here.head_at + head]
             k1 = heads_at[here.head_at + head + 1]
             keys = k1 - k0
-        if start + m + n_cuts + keys + 4 > base.shape[0] or m + n_cuts + keys + 4 > lp.lifted.shape[0]:
-            control[C_STATUS] = WORK_FULL
-            return
-        if 2 * (n_cuts + keys + 2) > cuts.shape[0]:
+        more = n_cuts + keys + 4
+        if (
+            start + m + more > base.shape[0]
+            or m + more > lp.lifted.shape[0]
+            or 2 * (more - 2) > cuts.shape[0]
+        ):
             control[C_STATUS] = WORK_FULL
             return
         # room for whatever becomes of it
@@ -852,25 +846,19 @@ def run(net, state, cones, work, lp, out, budget):
                 if trust != EXACT and row_errors[row] < np.inf:
                     s = dot(rows, row, w, n)
                     clear = known == 1 and abs(s) > length * noise(row_errors[row], n, trust)
-                    if clear and s > 0.0:
-                        on = INSIDE
-                        for k in range(n):
-                            above[k] = w[k]
-                            z[k] = rows[row, k]
-                    elif clear:
-                        off = INSIDE
-                        for k in range(n):
-                            below[k] = w[k]
-                            z[k] = -rows[row, k]
                     if clear:
+                        for k in range(n):
+                            z[k] = rows[row, k] if s > 0.0 else -rows[row, k]
                         control[C_PROGRAMS] += 1
                         other = other_side(lp, cone, cone_error, m, z, row_errors[row], w, n, trust, outside)
                         if s > 0.0:
-                            off = other
+                            on, off = INSIDE, other
+                            copy(w, 0, above, 0, n)
                             copy(y, 0, below, 0, n)
                         else:
-                            on = other
+                            on, off = other, INSIDE
                             copy(y, 0, above, 0, n)
+                            copy(w, 0, below, 0, n)
                     else:
                         # the witness does not tell: ask for both sides
                         for side in range(2):
@@ -902,8 +890,7 @@ def run(net, state, cones, work, lp, out, budget):
                 if off == EMPTY:
                     word[i >> 6] |= 1 << (i & 63)
                 if known == 0 and (on == INSIDE or off == INSIDE):
-                    for k in range(n):
-                        w[k] = above[k] if on == INSIDE else below[k]
+                    copy(above if on == INSIDE else below, 0, w, 0, n)
                     known = 1
                     length = length_of(w, n)
                 place += 1
@@ -924,11 +911,11 @@ def run(net, state, cones, work, lp, out, budget):
                 continue
         elif head < here.heads:
             first = row_at[layer]
-            if known == 0 or trust == EXACT:
-                control[C_STATUS] = UNDECIDED_HEAD
-                return
-            if not winners_of(lp, rows, row_errors, first + k0, first + k1, w, n, trust, control, base,
-                              base_error, start, m, wins, points):  # fmt: skip
+            decided = known == 1 and trust != EXACT
+            if not decided or not winners_of(
+                lp, rows, row_errors, first + k0, first + k1, w, n, trust, control, base, base_error,
+                start, m, wins, points,
+            ):  # fmt: skip
                 control[C_STATUS] = UNDECIDED_HEAD
                 return
             control[C_STEPS] += 1
@@ -960,11 +947,9 @@ def run(net, state, cones, work, lp, out, budget):
         copy(word, 0, signs, at, n_choice)
         if control[C_LAST] == layer:
             if control[C_OPEN_DOMAIN] == 1:
-                reach = OPEN
-                if control[C_ANSWERED] != 0:
-                    reach = control[C_ANSWERED]
-                    control[C_ANSWERED] = 0
-                elif trust != EXACT:
+                reach = control[C_ANSWERED]
+                control[C_ANSWERED] = OPEN
+                if reach == OPEN and trust != EXACT:
                     copy_rows(cones, start, start + m, m, n)
                     control[C_PROGRAMS] += 1
                     slopes, slope_error = base[start + m :], base_error[start + m :]
@@ -1074,15 +1059,13 @@ def outline(
         for f in range(count):
             code = codes[start[i] + f]
             if code <= SIDE:
-                for k in range(n):
-                    base[f, k] = sides[SIDE - code, k]
+                copy(sides[SIDE - code], 0, base[f], 0, n)
                 base_error[f] = side_errors[SIDE - code]
             else:
                 write_cut(code, signs[start[i] + f], rows, row_errors, row_at, n, cones, f)
             if tied[i] == 1 and code > SIDE:  # its float map is not the mean that it should be
                 base_error[f] = np.inf
-            for k in range(n):
-                cell_rows[start[i] + f, k] = base[f, k]
+            copy(base[f], 0, cell_rows[start[i] + f], 0, n)
             cell_errors[start[i] + f] = base_error[f]
         for k in range(n - 1):
             base[count, k] = 0.0
@@ -1095,17 +1078,14 @@ def outline(
             verdict[start[i] + f] = 2
             if not (tied[i] == 0 and base_error[f] < np.inf and normalised(w, n)):
                 continue
-            for k in range(n):
-                z[k] = base[f, k]
+            copy(base[f], 0, z, 0, n)
             found = other_side(lp, base, base_error, m, z, base_error[f], w, n, CERTIFIED, f)
             if found != OPEN:
                 verdict[start[i] + f] = found == INSIDE
         unbounded[i] = 0
         if not bounded_domain:
             found = grows_somewhere(lp, base, base_error, count, n, CERTIFIED)
-            unbounded[i] = 2
-            if found != OPEN:
-                unbounded[i] = found == INSIDE
+            unbounded[i] = 2 if found == OPEN else found == INSIDE
 
 
 @kernel(inner=True)
@@ -1120,21 +1100,13 @@ def projected(cell_rows, cell_errors, first, stop, skip, h, h_error, p, n, base,
         if f == skip:
             continue
         ratio = cell_rows[f, p] / h[p]
-        square = 0.0
         column = 0
         for k in range(n):
             if k != p:
-                v = cell_rows[f, k] - ratio * h[k]
-                base[at, column] = v
-                square += v * v
+                base[at, column] = cell_rows[f, k] - ratio * h[k]
                 column += 1
         error = 3.0 * n * (cell_errors[f] + h_error) + 8.0 * n * UNIT
-        length = np.sqrt(square)
-        base_error[at] = np.inf
-        if length > 2.0 * error:
-            base_error[at] = 1.01 * error / length + 2.0 * UNIT
-            for k in range(n - 1):
-                base[at, k] /= length
+        base_error[at] = unit_row(base, at, n - 1, error, 1.01)
         at += 1
     return at
 
@@ -1187,23 +1159,12 @@ def touching(
             m = projected(cell_rows, cell_errors, start[own], start[own + 1], skip, h, cell_errors[f], p, n,
                           base, base_error, m)  # fmt: skip
         # the point must not lie at infinity: one more row, x_0
-        square = 0.0
-        column = 0
-        for k in range(n):
-            if k != p:
-                v = 1.0 if k == n - 1 else 0.0
-                if p == n - 1:
-                    v = -h[k] / h[p]
-                base[m, column] = v
-                square += v * v
-                column += 1
-        length = np.sqrt(square)
-        base_error[m] = np.inf
+        for k in range(n - 1):
+            base[m, k] = -h[k] / h[p] if p == n - 1 else 0.0
+        if p < n - 1:
+            base[m, n - 2] = 1.0
         error = 3.0 * n * cell_errors[f] + 8.0 * n * UNIT
-        if length > 2.0 * error:
-            base_error[m] = 1.01 * error / length + 2.0 * UNIT
-            for k in range(n - 1):
-                base[m, k] /= length
+        base_error[m] = unit_row(base, m, n - 1, error, 1.01)
         known = True
         for r in range(m + 1):
             known = known and base_error[r] < np.inf

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
+from functools import lru_cache
 from math import gcd, inf
 from typing import TYPE_CHECKING
 
@@ -125,7 +126,8 @@ class _Search:
         self.done = np.zeros(len(cells.owner), dtype=np.uint8)
         self.met = np.zeros(len(cells.owner), dtype=np.bool_)
         self.found: list[tuple[Integers, Integers, Floats]] = []  # pairs of cells, their facets, sizes
-        self._rows: dict[int, list[Row]] = {}
+        self.left = np.zeros(0, dtype=np.int64)  # facets whose neighbours no lookup finds
+        self._cell_rows = lru_cache(4096)(self._true_rows)
 
     # facets in floats
 
@@ -154,8 +156,7 @@ class _Search:
     def overlaps(self) -> None:
         """Compare the facets on the two sides of every hyperplane."""
         cells = self.cells
-        left = np.flatnonzero(self._remaining())
-        self.left = left
+        self.left = left = np.flatnonzero(self._remaining())
         if not len(left):
             return
         involved = np.zeros(cells.n, dtype=np.bool_)
@@ -182,7 +183,7 @@ class _Search:
             )  # fmt: skip
             found, more = numbers.tolist()
             for k in np.flatnonzero(sizes[:found] == kernels.UNCLEAR).tolist():
-                sizes[k] = self._exact_size(*out[k].tolist())
+                sizes[k] = self._common_size(*out[k].tolist()) or 0.0
             self._keep(out[:found].copy(), sizes[:found].copy())
             undecided += [(int(f), int(g)) for f, g in open_[:more]]
             if at == before:
@@ -207,34 +208,27 @@ class _Search:
         row = self.geometry.facet_row(int(self.cell_of[f]), f)
         return 1 if row == self._exact_row(f) else -1
 
-    def _cell_rows(self, i: int) -> list[Row]:
+    def _true_rows(self, i: int) -> list[Row]:
         """Rows of the distinct true facets of a cell, infinity included."""
-        if i not in self._rows:
-            if len(self._rows) > 4096:
-                self._rows.clear()
-            facets = self.cells.facets.span(i)
-            self._rows[i] = [self.geometry.facet_row(i, f) for f in facets if self.face[f] == f]
-        return self._rows[i]
+        return [self.geometry.facet_row(i, f) for f in self.cells.facets.span(i) if self.face[f] == f]
 
     def _decide(self, pairs: list[tuple[int, int]]) -> None:
         """Decide pairs of facets on one hyperplane in rationals."""
         found, sizes = [], []
         for f, g in pairs:
-            i, j = int(self.cell_of[f]), int(self.cell_of[g])
-            row = self._exact_row(f)
-            cone = common_cone(self._cell_rows(i), self._cell_rows(j), row, self.d)
-            if cone is not None:
-                found.append((f, g) if i < j else (g, f))
-                sizes.append(_cone_size(cone, row, self.d))
+            size = self._common_size(f, g)
+            if size is not None:
+                found.append((f, g) if self.cell_of[f] < self.cell_of[g] else (g, f))
+                sizes.append(size)
         if found:
             self._keep(np.array(found, dtype=np.int64), np.array(sizes))
 
-    def _exact_size(self, f: int, g: int) -> float:
-        """The size of the common part of two facets that overlap."""
+    def _common_size(self, f: int, g: int) -> float | None:
+        """The size of the common part of two facets on one hyperplane; ``None`` if it is thinner."""
         row = self._exact_row(f)
         here, there = (self._cell_rows(int(self.cell_of[k])) for k in (f, g))
         cone = common_cone(here, there, row, self.d)
-        return 0.0 if cone is None else _cone_size(cone, row, self.d)
+        return None if cone is None else _cone_size(cone, row, self.d)
 
     def _keep(self, facets: Integers, sizes: Floats) -> None:
         self.found.append((self.cell_of[facets], facets, sizes))
@@ -242,8 +236,8 @@ class _Search:
 
     def misnamed(self) -> None:
         """Walls whose two sides name different pairs of keys: compare exact hyperplanes."""
-        left = self.left if hasattr(self, "left") else np.zeros(0, dtype=np.int64)
-        left = left[self.layers.table[self.wall[left] >> _LAYER_SHIFT, kernels.KIND] == kernels.WALL]
+        kind = self.layers.table[self.wall[self.left] >> _LAYER_SHIFT, kernels.KIND]
+        left = self.left[kind == kernels.WALL]
         if not len(left):
             return
         start, order = self._grouped(left)
