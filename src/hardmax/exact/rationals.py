@@ -163,7 +163,7 @@ class ExactArray:
 
     def rational_row(self, i: int) -> list[flint.fmpq]:
         """Row ``i`` of a matrix, or entry ``i`` of a vector as a list of length one, exactly."""
-        row = self.numbers[i]  # np.ravel would double the time of a short row
+        row = self.numbers[i]  # np.ravel is slow on short rows
         return [rational(value) for value in (row.tolist() if isinstance(row, np.ndarray) else [row])]
 
     def all_zero(self) -> bool:
