@@ -31,8 +31,8 @@ from hardmax.geometry.minkowski import minkowski_vertices as minkowski_vertices
 from hardmax.models.atlas.head_atlas import head_atlas as head_atlas
 from hardmax.models.influence.interventions import measure_influence as measure_influence
 from hardmax.models.report.report import report as report
+from hardmax.networks.attention import Attention as Attention
 from hardmax.networks.blocks import Affine as Affine
-from hardmax.networks.blocks import Attention as Attention
 from hardmax.networks.blocks import FeedForward as FeedForward
 from hardmax.networks.blocks import Maxout as Maxout
 from hardmax.networks.network import Network as Network

@@ -29,8 +29,6 @@ from typing import Any
 
 import numba
 
-__all__ = ["TESTED", "kernel"]
-
 # the first and the last version of numba with which the shortcuts are tested
 TESTED = ((0, 60), (0, 68))
 

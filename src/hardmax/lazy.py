@@ -13,8 +13,6 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-__all__ = ["attach"]
-
 _PUBLIC = re.compile(r"^from ([\w.]+) import (\w+) as \2$", re.MULTILINE)
 
 

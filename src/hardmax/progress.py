@@ -11,8 +11,6 @@ from typing import Any
 
 from hardmax.errors import InvalidInputError
 
-__all__ = ["Bar", "Progress", "shown"]
-
 _WIDTH = 30  # characters of a bar
 _EVERY = 0.1  # seconds between two lines
 

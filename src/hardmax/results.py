@@ -42,8 +42,6 @@ from hardmax.versions import installed_versions
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Result", "columns_of", "load", "plain", "strict"]
-
 _HTML_ROWS = 10
 _PICTURES = "hardmax.plotting"  # stands above this module: named and loaded when a picture is asked for
 

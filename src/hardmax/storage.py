@@ -29,8 +29,6 @@ from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, InvalidInputError
 
-__all__ = ["SCHEMA", "Stored", "from_bytes", "read", "sync_folder", "to_bytes", "write", "written_whole"]
-
 SCHEMA = 1
 """Number of the file layout; it grows when an older hardmax could no longer read a file."""
 

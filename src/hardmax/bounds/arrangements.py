@@ -15,8 +15,6 @@ from hardmax.bounds.bound import Bound, Printed, PrintedForm, RegionBounds, Side
 from hardmax.bounds.large_integers import positive, whole_numbers
 from hardmax.errors import InvalidInputError
 
-__all__ = ["BEST_FOUND", "binomial_sums", "mlp_bounds", "rank_aware_step", "zaslavsky"]
-
 
 def zaslavsky(n: int, d: int, *, central: bool = False) -> int:
     r"""The largest number of cells into which n hyperplanes cut :math:`\mathbb{R}^d`.

@@ -12,8 +12,6 @@ from hardmax.bounds.large_integers import log10_of, readable
 from hardmax.errors import InvalidInputError
 from hardmax.results import Result
 
-__all__ = ["Bound", "Printed", "PrintedForm", "RegionBounds", "Side"]
-
 _LARGEST_PLAIN = 2**53  # beyond, JSON readers round
 _LONGEST_HEX = 1e7
 

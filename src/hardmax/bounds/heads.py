@@ -19,8 +19,6 @@ from hardmax.bounds.large_integers import log10_of, positive, readable, whole_nu
 from hardmax.errors import InvalidInputError
 from hardmax.results import Result
 
-__all__ = ["HeadBudget", "Heads", "growth_exponent", "head_budget", "pair_arrangement", "vertex_maximum"]
-
 
 @dataclass(frozen=True)
 class Heads:

@@ -14,8 +14,6 @@ from typing import Any
 
 from hardmax.errors import InvalidInputError
 
-__all__ = ["log10_of", "positive", "readable", "whole_numbers"]
-
 _PRECISION = 60
 _LEADING_BITS = 180  # more than the precision above can tell apart
 _IN_FULL = 10**15

@@ -17,8 +17,6 @@ from hardmax.bounds.bound import Bound, Printed, PrintedForm, RegionBounds, Side
 from hardmax.bounds.heads import Heads, heads_of, pair_arrangement
 from hardmax.bounds.large_integers import log10_of, positive, readable
 
-__all__ = ["region_bounds"]
-
 _MOST_DIGITS = 3e8  # dimension times depth times digits beyond which the count with ranks is not worth it
 _LOG10_E = 0.4342944819032518
 _CLOSE = 0.05  # an approximation is called one when it is right up to 12 percent

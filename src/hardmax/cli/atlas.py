@@ -17,8 +17,6 @@ from hardmax.cli.outputs import check_folder, number, out_folder, print_json, pr
 if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
 
-__all__ = ["atlas"]
-
 _MOST_HEADS = 400
 _PLANES: dict[str, Any] = {"principal": "principal", "none": None}
 

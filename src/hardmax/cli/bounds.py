@@ -14,8 +14,6 @@ from hardmax.errors import InvalidInputError
 if TYPE_CHECKING:
     from hardmax.bounds import HeadBudget, RegionBounds
 
-__all__ = ["bounds"]
-
 
 class WholeNumbers(click.ParamType):
     """Integers separated by commas."""

@@ -16,8 +16,6 @@ from hardmax.errors import FileFormatError, InvalidInputError
 if TYPE_CHECKING:
     from hardmax.papers.ledger import Claim, Entry
 
-__all__ = ["claims"]
-
 _PAPER = click.option(
     "--paper", type=click.Choice(["tropical", "infoflow"]), help="Only the claims of this paper."
 )

@@ -27,8 +27,6 @@ from hardmax.geometry.domains import Box
 if TYPE_CHECKING:
     from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
 
-__all__ = ["diagram", "minkowski"]
-
 
 @click.command()
 @click.argument("keys", type=FILE)

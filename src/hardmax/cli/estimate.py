@@ -24,8 +24,6 @@ from hardmax.errors import InvalidInputError
 if TYPE_CHECKING:
     from hardmax.regions.sampling.estimate import CellEstimate
 
-__all__ = ["estimate"]
-
 
 @click.command()
 @click.argument("network")

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hardmax.flow.costs.estimate import CostEstimate
     from hardmax.targets.target import Target
 
-__all__ = ["flow"]
-
 _HEADS = click.option("--heads", required=True, metavar="H1,H2,...", help="Heads per layer.")
 _WIDTHS = click.option("--widths", required=True, metavar="E1,E2,...", help="Widths E_l, or one for all.")
 

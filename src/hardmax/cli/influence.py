@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hardmax.models.influence.influence_report import InfluenceReport
     from hardmax.models.spread import Spread
 
-__all__ = ["influence"]
-
 
 @click.command()
 @model_and_text

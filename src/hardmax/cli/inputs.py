@@ -23,19 +23,6 @@ from hardmax import storage
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError, NotFiniteError
 from hardmax.results import load
 
-__all__ = [
-    "Number",
-    "exact_number",
-    "naming",
-    "read_arrays",
-    "read_heads",
-    "read_matrix",
-    "read_result",
-    "read_scores",
-    "read_vector",
-    "read_vectors",
-]
-
 Number = float | Fraction
 
 

@@ -15,8 +15,6 @@ from hardmax.cli.outputs import JSON, print_json, print_table
 from hardmax.errors import InvalidInputError
 from hardmax.versions import installed_versions
 
-__all__ = ["KERNELS", "compile_kernels", "versions"]
-
 
 def _normal(*shape: int) -> NDArray[np.float64]:
     return np.random.default_rng(0).standard_normal(shape)

@@ -11,8 +11,6 @@ import click
 from hardmax.cli.outputs import FILE
 from hardmax.errors import FileFormatError, InvalidInputError
 
-__all__ = ["layers_and_heads", "model_and_text", "number_list", "refuse_words", "text_for", "words_of"]
-
 _DIGITS = 5
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -22,8 +22,6 @@ from hardmax.results import load
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
 
-__all__ = ["DESCRIPTIONS", "NUMBER", "read_network", "read_polygon", "read_slice"]
-
 DESCRIPTIONS = {
     "mlp": "mlp:2,64,64,64,1,seed=0",
     "transformer": "transformer:n_tokens=50,heads=2,d_ff=64,depth=2,seed=0",

@@ -19,23 +19,6 @@ from hardmax.errors import InvalidInputError
 from hardmax.results import Result, strict
 from hardmax.storage import written_whole
 
-__all__ = [
-    "FILE",
-    "JSON",
-    "check_folder",
-    "check_targets",
-    "counted",
-    "number",
-    "out_folder",
-    "out_option",
-    "output_options",
-    "point",
-    "print_json",
-    "print_table",
-    "save_and_draw",
-    "write_picture",
-]
-
 MAX_ROWS = 40
 """A table shows at most this many rows; JSON shows all."""
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from hardmax.regions.api import Progress
     from hardmax.regions.result import RegionSet
 
-__all__ = ["regions"]
-
 
 @click.command()
 @click.argument("network", metavar="NETWORK")

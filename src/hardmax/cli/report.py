@@ -14,8 +14,6 @@ from hardmax.cli.outputs import JSON, check_folder, number, out_folder, print_js
 if TYPE_CHECKING:
     from hardmax.models.report.report import ModelReport
 
-__all__ = ["report"]
-
 
 @click.command()
 @model_and_text

@@ -14,8 +14,6 @@ from hardmax.errors import InvalidInputError
 if TYPE_CHECKING:
     from hardmax.papers.recipes import Profile, Recipe, Reproduction
 
-__all__ = ["reproduce"]
-
 
 @click.command()
 @click.argument("name", required=False)

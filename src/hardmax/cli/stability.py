@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hardmax.temperature.margin_bounds import StabilityBounds
     from hardmax.temperature.observed_scores import StabilityReport
 
-__all__ = ["stability"]
-
 
 @click.command()
 @click.argument("scores", required=False, type=FILE)

@@ -18,8 +18,6 @@ from hardmax.errors import InvalidInputError
 if TYPE_CHECKING:
     from hardmax.targets.target import Target
 
-__all__ = ["read_target", "target_options", "whole_numbers"]
-
 DOMAINS = ("cube01", "cube11", "gaussian")
 
 _PLAIN = ("triangle-center", "depth-separation")

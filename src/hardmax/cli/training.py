@@ -18,8 +18,6 @@ from hardmax.errors import IncompleteError, InvalidInputError
 if TYPE_CHECKING:
     from hardmax.training.studies import RunStore, Study, StudyProgress
 
-__all__ = ["training"]
-
 _LOG_EVERY = 30.0  # seconds between two lines in a log
 
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray, as_exact
 
-__all__ = ["exact_multiple", "exact_outer_sum", "exact_stack", "fractions_of"]
-
 
 def fractions_of(array: ExactArray) -> NDArray[np.object_]:
     """Every entry as a ``Fraction``.

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from hardmax.compiling import kernel
 
-__all__ = ["UNIT", "products", "signs"]
-
 UNIT = 2.0**-98  # above the relative error of one operation on pairs
 TINY = 1e-200  # below it a product may have underflown
 

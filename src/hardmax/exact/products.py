@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, NotFiniteError
 from hardmax.exact.rationals import ExactArray, grain
 
-__all__ = ["ExactProduct", "integer_matrix", "integer_stack"]
-
 
 def integer_matrix(matrix: ExactArray) -> tuple[flint.fmpz_mat, int]:
     """Integers and a common positive denominator: the matrix is the one over the other.

@@ -19,19 +19,6 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
-__all__ = [
-    "ExactArray",
-    "as_exact",
-    "dot",
-    "fraction",
-    "grain",
-    "nearest_float",
-    "pivots",
-    "power_of_two",
-    "rational",
-    "vector_of",
-]
-
 _EXACT_INTEGER = 2**53
 
 

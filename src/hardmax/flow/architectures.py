@@ -15,8 +15,6 @@ import numpy as np
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 
-__all__ = ["Architecture"]
-
 
 @dataclass(frozen=True)
 class Architecture:

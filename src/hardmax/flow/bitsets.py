@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Words", "add_positions", "count", "full", "n_words", "packed", "singletons", "unpacked"]
-
 Words = NDArray[np.uint64]
 _ONE = np.uint64(1)
 

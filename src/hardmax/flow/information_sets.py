@@ -28,19 +28,6 @@ from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, is_forg
 from hardmax.flow.propagation import Group, Layout, Propagation, find_winners, lay_out, scores_of
 from hardmax.results import Result
 
-__all__ = [
-    "HasActiveSet",
-    "InformationFlow",
-    "Learning",
-    "Reading",
-    "Sizes",
-    "Trace",
-    "information_sets",
-    "inputs_of",
-    "set_text",
-    "token_name",
-]
-
 _BLOCK_WORDS = 1 << 20
 
 

@@ -30,20 +30,6 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
-__all__ = [
-    "BilinearScore",
-    "GlobalRead",
-    "KeyScore",
-    "LayerPlan",
-    "MaxPosition",
-    "Plan",
-    "Positions",
-    "Rule",
-    "ScoreFunction",
-    "is_forgotten",
-    "score_name",
-]
-
 Floats = NDArray[np.float64]
 
 

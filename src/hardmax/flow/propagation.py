@@ -28,8 +28,6 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.bitsets import Words
 from hardmax.flow.plans import GlobalRead, LayerPlan, MaxPosition, Plan, Positions, Rule, Slots, Ties
 
-__all__ = ["Block", "Group", "Layout", "Propagation", "find_winners", "lay_out", "scores_of", "states_of"]
-
 Floats = NDArray[np.float64]
 Indices = NDArray[Any]  # integers of any width
 

@@ -17,8 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact
 
-__all__ = ["Box", "Domain", "Polytope", "WholeSpace", "domain_of"]
-
 
 class _Halfspaces:
     """What every domain offers."""

@@ -49,8 +49,6 @@ from hardmax.geometry.feasibility.rational_programs import Separation, separate_
 from hardmax.geometry.scores import Scores
 from hardmax.results import Result
 
-__all__ = ["MinkowskiVertices", "Verification", "minkowski_vertices", "parabolic_heads", "PrefixSearch"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -25,8 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.rationals import ExactArray, as_exact, dot, grain, vector_of
 
-__all__ = ["Scores"]
-
 UNIT_ROUNDOFF = 2.0**-53
 
 

@@ -24,8 +24,6 @@ from hardmax.training.layout import TransformerShape
 from hardmax.training.states import HeadWeights, LayerStates, head_weights, run_states
 from hardmax.training.trained_models import TrainedModel, bundled_model
 
-__all__ = ["BundledSource", "SequenceInterventions", "bundled_source"]
-
 Floats = NDArray[np.float64]
 
 

@@ -1,5 +1,5 @@
+from hardmax.networks.attention import Attention as Attention
 from hardmax.networks.blocks import Affine as Affine
-from hardmax.networks.blocks import Attention as Attention
 from hardmax.networks.blocks import FeedForward as FeedForward
 from hardmax.networks.blocks import Maxout as Maxout
 from hardmax.networks.constructions import sawtooth_network as sawtooth_network

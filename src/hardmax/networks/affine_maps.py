@@ -25,8 +25,6 @@ from hardmax.exact.rationals import ExactArray, fraction
 if TYPE_CHECKING:
     from hardmax.networks.block import BaseBlock
 
-__all__ = ["FloatMap", "affine_map", "exact_affine", "exact_scores", "exact_value"]
-
 Floats = NDArray[np.float64]
 ScoreRows = dict[int, tuple[flint.fmpq, ...]]  # the keys that are present and their scores as maps
 

@@ -51,8 +51,6 @@ from hardmax.networks.block import (
 )
 from hardmax.networks.layers import ArgmaxLayer, Layer, decided_keys, mean_rows
 
-__all__ = ["Attention", "DistinctKeys", "HeadBlock", "distinct_keys", "working_floats"]
-
 Floats = NDArray[np.float64]
 
 # Far above the rounding errors of a composed row, relative to the sum of absolute values that it is made of:

@@ -28,21 +28,6 @@ from hardmax.networks.layers import Layer
 if TYPE_CHECKING:
     from hardmax.networks.blocks import Block
 
-__all__ = [
-    "BaseBlock",
-    "Traced",
-    "biases_of",
-    "check_lengths",
-    "checked_temperature",
-    "heads_of",
-    "many",
-    "mask_of",
-    "no_routings",
-    "no_units",
-    "points_of",
-    "sizes",
-]
-
 Floats = NDArray[np.float64]
 Traced = tuple[Floats, NDArray[np.int32], NDArray[np.bool_]]  # output, routings, which units are on
 

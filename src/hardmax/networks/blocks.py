@@ -38,8 +38,6 @@ from hardmax.networks.attention import Attention, DistinctKeys, HeadBlock, disti
 from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units
 from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer, decided_keys
 
-__all__ = ["Affine", "Attention", "Block", "FeedForward", "Maxout", "block_of", "plain_blocks"]
-
 Floats = NDArray[np.float64]
 Exactly = Callable[[], flint.fmpq_mat]
 

@@ -24,11 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.networks.blocks import Affine, Attention, Block, FeedForward
+from hardmax.networks.attention import Attention
+from hardmax.networks.blocks import Affine, Block, FeedForward
 from hardmax.networks.network import Network
 from hardmax.networks.random_networks import check_size
-
-__all__ = ["sawtooth_network", "SharedLayer", "best_found_layers", "best_found_mlp"]
 
 Variant = Literal["plain", "ffn_skip", "bias_free", "genuine"]
 Matrix = NDArray[np.object_]

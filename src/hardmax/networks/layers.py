@@ -42,17 +42,6 @@ from hardmax.exact.rationals import ExactArray, as_exact
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
 
-__all__ = [
-    "AffineLayer",
-    "ArgmaxLayer",
-    "Layer",
-    "MaxLayer",
-    "ReluLayer",
-    "decided_keys",
-    "layers_of",
-    "mean_rows",
-]
-
 
 class _AnyLayer:
     """What every layer says of itself, so that a walk over layers need not ask for its class."""

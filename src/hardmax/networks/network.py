@@ -25,8 +25,6 @@ from hardmax.networks.signatures import Signature, pack_bits
 from hardmax.networks.torch_modules import blocks_of_module
 from hardmax.results import Result
 
-__all__ = ["Network"]
-
 Floats = NDArray[np.float64]
 
 # per array while many points are evaluated: 2 MB, so that the arrays of a layer stay in cache

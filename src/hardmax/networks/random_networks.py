@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray
-from hardmax.networks.blocks import Attention, Block, FeedForward
-
-__all__ = ["RandomTransformer", "mlp_layers"]
+from hardmax.networks.attention import Attention
+from hardmax.networks.blocks import Block, FeedForward
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from hardmax.networks.block import many
 
-__all__ = ["Signature", "pack_bits", "unpack_bits"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Signature:

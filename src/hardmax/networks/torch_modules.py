@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
 
-__all__ = ["blocks_of_module"]
-
 _SILENT = ("Identity", "Flatten", "Dropout", "Dropout1d", "AlphaDropout", "FeatureAlphaDropout")
 
 

@@ -45,33 +45,6 @@ from hardmax.progress import shown
 from hardmax.results import Result, plain
 from hardmax.storage import written_whole
 
-__all__ = [
-    "PAPERS",
-    "SECTIONS",
-    "Certificate",
-    "Claim",
-    "Effort",
-    "Entry",
-    "Finding",
-    "Ledger",
-    "Verdict",
-    "all_claims",
-    "check_claims",
-    "claim",
-    "collected",
-    "earned",
-    "effort_of",
-    "exact",
-    "failing",
-    "holding",
-    "nearest",
-    "network_record",
-    "relations",
-    "selected",
-    "within",
-    "write_certificates",
-]
-
 Kind = TypeVar("Kind")
 
 PAPERS = {

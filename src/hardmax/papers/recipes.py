@@ -53,27 +53,6 @@ from hardmax.versions import installed_versions
 if TYPE_CHECKING:
     from matplotlib.figure import Figure  # for type checkers only: pictures are made in plotting
 
-__all__ = [
-    "NOT_COMPARED",
-    "NOT_RUN",
-    "Comparison",
-    "Option",
-    "Outcome",
-    "Profile",
-    "Recipe",
-    "Reproduction",
-    "Settings",
-    "compared",
-    "find_recipe",
-    "measured",
-    "recipe",
-    "recipes",
-    "reproduce",
-    "stated",
-    "tabulated",
-    "write_reproduction",
-]
-
 Value = int | float | str | bool | tuple[Any, ...]
 Profile = Literal["quick", "medium", "paper"]
 PROFILES: tuple[Profile, ...] = ("quick", "medium", "paper")

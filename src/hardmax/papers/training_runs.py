@@ -33,28 +33,6 @@ if TYPE_CHECKING:
     from hardmax.training.layout import TransformerShape
     from hardmax.training.loop import TrainingResult
 
-__all__ = [
-    "Group",
-    "Trial",
-    "announce",
-    "cost_note",
-    "deviation_notes",
-    "formatted",
-    "kept_folder",
-    "operations",
-    "quick_note",
-    "reported",
-    "runs_table",
-    "shape_for",
-    "spread",
-    "stuck_note",
-    "summary_table",
-    "sweep",
-    "training_options",
-    "trainings",
-    "values_of",
-]
-
 CHECKPOINTS = (0.0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0)
 """After which shares of a training its parameters are kept."""
 

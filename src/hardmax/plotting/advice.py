@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from hardmax.flow.costs.advise import Advice
     from hardmax.flow.costs.estimate import CostEstimate
 
-__all__ = ["draw_advice", "draw_estimate"]
-
 _COLOURS = {"maxima": LINES[0], "everything": LINES[1]}
 
 

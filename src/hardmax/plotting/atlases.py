@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas
     from hardmax.models.atlas.layer_cells import LayerSlice
 
-__all__ = ["draw_atlas", "draw_slice"]
-
 _MAX_LABELS = 40  # beyond this, words would cover the picture
 _NEAR = 0.05  # a token this close to the plane, relative to the picture, counts as on it
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
 
 
-__all__ = ["compare_block", "draw_folding"]
-
 Floats = NDArray[np.float64]
 
 _FIRST, _SECOND = 1.6, 0.7  # widths of the folds of both layers, in points

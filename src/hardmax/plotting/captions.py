@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hardmax.networks.network import Network
     from hardmax.regions.result import RegionSet
 
-__all__ = ["axis_names", "counted", "explain"]
-
 _GROUND = "#B9C7D3"  # white lines show on it
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "wall": ("wall: a routing changes", {"color": INK, "linewidth": 1.6}),

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from hardmax.targets.comparison_trees import ComparisonTree
 
-__all__ = ["draw_tree", "draw_trees"]
-
 _MOST_LEAVES = 32
 
 

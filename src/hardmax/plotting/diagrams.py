@@ -42,16 +42,6 @@ if TYPE_CHECKING:
     from hardmax.tropical.polynomials import CommonRefinement
 
 
-__all__ = [
-    "clipped",
-    "compare_diagrams",
-    "draw_diagram",
-    "draw_hypersurface",
-    "draw_keys",
-    "draw_refinement",
-    "key_handle",
-]
-
 Floats = NDArray[np.float64]
 _MAX_LABELS = 40  # beyond this, numbers would cover the picture
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-__all__ = ["COLOURS", "NAMES", "draw_flow", "draw_reading", "draw_rules"]
-
 COLOURS = {"own": "#8A939B", "head": LINES[0], "position": LINES[2], "all": LINES[3]}
 """The colour of each kind of reading."""
 

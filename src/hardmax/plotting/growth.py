@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
 
 
-__all__ = ["Curve", "Series", "draw_budget", "draw_explosion", "draw_growth", "draw_slopes"]
-
 Series = Mapping[str, Sequence[int]]
 
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from hardmax.geometry.minkowski import MinkowskiVertices
 
-__all__ = ["compare_sums", "draw_sum"]
-
 Proportions = Literal["auto", "true", "round"]
 
 _NARROW = 1 / 400  # variance ratio below which a sum is drawn as an affine image

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from hardmax.regions.segment.trace import SegmentTrace
 
 
-__all__ = ["draw_profile", "draw_trace"]
-
 Floats = NDArray[np.float64]
 
 _ROOM = 0.15  # share of a cell that the line beside it may take

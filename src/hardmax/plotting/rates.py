@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 Look = Literal["line", "dashed", "reference", "points"]
 
-__all__ = ["Curve", "Panel", "draw_panel", "draw_rates"]
-
 _LOOKS: dict[Look, Any] = {
     "line": {"linewidth": 1.6, "marker": "o", "markersize": 3.5},
     "dashed": {"linewidth": 1.5, "linestyle": "--"},

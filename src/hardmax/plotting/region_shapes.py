@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
 
 
-__all__ = ["MANY", "Shapes", "box_shown", "line_kinds", "line_look", "map_colours", "region_colours"]
-
 MANY = 2_000
 """Cells beyond which a picture is pixels."""
 

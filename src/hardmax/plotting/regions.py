@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from hardmax.networks.network import Network
     from hardmax.regions.result import RegionSet
 
-__all__ = ["compare_depths", "draw_regions"]
-
 Colouring = Literal["map", "region"]
 
 _COLOURINGS = ("map", "region")

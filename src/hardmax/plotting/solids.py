@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from hardmax.regions.result import RegionSet
 
-__all__ = ["draw_slices", "draw_solid"]
-
 Floats = NDArray[np.float64]
 
 _VIEW = (24.0, 38.0)  # elevation and azimuth, degrees: from the octant that is missing

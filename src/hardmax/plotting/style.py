@@ -20,21 +20,6 @@ if TYPE_CHECKING:
 
     from hardmax.geometry.domains import Box
 
-__all__ = [
-    "FILLS",
-    "INK",
-    "LINES",
-    "Picture",
-    "different_neighbours",
-    "frame",
-    "given_or_new",
-    "new_figure",
-    "number_of",
-    "size_in_points",
-    "styled",
-    "towards_eye",
-]
-
 FILLS = (
     "#77AADD",
     "#EE8866",

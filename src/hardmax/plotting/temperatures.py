@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.networks.blocks import Attention
+from hardmax.networks.attention import Attention
 from hardmax.plotting.diagrams import draw_keys, key_handle
 from hardmax.plotting.style import INK, LINES, Picture, frame, given_or_new, new_figure, styled
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hardmax.geometry.domains import Box
     from hardmax.temperature.margin_bounds import StabilityBounds
     from hardmax.temperature.observed_scores import StabilityReport
-
-__all__ = ["draw_guarantees", "draw_report", "draw_temperatures", "key_colours"]
 
 Floats = NDArray[np.float64]
 

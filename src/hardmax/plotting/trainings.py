@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from hardmax.training.learned_routing import TrainingGeometry
     from hardmax.training.states import Recovery
 
-__all__ = [
-    "Measured",
-    "MeasuredPanel",
-    "Probed",
-    "draw_measured",
-    "draw_probe",
-    "draw_recovery",
-    "draw_training_geometry",
-    "draw_weights",
-]
-
 _PRINTED: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "markersize": 5.5}
 
 

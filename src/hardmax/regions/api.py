@@ -31,8 +31,6 @@ from hardmax.regions.engine.workers import check_jobs, run
 from hardmax.regions.maps.merging import Fingerprints, certain_contacts, repeated
 from hardmax.regions.result import CellCount, RegionCount, RegionSet
 
-__all__ = ["Progress", "count_cells", "count_regions", "enumerate_regions"]
-
 _ARITHMETICS = ("certified", "exact", "float")
 
 

@@ -19,11 +19,6 @@ from numpy.typing import NDArray
 from hardmax.networks.layers import Layer
 from hardmax.networks.signatures import unpack_bits
 
-__all__ = [
-    "AT_INFINITY", "DOMAIN_SIDE", "NOT_NAMED", "Cells", "Contacts", "JoinedTables", "Ragged", "Table",
-    "decode_wall", "encode_wall", "signature_order",
-]  # fmt: skip
-
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

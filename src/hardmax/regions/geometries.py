@@ -15,8 +15,6 @@ from hardmax.errors import CertificateError
 from hardmax.regions.cells import AT_INFINITY, Cells, Contacts
 from hardmax.regions.maps.exact_maps import ExactMaps, Name, Row, inner_row, interior_point, strictly_inside
 
-__all__ = ["Geometry"]
-
 Floats = NDArray[np.float64]
 
 

@@ -28,8 +28,6 @@ from hardmax.networks.network import Network
 from hardmax.regions.api import count_cells, enumerate_regions
 from hardmax.regions.sampling.estimate import estimate_cells
 
-__all__ = ["CellGrowth", "Growth", "HeadChoices", "NetworkChoices", "cell_growth", "vertex_growth"]
-
 Pairing = Literal["paired", "unpaired"]
 _PAIRINGS = ("paired", "unpaired")
 

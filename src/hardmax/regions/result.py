@@ -35,8 +35,6 @@ from hardmax.results import Result
 if TYPE_CHECKING:
     from hardmax.regions.verify import Verification
 
-__all__ = ["Cell", "CellCount", "RegionCount", "RegionSet"]
-
 Floats = NDArray[np.float64]
 
 _GEOMETRIES: dict[str, type[Geometry]] = {

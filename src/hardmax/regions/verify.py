@@ -32,8 +32,6 @@ from hardmax.regions.space.geometry import SpaceGeometry, mean_point
 if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
 
-__all__ = ["Check", "ListedCheck", "PlaneCheck", "SpaceCheck", "Verification", "exact_signature", "verify"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -28,8 +28,6 @@ from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
 from hardmax.targets.tokens import Bilinear, Coordinate, InputDomain, SquaredSum, as_domain, as_matrix
 
-__all__ = ["depth_separation", "kth_largest", "pairwise", "position_sum", "retrieval", "triangle_center"]
-
 Floats = NDArray[np.float64]
 
 

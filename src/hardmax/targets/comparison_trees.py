@@ -30,15 +30,6 @@ from hardmax.errors import InvalidInputError
 from hardmax.targets.terms import Term
 from hardmax.targets.tokens import as_sequences, returned
 
-__all__ = [
-    "ComparisonTree",
-    "retrieve",
-    "role_tree",
-    "single_leaf_trees",
-    "threshold_leaves",
-    "threshold_tree",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]

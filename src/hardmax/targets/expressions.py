@@ -14,24 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "FUNCTIONS",
-    "Apply",
-    "Best",
-    "Constant",
-    "Expression",
-    "Node",
-    "Norm",
-    "Polynomial",
-    "Power",
-    "Product",
-    "Quotient",
-    "Sum",
-    "Token",
-    "Transposed",
-    "degree_two",
-]
-
 Floats = NDArray[np.float64]
 Index = str | int  # the name of a running index, or a fixed position
 

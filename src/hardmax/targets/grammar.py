@@ -54,8 +54,6 @@ from hardmax.targets.expressions import (
     Transposed,
 )
 
-__all__ = ["Parser", "names_in"]
-
 Floats = NDArray[np.float64]
 
 _SYMBOL = re.compile(

@@ -44,8 +44,6 @@ from hardmax.targets.tokens import (
     as_matrix,
 )
 
-__all__ = ["parse"]
-
 Floats = NDArray[np.float64]
 
 

@@ -26,17 +26,6 @@ from hardmax.targets.term_functions import TermFunction
 from hardmax.targets.terms import FixedTerm, Term, count_tuples
 from hardmax.targets.tokens import InputDomain, as_domain, returned
 
-__all__ = [
-    "SwitchSupport",
-    "active_by_differences",
-    "is_permutation_invariant",
-    "largest_active_set",
-    "measure_active",
-    "retrieval_witness",
-    "switch_support",
-    "winning_supports",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -34,8 +34,6 @@ from hardmax.targets.sampling import largest_active_set, retrieval_witness, swit
 from hardmax.targets.term_functions import Role, TermFunction, image
 from hardmax.targets.tokens import Bilinear, SquaredSum
 
-__all__ = ["Interval", "Target", "largest_unmatched"]
-
 _OUTER = "the outer function depends on every term where tuples tie"
 _SWITCH = "a wall that depends on K tokens needs a comparison of K/2 of them"
 _MOST_LEAVES = 1_000_000  # no tree with more of them is built

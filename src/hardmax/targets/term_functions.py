@@ -45,8 +45,6 @@ from hardmax.targets.tokens import (
     returned,
 )
 
-__all__ = ["Role", "TermFunction", "image"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -33,8 +33,6 @@ from hardmax.bounds.large_integers import positive, whole_numbers
 from hardmax.errors import InvalidInputError
 from hardmax.targets.tokens import Bilinear, SquaredSum, TokenFunction, returned
 
-__all__ = ["KINDS", "FixedTerm", "Term", "blocks_of_tuples", "count_tuples", "repeats"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -20,19 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
-__all__ = [
-    "Bilinear",
-    "Coordinate",
-    "InputDomain",
-    "LinearForm",
-    "SquaredSum",
-    "TokenFunction",
-    "as_domain",
-    "as_matrix",
-    "as_sequences",
-    "returned",
-]
-
 Floats = NDArray[np.float64]
 TokenFunction = Callable[..., Any]
 _MEANING = {"cube01": "[0, 1]^d, uniform", "cube11": "[-1, 1]^d, uniform", "gaussian": "R^d, standard normal"}

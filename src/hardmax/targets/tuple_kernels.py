@@ -11,8 +11,6 @@ import numpy as np
 
 from hardmax.compiling import kernel
 
-__all__ = ["SEQUENCES", "shortest_triples"]
-
 SEQUENCES = 128  # sequences in a block
 
 

@@ -11,14 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
-__all__ = [
-    "check_rows",
-    "checked_margin",
-    "checked_tolerance",
-    "positive_temperature",
-    "score_table",
-]
-
 
 def positive_temperature(temperature: float | Fraction) -> Fraction:
     """A temperature above zero, exactly.

@@ -23,8 +23,6 @@ from hardmax.exact.rationals import as_exact
 from hardmax.results import Result
 from hardmax.temperature.arguments import checked_tolerance, positive_temperature
 
-__all__ = ["TransitionBand", "margin_needed", "transition_band"]
-
 Floats = NDArray[np.float64]
 
 

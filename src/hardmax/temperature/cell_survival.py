@@ -22,8 +22,6 @@ from hardmax.networks.signatures import Signature
 from hardmax.results import Result
 from hardmax.temperature.arguments import positive_temperature
 
-__all__ = ["CellSurvival", "surviving_cells"]
-
 Floats = NDArray[np.float64]
 
 

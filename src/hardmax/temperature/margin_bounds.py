@@ -28,15 +28,6 @@ from hardmax.errors import CertificateError
 from hardmax.results import Result
 from hardmax.temperature.arguments import checked_margin, positive_temperature
 
-__all__ = [
-    "Magnitudes",
-    "StabilityBounds",
-    "closed_forms",
-    "stability_bounds",
-    "standard_temperature",
-    "vacuous",
-]
-
 _FIRST_BITS = 96
 _LAST_BITS = 1 << 14
 _Answer = TypeVar("_Answer")

@@ -42,8 +42,6 @@ from hardmax.temperature.arguments import check_rows, checked_tolerance, positiv
 from hardmax.temperature.bands import margin_needed
 from hardmax.temperature.margin_bounds import stability_bounds
 
-__all__ = ["Spectrum", "StabilityReport", "check_stability", "leading_eigenvalue", "output_error_bound"]
-
 Floats = NDArray[np.float64]
 
 _TIE = 1e-280  # an eigenvalue is 1 + omega times something: below this, omega changes nothing

@@ -34,8 +34,6 @@ from hardmax.targets import (
     triangle_center,
 )
 
-__all__ = ["Description", "Examples", "canonical", "content_hash", "examples", "nmse", "outputs_of"]
-
 Floats = NDArray[np.float32]
 Description = str | Mapping[str, Any]
 

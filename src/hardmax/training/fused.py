@@ -16,8 +16,6 @@ from hardmax.training import fused_kernels
 from hardmax.training.fused_kernels import ADDITIVE, APPENDED, DERIVE, LANES, LAYER, LEARN, LOOK, NO_POSITIONS
 from hardmax.training.layout import TransformerShape
 
-__all__ = ["FusedSteps"]
-
 Floats = NDArray[np.float32]
 
 _BLOCK = 128  # columns that products with weights like to see at once

@@ -19,8 +19,6 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.training.data import Description, canonical, content_hash, outputs_of
 from hardmax.training.layout import TransformerShape, as_integer
 
-__all__ = ["NUMERICS", "Job", "TrainingSettings"]
-
 NUMERICS = 2
 """Version of the numbers that training gives; it grows when the same job would end elsewhere."""
 

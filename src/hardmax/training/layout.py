@@ -20,8 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 
-__all__ = ["Parameter", "TransformerShape", "as_integer"]
-
 Floats = NDArray[np.float32]
 
 ACTIVATIONS = ("tanh", "gelu")

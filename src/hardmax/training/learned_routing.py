@@ -32,25 +32,14 @@ from hardmax.flow.information_sets import InformationFlow, Sizes
 from hardmax.flow.plans import Plan
 from hardmax.flow.propagation import Propagation, lay_out
 from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram
-from hardmax.networks.blocks import Affine, Attention
+from hardmax.networks.attention import Attention
+from hardmax.networks.blocks import Affine
 from hardmax.networks.network import Network
 from hardmax.results import Result
 from hardmax.targets.target import Target
 from hardmax.temperature.observed_scores import check_stability
 from hardmax.training.layout import TransformerShape
 from hardmax.training.states import head_weights, parameter_arrays, run_states, states_in_blocks
-
-__all__ = [
-    "Hardness",
-    "TrainingGeometry",
-    "cells_in_plane",
-    "fixed_context",
-    "follow_training",
-    "head_diagram",
-    "measured_hardness",
-    "query_network",
-    "routed_flow",
-]
 
 Floats = NDArray[np.float64]
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     Steps = FusedSteps | TorchSteps
 
-__all__ = ["NUMERICS", "Job", "TrainingResult", "TrainingSettings", "TransformerShape", "run_job", "train"]
-
 Floats = NDArray[np.float32]
 Progress = Callable[[int, float], None]
 

@@ -33,19 +33,6 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteE
 from hardmax.results import Result
 from hardmax.training.layout import TransformerShape
 
-__all__ = [
-    "HeadWeights",
-    "LayerStates",
-    "Recovery",
-    "head_weights",
-    "parameter_arrays",
-    "recovery",
-    "recovery_errors",
-    "run_states",
-    "states_in_blocks",
-    "token_of_rank",
-]
-
 Floats = NDArray[np.float64]
 
 _SCORES = 1 << 22  # scores that are held at once: 32 MB

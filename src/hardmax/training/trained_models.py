@@ -31,8 +31,6 @@ from hardmax.training.layout import TransformerShape
 from hardmax.training.loop import TrainingResult, predict
 from hardmax.versions import installed_versions
 
-__all__ = ["MODELS", "TrainedModel", "bundled_model", "load_model"]
-
 Floats = NDArray[np.float32]
 
 SCHEMA = 1

@@ -31,7 +31,6 @@ except ImportError as error:
         "pip install 'hardmax[training]', or train with path='fused'."
     ) from error
 
-__all__ = ["AttentionLayer", "TorchSteps", "Transformer"]
 Floats = NDArray[np.float32]
 
 

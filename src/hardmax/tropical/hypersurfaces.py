@@ -38,19 +38,6 @@ from hardmax.tropical.semirings import tropical_sum
 if TYPE_CHECKING:
     from hardmax.geometry.cones.splitting import Refinement
 
-__all__ = [
-    "Hypersurface",
-    "NewtonPolytope",
-    "exact_point",
-    "hypersurface",
-    "maximisers",
-    "points_of",
-    "polyhedron",
-    "refined",
-    "soft_maxima",
-    "upper_vertices",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

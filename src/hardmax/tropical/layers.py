@@ -18,8 +18,6 @@ from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.tropical.polynomials import TropicalPolynomial, TropicalProduct, TropicalRationalMap
 
-__all__ = ["log_lifted_head", "relu_layer"]
-
 
 def log_lifted_head(keys: ArrayLike, log_values: ArrayLike) -> TropicalRationalMap:
     r"""An attention head with log-lifted values as a tropical rational map (P1 Definition III.10).

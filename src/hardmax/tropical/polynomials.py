@@ -57,14 +57,6 @@ from hardmax.tropical.hypersurfaces import (
 if TYPE_CHECKING:
     from hardmax.geometry.cones.splitting import Refinement
 
-__all__ = [
-    "CommonRefinement",
-    "TropicalPolynomial",
-    "TropicalProduct",
-    "TropicalRationalMap",
-    "common_refinement",
-]
-
 MAX_TERMS = 2**20
 MAX_EXPANDED = 2**16
 _SHORT = 8  # terms up to which a polynomial prints as a formula

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
 
-__all__ = ["max_plus", "soft_max_plus"]
-
 
 @kernel(allocates=True)
 def max_plus(a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:

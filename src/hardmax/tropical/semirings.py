@@ -26,8 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
-__all__ = ["oplus", "otimes", "tropical_matmul", "tropical_sum"]
-
 Floats = NDArray[np.float64]
 
 # Below this many multiply-adds numpy finishes before the compiled kernel could be loaded.

@@ -29,8 +29,6 @@ from hardmax.flow.information_sets import information_sets
 from hardmax.results import Result
 from hardmax.targets.target import Target
 
-__all__ = ["Advice", "Removal", "Suggestion", "advise", "parameter_count"]
-
 _STEPS = 64  # exponents between which a budget chooses: 0, 1/8, 2/8, ...
 
 

@@ -60,21 +60,6 @@ from hardmax.flow.plans import GlobalRead, MaxPosition, Positions, is_forgotten,
 from hardmax.flow.propagation import Group, Propagation, find_winners, states_of
 from hardmax.results import Result
 
-__all__ = [
-    "ComparisonCount",
-    "CostExponents",
-    "CostTable",
-    "ScoreRanks",
-    "cost_exponents",
-    "cost_of",
-    "maximum_comparisons",
-    "minimal_set_size",
-    "model_comparisons",
-    "position_size",
-    "score_ranks",
-    "size_recursion",
-]
-
 Version = Literal["printed", "clamped", "repaired"]
 
 

@@ -30,8 +30,6 @@ from hardmax.flow.plans import Plan
 from hardmax.results import Result
 from hardmax.targets.target import Interval, Target
 
-__all__ = ["CostEstimate", "SetSizes", "estimate_cost", "sampled_needs", "set_sizes"]
-
 Rules = Literal["max-position", "positions", "max-position and positions", "global"]
 
 _SHORT, _LONGEST, _MOST_HEADS, _DEEPEST = 12, 1 << 14, 128, 12

@@ -34,8 +34,6 @@ from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
 from hardmax.targets.tokens import Bilinear
 
-__all__ = ["Assignment", "Need", "assign", "global_plan", "needs_of", "plan_for"]
-
 Floats = NDArray[np.float64]
 Kind = Literal["single", "pair", "rank", "positions", "many"]
 

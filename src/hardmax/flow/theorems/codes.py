@@ -33,8 +33,6 @@ from hardmax.errors import InvalidInputError
 from hardmax.flow.theorems.softmax_transformers import Floats, TwoLayer, positive_number
 from hardmax.networks.random_networks import check_size
 
-__all__ = ["Code", "TanhStep", "analog_code", "binary_code", "tanh_step"]
-
 _MOST_UNITS = 4_000_000
 
 

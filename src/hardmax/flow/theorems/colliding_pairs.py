@@ -45,20 +45,6 @@ from hardmax.flow.theorems.softmax_transformers import Floats, frozen_array, pos
 from hardmax.networks.random_networks import check_size
 from hardmax.results import Result
 
-__all__ = [
-    "CollidingPair",
-    "RetrievalExponents",
-    "SeparationExponents",
-    "SingleLayer",
-    "cap_centres",
-    "closest_choices",
-    "retrieval_exponents",
-    "retrieval_pair",
-    "retrieval_width_bound",
-    "separation_exponents",
-    "separation_pair",
-]
-
 _MOST = 2_000_000  # sequences that are searched
 
 

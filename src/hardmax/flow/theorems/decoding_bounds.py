@@ -30,17 +30,6 @@ from hardmax.errors import DimensionMismatchError, IncompleteError, InvalidInput
 from hardmax.flow.theorems.softmax_transformers import Floats, TwoLayer, positive_number
 from hardmax.networks.random_networks import check_size
 
-__all__ = [
-    "AlternationProgram",
-    "AntipodalPair",
-    "alternation_program",
-    "alternation_width_bound",
-    "antipodal_pair",
-    "decoder_width_bound",
-    "identity_block",
-    "identity_error",
-]
-
 _RHO = (math.pi + math.sqrt(math.pi**2 + 4.0)) / 2.0
 
 

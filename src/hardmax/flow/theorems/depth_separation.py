@@ -44,19 +44,6 @@ from hardmax.flow.theorems.softmax_transformers import (
 )
 from hardmax.networks.random_networks import check_size
 
-__all__ = [
-    "DepthSeparation",
-    "SupError",
-    "affine_readout",
-    "inner_product_block",
-    "separation_beta",
-    "separation_inputs",
-    "separation_target",
-    "separation_transformer",
-    "softmax_gap",
-    "sup_error",
-]
-
 Cube = Literal["cube11", "cube01"]
 Square = Literal["plain", "richardson"]
 

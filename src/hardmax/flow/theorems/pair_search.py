@@ -35,8 +35,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 
-__all__ = ["FirstLayerSearch", "pair_values", "search_first_layer", "unseen_pairs"]
-
 Step = tuple[int, int, int]
 """Query letter u and head h (as one number u * heads + h), key s that must win, rivals as bits."""
 

@@ -33,8 +33,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, MissingExtraError, NotFiniteError
 
-__all__ = ["SoftmaxLayer", "SoftmaxTransformer", "TwoLayer", "frozen_array", "positive_number"]
-
 Floats = NDArray[np.float64]
 Activation = Literal["tanh", "heaviside"]
 

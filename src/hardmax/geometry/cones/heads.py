@@ -37,8 +37,6 @@ from hardmax.geometry.cones.splitting_kernels import INEXACT, Rows
 from hardmax.geometry.domains import Domain
 from hardmax.geometry.scores import Scores
 
-__all__ = ["Frame", "Head", "independent_columns", "scaled_heads", "candidate_neighbours"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -37,8 +37,6 @@ from hardmax.geometry.cones.splitting_kernels import (
 from hardmax.geometry.domains import Domain
 from hardmax.geometry.scores import Scores
 
-__all__ = ["RationalCone", "integer_row", "Cells", "Workspace", "is_inside", "surely_inside"]
-
 Label = tuple[int, int]
 
 

@@ -13,8 +13,6 @@ from numba.extending import intrinsic
 
 from hardmax.compiling import kernel
 
-__all__ = ["choose", "cross", "free_slot", "highest", "lowest", "popcount"]
-
 SMALLEST_SQUARE = 1e-24  # of the length of what is left of a normal that still counts as independent
 
 

@@ -36,8 +36,6 @@ from hardmax.geometry.cones.rational_splitting import (
 from hardmax.geometry.domains import Domain, WholeSpace
 from hardmax.geometry.scores import Scores
 
-__all__ = ["Refinement", "refine"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -44,8 +44,6 @@ from hardmax.geometry.feasibility import linear_programs as programs
 from hardmax.geometry.feasibility.rational_programs import convex_weights, separate_exactly
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 
-__all__ = ["Interiors", "LiftedKeys", "decide_interiors", "find_support", "EmptinessCertificate"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -25,8 +25,6 @@ from hardmax.exact.rationals import ExactArray, dot, rational
 from hardmax.exact.rationals import grain as grain_of
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 
-__all__ = ["Locator"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

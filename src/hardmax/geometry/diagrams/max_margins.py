@@ -24,8 +24,6 @@ from hardmax.geometry.feasibility import linear_programs as programs
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 from hardmax.results import Result
 
-__all__ = ["MaxMargin", "max_margins", "proven_margins"]
-
 Floats = NDArray[np.float64]
 
 _TOLERANCE = 1e-13  # duality gap at which the search stops, relative to the spread of the keys

@@ -47,16 +47,6 @@ from hardmax.geometry.domains import Box
 from hardmax.geometry.scores import Scores
 from hardmax.results import Result
 
-__all__ = [
-    "Facet",
-    "PowerDiagram",
-    "attention_diagram",
-    "power_diagram",
-    "counter_clockwise",
-    "vertices_of",
-    "walls_of",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

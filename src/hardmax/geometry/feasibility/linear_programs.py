@@ -56,25 +56,6 @@ from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
 
-__all__ = [
-    "EMPTY",
-    "OPEN",
-    "OPTIMAL",
-    "PARKED",
-    "POSITIVE",
-    "UNDECIDED",
-    "WINS",
-    "ZERO",
-    "certify_zero_kernel",
-    "fill_rows_kernel",
-    "corral_workspace",
-    "min_norm_point_kernel",
-    "reach_kernel",
-    "search_prefixes_kernel",
-    "settle_keys_kernel",
-    "tabulate_walls_kernel",
-]
-
 POSITIVE, ZERO, OPTIMAL, UNDECIDED = 0, 1, 2, 3
 OPEN, WINS, EMPTY, PARKED = 0, 1, 2, 3  # verdicts of settle_keys_kernel; parked keys go to the rationals
 

@@ -28,8 +28,6 @@ from hardmax.exact.rationals import as_exact, dot, pivots, rational
 from hardmax.geometry.feasibility import linear_programs as programs
 from hardmax.geometry.scores import UNIT_ROUNDOFF
 
-__all__ = ["Separation", "convex_weights", "separate_exactly", "separate"]
-
 IntegerRow = list[flint.fmpz]
 
 

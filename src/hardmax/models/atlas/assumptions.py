@@ -36,8 +36,6 @@ from hardmax.networks.block import many
 from hardmax.results import Result
 from hardmax.temperature.observed_scores import check_stability
 
-__all__ = ["AssumptionRecorder", "AssumptionReport", "check_assumptions"]
-
 
 class AssumptionRecorder:
     """Keeps what the assumptions need as layers pass.

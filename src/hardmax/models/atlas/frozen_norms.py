@@ -41,8 +41,6 @@ from hardmax.models.reading.sources import CapturedLayer, required
 from hardmax.networks.block import many
 from hardmax.results import Result
 
-__all__ = ["FrozenNormEffect", "Norm", "NormInputs", "differing_shares", "disk_points", "frozen_norm_effect"]
-
 Floats = NDArray[np.float64]
 
 RADII = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)

@@ -47,16 +47,6 @@ if TYPE_CHECKING:
     from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
 
 
-__all__ = [
-    "AtlasRecorder",
-    "HeadAtlas",
-    "HeadRecord",
-    "PositionRecord",
-    "Progress",
-    "atlas_of",
-    "head_atlas",
-]
-
 Floats = NDArray[np.float64]
 
 

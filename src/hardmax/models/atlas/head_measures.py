@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError, NotFiniteError
 from hardmax.models.reading.sources import CapturedLayer
 
-__all__ = ["QueryMeasures", "Usage", "key_usage", "measure_queries"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

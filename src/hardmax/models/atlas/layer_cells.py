@@ -29,12 +29,10 @@ from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.models.reading.sources import CapturedLayer, QueryMap
-from hardmax.networks.blocks import Attention
+from hardmax.networks.attention import Attention
 from hardmax.networks.network import Network
 from hardmax.regions.api import count_cells, enumerate_regions
 from hardmax.results import Result
-
-__all__ = ["LayerSlice", "Plane", "layer_slice", "plane_through", "principal_plane", "slice_network"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -34,8 +34,6 @@ from numpy.typing import NDArray
 from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_diagram
 from hardmax.models.reading.sources import CapturedLayer
 
-__all__ = ["KeysThatCanWin", "ReadKeys", "keys_that_can_win", "largest_probability", "read_keys"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

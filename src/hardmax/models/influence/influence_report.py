@@ -36,8 +36,6 @@ from hardmax.models.spread import Spread, spread
 from hardmax.networks.block import many
 from hardmax.results import Result
 
-__all__ = ["COLUMNS", "InfluenceReport", "RecallSummary", "TextInfluence", "recall_columns", "report_of"]
-
 Floats = NDArray[np.float64]
 
 

@@ -36,19 +36,6 @@ from hardmax.models.reading.loading import as_source, in_float32, read
 from hardmax.models.reading.sources import named_texts, required
 from hardmax.progress import shown
 
-__all__ = [
-    "BASELINES",
-    "CANDIDATES",
-    "Disturbed",
-    "GradientInfluence",
-    "InfluenceReport",
-    "Interventions",
-    "can_disturb",
-    "disturb",
-    "measure_influence",
-    "text_influence",
-]
-
 Floats = NDArray[np.float64]
 
 Passed = Callable[[int], None]

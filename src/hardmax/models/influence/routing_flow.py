@@ -44,9 +44,6 @@ from hardmax.models.reading.loading import read
 from hardmax.models.reading.sources import CapturedLayer, TextReading
 from hardmax.results import Result
 
-__all__ = ["FlowRecorder", "RolloutRecorder", "RoutingRule", "TokenFlow", "fetched_keys", "token_flow"]
-
-
 Floats = NDArray[np.float64]
 
 _RULE = re.compile(r"(?:(argmax)|(readable)|top[- ]?(\d+)|mass[- ]?(\d*\.?\d+(?:e-?\d+)?))")

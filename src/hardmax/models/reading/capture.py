@@ -34,21 +34,6 @@ from hardmax.errors import FidelityError, UnsupportedModelError
 from hardmax.models.reading.families import FAMILIES, Family, QueryWay, attention_modules, output_weights
 from hardmax.models.reading.sources import CapturedLayer, required, softmax
 
-__all__ = [
-    "Captured",
-    "Differences",
-    "LIMIT",
-    "Watched",
-    "capture",
-    "differences",
-    "forward",
-    "implementation",
-    "native_difference",
-    "watch",
-    "within_limit",
-]
-
-
 LIMIT = 1e-4
 """Differences above this are not rounding; the model is refused."""
 

@@ -25,19 +25,6 @@ from numpy.typing import NDArray
 from hardmax.errors import UnsupportedModelError
 from hardmax.models.reading.sources import Floats, QueryMap
 
-__all__ = [
-    "FAMILIES",
-    "Family",
-    "QueryWay",
-    "attention_modules",
-    "family_of",
-    "longest_text",
-    "norm_epsilon",
-    "obstacles",
-    "output_weights",
-    "rotated",
-]
-
 
 @dataclass(frozen=True)
 class Family:

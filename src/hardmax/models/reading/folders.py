@@ -21,16 +21,6 @@ from hardmax.errors import FileFormatError, InvalidInputError, NotFiniteError, U
 from hardmax.models.reading.families import FAMILIES, family_of
 from hardmax.models.reading.sources import required
 
-__all__ = [
-    "check_finite",
-    "check_folder",
-    "downloaded",
-    "folder_name",
-    "loaded",
-    "named_folder",
-    "tokenizer_of",
-]
-
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _SAFE_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]

@@ -62,17 +62,6 @@ from hardmax.models.reading.sources import (
     required,
 )
 
-__all__ = [
-    "OpenModel",
-    "alone",
-    "as_it_is",
-    "in_float32",
-    "open_model",
-    "weight_precision",
-    "as_source",
-    "read",
-]
-
 _GROUP_BYTES = 1 << 30
 _PROBE_TOKENS = 8
 _LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()

@@ -30,21 +30,6 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, MissingExtraError
 
-__all__ = [
-    "CapturedLayer",
-    "QueryMap",
-    "Recorder",
-    "Source",
-    "TextReading",
-    "Visit",
-    "chosen",
-    "integers",
-    "named_texts",
-    "required",
-    "softmax",
-]
-
-
 Floats = NDArray[np.floating]
 
 

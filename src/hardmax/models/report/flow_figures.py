@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from hardmax.models.influence.influence_report import InfluenceReport
     from hardmax.models.influence.routing_flow import TokenFlow
 
-__all__ = ["growth", "known_levels", "known_tokens", "recall", "recall_rows", "slice_figure", "slice_figures"]
-
-
 Floats = NDArray[np.float64]
 
 _ROWS = 8  # layers in the picture of recall

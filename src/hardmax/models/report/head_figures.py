@@ -33,8 +33,6 @@ from hardmax.temperature.bands import margin_needed
 if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
 
-__all__ = ["head_figures", "layers_of", "mean_of"]
-
 _MANY = 160  # heads from which on intervals would be a smear
 _STEPS = (0.1, 0.25, 0.5, 0.75, 0.9)  # where the colours of a map change
 

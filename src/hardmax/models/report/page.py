@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
     from hardmax.models.report.report import ModelReport
 
-__all__ = ["COLUMNS", "figures_of", "head_cells", "head_rows", "heads_csv", "json_for_script", "page"]
-
 
 def _resource(name: str) -> str:
     return (files("hardmax.models.report") / name).read_text(encoding="utf-8")

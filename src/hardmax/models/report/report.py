@@ -34,8 +34,6 @@ from hardmax.models.report.svg import Figure
 from hardmax.results import Result, plain, strict
 from hardmax.storage import written_whole
 
-__all__ = ["ModelReport", "report"]
-
 RULES = ("argmax", "top-3", "mass 0.9")
 """What heads are taken to read, if nothing else is said."""
 

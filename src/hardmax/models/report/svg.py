@@ -15,30 +15,6 @@ from dataclasses import dataclass
 from html import escape as _escape
 from importlib.resources import files
 
-__all__ = [
-    "CONTROL",
-    "Figure",
-    "LEFT",
-    "RIGHT",
-    "Scale",
-    "WIDTH",
-    "drawing_style",
-    "element",
-    "escape",
-    "figure_style",
-    "axis_title",
-    "legend",
-    "line",
-    "linear_scale",
-    "log_scale",
-    "mark",
-    "number",
-    "shortened",
-    "text",
-    "tick",
-    "y_axis",
-]
-
 WIDTH = 360
 """Width of a figure in its own units."""
 

@@ -32,8 +32,6 @@ from hardmax.papers.ledger import (
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, compared, measured, recipe
 from hardmax.targets import builtin
 
-__all__ = ["APPENDIX_E", "names_of", "positions_set"]
-
 APPENDIX_E: list[list[Any]] = [[0, -1], ["7/10", "7/10"], [0, 1], ["-1/5", "-9/10"]]
 """The four tokens of the example in appendix E."""
 

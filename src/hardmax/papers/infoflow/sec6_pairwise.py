@@ -34,8 +34,6 @@ from hardmax.papers.recipes import (
 )
 from hardmax.targets import builtin
 
-__all__ = ["NMSE_PAIRWISE", "pairwise_plan", "pairwise_target", "width_of"]
-
 
 def pairwise_plan(matrices: Any, *, omit_first: int | None = None, omit_last: int | None = None) -> Plan:
     """The plan of Proposition 1: token t finds its partner s_i(t), CLS the token whose pair is best.

@@ -24,8 +24,6 @@ from hardmax.papers import training_runs as runs
 from hardmax.papers.ledger import Effort, Finding, Verdict, claim, earned, failing, holding, relations
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Settings, measured, recipe, stated
 
-__all__ = ["NMSE_TRIANGLE", "TRIANGLE"]
-
 
 def paper_triangles(T: int) -> int:
     """C(T, 3) - 3, the number of comparisons that P2 takes for the triangle-center target; at least 0."""

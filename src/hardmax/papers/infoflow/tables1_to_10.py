@@ -24,8 +24,6 @@ from hardmax.papers.infoflow.sec6_pairwise import pairwise_target, width_of
 from hardmax.papers.ledger import Effort, Finding, Verdict, claim, failing, holding, relations
 from hardmax.papers.recipes import NOT_RUN, Comparison, Option, Outcome, Recipe, Settings, measured, tabulated
 
-__all__ = ["RECOVERY", "retrieval_target"]
-
 
 @dataclass(frozen=True)
 class Recovery:

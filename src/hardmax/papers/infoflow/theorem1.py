@@ -30,8 +30,6 @@ from hardmax.flow.theorems.depth_separation import (
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, within
 from hardmax.papers.recipes import Option, Outcome, Settings, recipe, stated, tabulated
 
-__all__ = ["log_slope"]
-
 
 def log_slope(x: Sequence[float], y: Sequence[float]) -> float:
     """The slope of log y against log x.

@@ -33,8 +33,6 @@ from hardmax.tropical.layers import log_lifted_head, relu_layer
 from hardmax.tropical.polynomials import TropicalPolynomial, common_refinement
 from hardmax.tropical.semirings import oplus, otimes, tropical_sum
 
-__all__ = ["NOTATION", "Symbol", "notation_page", "resolve"]
-
 HALF: Any = Fraction(1, 2)
 
 

@@ -24,8 +24,6 @@ from hardmax.temperature.margin_bounds import (
 )
 from hardmax.temperature.observed_scores import check_stability
 
-__all__ = ["MARGIN", "SLACK"]
-
 Floats = NDArray[np.float64]
 MARGIN = "score i leads all others by at least the margin; e = exp(-margin/temperature), m = N - 1"
 SLACK = 1 + 1e-12  # what floats may add to a ratio that is 1 in truth

@@ -31,8 +31,6 @@ from hardmax.regions.api import count_cells, count_regions
 from hardmax.regions.growth import CellGrowth, Growth, HeadChoices, NetworkChoices, cell_growth, vertex_growth
 from hardmax.regions.sampling.estimate import estimate_cells
 
-__all__ = ["random_transformers"]
-
 PLANE = Box.cube(2, -4, 4)
 
 

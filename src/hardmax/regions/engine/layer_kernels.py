@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
 
-__all__ = ["Net", "add_units", "bound_errors", "enter", "enter_groups", "leave"]
-
 # kinds of layers
 AFFINE, FOLD, WALL = 0, 1, 2
 

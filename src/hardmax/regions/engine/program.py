@@ -21,8 +21,6 @@ from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, R
 from hardmax.regions.engine import layer_kernels as kernels
 from hardmax.regions.engine.layer_kernels import TAME
 
-__all__ = ["Program", "norms_of", "score_norms", "spectral_bound", "value_norms"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -25,8 +25,6 @@ from hardmax.regions.maps.merging import Fingerprints
 from hardmax.regions.plane.geometry import planar
 from hardmax.regions.space.machine import LARGEST_DIMENSION
 
-__all__ = ["ENGINES", "Question", "engine_for"]
-
 
 class Engine(NamedTuple):
     """The dimensions that an engine can do, the kind of its cells, and whether it finds them in order."""

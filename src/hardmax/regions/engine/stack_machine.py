@@ -30,8 +30,6 @@ from hardmax.regions.engine.layer_kernels import CERTIFIED, ERRORS, EXACT, FLOAT
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps
 
-__all__ = ["SERIALS", "Column", "Ladder", "StackMachine", "State", "Tally", "allocated"]
-
 State = dict[str, NDArray[Any]]
 ARITHMETICS = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
 SERIALS = 32  # bits of the number of a layer cell that count inside one piece; those above name the piece

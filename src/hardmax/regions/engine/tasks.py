@@ -35,8 +35,6 @@ from hardmax.errors import FileFormatError
 from hardmax.regions.cells import JoinedTables, Table, plain_table, table_of
 from hardmax.regions.engine.stack_machine import SERIALS, State, Tally
 
-__all__ = ["Checkpoint", "Outcome", "Schedule", "Task"]
-
 HEAD = 1 << 15  # cells that the first task finds before it is cut, in the plane
 QUOTA = 1 << 16  # the same for every other task
 ENOUGH = 32  # tasks after the first cut

@@ -29,8 +29,6 @@ from hardmax.regions.engine.stack_machine import State
 from hardmax.regions.engine.tasks import Checkpoint, Outcome, Schedule, Task, snapshot
 from hardmax.regions.maps.merging import Fingerprints
 
-__all__ = ["Worker", "run", "work"]
-
 _SLICE = 0.05  # seconds between two looks at the clock
 _FAR_SLICE = 1.0  # seconds that a message keeps a worker of a cluster busy
 _BUNDLE = 8  # tasks in a message, at most

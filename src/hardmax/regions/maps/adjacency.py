@@ -28,8 +28,6 @@ from hardmax.regions.maps import adjacency_kernels as kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import frozen
 
-__all__ = ["adjacent_cells"]
-
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Position = tuple[int, flint.fmpq]  # -1 and 1: the two ends of the line at infinity

@@ -14,8 +14,6 @@ import numpy as np
 
 from hardmax.compiling import kernel
 
-__all__ = ["FIELDS", "by_group", "name_groups", "overlay", "sort_contacts"]
-
 # what is known about a group: the edges that share a name
 OWNER, KIND, UNIT, HEAD, KEY_A, KEY_B, ROW_A, ROW_B, FIRST_HEAD = range(9)
 FIELDS = 9

@@ -37,26 +37,12 @@ from hardmax.exact.rationals import ExactArray, grain, rational
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Domain
-from hardmax.networks.blocks import Affine, Attention, FeedForward, Maxout
+from hardmax.networks.attention import Attention
+from hardmax.networks.blocks import Affine, FeedForward, Maxout
 from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
-
-__all__ = [
-    "common_denominator",
-    "exact_ray",
-    "exact_signature",
-    "ExactMaps",
-    "hyperplane_basis",
-    "inner_row",
-    "interior_point",
-    "Name",
-    "Row",
-    "scaled_rows",
-    "signature_beyond",
-    "strictly_inside",
-]
 
 _REMEMBERED = 2048
 Row = tuple[int, ...]

@@ -28,8 +28,6 @@ from hardmax.regions.engine.program import Program
 from hardmax.regions.maps import map_kernels as kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
 
-__all__ = ["PatternMaps", "Walk", "frozen", "pattern_maps", "projected_maps"]
-
 _UNIT = 2.0**-53
 _FINENESS = 2**20
 

@@ -43,8 +43,6 @@ from hardmax.regions.engine.layer_kernels import (
     bound_errors,
 )  # fmt: skip
 
-__all__ = ["BLOCK", "close_maps", "float_maps", "number_regions", "residue_maps", "unite"]
-
 BLOCK = 64  # units after which a sum is kept
 FEW = 3  # outputs so few are summed one by one, in registers
 

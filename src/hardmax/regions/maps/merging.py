@@ -41,17 +41,6 @@ from hardmax.regions.maps.map_kernels import close_maps, number_regions, unite
 if TYPE_CHECKING:
     from hardmax.regions.result import RegionSet
 
-__all__ = [
-    "certain_contacts",
-    "equal_pairs",
-    "Fingerprints",
-    "glue",
-    "glued",
-    "repeated",
-    "Residues",
-    "residues_of",
-]
-
 _WIDE = 8  # maps of more rows are told apart by projections
 _TOP = 2**31  # primes below: two residues have a product below 2^62
 _BITS_PER_PRIME = 30.9  # of the largest thousands of them

@@ -19,17 +19,6 @@ from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.engine.program import score_norms
 
-__all__ = [
-    "DoubleDoubleMaps",
-    "Rows",
-    "difference",
-    "one_row",
-    "pair_of",
-    "side_row",
-    "signs_at_corners",
-    "sum_of_pairs",
-]
-
 Floats = NDArray[np.float64]
 
 

@@ -27,18 +27,6 @@ from hardmax.regions.cells import AT_INFINITY, Contacts
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.adjacency import adjacent_cells
 
-__all__ = [
-    "FAR_SIDES",
-    "Corner",
-    "Line",
-    "PlaneGeometry",
-    "corners_of",
-    "domain_polygon",
-    "envelope",
-    "planar",
-    "sign_at",
-]
-
 Floats = NDArray[np.float64]
 
 _DOUBT = 1e-6  # relative error of an area above which it is computed in rationals

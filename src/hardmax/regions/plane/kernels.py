@@ -60,8 +60,6 @@ from hardmax.regions.engine.layer_kernels import (
     write_signature,
 )
 
-__all__ = ["close_polygon", "descend", "push_head", "run"]
-
 # floats of a vertex and the edge that starts there
 X, Y, W, EXY, EW, DX, DY, ED, LA, LB, LC, LDA, LDC = range(13)
 FLOATS_PER_EDGE = 13

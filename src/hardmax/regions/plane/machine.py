@@ -42,8 +42,6 @@ from hardmax.regions.plane.geometry import (
     sign_at,
 )
 
-__all__ = ["PlaneMachine"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -28,8 +28,6 @@ from hardmax.regions.engine.workers import check_jobs
 from hardmax.regions.sampling.signature_hashes import SignatureHasher, SignatureTally, UniformPoints
 from hardmax.results import Result
 
-__all__ = ["CellEstimate", "estimate_cells"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

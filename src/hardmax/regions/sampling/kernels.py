@@ -38,8 +38,6 @@ from hardmax.regions.engine.layer_kernels import (
     SKIP,
 )  # fmt: skip
 
-__all__ = ["Sampled", "Workspace", "push_points", "rebuild", "share_prefixes", "tally"]
-
 BLOCK = 64  # points that pass through the network together: each row of weights is read once for all of them
 TILE = 512  # entries of their hidden vectors that are worked on at a time, so that they stay in the cache
 NEIGHBOURS = 256  # points that are held against the scores together

@@ -29,8 +29,6 @@ from hardmax.regions.plane.geometry import corners_of, domain_polygon
 from hardmax.regions.sampling import kernels
 from hardmax.regions.segment.geometry import interval_of
 
-__all__ = ["SignatureHasher", "SignatureTally", "UniformPoints"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]

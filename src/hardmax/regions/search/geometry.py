@@ -48,11 +48,6 @@ from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps, Name
 from hardmax.regions.search import kernels
 
-__all__ = [
-    "Facets", "HalfspaceGeometry", "IntegerRow", "Outline", "base_of", "domain_is_bounded", "facet_numbers",
-    "inner_point", "is_bounded", "share_facet", "times", "unit_sides", "workspace",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _REMEMBERED = 4096  # cells whose rows are kept as integers

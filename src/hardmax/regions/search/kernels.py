@@ -53,8 +53,6 @@ from hardmax.regions.engine.layer_kernels import (
     write_signature,
 )
 
-__all__ = ["descend", "outline", "push", "run", "touching"]
-
 # header of a node, at its end: whether the witness is inside, layer, head, cuts, minus the place in the list
 # of pending units, tied, ints, floats
 

@@ -37,8 +37,6 @@ from hardmax.regions.search.geometry import (
     workspace,
 )
 
-__all__ = ["SearchMachine"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

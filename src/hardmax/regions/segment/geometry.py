@@ -25,20 +25,6 @@ from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Contacts, Rag
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps
 
-__all__ = [
-    "exact_place",
-    "interval_cells",
-    "interval_of",
-    "kinds_between",
-    "NEGATIVE_END",
-    "Place",
-    "POSITIVE_END",
-    "root_of",
-    "SegmentGeometry",
-    "sign_at",
-    "upper_envelope",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Place = Fraction | float  # a float only for the infinities

@@ -36,8 +36,6 @@ from hardmax.regions.engine.layer_kernels import (
     largest_norm,
 )  # fmt: skip
 
-__all__ = ["cluster", "fold_children", "fold_signs", "head_winners", "interval_errors", "wall_children"]
-
 POSITIVE, NEGATIVE, OPEN, ZERO = 1, -1, 2, 0
 
 

@@ -40,8 +40,6 @@ from hardmax.regions.segment import kernels
 from hardmax.regions.segment.geometry import Place, interval_cells, interval_of
 from hardmax.regions.segment.undecided import Events, Intervals, Undecided, rows_of
 
-__all__ = ["SegmentMachine", "Stage", "stages_of"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

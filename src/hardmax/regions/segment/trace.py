@@ -32,8 +32,6 @@ from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
 from hardmax.regions.segment.machine import SegmentMachine, Stage, stages_of
 from hardmax.results import Result
 
-__all__ = ["SegmentTrace", "trace_segment"]
-
 Floats = NDArray[np.float64]
 
 _ARITHMETICS = ("certified", "exact", "float")

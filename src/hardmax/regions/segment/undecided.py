@@ -38,8 +38,6 @@ from hardmax.regions.segment.geometry import Place, exact_place, root_of, sign_a
 if TYPE_CHECKING:
     from hardmax.regions.segment.machine import Stage
 
-__all__ = ["Ball", "disjoint", "Events", "Intervals", "PairMaps", "Row", "rows_of", "Undecided", "winners"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -48,8 +48,6 @@ from hardmax.regions.space.sizes import exact_area, room_for, shape_of
 if TYPE_CHECKING:
     from hardmax.regions.space.geometry import SpaceGeometry
 
-__all__ = ["common_cone", "drawn_row", "float_rows", "named", "sizes_of_contacts", "touching_cells"]
-
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

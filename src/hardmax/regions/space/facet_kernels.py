@@ -19,11 +19,6 @@ import numpy as np
 from hardmax.compiling import kernel
 from hardmax.regions.cells import AT_INFINITY, GROUP_BITS, KEY_BITS
 
-__all__ = [
-    "Clipping", "Drawn", "Layers", "Room", "Shape",
-    "classify", "hash_signatures", "match_flips", "measure", "overlay", "same_name", "sides",
-]  # fmt: skip
-
 APART, MEET, OPEN = 0, 1, 2
 # in place of the size of a common part: not known; all of the first facet; all of the second
 UNCLEAR, FIRST_WHOLE, SECOND_WHOLE = -1.0, -2.0, -3.0

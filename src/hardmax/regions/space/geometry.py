@@ -24,8 +24,6 @@ from hardmax.regions.maps.exact_maps import ExactMaps, Name, Row, exact_ray
 from hardmax.regions.space.contacts import sizes_of_contacts, touching_cells
 from hardmax.regions.space.sizes import Facets, Sizes, exact_volume, facets_of, rounded_frame, sizes_of
 
-__all__ = ["SpaceGeometry", "mean_point"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

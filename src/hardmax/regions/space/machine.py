@@ -26,8 +26,6 @@ from hardmax.regions.engine.layer_kernels import HEADER
 from hardmax.regions.engine.stack_machine import Column, StackMachine, State
 from hardmax.regions.space import kernels
 
-__all__ = ["LARGEST_DIMENSION", "SpaceMachine"]
-
 LARGEST_DIMENSION = 6  # beyond, a cell has more vertices than constraints are worth
 
 Floats = NDArray[np.float64]

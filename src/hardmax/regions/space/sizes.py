@@ -22,11 +22,6 @@ from hardmax.regions.cells import Cells
 from hardmax.regions.maps.float_maps import frozen
 from hardmax.regions.space import facet_kernels as kernels
 
-__all__ = [
-    "Facets", "Sizes", "exact_area", "exact_volume", "facets_of", "room_for", "rounded_frame", "shape_of",
-    "sizes_of",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

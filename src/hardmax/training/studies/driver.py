@@ -47,8 +47,6 @@ from hardmax.training.studies.runners import RUNNERS, Run, perform, prepare_proc
 from hardmax.training.studies.store import DriverState, RunRecord, RunStore
 from hardmax.training.studies.study import Study, StudyJob, planned
 
-__all__ = ["Lost", "Pool", "pool_for", "run_study"]
-
 _POLL = 1.0  # seconds between two looks at jobs that other drivers run
 _REPORT_EVERY = 0.5  # seconds between two reports of progress
 _RETRY = 1.0  # seconds between two attempts to write to a full disk

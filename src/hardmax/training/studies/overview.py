@@ -29,18 +29,6 @@ from hardmax.results import columns_of, plain, strict
 from hardmax.storage import written_whole
 from hardmax.training.studies.store import STATES, JobRow, RunStore
 
-__all__ = [
-    "FORMATS",
-    "Pace",
-    "StudyProgress",
-    "duration",
-    "export_rows",
-    "history_rows",
-    "job_rows",
-    "progress_of",
-    "write_table",
-]
-
 _LAST = 200  # finished jobs that decide the speed
 FORMATS = ("csv", "json", "parquet")
 

@@ -39,19 +39,6 @@ if TYPE_CHECKING:
     from hardmax.training.jobs import Job
     from hardmax.training.loop import TrainingResult
 
-__all__ = [
-    "RUNNERS",
-    "Run",
-    "Runner",
-    "check_runner_name",
-    "find_runner",
-    "perform",
-    "prepare_process",
-    "read_cells",
-    "run_cells",
-    "share_of",
-]
-
 _REPORT_EVERY = 0.5  # seconds between two reports of the share that is done
 _LOOK_EVERY = 1.0  # seconds between two looks whether the driver is still there
 _LONGEST_ERROR = 4000  # characters

@@ -39,19 +39,6 @@ from hardmax.storage import written_whole
 from hardmax.training.studies.study import Study, StudyJob
 from hardmax.versions import installed_versions
 
-__all__ = [
-    "SCHEMA",
-    "STATES",
-    "DriverState",
-    "JobRow",
-    "RunRecord",
-    "RunStore",
-    "is_store",
-    "read_record",
-    "read_result",
-    "run_file",
-]
-
 SCHEMA = 1
 """Number of the layout of the folder; it grows when an older hardmax could no longer use one."""
 

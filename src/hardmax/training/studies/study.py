@@ -23,8 +23,6 @@ from hardmax.storage import written_whole
 from hardmax.training.data import canonical
 from hardmax.training.studies.runners import RUNNERS, check_runner_name, imported
 
-__all__ = ["Study", "StudyJob", "read_study", "write_study"]
-
 _MOST_JOBS = 1_000_000
 
 
