@@ -263,6 +263,7 @@ class Diagonal:
     arity: int
 
     def __call__(self, token: Floats) -> Floats:
+        """The value where one token stands in every place."""
         return np.asarray(self.function(*([token] * self.arity)))
 
 

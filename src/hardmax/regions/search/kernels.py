@@ -295,6 +295,7 @@ def follows(lp, rows, errors, m, skip, z, z_error, n, trust):
 
 @kernel(reorder=True, inlined=True)
 def dot(rows, i, y, n):
+    """The product of row i and a vector."""
     total = 0.0
     for k in range(n):
         total += rows[i, k] * y[k]
@@ -303,6 +304,7 @@ def dot(rows, i, y, n):
 
 @kernel(reorder=True, inlined=True)
 def length_of(y, n):
+    """The 2-norm of a vector."""
     total = 0.0
     for k in range(n):
         total += y[k] * y[k]

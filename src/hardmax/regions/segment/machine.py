@@ -187,6 +187,7 @@ class Frame:
 
     @property
     def children(self) -> int:
+        """How many intervals come next."""
         return len(self.child_parent)
 
 

@@ -52,11 +52,13 @@ Clipping = namedtuple("Clipping", "cut marks values spare spare_marks events poi
 
 @kernel(inlined=True)
 def holds(bits, r):
+    """Whether a set has a member."""
     return (bits[r >> 6] >> np.uint64(r & 63)) & _ONE != 0
 
 
 @kernel(inlined=True)
 def include(bits, r):
+    """Add a member to a set."""
     bits[r >> 6] |= _ONE << np.uint64(r & 63)
 
 
@@ -321,6 +323,7 @@ def measure(shape, face, far, bounded, room, volume, surface, doubt, area):
 
 @kernel(inlined=True)
 def mixed(value, place):
+    """A hash of a word and its place."""
     h = (value + np.uint64(place + 1) * np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
     h ^= h >> np.uint64(29)
     h *= np.uint64(0x94D049BB133111EB)
@@ -863,6 +866,7 @@ def heap_sort(low, axis, items, n):
 
 @kernel(inner=True)
 def sift(low, axis, items, root, n):
+    """Restore the order of a heap below its root."""
     while True:
         child = 2 * root + 1
         if child >= n:
