@@ -1,9 +1,8 @@
 r"""Exact enumeration: every cell of a network, their number, and the number of regions they form.
 
 The engine for the dimension (:mod:`hardmax.regions.engine.question`) finds the cells. Its work is a list of
-tasks (:mod:`hardmax.regions.engine.tasks`), processed in threads or on a cluster
-(:mod:`hardmax.regions.engine.workers`) and kept in a checkpoint meanwhile
-(:mod:`hardmax.regions.engine.tasks`).
+tasks (:mod:`hardmax.regions.engine.tasks`), kept in a checkpoint while threads or a cluster process them
+(:mod:`hardmax.regions.engine.workers`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ the network ignores, and the search can do the plane and space: cells correspond
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple, Self
@@ -146,23 +146,11 @@ class Question:
 
     def message(self) -> dict[str, Any]:
         """Plain values and arrays from which a worker rebuilds the question."""
-        return {
-            "network": self.network._state(),
-            "domain": self.domain.state(),
-            "arithmetic": self.arithmetic,
-            "sliver": self.sliver,
-            "keep": self.keep,
-            "engine": self.engine,
-            "repeated": self.repeated,
-        }
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {"network": self.network._state(), "domain": self.domain.state()}
 
     @classmethod
     def of_message(cls, message: dict[str, Any]) -> Self:
         """The question of a message."""
-        return cls(
-            **{
-                **message,
-                "network": Network._from_state(message["network"]),
-                "domain": domain_of(message["domain"]),
-            }
-        )
+        network, domain = Network._from_state(message["network"]), domain_of(message["domain"])
+        return cls(**message | {"network": network, "domain": domain})

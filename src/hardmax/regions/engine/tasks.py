@@ -169,12 +169,15 @@ class Schedule:
         """Replace the rest of a task by the subtrees on its stack."""
         first = task.number == 0
         pieces = self.machine.cut(task.state, 4 * ENOUGH if first else PIECES)
-        task.state = None
-        tasks = [self._new(piece) for piece in pieces]
-        at = self.tasks.index(task) + 1
-        self.tasks[at:at] = tasks
+        self._follow(task, pieces)
         if first:
             self._cut_further()
+
+    def _follow(self, task: Task, pieces: list[State]) -> None:
+        """A task is done, and these come after it."""
+        task.state = None
+        at = self.tasks.index(task) + 1
+        self.tasks[at:at] = [self._new(piece) for piece in pieces]
 
     def _new(self, piece: State) -> Task:
         number = self.n_numbers
@@ -202,9 +205,8 @@ class Schedule:
             if self.machine.n_cells:
                 whole.add(task.number)
                 continue
-            task.state, task.tally = None, self.machine.tally
-            at = self.tasks.index(task) + 1
-            self.tasks[at:at] = [self._new(piece) for piece in self.machine.cut(self.machine.state(), ENOUGH)]
+            task.tally = self.machine.tally
+            self._follow(task, self.machine.cut(self.machine.state(), ENOUGH))
 
     # joining
 

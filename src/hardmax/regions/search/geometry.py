@@ -180,13 +180,9 @@ class Outline:
 
     def row(self, c: int) -> IntegerRow:
         """The row of candidate c as integers."""
-        code, i = int(self.codes[c]), int(self.cell_of[c])
-        if code <= kernels.SIDE:
-            return self.exact.domain_line(kernels.SIDE - code)
-        layer, group, a, b = decode_wall(code)
+        code, sign, i = int(self.codes[c]), int(self.sign[c]), int(self.cell_of[c])
         bits = np.append(self.cells.bits[i], np.uint64(0))
-        row = self.exact.line(layer, group, a, b, bits, self.cells.routings[i])
-        return row if self.sign[c] > 0 else tuple(-v for v in row)
+        return exact_row(self.exact, code, sign, bits, self.cells.routings[i])
 
     @cached_property
     def facets(self) -> Facets:
@@ -212,6 +208,18 @@ class Outline:
             owner[at] = first[cell[at]]
             fresh[1:] |= _parts(self.cells, block)
         return owner
+
+
+def exact_row(
+    exact: ExactMaps, code: int, sign: int, bits: NDArray[np.uint64], routings: NDArray[np.int32]
+) -> IntegerRow:
+    """A row of a cone as integers, positive inside."""
+    if code == kernels.INFINITY:
+        return (*[0] * exact.d, 1)
+    if code <= kernels.SIDE:
+        return exact.domain_line(kernels.SIDE - code)
+    row = exact.line(*decode_wall(code), bits, routings)
+    return row if sign > 0 else tuple(-v for v in row)
 
 
 def unit_sides(exact: ExactMaps) -> tuple[Floats, Floats]:

@@ -22,7 +22,7 @@ from hardmax.errors import EmptyDomainError
 from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.layers import Layer
-from hardmax.regions.cells import DOMAIN_SIDE, NOT_NAMED, Cells, Ragged, decode_wall, encode_wall
+from hardmax.regions.cells import DOMAIN_SIDE, NOT_NAMED, Cells, Ragged, encode_wall
 from hardmax.regions.engine.layer_kernels import HEADER
 from hardmax.regions.engine.stack_machine import Column, StackMachine, State
 from hardmax.regions.search import kernels
@@ -30,6 +30,7 @@ from hardmax.regions.search.geometry import (
     IntegerRow,
     base_of,
     domain_is_bounded,
+    exact_row,
     inner_point,
     is_bounded,
     times,
@@ -117,7 +118,7 @@ class SearchMachine(StackMachine):
         base.error[:m] = np.append(errors, 0.0)
         base.code[:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
         base.sign[:m] = 1
-        rows = [*(self.exact_maps.domain_line(i) for i in range(m - 1)), self._infinity]
+        rows = [*(self.exact_maps.domain_line(i) for i in range(m - 1)), (*[0] * (self.n - 1), 1)]
         self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps)
         self.control[kernels.C_FACETS] = m - 1 if isinstance(self.domain, Box) else 0
         witness = inner_point(rows)
@@ -131,10 +132,6 @@ class SearchMachine(StackMachine):
         kernels.descend(
             self.program.net, self._state, self._base, self.work, self.simplex, 0, m, w, known, 0, 0
         )
-
-    @property
-    def _infinity(self) -> IntegerRow:
-        return (*[0] * (self.n - 1), 1)
 
     # running
 
@@ -267,19 +264,7 @@ class SearchMachine(StackMachine):
         start, m = (int(v) for v in self.base_at[node.layer])
         labels = [(int(self._base.code[i]), int(self._base.sign[i])) for i in range(start, start + m)]
         labels += list(zip(node.cuts[::2].tolist(), node.cuts[1::2].tolist(), strict=True))
-        return [self.exact_row(code, sign, bits, routings) for code, sign in labels]
-
-    def exact_row(
-        self, code: int, sign: int, bits: NDArray[np.uint64], routings: NDArray[np.int32]
-    ) -> IntegerRow:
-        """A row of a cone as integers."""
-        if code == kernels.INFINITY:
-            return self._infinity
-        if code <= kernels.SIDE:
-            return self.exact_maps.domain_line(kernels.SIDE - code)
-        layer, group, a, b = decode_wall(code)
-        row = self.exact_maps.line(layer, group, a, b, bits, routings)
-        return row if sign > 0 else tuple(-v for v in row)
+        return [exact_row(self.exact_maps, code, sign, bits, routings) for code, sign in labels]
 
     def _replace(self, node: _Node) -> None:
         self.whole = False
