@@ -482,7 +482,7 @@ def test_wrong_arrays_are_refused():
 
 
 def test_wrong_functions_are_refused():
-    with pytest.raises(DimensionMismatchError, match="one number per tuple"):
+    with pytest.raises(DimensionMismatchError, match=r"must return shape \(64,\)"):
         hm.targets.retrieval([lambda x: x])
     with pytest.raises(InvalidInputError, match=r"does not change with token 1"):
         hm.Target([Term(lambda x, y: x[..., 0], 2)])
