@@ -15,7 +15,6 @@ a machine's state of its own: a *piece* that another machine can process.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import Layer
+from hardmax.regions.engine.decide import Ladder
 from hardmax.regions.engine.layer_kernels import CERTIFIED, ERRORS, EXACT, FLOAT, FOLD, HEADER, WALL
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -99,58 +99,6 @@ class Tally:
             self.n_rational + other.n_rational,
             self.n_double_double + other.n_double_double,
         )
-
-
-class Ladder:
-    r"""Where a sign is decided: one ladder for every engine and dimension.
-
-    1. *Floats.* A kernel computes the value of a row at a point and a proven bound on its error:
-       ``threshold`` of the engine, from the bounds of :func:`~hardmax.regions.engine.layer_kernels.enter`. A
-       value beyond its bound has a certain sign. A value within it is undecided, and the kernel stops and
-       asks.
-    2. *Double-double.* The same rows with thirty digits, and a proven bound again
-       (:mod:`hardmax.regions.plane.double_double` in the plane,
-       :mod:`hardmax.regions.segment.undecided` on the line).
-    3. *Rationals.* The rows as integers (:class:`~hardmax.regions.maps.exact_maps.ExactMaps`): the last word.
-       What arrives here is almost always exactly zero.
-
-    ReLU units in the plane and everything on the line have the second rung; heads in the plane, space and the
-    search go from floats to rationals. The first rung is compiled into the kernels. The others are functions
-    of an engine; this class calls them in order and counts what each of them decides. In exact arithmetic
-    floats decide nothing and double-double is left out.
-
-    Parameters
-    ----------
-    pairs : bool
-        Whether double-double is tried.
-
-    Examples
-    --------
-    >>> ladder = Ladder(pairs=True)
-    >>> ladder.decide(lambda x: 0, lambda x: 1 if x > 1e-30 else None, 1e-20)
-    1
-    >>> ladder.decide(lambda x: 0, lambda x: 1 if x > 1e-30 else None, 0.0)
-    0
-    >>> ladder.n_double_double, ladder.n_rational
-    (1, 1)
-    """
-
-    def __init__(self, *, pairs: bool) -> None:
-        self.pairs = pairs
-        self.n_double_double = 0
-        self.n_rational = 0
-
-    def decide(
-        self, in_rationals: Callable[..., Any], in_pairs: Callable[..., Any] | None = None, *question: Any
-    ) -> Any:
-        """The answer of the first rung that has one; ``None`` means that the question stays open."""
-        if self.pairs and in_pairs is not None:
-            answer = in_pairs(*question)
-            if answer is not None:
-                self.n_double_double += 1
-                return answer
-        self.n_rational += 1
-        return in_rationals(*question)
 
 
 class StackMachine(ABC):

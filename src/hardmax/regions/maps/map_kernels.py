@@ -124,6 +124,16 @@ def add_constants(numbers, at, n, x, y):
 
 
 @kernel(inner=True)
+def add_winners(numbers, outputs, e, lookup, lookup_at, routing, head_0, heads, x, out):
+    """What attention adds on a cell: no slopes, and the outputs of the winning keys as constants."""
+    for c in range(x.shape[0]):
+        for r in range(e):
+            x[c, out + r] = 0
+    for head in range(head_0, head_0 + heads):
+        add_constants(numbers, outputs + e * lookup[lookup_at[head] + routing[head]], e, x, out)
+
+
+@kernel(inner=True)
 def add_three(w, at, e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, s_at):
     """Add chosen rows of w (of length e), times three factors each, to three vectors, in order."""
     if e <= FEW:
@@ -251,12 +261,7 @@ def float_maps(
             y, out, scores = table[layer, Y_AT], table[layer + 1, Y_AT], table[layer, SCORES]
             heads, head_0, outputs = table[layer, HEADS], table[layer, FIRST], table[layer, OUTPUTS]
             if kind == WALL and outputs >= 0:
-                for c in range(constants + 1):
-                    for r in range(e):
-                        x[c, out + r] = 0.0
-                for head in range(head_0, head_0 + heads):
-                    row = outputs + e * lookup[lookup_at[head] + routings[cell, head]]
-                    add_constants(numbers, row, e, x, out)
+                add_winners(numbers, outputs, e, lookup, lookup_at, routings[cell], head_0, heads, x, out)
             elif kind == WALL:
                 copy(x, y, e - heads, x, out)
                 for h in range(heads):
@@ -359,12 +364,7 @@ def residue_maps(
             y, out, scores = table[layer, Y_AT], table[layer + 1, Y_AT], table[layer, SCORES]
             heads, head_0, outputs = table[layer, HEADS], table[layer, FIRST], table[layer, OUTPUTS]
             if kind == WALL and outputs >= 0:
-                for c in range(constants + 1):
-                    for r in range(e):
-                        x[c, out + r] = 0
-                for head in range(head_0, head_0 + heads):
-                    row = outputs + e * lookup[lookup_at[head] + routings[cell, head]]
-                    add_constants(numbers, row, e, x, out)
+                add_winners(numbers, outputs, e, lookup, lookup_at, routings[cell], head_0, heads, x, out)
             elif kind == WALL:
                 copy(x, y, e - heads, x, out)
                 for h in range(heads):

@@ -27,9 +27,9 @@ from hardmax.networks.layers import ArgmaxLayer, Layer
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
 from hardmax.regions.engine import layer_kernels as constants
+from hardmax.regions.engine.decide import Ladder
 from hardmax.regions.engine.layer_kernels import GAMMA, GAMMA_OUT
 from hardmax.regions.engine.program import norms_of
-from hardmax.regions.engine.stack_machine import Ladder
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
 from hardmax.regions.segment import kernels
