@@ -93,7 +93,7 @@ def test_tasks_give_what_one_machine_gives(many_tasks, number):
         tally.n_slivers,
         tally.n_unbounded,
     )
-    assert (counts[0].decided_in_pairs, counts[0].n_rational) == (
+    assert (counts[0].n_double_double, counts[0].n_rational) == (
         tally.n_double_double,
         tally.n_rational,
     )

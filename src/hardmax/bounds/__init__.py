@@ -1,8 +1,8 @@
 """Closed forms for how many cells there can be (P1 section V), each with the hypotheses it needs.
 
-Whole numbers only: nothing here looks at weights, so every package may ask. A maximum is attained, an upper
-bound is one that no network exceeds, a lower bound is one that a construction reaches; the form that P1
-prints stands beside each, with what is wrong with it.
+All inputs are whole numbers: no function here reads weights, so any package may import this one. A maximum
+is attained, an upper bound is one that no network exceeds, a lower bound is one that a construction reaches;
+each also gives the form that P1 prints, and what is wrong with it.
 
 Examples
 --------

@@ -1,1 +1,1 @@
-"""Numbers without rounding: rationals, products, double-double (signs: ``regions.engine.stack_machine``)."""
+"""Numbers without rounding: rationals, products, double-double (signs: ``regions.engine.decide``)."""

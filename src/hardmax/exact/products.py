@@ -1,9 +1,9 @@
 r"""Products of exact matrices that round nothing.
 
-The score of a key is a product of weights, :math:`W_Q^\top (W_K c_j + b_K)`. Its float is rounded, and a
-rounded score has other walls than the weights say: keys that a projection of rank two puts on a plane leave
-it again. So the factors are kept. :class:`ExactProduct` looks like any exact array; its numbers are
-multiplied out in integers when somebody asks for them, and until then :attr:`ExactProduct.approximation`
+The score of a key is a product of weights, :math:`W_Q^\top (W_K c_j + b_K)`. Rounding a score
+moves its walls: keys that a projection of rank two maps to a plane no longer lie on it. So the factors are
+kept. :class:`ExactProduct` looks like any exact array; its entries are computed in integers on first access,
+and until then :attr:`ExactProduct.approximation`
 serves the forward pass.
 """
 

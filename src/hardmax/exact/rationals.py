@@ -1,4 +1,4 @@
-r"""Exact numbers at the door.
+r"""Exact numbers: input arrays are checked and their exact values kept.
 
 *Exact* means: of the numbers as given. A float64 is a dyadic rational, so an array of floats is
 its own exact form. ``fractions.Fraction`` entries (and integers beyond :math:`2^{53}`) have no exact float;

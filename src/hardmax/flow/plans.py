@@ -157,7 +157,7 @@ class MaxPosition:
     residual : bool or sequence of int
         Whether the token keeps its own slots, or which of them.
     query_slots, key_slots : sequence of int, optional
-        The slots that the score is handed, in this order; all of them by default.
+        The slots passed to the score, in this order; all of them by default.
     rank : int, optional
         The head width that the score needs, where it is known; ``score.rank`` if the score has one.
 
@@ -299,7 +299,7 @@ class Plan:
         return f"<Plan: {layers}, {' | '.join(map(_describe, self.layers))}>"
 
     def to_dict(self, n_tokens: int) -> dict[str, Any]:
-        """The plan for T tokens in plain values; of a score function only its name remains."""
+        """The plan for T tokens in plain values; only the names of score functions are kept."""
         layers = []
         for layer in self.layers:
             entries = []
@@ -323,7 +323,7 @@ class Plan:
 
 
 class _NamedScore:
-    """What a file remembers of a score function."""
+    """Stands for a score function that was loaded from a file, which holds only its name."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name

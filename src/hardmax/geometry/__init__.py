@@ -1,6 +1,6 @@
 """Polyhedra: scores, domains, cells, power diagrams, Minkowski sums.
 
-Knows no transformer.
+Does not depend on networks.
 
 Examples
 --------

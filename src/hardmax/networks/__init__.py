@@ -1,4 +1,4 @@
-"""Networks: piecewise-affine maps as plain arrays of exact numbers. Knows no polyhedra.
+"""Networks: piecewise-affine maps as plain arrays of exact numbers. Does not depend on geometry.
 
 Examples
 --------

@@ -132,7 +132,7 @@ def count_cells(
         n_slivers=None if machine.n_slivers is None else tally.n_slivers,
         n_unbounded=None if machine.n_unbounded is None else tally.n_unbounded,
         cells_by_depth=tuple(cells for layer, cells in by_layer if layer.cuts),
-        decided_in_pairs=tally.n_double_double,
+        n_double_double=tally.n_double_double,
         n_rational=tally.n_rational,
     )
 

@@ -480,7 +480,7 @@ class CellCount(Result):
         Cells that reach to infinity; ``None`` if linear programs searched for cells, which do not tell.
     cells_by_depth : tuple of int
         Cells of the network cut off after each block that has walls or folds.
-    decided_in_pairs, n_rational : int
+    n_double_double, n_rational : int
         How often floats could not tell and double-double arithmetic, or rationals, decided.
 
     Examples
@@ -502,7 +502,7 @@ class CellCount(Result):
     n_slivers: int | None
     n_unbounded: int | None
     cells_by_depth: tuple[int, ...]
-    decided_in_pairs: int
+    n_double_double: int
     n_rational: int
 
     def __int__(self) -> int:

@@ -5,8 +5,8 @@ r"""Theorem 1 of P2, part 2, built: two layers of one head, O(1/epsilon) weights
 The first layer lets every token find the token that is most opposite to it, the first feed-forward block
 multiplies the two, the second layer lets CLS find the smallest product, the output block computes 2 + 18 c.
 The paper's construction needs four repairs, all made here: the limit of its step 3 is :math:`(x(t)/3)^\top
-v \to m/9` (printed without the third); the keys of the second layer are its own; the affine output is no
-O(1) affair when weights are bounded (:math:`O(\varepsilon^{-1/2})` units); and :math:`\beta` must be free,
+v \to m/9` (printed without the third); the keys of the second layer are its own; with bounded
+weights the affine output needs :math:`O(\varepsilon^{-1/2})` units, not O(1); and :math:`\beta` must be free,
 see :func:`separation_beta`. Every weight is at most 1, and so the square comes from
 
 .. math::

@@ -1,4 +1,4 @@
-r"""Which keys win on an open set (P1 Theorem IV.3): in any dimension, with a proof for every key.
+r"""Which keys win on an open set, and whose cell is empty (P1 Theorem IV.3), with a proof for every key.
 
 Key j has a cell with interior exactly when some x gives it a score above every key outside its tie group,
 :math:`(a_j - a_l) \cdot x + (b_j - b_l) > 0`. With :math:`y = (x, 1)` and lifted keys :math:`p_l = (a_l,
@@ -315,7 +315,7 @@ class _Search:
         values, vectors = np.linalg.eigh(points.T @ points)
         damped = np.maximum(values, 1e-10 * max(values[-1], 1e-300))
         whitened = (points @ vectors) / damped @ vectors.T
-        # scaled as a witness is shown, so that what is proven here is proven of what is shown
+        # scaled exactly as the witness is returned, so that the proof holds for the returned point
         if self.lifted.affine:
             last = np.full((n, 1), self.lifted.last)
             upward = np.where(whitened[:, -1:] > 0.0, whitened[:, -1:], np.inf)
@@ -339,7 +339,7 @@ class _Search:
         self.n_rivals[0] += len(won)
 
     def settle(self, guesses: Floats) -> None:
-        """Run the compiled search on the open keys, a few hundred at a time so that Ctrl-C is heard."""
+        """Run the compiled search on the open keys, in batches of 256, so that Ctrl-C can interrupt it."""
         lifted = self.lifted
         pending = np.flatnonzero(self.verdict == programs.OPEN)
         for start in range(0, len(pending), 256):
@@ -349,7 +349,7 @@ class _Search:
                 self.verdict, self.witnesses, self.corrals, self.corral_sizes, self.weights,
                 programs.corral_workspace(lifted.D),
             )  # fmt: skip
-        # a witness that leaves float64 in the user's coordinates is none
+        # a witness that overflows in the user's coordinates is rejected
         won = np.flatnonzero(self.verdict == programs.WINS)
         lost = won[~lifted.to_space(self.witnesses[won])[1]]
         self.verdict[lost] = programs.PARKED

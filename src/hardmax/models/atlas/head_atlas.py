@@ -2,10 +2,10 @@ r"""The head atlas: what P1 says about every head of a real model on one text, m
 
 One row per head (:class:`HeadRecord`): margins in units of temperature,
 distance to hardmax and what margins guarantee for it, keys that can win and keys that do, sinks, distances to
-walls; one exact picture per layer (:class:`~hardmax.models.atlas.layer_cells.LayerSlice`). Layers pass one at
-a time and nothing of them is kept but these numbers, so memory does not grow with depth.
+walls; one exact picture per layer (:class:`~hardmax.models.atlas.layer_cells.LayerSlice`). Layers are
+processed one at a time and only these numbers are kept, so memory does not grow with depth.
 
-What kind of number each is, is part of its meaning: counts of keys and cells are exact for the captured
+The numbers are of three kinds: counts of keys and cells are exact for the captured
 numbers and certified; margins, probabilities and distances are measured in double precision; guarantees and
 reach are bounds. ``docs/atlas.md`` lists them.
 """

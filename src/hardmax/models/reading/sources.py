@@ -9,10 +9,10 @@ and the token receives :math:`W_O^h \sum_s p_{hts} v_{g(h)s}` from it; g(h) is t
 keys and values. In the words of P1 this is a head at temperature :math:`1/\sigma` on raw scores. Queries and
 keys are those that really meet: after normalisation and rotation, where a model has them.
 
-A text goes through a model once (:func:`read`), and every recorder sees the layers that it needs as they
-pass; nothing of a layer is kept but what a recorder writes down. The head atlas, information sets, rollout,
-the assumptions of P1 and the effect of frozen norms are recorders; a recorder of one's own is any callable
-with an attribute ``layers``.
+A text goes through a model once (:func:`~hardmax.models.reading.loading.read`): each recorder is called with
+the layers it needs, and only what a recorder stores is kept. The head atlas, information sets, rollout, the
+assumptions of P1 and the effect of frozen norms are recorders; a recorder of one's own is any callable with
+an attribute ``layers``.
 
 Nothing here knows torch: whatever gives these arrays can be measured, a model of any library or none.
 """

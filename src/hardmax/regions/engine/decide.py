@@ -1,4 +1,4 @@
-r"""Where a sign is decided: one ladder for every engine and dimension.
+r"""Where a sign is decided when floats cannot tell: one ladder for every engine of regions.
 
 1. *Floats.* A kernel computes the value of a row at a point and a proven bound on its error:
    ``threshold`` of the engine, from the bounds of :func:`~hardmax.regions.engine.layer_kernels.enter`. A

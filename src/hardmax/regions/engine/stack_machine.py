@@ -1,14 +1,15 @@
 r"""The stack machine: arrays, growth, state and limits of every engine that walks through a tree depth first.
 
-An engine declares its arrays: the named tuples of its kernels say names and types, the engine the sizes,
-which of them are saved (``saved``), and what the arrays of cells have entries for (``units``, ``_columns``).
+An engine declares its arrays. The named tuples of its kernels give names and types; the engine gives the
+sizes, which arrays are saved (``saved``), and what an entry of an array of cells describes (``units``,
+``_columns``).
 The machine allocates them, makes them longer when a kernel finds them full, writes them into a state and
 reads them back. A kernel runs until it needs something; the machine provides it and calls it again.
 
 A machine such as that of :mod:`hardmax.regions.plane.machine` walks through a tree depth first. Its stack
-holds the subtrees that wait; the one on top comes first in the order of cells. What a subtree needs of the
-way that led to it, the maps of the layers before, stands in the machine's ``path``, ``errors`` and ``signs``,
-and is the same for all of them up to their own layer. So any run of the stack, with a copy of these three, is
+holds the subtrees that wait; the one on top comes first in the order of cells. A subtree needs
+the maps of the earlier layers. They are stored in ``path``, ``errors`` and ``signs``, and the subtrees on the
+stack share them up to their own layer. So any run of the stack, with a copy of these three, is
 a machine's state of its own: a *piece* that another machine can process.
 """
 
@@ -36,7 +37,7 @@ SERIALS = 32  # bits of the number of a layer cell that count inside one piece; 
 
 
 class Column(NamedTuple):
-    """An array of cells: what it has an entry for, how many numbers per entry, and how many numbers more."""
+    """The layout of an array of cells: what it has entries for, numbers per entry, and numbers at the end."""
 
     unit: str
     width: int = 1
@@ -167,21 +168,21 @@ class StackMachine(ABC):
 
     @abstractmethod
     def _resume(self, status: int) -> None:
-        """Provide what the kernel stopped for, if it is nothing that all engines know."""
+        """Handle a status of the kernel that is particular to this engine."""
 
     @abstractmethod
     def cells(self) -> Any:
-        """What was written down."""
+        """The cells that are stored."""
 
     # arrays
 
     def _grow_stack(self, ints: int = 0, floats: int = 0) -> None:
-        """Twice the stack, and at least twice these sizes."""
+        """Grow the stack to twice its size, or to twice the given sizes if those are larger."""
         self.si = _longer(self.si, 2 * max(len(self.si), ints))
         self.sf = _longer(self.sf, 2 * max(len(self.sf), floats))
 
     def _make_output(self, *rooms: int) -> None:
-        """Room for so many entries of each unit, those that are there included."""
+        """Resize the arrays of cells to this many entries per unit, existing ones included."""
         room = dict(zip(self.units, rooms, strict=True))
         types = types_of(self.kernels.Out)
         for name, column in self._columns().items():
@@ -237,7 +238,7 @@ class StackMachine(ABC):
                 self._resume(status)
 
     def take(self) -> Any:
-        """What was written down since the last time; the machine keeps nothing of it."""
+        """Return the cells that were stored since the last call, and clear them."""
         rooms = self._rooms()
         cells = self.cells()
         for unit in self.units:
@@ -300,12 +301,12 @@ class StackMachine(ABC):
 
     @property
     def n_slivers(self) -> int | None:
-        """Slivers found so far; ``None`` if nobody looks at them on the way."""
+        """Slivers found so far; ``None`` if this engine does not count them."""
         return self._count("C_SLIVERS") if hasattr(self.kernels, "C_SLIVERS") else None
 
     @property
     def size(self) -> float:
-        """Area of the bounded cells so far, in the machine's unit; 0 if nobody adds it up on the way."""
+        """Area of the bounded cells so far, in the machine's unit; 0 if this engine does not add it up."""
         return 0.0
 
     def share(self, size: float) -> float | None:
@@ -319,7 +320,7 @@ class StackMachine(ABC):
 
     @property
     def n_unbounded(self) -> int | None:
-        """Unbounded cells found so far; ``None`` if nobody looks at that on the way."""
+        """Unbounded cells found so far; ``None`` if this engine does not count them."""
         return self._count("C_UNBOUNDED") if hasattr(self.kernels, "C_UNBOUNDED") else None
 
     @property

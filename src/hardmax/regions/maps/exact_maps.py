@@ -3,8 +3,8 @@ r"""What is known exactly about a cell: its affine map, the rows that bound it, 
 On a cell every routing and every ReLU bit is fixed, so the hidden vector that enters layer :math:`l` is an
 affine function :math:`y_l = (R_l / q_l)\,(x, 1)` of the input, with an integer matrix :math:`R_l` and one
 positive denominator :math:`q_l`: floats are dyadic, fractions have a common denominator. Each layer is scaled
-to integers once; after that a map is a chain of integer matrix products, and the line along which a unit or a
-pair of keys of layer :math:`l` changes its mind is one more row. Nothing is rounded, so the sign of anything
+to integers once; after that a map is a chain of integer matrix products, and the line on which a unit of
+layer :math:`l` switches, or two keys tie, is one more row. Nothing is rounded, so the sign of anything
 built from these rows is a proof.
 
 Hidden vectors depend on the signature up to their layer only. They are kept by that prefix, least recently

@@ -16,10 +16,16 @@ from numpy.typing import NDArray
 from hardmax.exact.double_double_kernels import UNIT, products, signs
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Domain
-from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
-from hardmax.regions.engine.program import score_norms
+from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer
+from hardmax.regions.engine import layer_kernels
+from hardmax.regions.engine.layer_kernels import RA, RC
 
 Floats = NDArray[np.float64]
+Pairs = tuple[Floats, Floats]
+
+# How much smaller bounds on errors are than those of floats: all are proportional to the unit of rounding. A
+# sum of n products of pairs is off by at most n + 8 units of 2^-98, one of floats by n + 6 units.
+FINER = 1.5 * UNIT / layer_kernels.UNIT
 
 
 @dataclass(frozen=True)
@@ -32,14 +38,6 @@ class Rows:
     constant_error: float
 
 
-@dataclass(frozen=True)
-class _Hidden:
-    high: Floats
-    low: Floats
-    slope_error: float  # 2-norms
-    constant_error: float
-
-
 class DoubleDoubleMaps:
     """Rows of the layers along one path of the enumeration, computed when asked for.
 
@@ -48,141 +46,79 @@ class DoubleDoubleMaps:
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers = layers
-        self._pairs: dict[tuple[int, str], tuple[Floats, Floats]] = {}
-        self._norms: dict[tuple[int, str], tuple[float, float, float]] = {}
-        self._kept: dict[int, tuple[int, _Hidden, Rows, tuple[float, float]]] = {}
+        self._pairs: dict[tuple[int, str], Pairs] = {}
+        self._kept: dict[int, tuple[int, Pairs, Pairs]] = {}
 
     def forget(self) -> None:
         """Keep no rows: the numbers of layer cells begin anew."""
         self._kept.clear()
 
-    def rows(self, layer: int, serials: dict[int, int], winners: dict[int, NDArray[np.int64]]) -> Rows:
+    def rows(
+        self, layer: int, serials: dict[int, int], winners: dict[int, NDArray[np.int64]], errors: Floats
+    ) -> Rows:
         """The rows of a layer.
 
         ``serials`` numbers the layer cells of the path; ``winners`` holds, for every layer before, the units
-        that are on (a 0/1 vector) or the winning keys.
+        that are on (a 0/1 vector) or the winning keys; ``errors`` are the bounds of the floats.
         """
-        return self._at(layer, serials, winners)[2]
+        high, low = self._at(layer, serials, winners)[1]
+        return Rows(high, low, FINER * errors[layer, RA], FINER * errors[layer, RC])
 
     def _at(
         self, layer: int, serials: dict[int, int], winners: dict[int, NDArray[np.int64]]
-    ) -> tuple[int, _Hidden, Rows, tuple[float, float]]:
+    ) -> tuple[Pairs, Pairs]:
+        """The vector that enters a layer, and its rows."""
         serial = serials.get(layer, 0)
         kept = self._kept.get(layer)
-        if kept is not None and kept[0] == serial and self.layers[layer].cuts:
-            return kept
-        hidden = self._entering(layer, serials, winners)
-        rows, errors = self._scores(layer, hidden)
-        self._kept[layer] = (serial, hidden, rows, errors)
-        return self._kept[layer]
+        if kept is None or kept[0] != serial or not self.layers[layer].cuts:
+            hidden = self._entering(layer, serials, winners)
+            self._kept[layer] = kept = (serial, hidden, self._scores(layer, hidden))
+        return kept[1:]
 
-    def _entering(
-        self, layer: int, serials: dict[int, int], winners: dict[int, NDArray[np.int64]]
-    ) -> _Hidden:
+    def _entering(self, layer: int, serials: dict[int, int], winners: dict[int, NDArray[np.int64]]) -> Pairs:
         if layer == 0:
-            return _Hidden(np.eye(2, 3), np.zeros((2, 3)), 0.0, 0.0)
-        _, hidden, rows, (z_a, z_c) = self._at(layer - 1, serials, winners)
+            return np.eye(2, 3), np.zeros((2, 3))
+        (yh, yl), (zh, zl) = self._at(layer - 1, serials, winners)
         block = self.layers[layer - 1]
         if isinstance(block, AffineLayer):
-            return _Hidden(rows.high, rows.low, z_a, z_c)
+            return zh, zl
+        chosen = winners[layer - 1]
         if isinstance(block, MaxLayer):
-            chosen = winners[layer - 1]
-            high, low = rows.high[chosen], rows.low[chosen]
-            if not block.skip:
-                return _Hidden(high, low, z_a, z_c)
-            high, low = np.vstack([hidden.high, high]), np.vstack([hidden.low, low])
-            return _Hidden(high, low, hidden.slope_error + z_a, hidden.constant_error + z_c)
+            kept = len(yh) if block.skip else 0
+            return np.vstack([yh[:kept], zh[chosen]]), np.vstack([yl[:kept], zl[chosen]])
+        high, low = (yh, yl) if block.skip else (np.zeros((block.d_out, 3)), np.zeros((block.d_out, 3)))
+        uh, ul = self._pair(layer - 1, "outputs", block.outputs)
         if isinstance(block, ArgmaxLayer):
-            return self._routed(layer - 1, block, hidden, winners[layer - 1])
-        return self._folded(layer - 1, block, hidden, rows, (z_a, z_c), winners[layer - 1])
+            for key in chosen:
+                high, low = _plus_constants(high, low, uh[key], ul[key])
+            return high, low
+        high, low = _plus_constants(high, low, *self._pair(layer - 1, "offsets", block.offsets))
+        on = np.flatnonzero(chosen)
+        uh, ul = np.ascontiguousarray(uh[:, on]), np.ascontiguousarray(ul[:, on])
+        products(uh, ul, zh[on], zl[on], high, low)
+        return high, low
 
-    def _scores(self, layer: int, hidden: _Hidden) -> tuple[Rows, tuple[float, float]]:
-        """Rows S y + b, with bounds per row, and the 2-norms of their errors."""
+    def _scores(self, layer: int, hidden: Pairs) -> Pairs:
+        """Rows S y + b."""
         block = self.layers[layer]
-        matrix = block.weights if isinstance(block, AffineLayer) else block.scores
-        biases = block.offsets if isinstance(block, AffineLayer) else block.biases
-        bh, bl = self._pair(layer, "biases", biases)
-        na, nc = _norms(hidden)
-        b_norm = 1.01 * float(np.linalg.norm(bh))
-        if matrix is None:
-            high, low = hidden.high.copy(), hidden.low.copy()
-            high[:, 2], low[:, 2] = sum_of_pairs(high[:, 2], low[:, 2], bh, bl)
-            gamma = 8 * UNIT
-            a, c = hidden.slope_error, hidden.constant_error + gamma * (nc + b_norm)
-            return Rows(high, low, a, c), (a, c)
-        wh, wl = self._pair(layer, "scores", matrix)
-        high, low = np.zeros((len(bh), 3)), np.zeros((len(bh), 3))
-        high[:, 2], low[:, 2] = bh, bl
-        products(wh, wl, hidden.high, hidden.low, high, low)
-        rho, sigma, sigma_abs = self._norm(layer, "scores", matrix)
-        gamma = (wh.shape[1] + 8) * UNIT
-        return (
-            Rows(
-                high,
-                low,
-                rho * (hidden.slope_error + gamma * na),
-                rho * (hidden.constant_error + gamma * nc) + gamma * b_norm,
-            ),
-            (
-                sigma * hidden.slope_error + gamma * sigma_abs * na,
-                sigma * hidden.constant_error + gamma * (sigma_abs * nc + b_norm),
-            ),
-        )
+        if block.scores is None:
+            rows = hidden
+        else:
+            rows = np.zeros((len(block.biases.floats), 3)), np.zeros((len(block.biases.floats), 3))
+            products(*self._pair(layer, "scores", block.scores), *hidden, *rows)
+        return _plus_constants(*rows, *self._pair(layer, "biases", block.biases))
 
-    def _folded(
-        self,
-        layer: int,
-        block: ReluLayer,
-        hidden: _Hidden,
-        rows: Rows,
-        errors: tuple[float, float],
-        on: NDArray[np.int64],
-    ) -> _Hidden:
-        uh, ul = self._pair(layer, "outputs", block.outputs)
-        oh, ol = self._pair(layer, "offsets", block.offsets)
-        high, low = np.zeros((len(oh), 3)), np.zeros((len(oh), 3))
-        high[:, 2], low[:, 2] = oh, ol
-        chosen = np.flatnonzero(on)
-        products(
-            np.ascontiguousarray(uh[:, chosen]),
-            np.ascontiguousarray(ul[:, chosen]),
-            rows.high[chosen],
-            rows.low[chosen],
-            high,
-            low,
-        )
-        _, sigma, sigma_abs = self._norm(layer, "outputs", block.outputs)
-        gamma = (block.units + 8) * UNIT
-        na = 1.01 * float(np.sqrt((rows.high[:, :2] ** 2).sum(axis=0).max(initial=0.0)))
-        nc = 1.01 * float(np.linalg.norm(rows.high[:, 2])) + 1.01 * float(np.linalg.norm(oh))
-        a, c = sigma * errors[0] + gamma * sigma_abs * na, sigma * errors[1] + gamma * (sigma_abs + 1.0) * nc
-        if block.skip:
-            high, low = sum_of_pairs(high, low, hidden.high, hidden.low)
-            ha, hc = _norms(hidden)
-            a, c = a + hidden.slope_error + gamma * ha, c + hidden.constant_error + gamma * hc
-        return _Hidden(high, low, a, c)
-
-    def _routed(self, layer: int, block: ArgmaxLayer, hidden: _Hidden, winners: NDArray[np.int64]) -> _Hidden:
-        vh, vl = self._pair(layer, "outputs", block.outputs)
-        high, low = np.zeros((block.d_out, 3)), np.zeros((block.d_out, 3))
-        a = c = 0.0
-        if block.skip:
-            high, low = hidden.high.copy(), hidden.low.copy()
-            a, c = hidden.slope_error, hidden.constant_error
-        for key in winners:
-            high[:, 2], low[:, 2] = sum_of_pairs(high[:, 2], low[:, 2], vh[key], vl[key])
-            c += 8 * UNIT * 1.01 * float(np.linalg.norm(high[:, 2]) + 2 * np.linalg.norm(vh[key]))
-        return _Hidden(high, low, a, c)
-
-    def _pair(self, layer: int, name: str, array: ExactArray) -> tuple[Floats, Floats]:
+    def _pair(self, layer: int, name: str, array: ExactArray) -> Pairs:
         if (layer, name) not in self._pairs:
             self._pairs[layer, name] = pair_of(array)
         return self._pairs[layer, name]
 
-    def _norm(self, layer: int, name: str, array: ExactArray) -> tuple[float, float, float]:
-        if (layer, name) not in self._norms:
-            self._norms[layer, name] = score_norms(array)
-        return self._norms[layer, name]
+
+def _plus_constants(high: Floats, low: Floats, ch: Floats, cl: Floats) -> Pairs:
+    """A map of pairs with other constants added to its own."""
+    high, low = high.copy(), low.copy()
+    high[:, 2], low[:, 2] = sum_of_pairs(high[:, 2], low[:, 2], ch, cl)
+    return high, low
 
 
 def signs_at_corners(lines: list[Rows | None], rows: Rows, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -236,11 +172,6 @@ def sum_of_pairs(ah: Floats, al: Floats, bh: Floats, bl: Floats) -> tuple[Floats
     e = (ah - (s - t)) + (bh - t) + (al + bl)
     high = s + e
     return high, e - (high - s)
-
-
-def _norms(hidden: _Hidden) -> tuple[float, float]:
-    squares = (hidden.high**2).sum(axis=0)
-    return 1.01 * float(np.sqrt(squares[:2].max())), 1.01 * float(np.sqrt(squares[2]))
 
 
 def one_row(rows: Rows, i: int) -> Rows:

@@ -2,9 +2,9 @@ r"""The plane engine: the cells of a network in a polygon or the whole plane, ex
 
 The compiled machine of :mod:`hardmax.regions.plane.kernels` cuts polygons until its stack is empty. It stops
 now and then: because its time slice is over (for progress, limits, checkpoints and Ctrl-C), because an array
-is full, or because a sign is undecided. Undecided signs are decided here in integers: a node of a fold layer
-gets the missing entries of its sign masks, a node of a wall layer gets the whole envelope of its head. Both
-then go on in the machine, which never learns who decided.
+is full, or because a sign is undecided. Undecided signs are decided here, in double-double or in
+integers: a node of a fold layer gets the missing entries of its sign masks, a node of a wall layer gets the
+whole envelope of its head. The kernel then resumes.
 """
 
 from __future__ import annotations
@@ -297,9 +297,9 @@ class PlaneMachine(StackMachine):
                 lines.append(side_row(self.domain, wall))
             else:
                 at, group, a, b = decode_wall(wall)
-                rows = self.double_double.rows(at, serials, winners)
+                rows = self.double_double.rows(at, serials, winners, self.errors)
                 lines.append(one_row(rows, group) if a == b else difference(rows, b, a))
-        rows = self.double_double.rows(layer, serials, winners)
+        rows = self.double_double.rows(layer, serials, winners, self.errors)
         asked = np.flatnonzero(pending[:, 1] & pending[:, 2])
         codes = signs_at_corners(lines, rows, pending[asked, 0])
         for row, signs in zip(asked, codes, strict=True):

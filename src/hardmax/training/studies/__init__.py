@@ -1,4 +1,4 @@
-"""Studies: lists of jobs that are run on one machine or on many, and of which no finished run is lost.
+"""Studies: lists of jobs that run on one machine or on many without losing a finished run.
 
 A :class:`Study` is a list of jobs and the runner that runs them, :func:`run_study` runs those that are not
 finished, a :class:`RunStore` reads what is there. A study is a folder of plain files: lists of jobs, and one
