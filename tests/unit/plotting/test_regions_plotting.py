@@ -14,6 +14,7 @@ pytest.importorskip("matplotlib", reason="pictures need the extra 'plot'")
 
 from matplotlib.collections import LineCollection, PolyCollection
 
+from hardmax.plotting.blocks import compare_block
 from hardmax.plotting.captions import axis_names
 from hardmax.plotting.region_shapes import Shapes, box_shown, map_colours, region_colours
 from hardmax.plotting.regions import compare_depths, draw_regions
@@ -294,3 +295,17 @@ def test_fifty_thousand_cells_become_pixels():
     assert b"<image" in picture
     assert b"48,655 cells" in picture
     assert len(picture) < 5_000_000
+
+
+def test_a_block_whose_units_are_the_inputs_is_compared():
+    """Without input weights the units are the coordinates: their folds are the axes, moved by the biases."""
+    keys = hm.Attention([[[1, 0], [-1, 0]]], None, [[[0, 0], [3, 0]]])
+    still = hm.Attention([[[1, 0], [-1, 0]]], None, [[[0, 0], [0, 0]]])
+    layer = hm.FeedForward(None, [-1, 0], np.eye(2), [0, 0], skip=False)
+    box = hm.Box.cube(2, -4, 4)
+    found = [
+        hm.enumerate_regions(hm.Network(blocks), box)
+        for blocks in ([keys], [layer], [still, layer], [keys, layer])
+    ]
+    titles = [axes.get_title().splitlines()[-1] for axes in compare_block(found, layer, box).axes]
+    assert titles == ["2 cells", "4 cells", "6 cells", "8 cells"]

@@ -9,13 +9,14 @@ import pytest
 from oracles.random_networks import instance
 
 import hardmax as hm
+from hardmax.exact import double_double_kernels
 from hardmax.exact.double_double_kernels import products
 from hardmax.exact.rationals import as_exact
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, layers_of
 from hardmax.regions.engine import layer_kernels
 from hardmax.regions.engine.program import spectral_bound
 from hardmax.regions.plane import kernels
-from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
+from hardmax.regions.plane.double_double import FINER, pair_of, sum_of_pairs
 from hardmax.regions.plane.geometry import corners_of, domain_polygon, envelope, planar, sign_at
 from hardmax.regions.plane.machine import PlaneMachine
 from hardmax.regions.search.machine import SearchMachine
@@ -143,6 +144,13 @@ def test_pairs_stay_within_their_error_bounds():
                     compared += 1
             assert rows.constant_error < 1e-25
     assert compared > 1000
+
+
+def test_bounds_of_pairs_are_bounds_of_floats_with_a_finer_unit():
+    """The error of a sum of n products is at most n + 8 units for pairs, and n + 6 are charged for floats."""
+    for n in (0, 1, 2, 10, 10**6):
+        pairs, floats = Fraction(double_double_kernels.UNIT), Fraction(layer_kernels.UNIT)
+        assert (n + 8) * pairs <= Fraction(FINER) * (n + 6) * floats
 
 
 def test_double_double_decides_what_floats_cannot():
