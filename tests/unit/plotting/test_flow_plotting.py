@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from matplotlib.patches import Circle, FancyArrowPatch
-from test_information_sets import appendix_e
+from oracles.appendix_e import appendix_e
 
 import hardmax as hm
 from hardmax.errors import DimensionMismatchError, InvalidInputError
