@@ -24,6 +24,7 @@ from __future__ import annotations
 import html
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
@@ -85,7 +86,7 @@ _HOME_OF_KIND = {
 }
 
 
-class Result:
+class Result(ABC):
     """Base of every public result.
 
     Attributes
@@ -112,11 +113,13 @@ class Result:
     # What a subclass provides
     # ----------------------------------------------------------------------------------
 
+    @abstractmethod
     def _summary(self) -> str:
-        raise NotImplementedError
+        """What follows the class name in the one-line repr."""
 
+    @abstractmethod
     def _table(self) -> Mapping[str, Sequence[Any] | NDArray[Any]]:
-        raise NotImplementedError
+        """The columns of the table, one row per item; a matrix becomes several columns."""
 
     # What it gets
     # ----------------------------------------------------------------------------------------------
