@@ -1,4 +1,4 @@
-r"""Compiled double-double arithmetic: sums and products of pairs of floats, and the signs built from them.
+r"""Compiled double-double arithmetic: sums and products of pairs of floats.
 
 A pair :math:`h + l` is added and multiplied by error-free transformations of floats (Dekker, Knuth); the
 compiler must not reorder them, so these kernels are compiled as written.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from hardmax.compiling import kernel
 
 UNIT = 2.0**-98  # above the relative error of one operation on pairs
-TINY = 1e-200  # below it a product may have underflown
 
 
 @kernel(inlined=True)
@@ -32,13 +31,15 @@ def _two_product(a, b):
 
 
 @kernel(inlined=True)
-def _add(ah, al, bh, bl):
+def add(ah, al, bh, bl):
+    """The sum of two pairs."""
     s, e = _two_sum(ah, bh)
     return _two_sum(s, e + (al + bl))
 
 
 @kernel(inlined=True)
-def _multiply(ah, al, bh, bl):
+def multiply(ah, al, bh, bl):
+    """The product of two pairs."""
     p, e = _two_product(ah, bh)
     return _two_sum(p, e + (ah * bl + al * bh))
 
@@ -51,50 +52,36 @@ def products(wh, wl, yh, yl, zh, zl):
         for c in range(yh.shape[1]):
             h, l = zh[i, c], zl[i, c]
             for j in range(m):
-                ph, pl = _multiply(wh[i, j], wl[i, j], yh[j, c], yl[j, c])
-                h, l = _add(h, l, ph, pl)
+                ph, pl = multiply(wh[i, j], wl[i, j], yh[j, c], yl[j, c])
+                h, l = add(h, l, ph, pl)
             zh[i, c] = h
             zl[i, c] = l
 
 
-@kernel
-def signs(lh, ll, la, lc, at_infinity, rh, rl, ra, rc, codes):
-    """Codes (0 undecided, 1, -1) of rows at the corners where consecutive lines of a polygon meet."""
-    k = lh.shape[0]
-    for v in range(k):
-        u = v - 1 if v > 0 else k - 1
-        if at_infinity[u] or at_infinity[v]:
-            continue  # corners at infinity are left to integers
-        s1h, s1l = _multiply(lh[u, 1], ll[u, 1], lh[v, 2], ll[v, 2])
-        s2h, s2l = _multiply(lh[v, 1], ll[v, 1], lh[u, 2], ll[u, 2])
-        xh, xl = _add(s1h, s1l, -s2h, -s2l)
-        s3h, s3l = _multiply(lh[u, 2], ll[u, 2], lh[v, 0], ll[v, 0])
-        s4h, s4l = _multiply(lh[v, 2], ll[v, 2], lh[u, 0], ll[u, 0])
-        yh, yl = _add(s3h, s3l, -s4h, -s4l)
-        s5h, s5l = _multiply(lh[u, 0], ll[u, 0], lh[v, 1], ll[v, 1])
-        s6h, s6l = _multiply(lh[v, 0], ll[v, 0], lh[u, 1], ll[u, 1])
-        wh, wl = _add(s5h, s5l, -s6h, -s6l)
-        u_ab, v_ab = abs(lh[u, 0]) + abs(lh[u, 1]), abs(lh[v, 0]) + abs(lh[v, 1])
-        u_c, v_c = abs(lh[u, 2]), abs(lh[v, 2])
-        exy = (
-            4.0 * UNIT * (abs(s1h) + abs(s2h) + abs(s3h) + abs(s4h))
-            + u_ab * lc[v] + (v_c + lc[v]) * 2.0 * la[u] + v_ab * lc[u] + (u_c + lc[u]) * 2.0 * la[v]
-        )  # fmt: skip
-        ew = 4.0 * UNIT * (abs(s5h) + abs(s6h)) + (u_ab + la[u]) * la[v] + (v_ab + la[v]) * la[u]
-        if not (abs(wh) > 2.0 * ew) or not (abs(wh) > TINY):
-            continue
-        sign = 1.0 if wh > 0.0 else -1.0
-        for i in range(rh.shape[0]):
-            ph, pl = _multiply(rh[i, 0], rl[i, 0], xh, xl)
-            qh, ql = _multiply(rh[i, 1], rl[i, 1], yh, yl)
-            oh, ol = _multiply(rh[i, 2], rl[i, 2], wh, wl)
-            sh, sl = _add(ph, pl, qh, ql)
-            sh, sl = _add(sh, sl, oh, ol)
-            a, c = max(abs(rh[i, 0]), abs(rh[i, 1])), abs(rh[i, 2])
-            size, wide = 1.001 * (abs(xh) + abs(yh)), 1.001 * abs(wh)
-            t = (ra + 6.0 * UNIT * a) * size + (rc + 6.0 * UNIT * c) * wide + (a + ra) * exy + (c + rc) * ew
-            if t > TINY:
-                if sh * sign > 1.001 * t:
-                    codes[i, v] = 1
-                elif sh * sign < -1.001 * t:
-                    codes[i, v] = -1
+@kernel(inner=True)
+def dot(wh, wl, w, yh, yl, y, count):
+    """The sum of products of weights and numbers, as a pair."""
+    h, l = 0.0, 0.0
+    for j in range(count):
+        ph, pl = multiply(wh[w + j], wl[w + j], yh[y + j], yl[y + j])
+        h, l = add(h, l, ph, pl)
+    return h, l
+
+
+@kernel(inner=True)
+def add_multiple(wh, wl, w, fh, fl, yh, yl, y, count):
+    """y += f w, entry by entry."""
+    for r in range(count):
+        ph, pl = multiply(wh[w + r], wl[w + r], fh, fl)
+        yh[y + r], yl[y + r] = add(yh[y + r], yl[y + r], ph, pl)
+
+
+@kernel(inner=True)
+def sparse_dot(wh, wl, w, columns, first, end, yh, yl, y):
+    """The sum of products of the listed columns, as a pair."""
+    h, l = 0.0, 0.0
+    for t in range(first, end):
+        j = columns[t]
+        ph, pl = multiply(wh[w + j], wl[w + j], yh[y + j], yl[y + j])
+        h, l = add(h, l, ph, pl)
+    return h, l

@@ -133,6 +133,7 @@ def count_cells(
         n_unbounded=None if machine.n_unbounded is None else tally.n_unbounded,
         cells_by_depth=tuple(cells for layer, cells in by_layer if layer.cuts),
         n_double_double=tally.n_double_double,
+        n_zero=tally.n_zero,
         n_rational=tally.n_rational,
     )
 

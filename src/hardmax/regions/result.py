@@ -480,8 +480,9 @@ class CellCount(Result):
         Cells that reach to infinity; ``None`` if linear programs searched for cells, which do not tell.
     cells_by_depth : tuple of int
         Cells of the network cut off after each block that has walls or folds.
-    n_double_double, n_rational : int
-        How often floats could not tell and double-double arithmetic, or rationals, decided.
+    n_zero, n_double_double, n_rational : int
+        How often floats could not tell and a proof that the number is zero, double-double arithmetic, or
+        rationals decided.
 
     Examples
     --------
@@ -504,6 +505,7 @@ class CellCount(Result):
     cells_by_depth: tuple[int, ...]
     n_double_double: int
     n_rational: int
+    n_zero: int = 0
 
     def __int__(self) -> int:
         return self.n_cells

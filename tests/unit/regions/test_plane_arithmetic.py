@@ -10,13 +10,14 @@ from oracles.random_networks import instance
 
 import hardmax as hm
 from hardmax.exact import double_double_kernels
+from hardmax.exact.double_double import pair_of, sum_of_pairs
 from hardmax.exact.double_double_kernels import products
 from hardmax.exact.rationals import as_exact
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, layers_of
 from hardmax.regions.engine import layer_kernels
 from hardmax.regions.engine.program import spectral_bound
+from hardmax.regions.engine.sign_kernels import FINER
 from hardmax.regions.plane import kernels
-from hardmax.regions.plane.double_double import FINER, pair_of, sum_of_pairs
 from hardmax.regions.plane.geometry import corners_of, domain_polygon, envelope, planar, sign_at
 from hardmax.regions.plane.machine import PlaneMachine
 from hardmax.regions.search.machine import SearchMachine
@@ -126,24 +127,6 @@ def test_rows_and_their_values_stay_within_the_bounds_in_any_dimension(kind):
                         assert abs(Fraction(float(floats[:-1, r] @ point + floats[-1, r])) - exact) <= bound
                         compared += 1
     assert compared > 200
-
-
-def test_pairs_stay_within_their_error_bounds():
-    compared = 0
-    for machine in machines(steps=4):
-        layer = machine._top()[0]
-        path = machine._path(layer)
-        if path is None:
-            continue
-        for i in range(layer + 1):
-            rows = machine.double_double.rows(i, *path, machine.errors)
-            exact = exact_rows(machine, i)
-            for high, low, row in zip(rows.high, rows.low, exact, strict=True):
-                for c, bound in ((0, rows.slope_error), (1, rows.slope_error), (2, rows.constant_error)):
-                    assert abs(Fraction(high[c]) + Fraction(low[c]) - row[c]) <= Fraction(bound)
-                    compared += 1
-            assert rows.constant_error < 1e-25
-    assert compared > 1000
 
 
 def test_bounds_of_pairs_are_bounds_of_floats_with_a_finer_unit():

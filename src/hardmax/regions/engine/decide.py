@@ -2,24 +2,42 @@ r"""Where a sign is decided when floats cannot tell: one ladder for every engine
 
 1. *Floats.* A kernel computes the value of a row at a point and a proven bound on its error:
    ``threshold`` of the engine, from the bounds of :func:`~hardmax.regions.engine.layer_kernels.enter`. A
-   value beyond its bound has a certain sign. A value within it is undecided, and the kernel stops and
-   asks.
-2. *Double-double.* The same rows with thirty digits, and a proven bound again
-   (:mod:`hardmax.regions.plane.double_double` in the plane,
-   :mod:`hardmax.regions.segment.undecided` on the line).
-3. *Rationals.* The rows as integers (:class:`~hardmax.regions.maps.exact_maps.ExactMaps`): the last word.
-   What arrives here is almost always exactly zero.
+   value beyond its bound has a certain sign. A value within it is undecided.
+2. *Zero proof.* What is undecided is almost always exactly zero. Residues modulo primes prove that, or that
+   it is not (:mod:`hardmax.regions.engine.sign_kernels`).
+3. *Double-double.* What is not zero is computed with thirty digits and a proven bound again (there too; on
+   the line in :mod:`hardmax.regions.segment.undecided`).
+4. *Rationals.* The rows as integers (:class:`~hardmax.regions.maps.exact_maps.ExactMaps`): the last word, in
+   Python.
 
-ReLU units in the plane and everything on the line have the second rung; heads in the plane, space and the
-search go from floats to rationals. The first rung is compiled into the kernels. The others are functions
-of an engine; :class:`Ladder` calls them in order and counts what each of them decides. In exact arithmetic
-floats decide nothing and double-double is left out.
+The first three rungs are compiled into the kernels of the plane and of space; zero comes before
+double-double because one residue tells, at the price of a float, which of the two is worth asking. A kernel
+stops where all of them leave a sign open, and the machine decides it in rationals. :class:`Ladder` holds the
+tables that the compiled rungs need and counts what each rung decides. In exact arithmetic floats decide
+nothing and only rationals are asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from math import ceil
 from typing import Any
+
+import numpy as np
+
+from hardmax.exact.double_double import pair_of
+from hardmax.exact.double_double_kernels import UNIT
+from hardmax.exact.rationals import ExactArray
+from hardmax.exact.residue_kernels import BITS, TOP
+from hardmax.exact.residues import balanced_residues, common_denominator, primes_below
+from hardmax.geometry.domains import Domain
+from hardmax.regions.engine import sign_kernels as kernels
+from hardmax.regions.engine.program import Program
+
+_MEMORY = 2**28  # bytes that tables of residues may take
+_MOST_PRIMES = 400  # beyond, rationals are as fast
 
 
 class Ladder:
@@ -28,7 +46,7 @@ class Ladder:
     Parameters
     ----------
     pairs : bool
-        Whether double-double is tried.
+        Whether rungs between floats and rationals are used.
 
     Examples
     --------
@@ -43,8 +61,28 @@ class Ladder:
 
     def __init__(self, *, pairs: bool) -> None:
         self.pairs = pairs
-        self.n_double_double = 0
+        self.counts = np.zeros(kernels.COUNTS, dtype=np.int64)
         self.n_rational = 0
+
+    @property
+    def n_zero(self) -> int:
+        """How often a zero was proven by residues."""
+        return int(self.counts[kernels.N_ZERO])
+
+    @property
+    def n_double_double(self) -> int:
+        """How often double-double arithmetic decided."""
+        return int(self.counts[kernels.N_PAIRS])
+
+    @property
+    def decided(self) -> tuple[int, int, int]:
+        """What rationals, double-double and zero proofs have decided, to be saved."""
+        return self.n_rational, self.n_double_double, self.n_zero
+
+    @decided.setter
+    def decided(self, numbers: Any) -> None:
+        self.n_rational = int(numbers[0])
+        self.counts[kernels.N_PAIRS], self.counts[kernels.N_ZERO] = numbers[1:]
 
     def decide(
         self, in_rationals: Callable[..., Any], in_pairs: Callable[..., Any] | None = None, *question: Any
@@ -53,7 +91,94 @@ class Ladder:
         if self.pairs and in_pairs is not None:
             answer = in_pairs(*question)
             if answer is not None:
-                self.n_double_double += 1
+                self.counts[kernels.N_PAIRS] += 1
                 return answer
         self.n_rational += 1
         return in_rationals(*question)
+
+
+class CompiledLadder(Ladder):
+    """A ladder whose middle rungs are compiled: it holds their tables, for a network and a domain.
+
+    ``rungs`` begins without primes. When a proof lacks some, the kernel says how many bits they must have,
+    and :meth:`grow` provides them.
+    """
+
+    def __init__(self, program: Program, domain: Domain, *, pairs: bool) -> None:
+        super().__init__(pairs=pairs)
+        self._program = program
+        self._domain = domain
+        self.rungs = self._tables([])
+
+    def forget(self) -> None:
+        """Keep nothing about the path: the numbers of layer cells begin anew."""
+        for array in (self.rungs.entered, self.rungs.origin, self.rungs.known, self.rungs.asked):
+            array[...] = kernels.NO_FACET
+
+    def grow(self) -> bool:
+        """Provide the primes that the last proof lacked; False if it lacked none, or too many."""
+        bits, self.counts[kernels.MISSING] = int(self.counts[kernels.MISSING]), 0
+        count = ceil((bits + 8) / BITS)
+        size = 8 * (len(self._program.weights) + 2 * self._program.path_size)
+        if count <= len(self.rungs.primes) or count > _MOST_PRIMES or count * size > _MEMORY:
+            return False
+        arrays = [array for array, _ in self._program.parts]
+        arrays += [self._domain.a, self._domain.b]
+        self.rungs = self._tables(list(islice(primes_below(TOP, arrays), count)))
+        return True
+
+    def _tables(self, primes: list[int]) -> kernels.Rungs:
+        program, domain = self._program, self._domain
+        d, D, P = domain.d, domain.d + 1, len(primes)
+        layers, path = len(program.table), program.path_size
+
+        def residues(read: Callable[..., Any], size: int) -> Any:
+            table = np.zeros((P, size))
+            for k, prime in enumerate(primes):
+                table[k] = read(partial(balanced_residues, prime=prime))
+            return table
+
+        def none(*shape: int) -> Any:
+            return np.full(shape, kernels.NO_FACET, dtype=np.int64)
+
+        def sides(read: Callable[[ExactArray], Any]) -> Any:
+            a, b = read(domain.a).reshape(domain.a.shape), read(domain.b).reshape(-1, 1)
+            return np.hstack([-a, b]).ravel() if a.size else np.zeros(0)
+
+        identity = np.zeros(path)
+        identity[: D * d] = np.vstack([np.eye(d), np.zeros((1, d))]).ravel()
+        rounded = domain.a.rounded or domain.b.rounded
+        rows = np.abs(sides(lambda array: array.floats)).reshape(-1, D)
+        scale = rows.max(axis=1, initial=0.0)
+        denominator = (common_denominator(domain.a) * common_denominator(domain.b)).bit_length()
+        bits = np.column_stack([np.log2(scale * D + 1e-300) + 0.1, np.full(len(scale), float(denominator))])
+        return kernels.Rungs(
+            primes=np.array(primes, dtype=np.float64),
+            weights_mod=residues(program.by_rows, len(program.weights)),
+            sides_mod=residues(sides, rows.size),
+            weights_low=program.by_rows(lambda array: pair_of(array)[1]),
+            sides_high=sides(lambda array: pair_of(array)[0]),
+            sides_low=sides(lambda array: pair_of(array)[1]),
+            sides_error=4.0 * UNIT * scale if rounded else np.zeros(len(scale)),
+            sides_bits=bits,
+            denominators=np.concatenate([program.denominators, [0]]).astype(np.float64),
+            mod=np.tile(identity, (P, 1)),
+            high=identity.copy(),
+            low=np.zeros(path),
+            entered=none(1 + P, layers),
+            origin=none(1 + P, layers),
+            words=none(1 + P, program.sign_size),
+            known=none(1 + P, path),
+            names=none(2 * D),
+            asked=none(2 * D),
+            rays_mod=np.zeros((P, D)),
+            ray_high=np.zeros(D),
+            ray_low=np.zeros(D),
+            fresh=np.zeros(1 + P, dtype=np.int64),
+            facets_high=np.zeros(D * D),
+            facets_low=np.zeros(D * D),
+            minors_high=np.zeros(1 << D),
+            minors_low=np.zeros(1 << D),
+            size=np.zeros(3),
+            counts=self.counts,
+        )

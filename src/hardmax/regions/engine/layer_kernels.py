@@ -27,6 +27,8 @@ AFFINE, FOLD, WALL = 0, 1, 2
 # columns of the table of layers, in the order of LayerRow
 KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES = range(8)
 OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(8, 16)
+NONZERO_SCORES, NONZERO_OUTPUTS = 16, 17
+ROW = 18  # numbers of a row
 # columns of the table of norms: of the scores and biases, then of the outputs and offsets
 RHO, SIGMA, SIGMA_ABS, GAMMA, B_MAX, B_NORM = range(6)
 RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
@@ -64,6 +66,8 @@ class LayerRow(NamedTuple):
     head_at: int
     first: int  # number of its first unit or head in the network
     words: int
+    nonzero_scores: int  # where the lists of nonzero weights begin, row by row; -1 if most are not zero
+    nonzero_outputs: int  # the same unit by unit
 
 
 class Net(NamedTuple):
@@ -74,6 +78,8 @@ class Net(NamedTuple):
     weights: Floats
     heads_at: Integers
     key_of: Integers
+    nonzero_at: Integers  # where the list of a row or unit begins
+    nonzero: Integers  # positions of nonzero weights in rows and units that have few
 
 
 @kernel(inlined=True)
@@ -81,8 +87,33 @@ def layer_row(table, layer):
     """What the table says about a layer."""
     t = table[layer]
     return LayerRow(
-        t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13], t[14], t[15]
+        t[0],
+        t[1],
+        t[2],
+        t[3],
+        t[4],
+        t[5],
+        t[6],
+        t[7],
+        t[8],
+        t[9],
+        t[10],
+        t[11],
+        t[12],
+        t[13],
+        t[14],
+        t[15],
+        t[16],
+        t[17],
     )
+
+
+@kernel(inlined=True)
+def nonzeros(net, lists, i):
+    """Where the list of nonzero weights of row or unit i begins and ends; -1 if there is none."""
+    if lists < 0:
+        return -1, -1
+    return net.nonzero_at[lists + i], net.nonzero_at[lists + i + 1]
 
 
 @kernel(inlined=True)

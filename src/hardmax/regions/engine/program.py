@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
+from hardmax.exact.residues import common_denominator
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
 from hardmax.regions.engine import layer_kernels as kernels
 from hardmax.regions.engine.layer_kernels import TAME
@@ -27,6 +29,7 @@ Integers = NDArray[np.int64]
 _UNIT = kernels.UNIT
 _LARGE = 2**16  # entries from which the norm of absolute values is bounded by sums only
 _AS_GIVEN, _SCORES, _COLUMNS = range(3)  # how a part stands in the weights; see Program.parts
+_SPARSE, _SMALL = 0.25, 64  # the share of nonzero weights up to which they are listed, in matrices so large
 MOST_LAYERS, MOST_GROUPS, MOST_KEYS = 2**9, 2**16, 2**19  # what the code of a wall has room for
 
 
@@ -51,6 +54,7 @@ class Program:
     parts: tuple[tuple[ExactArray, int], ...]
     heads_at: Integers
     key_of: Integers
+    nonzeros: tuple[Integers, Integers]
     last: int
     path_size: int
     sign_size: int
@@ -61,13 +65,38 @@ class Program:
     @property
     def net(self) -> kernels.Net:
         """The arrays that kernels read."""
-        return kernels.Net(self.table, self.bounds, self.weights, self.heads_at, self.key_of)
+        return kernels.Net(self.table, self.bounds, self.weights, self.heads_at, self.key_of, *self.nonzeros)
 
     @cached_property
     def weights(self) -> Floats:
         """All parts one after the other, scores by rows."""
-        parts = [(array.floats.T if turn == _COLUMNS else array.floats).ravel() for array, turn in self.parts]
-        return np.concatenate([*parts, np.zeros(0)])
+        return self.by_rows(_floats)
+
+    def by_rows(self, read: Callable[[ExactArray], NDArray[Any]]) -> NDArray[Any]:
+        """The same with every part turned into numbers by ``read``."""
+        parts = [read(a).reshape(a.shape) for a, _ in self.parts]
+        turns = [turn for _, turn in self.parts]
+        flat = [(p.T if turn == _COLUMNS else p).ravel() for p, turn in zip(parts, turns, strict=True)]
+        return np.concatenate([*flat, np.zeros(0)])
+
+    @cached_property
+    def denominators(self) -> Integers:
+        """Bits of a common denominator of the rows of each layer, on any cell without tied keys."""
+        bits, hidden = [], 0
+
+        def denominator(*arrays: ExactArray | None) -> int:
+            return lcm(*(common_denominator(array) for array in arrays if array is not None)).bit_length()
+
+        for layer in self.layers:
+            rows = hidden + denominator(layer.scores, layer.biases)
+            bits.append(rows)
+            if layer.jumps:  # scores only decide
+                hidden += denominator(layer.outputs)  # type: ignore[union-attr]
+            elif layer.units:
+                hidden = rows + denominator(*layer.factors[1])
+            else:
+                hidden = rows
+        return np.array(bits, dtype=np.int64)
 
     def by_columns(self, read: Callable[[ExactArray], NDArray[Any]] = _floats) -> NDArray[Any]:
         """All parts one after the other, scores by columns; ``read`` turns a part into numbers."""
@@ -112,10 +141,11 @@ class Program:
         if not whole:
             layers = layers[: last + 1] if groups else (_nothing_to_fold(columns - 1),)
             _check_sizes(layers)
-        table = np.zeros((len(layers) + 1, 16), dtype=np.int64)
+        table = np.zeros((len(layers) + 1, kernels.ROW), dtype=np.int64)
         parts: list[tuple[ExactArray, int]] = []
         heads_at: list[int] = []
         key_of: list[int] = []
+        nonzeros = _Nonzeros()
         size = path = sign = units = heads = 0
         widest = columns - 1
 
@@ -132,6 +162,8 @@ class Program:
             path += columns * layer.d_in
             row[kernels.SIGN_AT] = sign
             row[kernels.SCORES] = row[kernels.OUTPUTS] = row[kernels.OFFSETS] = -1
+            row[kernels.NONZERO_SCORES] = nonzeros.of_rows(layer.scores)
+            row[kernels.NONZERO_OUTPUTS] = -1
             if isinstance(layer, AffineLayer):
                 row[kernels.KIND], row[kernels.ROWS] = kernels.AFFINE, layer.d_out
                 row[kernels.SCORES] = keep(layer.weights, _SCORES)
@@ -142,6 +174,7 @@ class Program:
                 row[kernels.SCORES] = -1 if layer.scores is None else keep(layer.scores, _SCORES)
                 row[kernels.BIASES] = keep(layer.biases)
                 row[kernels.OUTPUTS] = keep(layer.outputs, _COLUMNS)
+                row[kernels.NONZERO_OUTPUTS] = nonzeros.of_rows(layer.outputs, turned=True)
                 row[kernels.OFFSETS] = keep(layer.offsets)
                 row[kernels.WORDS] = -(-layer.units // 64)
                 units += layer.units
@@ -171,6 +204,7 @@ class Program:
             parts=tuple(parts),
             heads_at=np.array(heads_at or [0], dtype=np.int64),
             key_of=np.array(key_of or [0], dtype=np.int64),
+            nonzeros=nonzeros.lists(),
             last=last,
             path_size=path + 8,
             sign_size=sign + 8,
@@ -178,6 +212,35 @@ class Program:
             words=-(-units // 64),
             heads=heads,
         )
+
+
+class _Nonzeros:
+    """Lists of the nonzero entries of rows, for matrices that have few: lattices, pruned networks."""
+
+    def __init__(self) -> None:
+        self._starts: list[Integers] = [np.zeros(1, dtype=np.int64)]
+        self._entries: list[Integers] = []
+        self._n_starts, self._n_entries = 1, 0
+
+    def of_rows(self, matrix: ExactArray | None, *, turned: bool = False) -> int:
+        """Where the lists of the rows (columns if ``turned``) begin; -1 if zeros are not worth a list."""
+        if matrix is None or matrix.floats.size < _SMALL:
+            return -1
+        entries = matrix.floats if matrix.fractions is None else matrix.fractions
+        there = np.asarray((entries.T if turned else entries) != 0, dtype=np.bool_)
+        if np.count_nonzero(there) > _SPARSE * there.size:
+            return -1
+        rows, columns = np.nonzero(there)
+        begin = self._n_starts
+        self._starts.append(self._n_entries + np.searchsorted(rows, np.arange(len(there) + 1)))
+        self._entries.append(columns)
+        self._n_starts += len(there) + 1
+        self._n_entries += len(columns)
+        return begin
+
+    def lists(self) -> tuple[Integers, Integers]:
+        """Where each list begins, and the lists one after the other."""
+        return np.concatenate(self._starts), np.concatenate([*self._entries, [0]]).astype(np.int64)
 
 
 def _nothing_to_fold(d: int) -> ReluLayer:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import Layer
-from hardmax.regions.engine.decide import Ladder
+from hardmax.regions.engine.decide import CompiledLadder
 from hardmax.regions.engine.layer_kernels import CERTIFIED, ERRORS, EXACT, FLOAT, FOLD, HEADER, WALL
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -76,7 +76,7 @@ class Tally:
         Area or volume of the bounded cells, in the machine's unit.
     layer_cells : tuple of int
         Cells after each layer.
-    n_rational, n_double_double : int
+    n_rational, n_double_double, n_zero : int
     """
 
     n_cells: int = 0
@@ -87,6 +87,7 @@ class Tally:
     layer_cells: tuple[int, ...] = ()
     n_rational: int = 0
     n_double_double: int = 0
+    n_zero: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         long, short = sorted((self.layer_cells, other.layer_cells), key=len, reverse=True)
@@ -99,6 +100,7 @@ class Tally:
             tuple(a + b for a, b in zip(long, (*short, *(0,) * (len(long) - len(short))), strict=True)),
             self.n_rational + other.n_rational,
             self.n_double_double + other.n_double_double,
+            self.n_zero + other.n_zero,
         )
 
 
@@ -136,7 +138,7 @@ class StackMachine(ABC):
         self.si: NDArray[np.int64] = np.zeros(self.stack[0], dtype=np.int64)
         self.sf: NDArray[np.float64] = np.zeros(self.stack[1])
         self.output: dict[str, NDArray[Any]] = {}
-        self.ladder = Ladder(pairs=arithmetic == "certified")
+        self.ladder = CompiledLadder(program, domain, pairs=arithmetic == "certified")
         self.whole = True  # false while the node on top of the stack is being replaced
 
     # what an engine adds
@@ -153,10 +155,6 @@ class StackMachine(ABC):
     @abstractmethod
     def _run(self, budget: int) -> None:
         """Let the kernel process at most ``budget`` nodes."""
-
-    def _fold_in_pairs(self) -> bool | None:
-        """Decide the signs at which the node on top of the stack stopped; ``None`` if some stay open."""
-        return None
 
     @abstractmethod
     def _fold_exactly(self) -> None:
@@ -226,10 +224,10 @@ class StackMachine(ABC):
             status = int(control[kernels.C_STATUS])
             if status in (kernels.DONE, kernels.BUDGET):
                 return
-            if status == kernels.UNDECIDED_FOLD:
-                self.ladder.decide(self._fold_exactly, self._fold_in_pairs)
-            elif status == kernels.UNDECIDED_HEAD:
-                self.ladder.decide(self._head_exactly)
+            if status in (kernels.UNDECIDED_FOLD, kernels.UNDECIDED_HEAD):
+                if not self.ladder.grow():
+                    fold = status == kernels.UNDECIDED_FOLD
+                    self.ladder.decide(self._fold_exactly if fold else self._head_exactly)
             elif status == kernels.STACK_FULL:
                 self._grow_stack()
             elif status == kernels.OUTPUT_FULL:
@@ -255,7 +253,7 @@ class StackMachine(ABC):
         state = {name: getattr(self, name) for name in self.saved}
         state["stack_ints"] = self.si[: self.control[self.kernels.C_INTS]]
         state["stack_floats"] = self.sf[: self.control[self.kernels.C_FLOATS]]
-        state["decided"] = np.array([self.n_rational, self.n_double_double])
+        state["decided"] = np.array(self.ladder.decided)
         for name, column in self._columns().items():
             width = 1 if column.table else column.width
             state[f"output_{name}"] = self.output[name][: width * used[column.unit] + column.more]
@@ -269,7 +267,8 @@ class StackMachine(ABC):
         if len(ints) > len(self.si) or len(floats) > len(self.sf):
             self._grow_stack(len(ints), len(floats))
         self.si[: len(ints)], self.sf[: len(floats)] = ints, floats
-        self.ladder.n_rational, self.ladder.n_double_double = (int(v) for v in state["decided"])
+        self.ladder.decided = state["decided"]
+        self.ladder.forget()
         if len(state.get("output_tied", ())):  # a piece brings no cells along
             for name, array in self.output.items():
                 saved = state[f"output_{name}"]
@@ -344,6 +343,11 @@ class StackMachine(ABC):
         return self.ladder.n_double_double
 
     @property
+    def n_zero(self) -> int:
+        """How often floats could not tell and residues proved a zero."""
+        return self.ladder.n_zero
+
+    @property
     def n_rational(self) -> int:
         """How often rationals decided."""
         return self.ladder.n_rational
@@ -360,6 +364,7 @@ class StackMachine(ABC):
             tuple(self.layer_cells.tolist()),
             self.n_rational,
             self.n_double_double,
+            self.n_zero,
         )
 
     def _owner(self, layer: int) -> int:

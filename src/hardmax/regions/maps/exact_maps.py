@@ -33,7 +33,8 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.exact.rationals import ExactArray, grain, rational
+from hardmax.exact.rationals import ExactArray, rational
+from hardmax.exact.residues import common_denominator
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Domain
@@ -316,13 +317,6 @@ def _prefixes(layers: tuple[Layer, ...]) -> list[_Prefix]:
             units += layer.units
             heads += layer.heads
     return prefixes
-
-
-def common_denominator(array: ExactArray) -> int:
-    """A common denominator of every entry."""
-    if array.fractions is not None:
-        return lcm(*(int(value.denominator) for value in array.fractions.ravel().tolist()))
-    return 1 << max(-grain(array.floats), 0)
 
 
 def _scaled(array: ExactArray, scale: int) -> list[int]:

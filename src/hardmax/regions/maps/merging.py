@@ -27,14 +27,14 @@ from itertools import islice
 from math import lcm, log2
 from typing import TYPE_CHECKING
 
-import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.exact.rationals import as_exact
+from hardmax.exact.residues import common_denominator, primes_below, residues_of
 from hardmax.networks.layers import AffineLayer, Layer
 from hardmax.regions.cells import Cells
-from hardmax.regions.maps.exact_maps import ExactMaps, common_denominator
+from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import PatternMaps, Walk, frozen, projected_maps
 from hardmax.regions.maps.map_kernels import close_maps, number_regions, unite
 
@@ -158,13 +158,7 @@ class Residues:
 
     def primes(self) -> Iterator[int]:
         """Primes below 2^31 that divide no denominator, from the largest down."""
-        parts = [array for array, _ in self.walk.program.parts if array.fractions is not None]
-        odd = {common_denominator(array) for array in parts}
-        candidate = _TOP + 1
-        while True:
-            candidate -= 2
-            if flint.fmpz(candidate).is_prime() and all(q % candidate for q in odd):
-                yield candidate
+        return primes_below(_TOP, [array for array, _ in self.walk.program.parts])
 
     def primes_needed(self, bound: float) -> int:
         """How many primes prove that two maps are equal if no entry differs by more than ``bound``."""
@@ -206,26 +200,6 @@ class Residues:
                     agree = maps[places[here, 0]] == maps[places[here, 1]]
                     same[left[here]] &= agree.all(axis=(1, 2))
         return same
-
-
-def residues_of(array: ExactArray, prime: int) -> NDArray[np.uint32]:
-    r"""Every entry modulo a prime below :math:`2^{31}` that divides no denominator, flat.
-
-    >>> from fractions import Fraction
-    >>> from hardmax.exact.rationals import as_exact
-    >>> residues_of(as_exact([0.5, -1.0, Fraction(1, 3)], "x", ndim=1), 7)    # 2 * 4 = 3 * 5 = 1 modulo 7
-    array([4, 6, 5], dtype=uint32)
-    """
-    if array.fractions is not None:
-        values = [
-            v.numerator * pow(v.denominator, -1, prime) % prime for v in array.fractions.ravel().tolist()
-        ]
-        return np.array(values, dtype=np.uint32)
-    mantissas, exponents = np.frexp(array.floats.ravel())
-    digits = np.ldexp(mantissas, 53).astype(np.int64) % prime
-    powers, place = np.unique(exponents.astype(np.int64) - 53, return_inverse=True)
-    scales = np.array([pow(2, int(e), prime) for e in powers], dtype=np.int64)
-    return (digits * scales[place] % prime).astype(np.uint32)
 
 
 class Fingerprints:

@@ -19,7 +19,8 @@ vertex, then
         + (\delta_c + 5u\,\bar c) W + \bar a E_{XY} + \bar c E_W
 
 with bounds :math:`\bar a, \bar c` on the coefficients of the layer: one number per vertex. A sign below it is
-*undecided*: the node goes back onto the stack and the caller decides it in rationals. A vertex of an
+*undecided*, and :mod:`~hardmax.regions.engine.sign_kernels` decides it where it is made. What is open even
+then stops the kernel: the node goes back onto the stack and the caller decides in rationals. A vertex of an
 unbounded polygon is :math:`(X, Y, W) + M (D_x, D_y, 0)` with :math:`M \to \infty`; its sign is the sign of
 the :math:`M`-part, then of the rest.
 """
@@ -59,6 +60,8 @@ from hardmax.regions.engine.layer_kernels import (
     write_header,
     write_signature,
 )
+from hardmax.regions.engine.sign_kernels import FAR_SIDE, OPEN, ZERO, ask_at
+from hardmax.regions.engine.sign_kernels import sign_at as compiled_sign_at
 
 # floats of a vertex and the edge that starts there
 X, Y, W, EXY, EW, DX, DY, ED, LA, LB, LC, LDA, LDC = range(13)
@@ -127,6 +130,9 @@ class Heads(NamedTuple):
     bag_k: Integers
     df: Floats
     di: Integers
+    n_level: (
+        Integers  # how many keys, listed in cand, are level with the key of the last cell on a side of it
+    )
 
 
 class Out(NamedTuple):
@@ -399,8 +405,81 @@ def classify_all(path, z_at, n, p, k, trust, error, pending, on, positive, negat
     return n_pending, n_on
 
 
+@kernel(inner=True)
+def vertex_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer, i, j):
+    """The sign of row i (minus row j, if that is not negative) of a layer at the vertex at ``p[o]``, where
+    two sides meet, when floats leave it open: 0 zero, 1 positive, 2 negative, 3 still open.
+    """
+    here = layer_row(net.table, layer)
+    path, e, n, z = state.path, state.errors[layer], here.rows, here.z_at + i
+    t = threshold(CERTIFIED, p, o, e[T_A], e[T_C], e[A_MAX], e[C_MAX])
+    value = path[z] * p[o + X] + path[z + n] * p[o + Y] + path[z + 2 * n] * p[o + W]
+    if j >= 0:
+        z = here.z_at + j
+        value -= path[z] * p[o + X] + path[z + n] * p[o + Y] + path[z + 2 * n] * p[o + W]
+    room = p[o + W] - p[o + EW]
+    value = 1.01 * (abs(value) + 2.0 * t) / room if room > 0.0 else np.inf
+    if not (value >= 0.0):  # nothing is known about the vertex
+        value = np.inf
+    names = rungs.names
+    names[0], names[1], names[2], names[3] = owner_a, wall_a, owner_b, wall_b
+    if owner_a == AT_INFINITY or owner_b == AT_INFINITY:
+        dx, dy = p[o + DX], p[o + DY]
+        if owner_a == AT_INFINITY and owner_b == AT_INFINITY:
+            names[2], names[3] = FAR_SIDE, 4 if dx * dy < 0.0 else 5
+        ask_at(COLUMNS, rungs, state.errors)
+        column = 0 if abs(dx) >= abs(dy) else 1
+        size = dx if column == 0 else dy
+        turn = (1.0 if size > 0.0 else -1.0) if abs(size) > p[o + ED] else np.nan
+        code = compiled_sign_at(COLUMNS, net, state, rungs, layer, i, j, np.inf, column, turn)
+        if code != ZERO:
+            return code if turn == turn else OPEN
+        if owner_a == AT_INFINITY:
+            names[0], names[1] = FAR_SIDE, wall_a
+        if owner_b == AT_INFINITY:
+            names[2], names[3] = FAR_SIDE, wall_b
+    ask_at(COLUMNS, rungs, state.errors)
+    return compiled_sign_at(COLUMNS, net, state, rungs, layer, i, j, value, COLUMNS - 1, 1.0)
+
+
+@kernel(inner=True)
+def settle(net, state, rungs, p, q, k, layer, pending, n_pending, on, n_on):
+    """Decide the open signs of pending units; returns the numbers of units that are still pending, and on."""
+    everywhere = 0
+    for j in range(n_pending):
+        everywhere |= pending[3 * j + 1] & pending[3 * j + 2]
+    if everywhere == 0:
+        return n_pending, n_on
+    for v in range(k):
+        if (everywhere >> v) & 1 == 0:
+            continue
+        u = v - 1 if v > 0 else k - 1
+        for j in range(n_pending):
+            if ((pending[3 * j + 1] & pending[3 * j + 2]) >> v) & 1:
+                code = vertex_sign(
+                    net, state, rungs, p, v * FLOATS_PER_EDGE, q[2 * u], q[2 * u + 1], q[2 * v], q[2 * v + 1],
+                    layer, pending[3 * j], -1,
+                )  # fmt: skip
+                if code & 1 == 0:
+                    pending[3 * j + 1] &= ~(1 << v)
+                if code & 2 == 0:
+                    pending[3 * j + 2] &= ~(1 << v)
+    kept = 0
+    for j in range(n_pending):
+        i, pos, neg = pending[3 * j], pending[3 * j + 1], pending[3 * j + 2]
+        if pos != 0 and neg != 0:
+            pending[3 * kept] = i
+            pending[3 * kept + 1] = pos
+            pending[3 * kept + 2] = neg
+            kept += 1
+        elif pos != 0:
+            on[n_on] = i
+            n_on += 1
+    return kept, n_on
+
+
 @kernel
-def descend(net, state, work, k, layer):
+def descend(net, state, work, rungs, k, layer):
     """A polygon enters ``layer``, its hidden vector in the path: push its first node. False: no room."""
     path, errors, signs, control, si, sf = (
         state.path, state.errors, state.signs, state.control, state.si, state.sf,
@@ -427,6 +506,8 @@ def descend(net, state, work, k, layer):
         n_pending, n_on = classify_all(
             path, here.z_at, n, p, k, control[C_TRUST], errors[layer], pending, on, units, more
         )
+        if control[C_TRUST] == CERTIFIED and k <= MASK:
+            n_pending, n_on = settle(net, state, rungs, p, q, k, layer, pending, n_pending, on, n_on)
         copy(pending, 0, si, at, 3 * n_pending)
         at += 3 * n_pending
         for j in range(words):
@@ -504,7 +585,7 @@ def push_half(net, state, work, k, start, length, first, last, owner, wall, laye
 
 
 @kernel(inlined=True)
-def fold_step(net, state, work, layer, k, n_pend):
+def fold_step(net, state, work, rungs, layer, k, n_pend):
     """Settle the first pending unit of a fold node in the work arrays; returns a status, 0 when it is a leaf.
 
     Returns ``BUDGET`` after a cut (two children on the stack) as well: there is nothing left in the work
@@ -533,6 +614,9 @@ def fold_step(net, state, work, layer, k, n_pend):
             control[C_ANSWERED] = 0
         elif k <= MASK:
             pos, neg = pend[3 * first + 1], pend[3 * first + 2]
+            if pos & neg != 0 and control[C_TRUST] == CERTIFIED:  # primes may have come since it was made
+                settle(net, state, rungs, p, work.q, k, layer, pend[3 * first :], 1, on, 0)
+                pos, neg = pend[3 * first + 1], pend[3 * first + 2]
             for v in range(k):
                 code[v] = ((pos >> v) & 1) | (((neg >> v) & 1) << 1)
         else:
@@ -577,6 +661,8 @@ def fold_step(net, state, work, layer, k, n_pend):
         return STACK_FULL
     i = pend[0]
     a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
+    owner = signs[here.sign_at]
+    wall = (layer << 54) | (i << 38)
     start, length = runs(code, k, 1)
     crossings(p, k, code, a, b, c, error[RA], error[RC], extra, start, length)
     if k <= MASK:
@@ -598,8 +684,12 @@ def fold_step(net, state, work, layer, k, n_pend):
                     codes[2 * j + s] = side(
                         path[r], path[r + n], path[r + 2 * n], vx, vy, vw, t, far, dx, dy, t_far
                     )
-    owner = signs[here.sign_at]
-    wall = (layer << 54) | (i << 38)
+                    if codes[2 * j + s] == OPEN and control[C_TRUST] == CERTIFIED:
+                        edge = before if s == 0 else (after - 1 if after > 0 else k - 1)
+                        codes[2 * j + s] = vertex_sign(
+                            net, state, rungs, extra, o, work.q[2 * edge], work.q[2 * edge + 1], owner, wall,
+                            layer, pend[3 * j], -1,
+                        )  # fmt: skip
     for off in range(2):  # the half where the unit is on waits below the other
         start, length = runs(code, k, 1 + off)
         push_half(net, state, work, k, start, length, off, 1 - off, owner, wall, layer, i, n_pend, e)
@@ -627,12 +717,20 @@ def push_fold(net, state, work, k, layer, n_pend, e):
 
 
 @kernel(inlined=True)
-def clip_to_key(path, z_at, n, k0, k1, j, k, error, trust, owner, wall_base, work, heads, cf, ci):
+def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, heads, cf, ci):
     """The part of a polygon where key j beats every other key of its head, written to ``cf, ci``.
 
     Returns its number of edges; 0 when it has no interior, -1 when a sign is undecided (or the polygon is too
     big for masks). The strongest rival cuts first; a rival that loses at every vertex is forgotten.
     """
+    here = layer_row(net.table, layer)
+    path, error, trust, z_at, n = (
+        state.path,
+        state.errors[layer],
+        state.control[C_TRUST],
+        here.z_at,
+        here.rows,
+    )
     p, q, code, extra = work.p, work.q, work.code, work.extra
     cand, df, di = heads.cand, heads.df, heads.di
     if k > MASK - 2:
@@ -664,6 +762,24 @@ def clip_to_key(path, z_at, n, k0, k1, j, k, error, trust, owner, wall_base, wor
                     path[z_at + i] - aj, path[z_at + n + i] - bj, path[z_at + 2 * n + i] - cj,
                     vx, vy, vw, t, far, dx, dy, t_far,
                 )  # fmt: skip
+                if s == OPEN and trust == CERTIFIED:
+                    u = v - 1 if v > 0 else k - 1
+                    s = vertex_sign(
+                        net,
+                        state,
+                        rungs,
+                        cf,
+                        o,
+                        ci[2 * u],
+                        ci[2 * u + 1],
+                        ci[2 * v],
+                        ci[2 * v + 1],
+                        layer,
+                        i,
+                        j,
+                    )
+                    if s == OPEN:
+                        return -1
                 cand[3 * r + 1] |= (s & 1) << v
                 cand[3 * r + 2] |= (s >> 1) << v
         full = (1 << k) - 1
@@ -721,13 +837,29 @@ def clip_to_key(path, z_at, n, k0, k1, j, k, error, trust, owner, wall_base, wor
         fresh_from = 1
     # whoever is left is undecided somewhere, or exactly level at some vertices: one vertex is no contact
     full = (1 << k) - 1
+    level_count = 0
     for r in range(count):
-        pos, neg = cand[3 * r + 1], cand[3 * r + 2]
+        i, pos, neg = cand[3 * r], cand[3 * r + 1], cand[3 * r + 2]
         if pos != 0:
             return -1
         level = full & ~neg
-        if level & (level - 1) != 0:
+        if level & (level - 1) == 0:
+            continue
+        if level == full:
             return -1
+        # level on a side: another key whose wall with j is that line, and perhaps the one that wins beyond
+        other = i
+        for v in range(k):
+            u = v + 1 if v + 1 < k else 0
+            on_side = (level >> v) & (level >> u) & 1 != 0
+            if on_side and ci[2 * v] == owner and ci[2 * v + 1] >> 38 == wall_base >> 38:
+                rival = ((ci[2 * v + 1] >> 19) & 0x7FFFF) + (ci[2 * v + 1] & 0x7FFFF) - j
+                if i < rival:  # of walls on one line, that of the first key gives its name
+                    ci[2 * v + 1] = wall_base | (min(i, j) << 19) | max(i, j)
+                    other = rival
+        cand[level_count] = other
+        level_count += 1
+    heads.n_level[0] = level_count
     return k
 
 
@@ -757,7 +889,7 @@ def push_head(net, state, layer, head, key, f, i, k, routes, yv, e, tied):
 
 
 @kernel(inlined=True)
-def head_step(net, state, work, keys, layer, head, k, tied):
+def head_step(net, state, work, keys, rungs, layer, head, k, tied):
     """Cut the polygon of the work arrays into the cells of one head; returns a status.
 
     The winners inside a convex polygon are connected through their common walls, so a walk from one winner
@@ -765,7 +897,7 @@ def head_step(net, state, work, keys, layer, head, k, tied):
     followed.
     """
     here = layer_row(net.table, layer)
-    path, errors, signs, control = state.path, state.errors, state.signs, state.control
+    path, signs, control = state.path, state.signs, state.control
     p, q, yv, routes = work.p, work.q, work.yv, work.routes
     todo, bag_f, bag_i, bag_k = keys.todo, keys.bag_f, keys.bag_i, keys.bag_k
     heads_at = net.heads_at
@@ -781,7 +913,6 @@ def head_step(net, state, work, keys, layer, head, k, tied):
         return UNDECIDED_HEAD
     owner = signs[here.sign_at]
     wall_base = (layer << 54) | (head << 38)
-    error = errors[layer]
     for i in range(k0, k1):
         bag_k[i] = -1  # -1 unseen, -2 waiting, otherwise edges of its cell
     n_todo = 0
@@ -807,7 +938,7 @@ def head_step(net, state, work, keys, layer, head, k, tied):
         done += 1
         if (found + 1) * room > bag_i.shape[0] // 2:
             return POLYGON_FULL
-        kk = clip_to_key(path, z_at, n, k0, k1, j, k, error, control[C_TRUST], owner, wall_base, work, keys,
+        kk = clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, keys,
                          bag_f[FLOATS_PER_EDGE * room * found :], bag_i[2 * room * found :])  # fmt: skip
         if kk < 0:
             return UNDECIDED_HEAD
@@ -826,6 +957,12 @@ def head_step(net, state, work, keys, layer, head, k, tied):
                     bag_k[rival] = -2
                     todo[n_todo] = rival
                     n_todo += 1
+        for r in range(keys.n_level[0]):
+            rival = keys.cand[r]
+            if bag_k[rival] == -1:
+                bag_k[rival] = -2
+                todo[n_todo] = rival
+                n_todo += 1
         found += 1
     if found == 0:
         return UNDECIDED_HEAD
@@ -982,7 +1119,7 @@ def emit(net, state, work, out, k):
 
 
 @kernel
-def run(net, state, work, keys, out, budget):
+def run(net, state, work, keys, rungs, out, budget):
     """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
     control, si, sf = state.control, state.si, state.sf
     p, q, pend, word, yv, routes = work.p, work.q, work.pend, work.word, work.yv, work.routes
@@ -1021,7 +1158,7 @@ def run(net, state, work, keys, out, budget):
             copy(sf, y, yv, 0, 3 * e)
             status = RUNNING
             if n_pend > 0:
-                status = fold_step(net, state, work, layer, k, n_pend)
+                status = fold_step(net, state, work, rungs, layer, k, n_pend)
             if status == RUNNING:
                 leaf = True
                 copy(word, 0, signs, here.sign_at + 2, words)
@@ -1035,7 +1172,7 @@ def run(net, state, work, keys, out, budget):
                 signs[here.sign_at + 1] = tied
                 copy(routes, 0, signs, here.sign_at + 2, heads)
             else:
-                status = head_step(net, state, work, keys, layer, head, k, tied)
+                status = head_step(net, state, work, keys, rungs, layer, head, k, tied)
         if leaf:
             if layer == last:
                 status = emit(net, state, work, out, k)
@@ -1043,7 +1180,7 @@ def run(net, state, work, keys, out, budget):
                     layer_cells[layer] += 1
             else:
                 leave(COLUMNS, net, path, errors, layer, routes, yv)
-                if descend(net, state, work, k, layer + 1):
+                if descend(net, state, work, rungs, k, layer + 1):
                     layer_cells[layer] += 1
                 else:
                     status = STACK_FULL

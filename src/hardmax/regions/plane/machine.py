@@ -21,17 +21,9 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
-from hardmax.regions.engine.layer_kernels import A_MAX, AFFINE, C_MAX, HEADER, RA, RC, UNIT, WALL
+from hardmax.regions.engine.layer_kernels import A_MAX, C_MAX, HEADER, RA, RC, UNIT
 from hardmax.regions.engine.stack_machine import Column, StackMachine, State, allocated
 from hardmax.regions.plane import kernels
-from hardmax.regions.plane.double_double import (
-    DoubleDoubleMaps,
-    Rows,
-    difference,
-    one_row,
-    side_row,
-    signs_at_corners,
-)
 from hardmax.regions.plane.geometry import (
     FAR_SIDES,
     Corner,
@@ -75,7 +67,6 @@ class PlaneMachine(StackMachine):
     ) -> None:
         super().__init__(layers, domain, arithmetic=arithmetic, store=store)
         self.totals = np.array([0.0, sliver, 1.0])  # area so far, tolerance, unit of length
-        self.double_double = DoubleDoubleMaps(layers)
         lines, labels = self._domain_lines(domain)
         self.unbounded = any(line[3] for line in lines)
         self.control[kernels.C_STRIDE] = 5 if self.unbounded else 3  # floats per vertex that is written down
@@ -117,6 +108,7 @@ class PlaneMachine(StackMachine):
                 "bag_k": widest,
                 "df": floats,
                 "di": 2 * edges,
+                "n_level": 1,
             },
         )
         self.answer = np.zeros(edges, dtype=np.int64)
@@ -174,7 +166,7 @@ class PlaneMachine(StackMachine):
         if not self.unbounded:
             self.totals[2], self.domain_area = _size(corners_of(lines))
         self.path[:6] = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]  # the identity map of the plane
-        while not kernels.descend(self.program.net, self._state, self.work, k, 0):
+        while not kernels.descend(self.program.net, self._state, self.work, self.ladder.rungs, k, 0):
             self._grow_stack()
 
     # running
@@ -191,7 +183,10 @@ class PlaneMachine(StackMachine):
         return size / self.domain_area
 
     def _run(self, budget: int) -> None:
-        kernels.run(self.program.net, self._state, self.work, self.keys, kernels.Out(**self.output), budget)
+        kernels.run(
+            self.program.net, self._state, self.work, self.keys, self.ladder.rungs,
+            kernels.Out(**self.output), budget,
+        )  # fmt: skip
 
     def _resume(self, status: int) -> None:
         if status == kernels.UNCERTAIN:
@@ -211,7 +206,6 @@ class PlaneMachine(StackMachine):
     def restore(self, state: State) -> None:
         """Go back to a saved state of a machine for the same question."""
         super().restore(state)
-        self.double_double.forget()
         answer = state["answer"]
         if len(answer) > len(self.answer):
             self._make_work(edges=len(answer))
@@ -246,16 +240,6 @@ class PlaneMachine(StackMachine):
         masks = self.si[at + 2 * k : at + 2 * k + 3 * n_pending].reshape(-1, 3)
         return layer, self.si[at : at + 2 * k], masks
 
-    def _fold_in_pairs(self) -> bool | None:
-        """Fill in the signs that double-double arithmetic can tell; ``None`` if some stay open."""
-        layer, labels, pending = self._pending()
-        path = self._path(layer)
-        if len(labels) > 2 * kernels.MASK or path is None:
-            return None
-        with np.errstate(all="ignore"):
-            self._settle_by_pairs(layer, labels, pending, *path)
-        return None if (pending[:, 1] & pending[:, 2]).any() else True
-
     def _fold_exactly(self) -> None:
         """Fill in the undecided signs of the node on top of the stack."""
         layer, labels, pending = self._pending()
@@ -280,52 +264,6 @@ class PlaneMachine(StackMachine):
                     positive |= (sign > 0) << v
                     negative |= (sign < 0) << v
             row[1], row[2] = positive, negative
-
-    def _settle_by_pairs(
-        self,
-        layer: int,
-        labels: Integers,
-        pending: Integers,
-        serials: dict[int, int],
-        winners: dict[int, Integers],
-    ) -> None:
-        lines: list[Rows | None] = []
-        for owner, wall in labels.reshape(-1, 2).tolist():
-            if owner == AT_INFINITY:
-                lines.append(None)
-            elif owner == DOMAIN_SIDE:
-                lines.append(side_row(self.domain, wall))
-            else:
-                at, group, a, b = decode_wall(wall)
-                rows = self.double_double.rows(at, serials, winners, self.errors)
-                lines.append(one_row(rows, group) if a == b else difference(rows, b, a))
-        rows = self.double_double.rows(layer, serials, winners, self.errors)
-        asked = np.flatnonzero(pending[:, 1] & pending[:, 2])
-        codes = signs_at_corners(lines, rows, pending[asked, 0])
-        for row, signs in zip(asked, codes, strict=True):
-            for v in np.flatnonzero(signs).tolist():
-                if int(pending[row, 1] & pending[row, 2]) >> v & 1:
-                    pending[row, 2 if signs[v] > 0 else 1] &= ~(1 << v)
-
-    def _path(self, layer: int) -> tuple[dict[int, int], dict[int, Integers]] | None:
-        """Numbers of the layer cells up to a layer, and who is on or wins there; ``None`` if keys tie."""
-        serials: dict[int, int] = {}
-        winners: dict[int, Integers] = {}
-        for i in range(layer + 1):
-            row = self.program.row(i)
-            if row.kind == AFFINE:
-                continue
-            serial, tied = self.signs[row.sign_at : row.sign_at + 2].tolist()
-            serials[i] = serial
-            signs = self.signs[row.sign_at + 2 :]
-            if row.kind == WALL:
-                if i < layer and tied:
-                    return None
-                winners[i] = signs[: row.heads]
-            else:
-                words = signs[: row.words].astype("<i8").view(np.uint8)
-                winners[i] = np.unpackbits(words, count=row.rows, bitorder="little").astype(np.int64)
-        return serials, winners
 
     def _place_corners(self) -> None:
         """Replace the vertices of the cell on top of the stack by its exact corners, correctly rounded."""

@@ -311,6 +311,11 @@ class SegmentMachine:
         return self.undecided.ladder.n_double_double
 
     @property
+    def n_zero(self) -> int:
+        """How often floats could not tell and residues proved a zero."""
+        return self.undecided.ladder.n_zero
+
+    @property
     def n_rational(self) -> int:
         """How often rationals decided."""
         return self.undecided.ladder.n_rational
@@ -590,13 +595,14 @@ class SegmentMachine:
             tuple(self.layer_cells.tolist()),
             self.n_rational,
             self.n_double_double,
+            self.n_zero,
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a later process needs to go on, as arrays."""
         tally = self.tally
         counts = [tally.serials, tally.n_cells, tally.n_slivers, tally.n_unbounded]
-        counts += [tally.n_rational, tally.n_double_double, len(self.frames)]
+        counts += [*self.undecided.ladder.decided, len(self.frames)]
         state = {"counts": np.array(counts), "layer_cells": self.layer_cells.copy()}
         state["size"] = np.array([self.total])
         for i, frame in enumerate(self.frames):
@@ -609,8 +615,9 @@ class SegmentMachine:
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Take up a state."""
-        (self.serial, self.n_cells, self.n_slivers, self.n_unbounded, self.undecided.ladder.n_rational,
-         self.undecided.ladder.n_double_double, n_frames) = state["counts"].tolist()  # fmt: skip
+        counts = state["counts"].tolist()
+        self.serial, self.n_cells, self.n_slivers, self.n_unbounded, *decided, n_frames = counts
+        self.undecided.ladder.decided = decided
         self.layer_cells = np.array(state["layer_cells"])
         self.total = float(state["size"][0])
         self.frames = []

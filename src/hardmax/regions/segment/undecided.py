@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.exact.double_double import pair_of, sum_of_pairs
 from hardmax.exact.double_double_kernels import UNIT, products
 from hardmax.exact.rationals import nearest_float
 from hardmax.networks.layers import ArgmaxLayer, Layer
@@ -31,7 +32,6 @@ from hardmax.regions.engine.decide import Ladder
 from hardmax.regions.engine.layer_kernels import GAMMA, GAMMA_OUT
 from hardmax.regions.engine.program import norms_of
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.plane.double_double import pair_of, sum_of_pairs
 from hardmax.regions.segment import kernels
 from hardmax.regions.segment.geometry import Place, exact_place, root_of, sign_at, upper_envelope
 

@@ -1,0 +1,64 @@
+r"""Compiled arithmetic modulo a prime below :math:`2^{22}`, with floats that hold integers.
+
+A residue lies between :math:`-p/2` and :math:`p/2`, so a product of two is at most :math:`2^{42}` and a sum
+of :data:`TERMS` of them stays below :math:`2^{52}`: every intermediate number is an integer that a float
+holds exactly, in any order of summation, and the loops are those of float vectors. One reduction follows the
+sum. It subtracts the nearest multiple of the prime; the quotient may be off by one in the last place, where
+the residue is :math:`p/2` up to one, and the room up to :math:`2^{53}` covers that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hardmax.compiling import kernel
+
+TOP = 1 << 22  # primes are below
+BITS = 21.9  # of every prime that is used: the largest thousands below the top
+TERMS = 1000  # products that are summed before a reduction
+
+
+@kernel(reorder=True, inlined=True)
+def reduced(value, prime):
+    """The residue of an integer between -2^52 and 2^52."""
+    return value - prime * np.rint(value / prime)
+
+
+@kernel(reorder=True, inner=True)
+def reduce_all(path, at, count, prime):
+    """Reduce some numbers in place."""
+    inverse = 1.0 / prime
+    for r in range(at, at + count):
+        path[r] -= prime * np.rint(path[r] * inverse)
+
+
+@kernel(reorder=True, inner=True)
+def dot(weights, w, path, y, count, prime):
+    """The residue of a sum of products."""
+    total = 0.0
+    first = 0
+    while first < count:
+        part = 0.0
+        for j in range(first, min(count, first + TERMS)):
+            part += weights[w + j] * path[y + j]
+        total += reduced(part, prime)
+        first += TERMS
+    return reduced(total, prime)
+
+
+@kernel(reorder=True, inner=True)
+def add_multiple(weights, w, factor, path, y, count):
+    """path += factor * weights, not reduced."""
+    for r in range(count):
+        path[y + r] += weights[w + r] * factor
+
+
+@kernel(reorder=True, inlined=True)
+def sparse_dot(weights, w, columns, first, end, path, y, prime):
+    """The residue of a sum of products, of the listed columns only."""
+    total = 0.0
+    for t in range(first, end):
+        total += weights[w + columns[t]] * path[y + columns[t]]
+        if (t - first) % TERMS == TERMS - 2:
+            total = reduced(total, prime)
+    return reduced(total, prime)

@@ -1,0 +1,75 @@
+r"""Residues: exact numbers modulo primes, and how many primes prove that a number is zero.
+
+A rational number with a known denominator :math:`q` and a known size, :math:`|v| < B`, is zero if and only if
+the integer :math:`q v` is, and an integer below :math:`q B` that vanishes modulo primes whose product exceeds
+:math:`q B` is zero. A fraction :math:`p/q` is :math:`p q^{-1}` modulo a prime that does not divide :math:`q`,
+so sums and products need no denominators on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import lcm
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.exact.rationals import ExactArray, grain
+
+
+def common_denominator(array: ExactArray) -> int:
+    """A common denominator of every entry.
+
+    >>> from hardmax.exact.rationals import as_exact
+    >>> common_denominator(as_exact([0.75, 2.0], "x", ndim=1))
+    4
+    """
+    if array.fractions is not None:
+        return lcm(*(int(value.denominator) for value in array.fractions.ravel().tolist()))
+    return 1 << max(-grain(array.floats), 0)
+
+
+def primes_below(top: int, arrays: Sequence[ExactArray] = ()) -> Iterator[int]:
+    """Odd primes below an even number, from the largest down, that divide no denominator of the arrays.
+
+    >>> from itertools import islice
+    >>> list(islice(primes_below(100), 3))
+    [97, 89, 83]
+    """
+    odd = {common_denominator(array) for array in arrays if array.fractions is not None}
+    for candidate in range(top - 1, 2, -2):
+        if flint.fmpz(candidate).is_prime() and all(q % candidate for q in odd):
+            yield candidate
+
+
+def residues_of(array: ExactArray, prime: int) -> NDArray[np.uint32]:
+    r"""Every entry modulo a prime below :math:`2^{31}` that divides no denominator, flat.
+
+    >>> from fractions import Fraction
+    >>> from hardmax.exact.rationals import as_exact
+    >>> residues_of(as_exact([0.5, -1.0, Fraction(1, 3)], "x", ndim=1), 7)    # 2 * 4 = 3 * 5 = 1 modulo 7
+    array([4, 6, 5], dtype=uint32)
+    """
+    if array.fractions is not None:
+        values = [
+            v.numerator * pow(v.denominator, -1, prime) % prime for v in array.fractions.ravel().tolist()
+        ]
+        return np.array(values, dtype=np.uint32)
+    mantissas, exponents = np.frexp(array.floats.ravel())
+    digits = np.ldexp(mantissas, 53).astype(np.int64) % prime
+    powers, place = np.unique(exponents.astype(np.int64) - 53, return_inverse=True)
+    scales = np.array([pow(2, int(e), prime) for e in powers], dtype=np.int64)
+    return (digits * scales[place] % prime).astype(np.uint32)
+
+
+def balanced_residues(array: ExactArray, prime: int) -> NDArray[np.float64]:
+    """Every entry modulo an odd prime, between -prime / 2 and prime / 2, as floats.
+
+    >>> from hardmax.exact.rationals import as_exact
+    >>> balanced_residues(as_exact([0.5, -1.0, 3.0], "x", ndim=1), 7)
+    array([-3., -1.,  3.])
+    """
+    residues = residues_of(array, prime).astype(np.float64)
+    residues[residues > prime // 2] -= prime
+    return residues

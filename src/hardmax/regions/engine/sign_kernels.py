@@ -1,0 +1,609 @@
+r"""Signs that floats leave open: the rungs of the ladder that are compiled into the kernels.
+
+The question is always the sign of a composed row :math:`r` at a vertex, which is the ray on :math:`d` other
+composed rows (facets, each known by name): up to orientation, the sign of the determinant of these :math:`D =
+d + 1` rows. Two rungs answer it here, in this order:
+
+*Zero proof.* An undecided sign is nearly always exactly zero: units that coincide, walls that meet in a
+point. The composed maps are computed modulo primes, one prime after the other. A residue that is not zero
+proves that the determinant is not. Otherwise primes are added until they prove that it is: with
+:math:`q_i` the denominator of row :math:`i`, the determinant times :math:`\prod q_i` is an integer, at most
+:math:`\prod q_i \|r_i\|` (Hadamard; where floats bound the value of :math:`r` at the vertex, its norm and
+the constants of the facets do not count). An integer that vanishes modulo primes whose product is larger is
+zero.
+
+*Double-double.* What is not zero gets its sign from the same rows with about thirty digits. Facets are scaled
+by powers of two to :math:`\|F\|_1 \le 1`; then a minor of order :math:`k` is at most 1 and computed within
+:math:`\tfrac12 k(k+1)` units plus the errors of its rows, and its product with a row scaled alike is off by
+the sum of both errors and :math:`D + 2` units. The errors of rows are those of the floats
+(:func:`~hardmax.regions.engine.layer_kernels.bound_errors`), which are proportional to the unit of rounding.
+
+Both walk along the path of the depth-first search through the layers, and remember: what enters a layer is
+known by the number of its layer cell, and rows are computed when they are asked for. Modulo a prime nothing
+is rounded, so what enters a layer follows from what entered it last, by the units that have changed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.compiling import kernel
+from hardmax.exact import double_double_kernels as pairs
+from hardmax.exact import residue_kernels as modulo
+from hardmax.geometry.cones.ray_kernels import lowest, popcount
+from hardmax.regions.engine import layer_kernels
+from hardmax.regions.engine.layer_kernels import A_MAX, AFFINE, C_MAX, FOLD, RA, RC, layer_row, nonzeros
+
+DOMAIN_SIDE, AT_INFINITY = -1, -2  # owners of facets that are no rows of the network
+FAR_SIDE = -4  # the slope of a side of the plane's symbolic box (0 to 3), or a diagonal of it (4, 5)
+NO_FACET = -9
+
+# How much smaller errors of pairs are than those of floats: all are proportional to the unit of rounding. A
+# sum of n products of pairs is off by at most n + 8 units of 2^-98, one of floats by n + 6 units.
+FINER = 1.5 * pairs.UNIT / layer_kernels.UNIT
+
+PAIRS = 0  # the number of the double-double walk; prime k has the walk 1 + k
+ZERO, POSITIVE, NEGATIVE, OPEN = range(4)  # signs, as kernels write them
+
+# what was counted: zeros proven, signs from double-double, questions left open, bits that primes lack
+N_ZERO, N_PAIRS, N_OPEN, MISSING = range(4)
+COUNTS = 8
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Rungs(NamedTuple):
+    """Tables of the network for both rungs, what is known along the path, and room to work in."""
+
+    primes: Floats  # (P,)
+    weights_mod: Floats  # (P, weights)
+    sides_mod: Floats  # (P, sides * D)
+    weights_low: Floats  # second halves of the weights
+    sides_high: Floats  # (sides * D,): rows of the domain
+    sides_low: Floats
+    sides_error: Floats  # (sides,): of the pairs, per entry
+    sides_bits: Floats  # (sides, 2): log2 of the norm, and of the denominator
+    denominators: Floats  # (layers,): log2 of the denominator of its rows
+    mod: Floats  # (P, path)
+    high: Floats  # (path,)
+    low: Floats
+    entered: Integers  # (1 + P, layers): the layer cell whose hidden vector is there
+    origin: Integers  # (1 + P, layers): the layer cell before, and below, the signs there
+    words: Integers  # (1 + P, signs)
+    known: Integers  # (1 + P, path): the layer cell whose row is there, at its first column
+    names: Integers  # (2 * D,): owners and walls of the facets of the vertex in question
+    asked: Integers  # those of the vertex for which rays are known
+    rays_mod: Floats  # (P, D): its ray modulo primes
+    ray_high: Floats  # (D,)
+    ray_low: Floats
+    fresh: Integers  # (1 + P,): which rays are those of the vertex in question; 2 for one that is not zero
+    facets_high: Floats  # (D * D,)
+    facets_low: Floats
+    minors_high: Floats  # (2^D,)
+    minors_low: Floats
+    size: Floats  # (3,): error of the double-double ray, bits of the facets of the vertex by slopes, by norms
+    counts: Integers
+
+
+# Walks along the path. A kernel that is called passes each array of its named tuples along, which takes
+# longer than a row does; so what is small here is copied into its caller.
+
+
+@kernel(inlined=True)
+def _row_mod(D, net, rungs, walk, here, i):
+    """Row i of a layer modulo a prime, column by column."""
+    path, weights, prime = rungs.mod[walk - 1], rungs.weights_mod[walk - 1], rungs.primes[walk - 1]
+    m, n, w = here.d_in, here.rows, here.scores + i * here.d_in
+    first, end = nonzeros(net, here.nonzero_scores, i)
+    for c in range(D):
+        y = here.y_at + c * m
+        if here.scores < 0:
+            value = path[y + i]
+        elif first >= 0:
+            value = modulo.sparse_dot(weights, w, net.nonzero, first, end, path, y, prime)
+        else:
+            value = modulo.dot(weights, w, path, y, m, prime)
+        if c == D - 1:
+            value = modulo.reduced(value + weights[here.biases + i], prime)
+        path[here.z_at + c * n + i] = value
+
+
+@kernel(inlined=True)
+def _row_pairs(D, net, rungs, walk, here, i):
+    """The same in double-double."""
+    m, n, w = here.d_in, here.rows, here.scores + i * here.d_in
+    first, end = nonzeros(net, here.nonzero_scores, i)
+    for c in range(D):
+        y, z = here.y_at + c * m, here.z_at + c * n + i
+        if here.scores < 0:
+            h, l = rungs.high[y + i], rungs.low[y + i]
+        elif first >= 0:
+            h, l = pairs.sparse_dot(
+                net.weights, rungs.weights_low, w, net.nonzero, first, end, rungs.high, rungs.low, y
+            )
+        else:
+            h, l = pairs.dot(net.weights, rungs.weights_low, w, rungs.high, rungs.low, y, m)
+        if c == D - 1:
+            b = here.biases + i
+            h, l = pairs.add(h, l, net.weights[b], rungs.weights_low[b])
+        rungs.high[z] = h
+        rungs.low[z] = l
+
+
+@kernel(inlined=True)
+def _add_unit_mod(D, net, rungs, walk, before, i, sign, to):
+    """Add what unit i of the layer before sends, or take it away; not reduced."""
+    path, weights = rungs.mod[walk - 1], rungs.weights_mod[walk - 1]
+    e = before.d_out
+    first, end = nonzeros(net, before.nonzero_outputs, i)
+    for c in range(D):
+        factor = sign * path[before.z_at + c * before.rows + i]
+        if factor == 0.0:
+            continue
+        w, y = before.outputs + i * e, to + c * e
+        if first >= 0:
+            for t in range(first, end):
+                r = net.nonzero[t]
+                path[y + r] += weights[w + r] * factor
+        else:
+            modulo.add_multiple(weights, w, factor, path, y, e)
+
+
+@kernel(inlined=True)
+def _add_unit_pairs(D, net, rungs, walk, before, i, sign, to):
+    """The same in double-double."""
+    e = before.d_out
+    for c in range(D):
+        z = before.z_at + c * before.rows + i
+        fh, fl = sign * rungs.high[z], sign * rungs.low[z]
+        if fh != 0.0:
+            pairs.add_multiple(
+                net.weights, rungs.weights_low, before.outputs + i * e, fh, fl, rungs.high, rungs.low,
+                to + c * e, e,
+            )  # fmt: skip
+
+
+@kernel(inlined=True)
+def _add_weights_mod(net, rungs, walk, w, to, count):
+    """Add weights to numbers of the path; not reduced."""
+    modulo.add_multiple(rungs.weights_mod[walk - 1], w, 1.0, rungs.mod[walk - 1], to, count)
+
+
+@kernel(inlined=True)
+def _add_weights_pairs(net, rungs, walk, w, to, count):
+    """The same in double-double."""
+    pairs.add_multiple(net.weights, rungs.weights_low, w, 1.0, 0.0, rungs.high, rungs.low, to, count)
+
+
+@kernel(inlined=True)
+def _move_mod(rungs, walk, source, to, count):
+    """Copy numbers of the path; zeros where ``source`` is negative."""
+    path = rungs.mod[walk - 1]
+    for r in range(count):
+        path[to + r] = path[source + r] if source >= 0 else 0.0
+
+
+@kernel(inlined=True)
+def _move_pairs(rungs, walk, source, to, count):
+    """The same in double-double."""
+    for r in range(count):
+        rungs.high[to + r] = rungs.high[source + r] if source >= 0 else 0.0
+        rungs.low[to + r] = rungs.low[source + r] if source >= 0 else 0.0
+
+
+@kernel(inlined=True)
+def _reduce_mod(rungs, walk, to, count):
+    """Bring sums back between -p/2 and p/2."""
+    modulo.reduce_all(rungs.mod[walk - 1], to, count, rungs.primes[walk - 1])
+
+
+@kernel(inlined=True)
+def _reduce_pairs(rungs, walk, to, count):
+    """Pairs need no reduction."""
+
+
+def _walk(row, add_unit, add_weights, move, reduce, exact):
+    """The walk along the path for one kind of numbers: the kernel that provides a row of a layer.
+
+    ``exact`` says that nothing is rounded: then what enters a layer is mended, unit by unit.
+    """
+
+    @kernel(inlined=True)
+    def ensure_row(D, net, signs, rungs, walk, here, i):
+        """Compute row i of a layer whose hidden vector is there, unless it is known."""
+        serial = signs[here.sign_at]
+        if rungs.known[walk, here.z_at + i] != serial:
+            row(D, net, rungs, walk, here, i)
+            rungs.known[walk, here.z_at + i] = serial
+
+    @kernel(inner=True)
+    def enter(D, net, signs, rungs, walk, layer):
+        """Compute what enters a layer on the path; False if keys that tie before it leave a mean."""
+        first = layer
+        while first > 0:
+            if rungs.entered[walk, first] == signs[layer_row(net.table, first).sign_at]:
+                break
+            first -= 1
+        for l in range(first + 1, layer + 1):
+            before, here = layer_row(net.table, l - 1), layer_row(net.table, l)
+            to, e, m, n = here.y_at, before.d_out, before.d_in, before.rows
+            at = before.sign_at + 2
+            if before.kind == AFFINE:
+                for i in range(n):
+                    ensure_row(D, net, signs, rungs, walk, before, i)
+                move(rungs, walk, before.z_at, to, D * n)
+            elif before.kind == FOLD:
+                follows = exact and rungs.origin[walk, l] == signs[before.sign_at]
+                if not follows:
+                    move(rungs, walk, before.y_at if before.skip == 1 else -1, to, D * e)
+                    add_weights(net, rungs, walk, before.offsets, to + (D - 1) * e, e)
+                terms = 0
+                for w in range(before.words):
+                    now = np.uint64(signs[at + w])
+                    old = np.uint64(rungs.words[walk, at + w]) if follows else np.uint64(0)
+                    changed = now ^ old
+                    while changed != np.uint64(0):
+                        j = lowest(changed)
+                        changed &= changed - np.uint64(1)
+                        ensure_row(D, net, signs, rungs, walk, before, (w << 6) + j)
+                        sign = 1.0 if (now >> np.uint64(j)) & np.uint64(1) != np.uint64(0) else -1.0
+                        add_unit(D, net, rungs, walk, before, (w << 6) + j, sign, to)
+                        terms += 1
+                        if terms == modulo.TERMS - 2:
+                            reduce(rungs, walk, to, D * e)
+                            terms = 0
+                    rungs.words[walk, at + w] = signs[at + w]
+                reduce(rungs, walk, to, D * e)
+                rungs.origin[walk, l] = signs[before.sign_at]
+            elif before.outputs < 0:  # the winning scores leave, and what entered beside them
+                kept = e - before.heads
+                for h in range(before.heads):
+                    ensure_row(D, net, signs, rungs, walk, before, signs[at + h])
+                for c in range(D):
+                    move(rungs, walk, before.y_at + c * m, to + c * e, kept)
+                    for h in range(before.heads):
+                        move(rungs, walk, before.z_at + c * n + signs[at + h], to + c * e + kept + h, 1)
+            else:
+                if signs[at - 1] != 0:
+                    return False
+                move(rungs, walk, before.y_at if before.skip == 1 else -1, to, D * e)
+                for h in range(before.heads):
+                    add_weights(net, rungs, walk, before.outputs + signs[at + h] * e, to + (D - 1) * e, e)
+                    if h % modulo.TERMS == modulo.TERMS - 2:
+                        reduce(rungs, walk, to, D * e)
+                reduce(rungs, walk, to, D * e)
+            rungs.entered[walk, l] = signs[here.sign_at]
+        return True
+
+    @kernel(inner=True)
+    def compute_row(D, net, signs, rungs, walk, layer, i):
+        """Compute row i of a layer on the path; False if that cannot be done."""
+        here = layer_row(net.table, layer)
+        entered = layer == 0 or rungs.entered[walk, layer] == signs[here.sign_at]
+        if not entered and not enter(D, net, signs, rungs, walk, layer):
+            return False
+        ensure_row(D, net, signs, rungs, walk, here, i)
+        return True
+
+    @kernel(inlined=True)
+    def provide(D, net, signs, rungs, walk, layer, i):
+        """Have row i of a layer at its place in the path; False if that cannot be done."""
+        here = layer_row(net.table, layer)
+        if rungs.known[walk, here.z_at + i] == signs[here.sign_at]:
+            return True
+        return compute_row(D, net, signs, rungs, walk, layer, i)
+
+    return provide
+
+
+_provide_mod = _walk(_row_mod, _add_unit_mod, _add_weights_mod, _move_mod, _reduce_mod, True)
+_provide_pairs = _walk(_row_pairs, _add_unit_pairs, _add_weights_pairs, _move_pairs, _reduce_pairs, False)
+
+
+# rows by name
+
+
+@kernel(inlined=True)
+def _wall_parts(wall):
+    """Of the code of a wall: the layer, and the rows of which it is the first, minus the second if that is
+    not negative.
+    """
+    layer, group, a, b = wall >> 54, (wall >> 38) & 0xFFFF, (wall >> 19) & 0x7FFFF, wall & 0x7FFFF
+    if a == b:
+        return layer, group, -1
+    return layer, b, a
+
+
+@kernel(inner=True)
+def _at_infinity(D, owner, wall, out, at):
+    """The row of a facet at infinity."""
+    for c in range(D):
+        out[at + c] = 1.0 if c == D - 1 and owner == AT_INFINITY else 0.0
+    if owner == FAR_SIDE:
+        out[at] = 1.0 if wall >= 3 else -1.0 if wall == 1 else 0.0
+        out[at + 1] = 1.0 if wall in (0, 4) else -1.0 if wall in (2, 5) else 0.0
+
+
+@kernel(inlined=True)
+def _difference_mod(D, net, signs, rungs, k, layer, i, j, out, at):
+    """Row i of a layer, minus row j if that is not negative, modulo prime k; False if it is not known."""
+    here = layer_row(net.table, layer)
+    if not _provide_mod(D, net, signs, rungs, 1 + k, layer, i):
+        return False
+    if j >= 0 and not _provide_mod(D, net, signs, rungs, 1 + k, layer, j):
+        return False
+    for c in range(D):
+        value = rungs.mod[k, here.z_at + c * here.rows + i]
+        if j >= 0:
+            value = modulo.reduced(value - rungs.mod[k, here.z_at + c * here.rows + j], rungs.primes[k])
+        out[at + c] = value
+    return True
+
+
+@kernel(inlined=True)
+def _named_mod(D, net, signs, rungs, k, owner, wall, out, at):
+    """The row of a facet modulo prime k; False if it is not known."""
+    if owner in (AT_INFINITY, FAR_SIDE):
+        _at_infinity(D, owner, wall, out, at)
+        return True
+    if owner == DOMAIN_SIDE:
+        for c in range(D):
+            out[at + c] = rungs.sides_mod[k, wall * D + c]
+        return True
+    layer, i, j = _wall_parts(wall)
+    return _difference_mod(D, net, signs, rungs, k, layer, i, j, out, at)
+
+
+@kernel(inner=True)
+def _scaled(D, high, low, at, error):
+    """Scale a row of pairs by a power of two to 1-norm at most 1; returns its error then, infinite if nothing
+    is known.
+    """
+    size = error
+    for c in range(D):
+        size += abs(high[at + c])
+    if not (size > 1e-140) or not (size < 1e140):
+        return np.inf
+    scale = math.ldexp(1.0, -math.frexp(1.01 * size)[1])
+    for c in range(D):
+        high[at + c] *= scale
+        low[at + c] *= scale
+    return 1.01 * error * scale
+
+
+@kernel(inner=True)
+def _difference_pairs(D, net, state, rungs, layer, i, j, high, low, at):
+    """Row i of a layer, minus row j if that is not negative, as scaled pairs; returns the error of the row in
+    1-norm, infinite if nothing is known.
+    """
+    here = layer_row(net.table, layer)
+    e = state.errors[layer]
+    if not _provide_pairs(D, net, state.signs, rungs, PAIRS, layer, i):
+        return np.inf
+    error = FINER * ((D - 1) * e[RA] + e[RC])
+    if j >= 0:
+        if not _provide_pairs(D, net, state.signs, rungs, PAIRS, layer, j):
+            return np.inf
+        error *= 2.0
+    for c in range(D):
+        z = here.z_at + c * here.rows
+        h, l = rungs.high[z + i], rungs.low[z + i]
+        if j >= 0:
+            error += 4.0 * pairs.UNIT * (abs(h) + abs(rungs.high[z + j]))
+            h, l = pairs.add(h, l, -rungs.high[z + j], -rungs.low[z + j])
+        high[at + c], low[at + c] = h, l
+    return _scaled(D, high, low, at, error)
+
+
+@kernel(inner=True)
+def _named_pairs(D, net, state, rungs, owner, wall, high, low, at):
+    """The row of a facet as scaled pairs; returns its error in 1-norm."""
+    if owner in (AT_INFINITY, FAR_SIDE):
+        _at_infinity(D, owner, wall, high, at)
+        for c in range(D):
+            low[at + c] = 0.0
+        return _scaled(D, high, low, at, 0.0)
+    if owner == DOMAIN_SIDE:
+        for c in range(D):
+            high[at + c] = rungs.sides_high[wall * D + c]
+            low[at + c] = rungs.sides_low[wall * D + c]
+        return _scaled(D, high, low, at, D * rungs.sides_error[wall])
+    layer, i, j = _wall_parts(wall)
+    return _difference_pairs(D, net, state, rungs, layer, i, j, high, low, at)
+
+
+# rays
+
+
+@kernel(inner=True)
+def _ray_mod(D, net, signs, rungs, k):
+    """The ray of the vertex in question modulo prime k: the minors of its facets; returns 0 if it is not
+    known, 1 if it vanishes, 2 if not.
+    """
+    facets, minors, ray, prime = rungs.facets_high, rungs.minors_high, rungs.rays_mod[k], rungs.primes[k]
+    for f in range(D - 1):
+        owner, wall = rungs.names[2 * f], rungs.names[2 * f + 1]
+        if not _named_mod(D, net, signs, rungs, k, owner, wall, facets, f * D):
+            return 0
+    full = (1 << D) - 1
+    minors[0] = 1.0
+    for subset in range(1, full):
+        size = popcount(np.uint64(subset))
+        total = 0.0
+        sign = 1.0 if size & 1 else -1.0
+        rest = np.uint64(subset)
+        while rest != np.uint64(0):
+            column = lowest(rest)
+            rest &= rest - np.uint64(1)
+            total += sign * facets[(size - 1) * D + column] * minors[subset ^ (1 << column)]
+            sign = -sign
+        minors[subset] = modulo.reduced(total, prime)
+    sign = 1.0
+    for column in range(D):
+        ray[column] = sign * minors[full ^ (1 << column)]
+        sign = -sign
+    for column in range(D):
+        if ray[column] != 0.0:
+            return 2
+    return 1
+
+
+@kernel(inner=True)
+def _ray_pairs(D, net, state, rungs):
+    """The ray of the vertex in question in double-double, with its error in ``size[0]``."""
+    high, low, mh, ml = rungs.facets_high, rungs.facets_low, rungs.minors_high, rungs.minors_low
+    error = D * D * pairs.UNIT
+    for f in range(D - 1):
+        error += _named_pairs(
+            D, net, state, rungs, rungs.names[2 * f], rungs.names[2 * f + 1], high, low, f * D
+        )
+    rungs.size[0] = 1.01 * error
+    if not (error < 1.0):
+        return
+    full = (1 << D) - 1
+    mh[0], ml[0] = 1.0, 0.0
+    for subset in range(1, full):
+        size = popcount(np.uint64(subset))
+        th, tl = 0.0, 0.0
+        sign = 1.0 if size & 1 else -1.0
+        rest = np.uint64(subset)
+        while rest != np.uint64(0):
+            column = lowest(rest)
+            rest &= rest - np.uint64(1)
+            other, at = subset ^ (1 << column), (size - 1) * D + column
+            ph, pl = pairs.multiply(sign * high[at], sign * low[at], mh[other], ml[other])
+            th, tl = pairs.add(th, tl, ph, pl)
+            sign = -sign
+        mh[subset], ml[subset] = th, tl
+    sign = 1.0
+    for column in range(D):
+        other = full ^ (1 << column)
+        rungs.ray_high[column], rungs.ray_low[column] = sign * mh[other], sign * ml[other]
+        sign = -sign
+
+
+# questions
+
+
+@kernel(inlined=True)
+def _norm_bits(D, errors, layer, constants):
+    """log2 of a bound on the norms of the rows of a layer, with or without their constants; infinite where
+    floats know nothing.
+    """
+    e = errors[layer]
+    norm = (D - 1) * e[A_MAX] + (e[C_MAX] if constants else 0.0)
+    return math.log2(1.01 * norm + 1e-300) if norm < 1e300 else np.inf
+
+
+@kernel(inner=True)
+def ask_at(D, rungs, errors):
+    """The questions that follow are about the vertex on the facets in ``names``, unless they are already."""
+    same = True
+    for f in range(2 * D - 2):
+        same = same and rungs.names[f] == rungs.asked[f]
+        rungs.asked[f] = rungs.names[f]
+    if same:
+        return
+    slopes, norms, denominators = 0.0, 0.0, 0.0
+    for f in range(D - 1):
+        owner, wall = rungs.names[2 * f], rungs.names[2 * f + 1]
+        if owner == DOMAIN_SIDE:
+            slopes += rungs.sides_bits[wall, 0]
+            norms += rungs.sides_bits[wall, 0]
+            denominators += rungs.sides_bits[wall, 1]
+        elif owner in (AT_INFINITY, FAR_SIDE):
+            slopes += 1.0
+            norms += 1.0
+        else:
+            layer, _, j = _wall_parts(wall)
+            slopes += _norm_bits(D, errors, layer, False) + (1.0 if j >= 0 else 0.0)
+            norms += _norm_bits(D, errors, layer, True) + (1.0 if j >= 0 else 0.0)
+            denominators += rungs.denominators[layer]
+    rungs.size[1], rungs.size[2] = slopes + denominators, norms + denominators
+    for w in range(rungs.fresh.shape[0]):
+        rungs.fresh[w] = 0
+
+
+@kernel(inlined=True)
+def zero_at(D, net, state, rungs, layer, i, j, value):
+    """Whether row i (minus row j) of a layer vanishes at the vertex in question: ``ZERO`` if that is proven,
+    ``POSITIVE`` if it is proven that it does not, otherwise ``OPEN``.
+
+    ``value`` bounds the row at that point, where floats can tell: the determinant is the value times the
+    minor of the slopes of the facets. Otherwise the norms of all rows bound it.
+    """
+    row = rungs.facets_low
+    bits = rungs.size[2] + _norm_bits(D, state.errors, layer, True) + (1.0 if j >= 0 else 0.0)
+    if value < 1e300:
+        bits = min(bits, rungs.size[1] + math.log2(1.01 * value + 1e-300))
+    bits += rungs.denominators[layer]
+    if not (bits < 1e6):
+        return OPEN
+    known = -2.0  # the bits of the primes so far, less a margin for the rounding of logarithms
+    independent = False  # of facets that are dependent every determinant vanishes: one ray must not
+    for k in range(rungs.primes.shape[0]):
+        if rungs.fresh[1 + k] == 0:
+            rungs.fresh[1 + k] = _ray_mod(D, net, state.signs, rungs, k)
+        if rungs.fresh[1 + k] == 0:
+            return OPEN
+        independent = independent or rungs.fresh[1 + k] == 2
+        if not _difference_mod(D, net, state.signs, rungs, k, layer, i, j, row, 0):
+            return OPEN
+        total = 0.0
+        for c in range(D):
+            total += row[c] * rungs.rays_mod[k, c]
+        if modulo.reduced(total, rungs.primes[k]) != 0.0:
+            return POSITIVE
+        known += modulo.BITS
+        if known > bits and independent:
+            return ZERO
+    rungs.counts[MISSING] = max(rungs.counts[MISSING], np.int64(bits) + 3)
+    return OPEN
+
+
+@kernel(inlined=True)
+def pair_sign_at(D, net, state, rungs, layer, i, j, column, turn):
+    """The sign of row i (minus row j) of a layer at the vertex in question, from double-double.
+
+    Coordinate ``column`` of the vertex has the sign ``turn``.
+    """
+    if rungs.fresh[PAIRS] == 0:
+        _ray_pairs(D, net, state, rungs)
+        rungs.fresh[PAIRS] = 1
+    at = (D - 1) * D
+    high, low = rungs.facets_high, rungs.facets_low
+    error = rungs.size[0]
+    if not (abs(rungs.ray_high[column]) > error):
+        return OPEN
+    if rungs.ray_high[column] < 0.0:
+        turn = -turn
+    error += _difference_pairs(D, net, state, rungs, layer, i, j, high, low, at) + (D + 2.0) * pairs.UNIT
+    if not (error < 1.0):
+        return OPEN
+    sh, sl = 0.0, 0.0
+    for c in range(D):
+        ph, pl = pairs.multiply(high[at + c], low[at + c], rungs.ray_high[c], rungs.ray_low[c])
+        sh, sl = pairs.add(sh, sl, ph, pl)
+    if not (abs(sh) > 1.01 * error):
+        return OPEN
+    return POSITIVE if (sh > 0.0) == (turn > 0.0) else NEGATIVE
+
+
+@kernel(inner=True)
+def sign_at(D, net, state, rungs, layer, i, j, value, column, turn):
+    """The sign of row i (minus row j) of a layer at the vertex in question: the compiled rungs in order."""
+    code = zero_at(D, net, state, rungs, layer, i, j, value)
+    if code == ZERO:
+        rungs.counts[N_ZERO] += 1
+        return ZERO
+    code = pair_sign_at(D, net, state, rungs, layer, i, j, column, turn)
+    if code != OPEN:
+        rungs.counts[N_PAIRS] += 1
+        return code
+    rungs.counts[N_OPEN] += 1
+    return OPEN

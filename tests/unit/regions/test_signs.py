@@ -1,0 +1,233 @@
+"""The compiled rungs of the ladder: rows modulo primes and as pairs, zero proofs, signs at vertices."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations, islice
+from math import prod
+
+import flint
+import numpy as np
+import pytest
+
+import hardmax as hm
+from hardmax.compiling import kernel
+from hardmax.exact import residue_kernels
+from hardmax.exact.rationals import as_exact
+from hardmax.exact.residues import balanced_residues, primes_below
+from hardmax.networks.layers import layers_of
+from hardmax.regions.cells import DOMAIN_SIDE, encode_wall
+from hardmax.regions.engine import layer_kernels, sign_kernels
+from hardmax.regions.engine.sign_kernels import MISSING, NEGATIVE, OPEN, PAIRS, POSITIVE, ZERO
+from hardmax.regions.plane.machine import PlaneMachine
+from hardmax.regions.space.machine import SpaceMachine
+
+
+@kernel
+def row_modulo(D, net, signs, rungs, k, layer, i):
+    return sign_kernels._provide_mod(D, net, signs, rungs, 1 + k, layer, i)
+
+
+@kernel
+def row_of_pairs(D, net, signs, rungs, layer, i):
+    return sign_kernels._provide_pairs(D, net, signs, rungs, PAIRS, layer, i)
+
+
+@kernel
+def ask(D, net, state, rungs, layer, i, j):
+    sign_kernels.ask_at(D, rungs, state.errors)
+    return sign_kernels.sign_at(D, net, state, rungs, layer, i, j, np.inf, D - 1, 1.0)
+
+
+def integers(rng, *shape):
+    return rng.integers(-2, 3, shape).astype(float)
+
+
+def networks(d):
+    rng = np.random.default_rng(d)
+    yield hm.Network.random_mlp([d, 8, 8, 8, 1], 0)
+    yield hm.Network.random(d, 5, 2, 2, 6, 1, ffn_skip=True)
+    yield hm.Network.mlp(
+        [(integers(rng, 6, d), integers(rng, 6)), (integers(rng, 6, 6), integers(rng, 6))] * 1
+    )
+    thirds = np.array(
+        [[Fraction(int(v), 3) for v in row] for row in rng.integers(-4, 5, (6, d))], dtype=object
+    )
+    yield hm.Network(
+        [
+            hm.FeedForward(thirds, [Fraction(1, 7)] * 6, integers(rng, 4, 6), None),
+            hm.Maxout(integers(rng, 3, 2, 4), integers(rng, 3, 2)),
+            hm.FeedForward(integers(rng, 5, 3), integers(rng, 5), integers(rng, 1, 5), None),
+        ]
+    )
+    sparse = np.zeros((40, 20))
+    sparse[np.arange(40), rng.integers(0, 20, 40)] = rng.standard_normal(40)
+    first = hm.FeedForward(rng.standard_normal((6, d)), None, rng.standard_normal((20, 6)), None)
+    yield hm.Network([first, hm.FeedForward(sparse, None, sparse[:, :20].T.copy(), rng.standard_normal(20))])
+
+
+def machines(d, steps):
+    """Machines that stopped somewhere, with primes."""
+    domain = hm.Box.cube(d, -4, 4)
+    for network in networks(d):
+        kind = PlaneMachine if d == 2 else SpaceMachine
+        machine = kind(layers_of(network), domain, arithmetic="certified", store=False, sliver=0.0)
+        for _ in range(steps):
+            machine.advance(7)
+            if machine.done:
+                break
+            machine.ladder.counts[MISSING] = 300
+            machine.ladder.grow()
+            yield machine
+
+
+def exact_rows(machine, layer):
+    """Rows of a layer on the path of a machine, as fractions."""
+    bits, routings = machine._prefix(layer)
+    hidden, q = machine.exact_maps.entering(layer, bits, routings)
+    y = flint.fmpq_mat(hidden) / q
+    block, d = machine.layers[layer], machine.domain.d
+    rows = []
+    for i in range(block.biases.shape[0]):
+        if block.scores is None:
+            row = [y[i, c] for c in range(d + 1)]
+        else:
+            w = flint.fmpq_mat(1, y.nrows(), block.scores.rational_row(i))
+            row = (w * y).entries()
+        rows.append([*row[:-1], row[-1] + block.biases.rational(i)])
+    return rows
+
+
+def layer_of(machine):
+    """The layer of the node on top of the stack."""
+    return int(machine.si[int(machine.control[machine.kernels.C_INTS]) - layer_kernels.HEADER + 1])
+
+
+def residue(value, prime):
+    return int(value.p) * pow(int(value.q), -1, prime) % prime
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_rows_modulo_primes_and_in_pairs_are_those_of_rationals(d):
+    compared = 0
+    for machine in machines(d, steps=4):
+        ladder, net, D = machine.ladder, machine.program.net, d + 1
+        for layer in range(layer_of(machine) + 1):
+            here, error = machine.program.row(layer), machine.errors[layer]
+            bounds = [sign_kernels.FINER * error[layer_kernels.RA]] * d
+            bounds.append(sign_kernels.FINER * error[layer_kernels.RC])
+            for i, row in enumerate(exact_rows(machine, layer)):
+                places = here.z_at + here.rows * np.arange(D) + i
+                assert row_of_pairs(D, net, machine.signs, ladder.rungs, layer, i)
+                for place, value, bound in zip(places, row, bounds, strict=True):
+                    pair = Fraction(ladder.rungs.high[place]) + Fraction(ladder.rungs.low[place])
+                    assert abs(pair - Fraction(int(value.p), int(value.q))) <= Fraction(bound)
+                for k in (0, 1, len(ladder.rungs.primes) - 1):
+                    assert row_modulo(D, net, machine.signs, ladder.rungs, k, layer, i)
+                    prime = int(ladder.rungs.primes[k])
+                    found = [int(v) % prime for v in ladder.rungs.mod[k, places]]
+                    assert found == [residue(value, prime) for value in row]
+                    assert np.abs(ladder.rungs.mod[k, places]).max() <= prime / 2 + 1
+                compared += 1
+    assert compared > 200
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_signs_at_vertices_are_those_of_rationals(d):
+    """Of all rows of the first layers and of sides of the domain, taken d at a time and one more."""
+    rng, seen = np.random.default_rng(d), {ZERO: 0, POSITIVE: 0, NEGATIVE: 0}
+    for machine in machines(d, steps=3):
+        net, D, layer = machine.program.net, d + 1, layer_of(machine)
+        state = machine._state
+        facets = [((DOMAIN_SIDE, i), list(machine.exact_maps.domain_line(i))) for i in range(2 * d)]
+        for l in range(layer + 1):
+            here = machine.program.row(l)
+            if here.kind == layer_kernels.FOLD:
+                rows = exact_rows(machine, l)
+                names = [(machine._owner(l), encode_wall(l, i)) for i in range(here.rows)]
+                facets += list(zip(names, rows, strict=True))
+        last = exact_rows(machine, layer)
+        choices = list(islice(combinations(range(len(facets)), d), 4000))
+        for choice in rng.permutation(choices)[:60]:
+            matrix = flint.fmpq_mat([[flint.fmpq(v) for v in facets[f][1]] for f in choice])
+            minor = flint.fmpq_mat(d, d, [matrix[r, c] for r in range(d) for c in range(d)]).det()
+            if not minor:
+                continue  # no vertex there, or one at infinity
+            for i, row in enumerate(last[:4]):
+                total = flint.fmpq_mat([*matrix.tolist(), row]).det() / minor
+                code = OPEN
+                while code == OPEN:
+                    rungs = machine.ladder.rungs
+                    rungs.names[: 2 * d] = np.ravel([facets[place][0] for place in choice])
+                    code = ask(D, net, state, rungs, layer, i, -1)
+                    if not machine.ladder.grow():
+                        break
+                expected = ZERO if total == 0 else POSITIVE if total > 0 else NEGATIVE
+                assert code == expected or (code == OPEN and 0 < abs(total) < flint.fmpq(1, 10**20))
+                seen[expected] += 1
+    assert min(seen.values()) > 10
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+def test_no_number_is_called_zero_because_some_primes_say_so(d, count):
+    """Two parallel units whose distance vanishes modulo the first primes: one prime less would glue them."""
+    first = list(islice(primes_below(residue_kernels.TOP), count))
+    assert all(2**residue_kernels.BITS < p < 2**22 for p in first)
+    for shift in range(0, 90, 2):
+        gap = Fraction(prod(first), 2 ** (22 * count + 40 + shift))
+        weights = np.zeros((2, d))
+        weights[:, 0] = 1.0
+        network = hm.Network(
+            [hm.FeedForward(weights, [Fraction(-1, 3), gap - Fraction(1, 3)], np.eye(1, 2), None)]
+        )
+        assert hm.count_cells(network, hm.Box.cube(d, -1, 1)).n_cells == 3
+
+
+def test_facets_that_are_dependent_prove_nothing():
+    """A vertex that is named by the same facet twice is no vertex: every determinant vanishes there."""
+    network = hm.Network.random_mlp([2, 4, 1], 0)
+    machine = PlaneMachine(
+        layers_of(network), hm.Box.cube(2, -4, 4), arithmetic="certified", store=False, sliver=0.0
+    )
+    machine.ladder.counts[MISSING] = 300
+    assert machine.ladder.grow()
+    machine.ladder.rungs.names[:4] = DOMAIN_SIDE, 0, DOMAIN_SIDE, 0
+    assert ask(3, machine.program.net, machine._state, machine.ladder.rungs, 0, 0, -1) == OPEN
+
+
+def test_balanced_residues_are_congruent_and_small():
+    prime = next(primes_below(residue_kernels.TOP))
+    values = [0.1, -3.0, 2.0**-1074, 1.7e308, Fraction(-5, 7)]
+    found = balanced_residues(as_exact(values, "x", ndim=1), prime)
+    assert np.abs(found).max() < prime / 2
+    assert [int(v) % prime for v in found] == [
+        residue(flint.fmpq(*v.as_integer_ratio()), prime) for v in values
+    ]
+
+
+@kernel
+def dots(weights, path, prime):
+    return residue_kernels.dot(weights, 0, path, 0, len(weights), prime)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 999, 1000, 1001, 5000])
+def test_sums_of_products_modulo_a_prime_are_exact(count):
+    prime = next(primes_below(residue_kernels.TOP))
+    rng = np.random.default_rng(count)
+    a, b = (rng.choice([-(prime // 2), prime // 2, 1, -5], count).astype(float) for _ in range(2))
+    total = sum(int(x) * int(y) for x, y in zip(a, b, strict=True))
+    found = dots(a, b, float(prime))
+    assert int(found) % prime == total % prime
+    assert abs(found) <= prime / 2 + 1
+
+
+def test_structured_networks_need_no_rationals():
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        shapes = [(12, 2), (12, 12), (12, 12), (1, 12)]
+        network = hm.Network.mlp([(integers(rng, *shape), integers(rng, shape[0])) for shape in shapes])
+        count = hm.count_cells(network, hm.Box.cube(2, -4, 4))
+        assert count.n_rational == 0
+        assert count.n_cells == hm.count_cells(network, hm.Box.cube(2, -4, 4), arithmetic="exact").n_cells
+        assert count.n_zero > 0
