@@ -276,22 +276,35 @@ def warm_up() -> None:
             hm.count_cells(network, hm.Box.cube(d, -1, 1))
 
 
-def print_lines(lines: list[Line], limit: float) -> None:
+def table(lines: list[Line], limit: float) -> str:
     rows = [HEAD, *(line.cell_texts() for line in lines)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    texts = []
     for number, row in enumerate(rows):
-        texts = [
+        cells = [
             text.rjust(width) if 0 < i < 10 else text.ljust(width)
             for i, (text, width) in enumerate(zip(row, widths, strict=True))
         ]
-        print(" | ".join(texts).rstrip())
+        texts.append(" | ".join(cells).rstrip())
         if number == 0:
-            print("-|-".join("-" * width for width in widths))
-    print(
-        f"  us: microseconds per cell without set-up; stopped: after {limit:g} s; dd, zero, rational: signs"
-    )
-    print("  per 1,000 cells; /random and /forward: over a random network of the same shape, over one numpy")
-    print("  forward pass per cell")
+            texts.append("-|-".join("-" * width for width in widths))
+    missed = [line.name for line in lines if line.missed]
+    texts += [
+        f"  us: microseconds per cell without set-up; stopped after {limit:g} s; dd, zero, rational: signs",
+        "  per 1,000 cells; /random, /forward: over random networks of the same shape, over forward passes",
+        f"  {len(missed)} of {len(lines)} kinds miss a target{': ' + '; '.join(missed) if missed else ''}",
+    ]
+    return "\n".join(texts)
+
+
+def write_page(page: Path, text: str) -> None:
+    """Replace what follows the heading "The table"."""
+    before, heading, _ = page.read_text().partition("## The table\n")
+    if not heading:
+        raise SystemExit(f"{page} must have a heading '## The table'.")
+    versions = installed_versions()
+    used = ", ".join(f"{name} {versions[name]}" for name in ("hardmax", "numpy", "numba", "python"))
+    page.write_text(f"{before}{heading}\n{used}:\n\n```text\n{text}\n```\n")
 
 
 def main() -> int:
@@ -300,6 +313,7 @@ def main() -> int:
     )
     parser.add_argument("patterns", nargs="*", default=["*"], help='which kinds: "int4", "lattice*"')
     parser.add_argument("--out", type=Path, help="write the table as JSON")
+    parser.add_argument("--page", type=Path, help="write the table into this page of the documentation")
     parser.add_argument("--time-limit", type=float, default=LIMIT, help="seconds for one network")
     options = parser.parse_args()
     wanted = [kind for kind in kinds() if any(fnmatchcase(kind.name, p) for p in options.patterns)]
@@ -310,7 +324,10 @@ def main() -> int:
     lines = []
     for kind in wanted:
         lines.append(measured(kind, options.time_limit))
-    print_lines(lines, options.time_limit)
+    text = table(lines, options.time_limit)
+    print(text)
+    if options.page:
+        write_page(options.page, text)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         written = {
@@ -322,10 +339,7 @@ def main() -> int:
         }
         options.out.write_text(json.dumps(written, indent=1) + "\n")
         print(f"  written to {options.out}; compare with: python benchmarks/compare.py BEFORE {options.out}")
-    missed = [line.name for line in lines if line.missed]
-    if missed:
-        print(f"  {len(missed)} of {len(lines)} kinds miss a target: {'; '.join(missed)}")
-    return 1 if missed else 0
+    return 1 if any(line.missed for line in lines) else 0
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     lines, worse = compare(read(options.before), read(options.after), f"ratio_to_{options.by}", options.slack)
     print("\n".join(lines))
-    print(f"{worse} kinds are worse" if worse else "no kind is worse")
+    print(f"kinds that are worse: {worse}")
     return 1 if worse else 0
 
 
