@@ -21,7 +21,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo models everything test test-slow lint format bench memory experiments sweep sweep-space docs wheel-check clean
+.PHONY: help demo models everything test test-slow lint format bench memory experiments sweep sweep-space sweep-structured docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -61,7 +61,10 @@ format: $(VENV)/has-lint ## let ruff format the sources and sort the imports
 
 bench: $(VENV)/has-test ## measure hardmax side by side with the alternatives (one thread)
 	@echo "==> Benchmarks: ratios measured in one run"
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(RUN) benchmarks/run.py
+	@export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1; \
+	  $(RUN) benchmarks/run.py || missed=1; \
+	  echo "==> Kinds of networks (compare two files with benchmarks/compare.py)"; \
+	  $(RUN) benchmarks/bench_kinds.py --out out/kinds.json || missed=1; exit $${missed:-0}
 
 memory: $(VENV)/has-test ## measure the peak memory of millions of cells (about two minutes)
 	@$(RUN) benchmarks/memory.py
@@ -74,6 +77,9 @@ sweep: $(VENV)/has-test ## compare 100,000 random networks with rational arithme
 
 sweep-space: $(VENV)/has-test ## the same beyond the plane: 20,000 networks (about a quarter of an hour, resumable)
 	@$(RUN) tests/scripts/space_sweep.py
+
+sweep-structured: $(VENV)/has-test ## the same for networks in which ties are the rule: 100,000 (about half an hour, resumable)
+	@$(RUN) tests/scripts/structured_sweep.py
 
 docs: $(VENV)/has-docs ## build the pages into out/docs and check their links
 	@$(RUN) docs/build.py

@@ -1,0 +1,37 @@
+"""Hold networks in which ties are the rule against the rational enumerator, by hand.
+
+    python tests/scripts/structured_sweep.py              # 100,000 networks, about half an hour on two cores
+    python tests/scripts/structured_sweep.py 2000 --start 7 --jobs 1
+
+Small integers, ternary weights, lattices, duplicated and negated units, sums that cancel, coinciding
+hyperplanes, tied keys, maxout, sawtooth, in one to four dimensions (``oracles/structured_networks.py``);
+every seventh with one number moved a little, every fourth also with all decisions in rationals, every fifth
+also by linear programs. Works like ``regions_sweep.py``: numbered networks, a log to go on from, a program
+for every mismatch, exit code 1 if there was one.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from oracles.random_networks import Instance
+from oracles.structured_networks import judge_structured, structured_instance
+from sweeping import PLANE_PROGRAM, SPACE_PROGRAM, Sweep, run_sweep, sweep_parser
+
+
+def program(case: Instance) -> str:
+    return PLANE_PROGRAM if case.domain.d == 2 else SPACE_PROGRAM.format(engine="enumerated")
+
+
+def main() -> int:
+    options = sweep_parser(__doc__, count=100_000, out="out/structured_sweep").parse_args()
+    sweep = Sweep(structured_instance, judge_structured, program, part=250, patience=120)
+    return run_sweep(sweep, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
