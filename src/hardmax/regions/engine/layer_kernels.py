@@ -12,8 +12,8 @@ and in 2-norm (``EA, EC``), of the scores entry by entry (``RA, RC``), and the s
 (``NEXT_*``). The first of each pair holds for every column of slopes, the second for the constants.
 
 Neighbouring cells of a fold layer differ in few units. :func:`leave_units` changes the map that leaves the
-cell before into that of this one, and computes it anew after as many changes as there are units. Each change
-adds ``STEP_*`` to the bounds; ``CHANGES`` counts them, and is negative before the first cell.
+cell before into that of this one, and computes it anew after half as many changes as there are units. Each
+change adds ``STEP_*`` to the bounds; ``CHANGES`` counts them, and is negative before the first cell.
 """
 
 from __future__ import annotations
@@ -430,7 +430,7 @@ def leave_units(columns, net, path, errors, layer, word, signs, units):
                 count += 1
         if count > 0:
             changes += count + 1.0
-    if changes < 0.0 or changes > n:
+    if changes < 0.0 or 2.0 * changes > n:
         changes = 0.0
         count = 0
         for j in range(here.words):

@@ -297,6 +297,14 @@ def runs(code, k, wanted):
 
 
 @kernel(inlined=True)
+def run_of(mask, k):
+    """The same for a mask of k bits that are neither all set nor all clear."""
+    before = (mask << 1) | (mask >> (k - 1))
+    start = lowest(np.uint64(mask & ~before))
+    return start, lowest(np.uint64(~(turned(mask, k, start, k) >> 1)))
+
+
+@kernel(inlined=True)
 def write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, si, io):
     """Write one side of a cut polygon: the crossing ``first``, the run, the crossing ``last``; returns its
     edges.
@@ -580,34 +588,30 @@ def fold_step(net, state, work, layer, k, n_pend):
     while first < n_pend:
         i = pend[3 * first]
         a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
-        undecided = False
-        positive = 0
-        negative = 0
-        if control[C_ANSWERED] == 1:
-            copy(answer, 0, code, 0, k)
-            control[C_ANSWERED] = 0
-        elif k <= MASK:
+        if k <= MASK:
             pos, neg = pend[3 * first + 1], pend[3 * first + 2]
-            for v in range(k):
-                code[v] = ((pos >> v) & 1) | (((neg >> v) & 1) << 1)
+            undecided, positive, negative = pos & neg != 0, pos != 0, neg != 0
         else:
+            undecided, positive, negative = False, False, False
             for v in range(k):
                 o = v * FLOATS_PER_EDGE
                 t = threshold(control[C_TRUST], p, o, error[T_A], error[T_C], error[A_MAX], error[C_MAX])
                 far = p[o + DX] != 0.0 or p[o + DY] != 0.0
                 t_far = threshold_far(control[C_TRUST], p, o, error[T_A], error[A_MAX]) if far else 0.0
                 code[v] = side(a, b, c, p[o + X], p[o + Y], p[o + W], t, far, p[o + DX], p[o + DY], t_far)
-        for v in range(k):
-            undecided |= code[v] == 3
-            positive += code[v] == 1
-            negative += code[v] == 2
+                if control[C_ANSWERED] == 1:
+                    code[v] = answer[v]
+                undecided = undecided or code[v] == 3
+                positive = positive or code[v] == 1
+                negative = negative or code[v] == 2
+            control[C_ANSWERED] = 0
         if undecided:
             control[C_ASKED_UNIT] = i
             status = UNDECIDED_FOLD
             break
-        if positive > 0 and negative > 0:
+        if positive and negative:
             break
-        if positive > 0:
+        if positive:
             word[i >> 6] |= 1 << (i & 63)
         first += 1
     if first > 0:  # what is settled must not be asked again
@@ -623,7 +627,13 @@ def fold_step(net, state, work, layer, k, n_pend):
         return STACK_FULL, k, n_pend
     i = pend[0]
     a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
-    start, length = runs(code, k, 1)
+    if k <= MASK:
+        pos, neg = pend[1], pend[2]
+        for v in range(k):
+            code[v] = ((pos >> v) & 1) | (((neg >> v) & 1) << 1)
+        start, length = run_of(pos, k)
+    else:
+        start, length = runs(code, k, 1)
     crossings(p, k, code, a, b, c, error[RA], error[RC], extra, start, length)
     if k <= MASK:
         before = start - 1 if start > 0 else k - 1
@@ -647,7 +657,7 @@ def fold_step(net, state, work, layer, k, n_pend):
     owner = signs[here.sign_at]
     wall = (layer << 54) | (i << 38)
     push_half(net, state, work, k, start, length, owner, wall, layer, i, n_pend)
-    start, length = runs(code, k, 2)
+    start, length = run_of(neg, k) if k <= MASK else runs(code, k, 2)
     k, n_pend = keep_half(work, k, start, length, owner, wall, i, n_pend)
     return BUDGET, k, n_pend
 
@@ -1032,7 +1042,7 @@ def run(net, state, work, keys, out, budget):
     path, errors, signs, layer_cells = state.path, state.errors, state.signs, state.layer_cells
     last = control[C_LAST]
     room = keys.df.shape[0] // FLOATS_PER_EDGE
-    held = False  # whether a fold node is in the work arrays; that of a wall layer is on the stack until it is cut
+    held = False  # whether a fold node is in the work arrays
     kind, layer, head, k, n_pend, tied, end, floats = FOLD, 0, 0, 0, 0, 0, 0, 0
     status = RUNNING
     while budget > 0:
@@ -1102,6 +1112,6 @@ def run(net, state, work, keys, out, budget):
             break
     if held:
         push_fold(net, state, work, k, layer, n_pend)
-    if status == RUNNING or status == BUDGET:
+    if status in (RUNNING, BUDGET):
         status = DONE if control[C_INTS] == 0 else BUDGET
     control[C_STATUS] = status
