@@ -21,6 +21,8 @@ SAMPLES = 2_000_000
 PART = 20  # numpy runs on one point of this many
 BATCH = 10_000
 BOX = hm.Box.cube(2, -4, 4)
+POINTS = 4096  # of a forward pass
+WIDTHS = {64: 0.9, 128: 0.6, 256: 0.35}  # of [2,n,n,n,1]: the most that counting may take, in forward passes
 LINES = (153, 484, 1532)  # [2, n, 1] has about 1e4, 1e5 and 1e6 cells in the box
 
 NETWORKS = {
@@ -121,6 +123,39 @@ def cost_per_cell() -> Comparison:
     )  # fmt: skip
 
 
+def against_forward_passes() -> list[Comparison]:
+    """The exact count against one forward pass of numpy per cell, in batches."""
+    comparisons = []
+    for n, target in WIDTHS.items():
+        network = hm.Network.random_mlp([2, n, n, n, 1], 0)
+        count = hm.count_cells(network, BOX)  # also compiles
+        points = np.random.default_rng(0).uniform(-4, 4, (POINTS, 2))
+
+        first, *_ = blocks = network.blocks
+        layers = [(first.w_in.floats, first.b_in.floats), *((b.w_out.floats, b.b_out.floats) for b in blocks)]
+
+        def passes(layers=layers, n_cells=count.n_cells, points=points) -> None:
+            for start in range(0, n_cells, POINTS):
+                y = points[: n_cells - start]
+                for weights, biases in layers:
+                    y = np.maximum(y @ weights.T + biases, 0)
+
+        counted, reference = side_by_side(
+            lambda network=network: hm.count_cells(network, BOX),
+            passes,
+            repeats=5 if n < 256 else 1,
+            rounds=5,
+        )
+        comparisons.append(
+            Comparison(
+                f"count over forward passes [2,{n},{n},{n},1]", counted, reference, target, at_most=True,
+                note=f"{count.n_cells:,} cells, certified; numpy sends as many points through the network, "
+                f"{POINTS:,} at a time",
+            )
+        )  # fmt: skip
+    return comparisons
+
+
 def cost_of_certainty() -> list[Comparison]:
     """What the proven error bounds cost, and what maps and regions cost, over counting."""
     comparisons = []
@@ -176,7 +211,13 @@ def two_threads() -> list[Comparison]:
 
 
 def run() -> list[Comparison]:
-    return [*against_numpy(), cost_per_cell(), *cost_of_certainty(), *two_threads()]
+    return [
+        *against_numpy(),
+        *against_forward_passes(),
+        cost_per_cell(),
+        *cost_of_certainty(),
+        *two_threads(),
+    ]
 
 
 if __name__ == "__main__":

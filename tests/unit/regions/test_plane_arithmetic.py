@@ -6,16 +6,18 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from numba.core.caching import NullCache
 from oracles.random_networks import instance
 
 import hardmax as hm
+from hardmax.compiling import kernel
 from hardmax.exact import double_double_kernels
 from hardmax.exact.double_double import pair_of, sum_of_pairs
 from hardmax.exact.double_double_kernels import products
 from hardmax.exact.rationals import as_exact
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, layers_of
 from hardmax.regions.engine import layer_kernels
-from hardmax.regions.engine.program import spectral_bound
+from hardmax.regions.engine.program import Program, perron_bound, spectral_bound
 from hardmax.regions.engine.sign_kernels import FINER
 from hardmax.regions.plane import kernels
 from hardmax.regions.plane.geometry import corners_of, domain_polygon, envelope, planar, sign_at
@@ -129,6 +131,141 @@ def test_rows_and_their_values_stay_within_the_bounds_in_any_dimension(kind):
     assert compared > 200
 
 
+def test_maps_are_changed_and_computed_anew_in_time():
+    changed = whole = 0
+    for machine in machines(steps=200):
+        for layer in range(machine.program.last):
+            row, changes = machine.program.row(layer), machine.errors[layer, layer_kernels.CHANGES]
+            if row.kind == layer_kernels.FOLD:
+                assert changes <= row.rows / 2
+                changed += changes > 0
+                whole += changes == 0
+    assert changed > 50
+    assert whole > 50
+
+
+@kernel
+def enter_first(net, path, errors):
+    layer_kernels.enter(np.int64(3), net, path, errors, np.int64(0), np.int64(layer_kernels.CERTIFIED))
+
+
+@kernel
+def leave_first(net, path, errors, word, signs, units):
+    layer_kernels.leave_units(np.int64(3), net, path, errors, np.int64(0), word, signs, units)
+
+
+for wrapper in (enter_first, leave_first):  # numba's cache would not see that the kernels they call changed
+    wrapper._cache = NullCache()
+
+
+def rounded(x, terms):
+    """What rounding a sum of so many terms, of absolute values x, may cost."""
+    u = Fraction(1, 2**53)
+    return x * terms * u / (1 - terms * u)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("spread", [0.1, 30.0])
+def test_the_bound_on_a_changed_map_covers_every_rounding(skip, spread):
+    """A walk through the cells of a layer of 64 units, whose roundings are added up in rationals.
+
+    With a small spread the norms of the bound are nearly attained; it would fail without its steps.
+    """
+    rng, n, e = np.random.default_rng(int(spread)), 64, 2
+    w_in, b_in, w_out, b_out = (np.exp(spread * rng.uniform(-1, 1, s)) for s in ((n, 2), n, (e, n), e))
+    if spread > 1.0:
+        w_out *= rng.choice([-1.0, 1.0], w_out.shape)
+    blocks = [
+        hm.FeedForward(w_in, b_in, w_out, b_out, skip=skip),
+        hm.FeedForward(np.eye(e), b_out, np.eye(e), b_out),
+    ]
+    program = Program.of(layers_of(hm.Network(blocks)))
+    net, here, to = program.net, program.row(0), program.row(1).y_at
+    path, errors = np.zeros(program.path_size), np.zeros((3, layer_kernels.ERRORS))
+    word, signs, units = (
+        np.zeros(1, dtype=np.int64),
+        np.zeros(program.sign_size, dtype=np.int64),
+        np.zeros(n, dtype=np.int64),
+    )
+    path[:6] = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+    enter_first(net, path, errors)
+    z = [[Fraction(v) for v in row] for row in path[here.z_at : here.z_at + 3 * n].reshape(3, n)]
+    u = [[Fraction(v) for v in row] for row in w_out]
+    kept = [[Fraction(c * (r == i) if skip else 0) for i in range(e)] for r, c in ((0, 1), (1, 1), (2, 0))]
+    start = [kept[0], kept[1], [kept[2][i] + Fraction(b_out[i]) for i in range(e)]]
+    # what the errors of z bring along; the rest of the bound is for the roundings below
+    f = program.bounds[0]
+    brought = [
+        f[layer_kernels.GAMMA] * (f[layer_kernels.SIGMA_ABS] * x + b)
+        for x, b in ((1.0, 0.0), (0.0, f[layer_kernels.B_NORM]))
+    ]
+    on, cost, most = np.ones(n, dtype=bool), None, 0
+    for step in range(120):
+        word[0] = np.packbits(on, bitorder="little").view(np.int64)[0]
+        before = [[Fraction(v) for v in row] for row in path[to : to + 3 * e].reshape(3, e)]
+        flipped = np.flatnonzero(on != (np.unpackbits(signs[2:3].view(np.uint8), bitorder="little") == 1))
+        leave_first(net, path, errors, word, signs, units)
+        assert signs[2] == word[0]
+        changes = errors[0, layer_kernels.CHANGES]
+        most = max(most, changes)
+        terms = [[[u[i][j] * z[c][j] for j in range(n)] for i in range(e)] for c in range(3)]
+        if changes == 0:
+            cost = [
+                [
+                    rounded(
+                        abs(start[c][i]) + sum(abs(terms[c][i][j]) for j in np.flatnonzero(on)), on.sum() + 2
+                    )
+                    for i in range(e)
+                ]
+                for c in range(3)
+            ]
+        else:
+            more = [
+                [
+                    rounded(abs(before[c][i]) + sum(abs(terms[c][i][j]) for j in flipped), len(flipped) + 1)
+                    for i in range(e)
+                ]
+                for c in range(3)
+            ]
+            cost = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(cost, more, strict=True)]
+        floats = path[to : to + 3 * e].reshape(3, e)
+        for c in range(3):
+            bound = errors[1, layer_kernels.DC if c == 2 else layer_kernels.DA]
+            norm = errors[1, layer_kernels.EC if c == 2 else layer_kernels.EA]
+            own, all_own = (
+                Fraction(v) - Fraction(f[g]) * Fraction(brought[c // 2])
+                for v, g in ((bound, layer_kernels.RHO_OUT), (norm, layer_kernels.SIGMA_OUT))
+            )
+            for i in range(e):
+                exact = start[c][i] + sum(terms[c][i][j] for j in np.flatnonzero(on))
+                assert abs(Fraction(floats[c, i]) - exact) <= cost[c][i] <= own
+            assert sum(v * v for v in cost[c]) <= all_own**2
+        if spread > 1.0:
+            on[rng.integers(n, size=rng.integers(4))] ^= True
+        else:  # nearly all units stay on, so that the map is as large as its bound
+            on[:] = True
+            on[rng.integers(n)] = step % 2 == 0
+    assert most > 20
+
+
+def test_pairs_stay_within_their_error_bounds():
+    compared = 0
+    for machine in machines(steps=4):
+        layer = machine._top()[0]
+        path = machine._path(layer)
+        if path is None:
+            continue
+        for i in range(layer + 1):
+            rows = machine.double_double.rows(i, *path, machine.errors)
+            exact = exact_rows(machine, i)
+            for high, low, row in zip(rows.high, rows.low, exact, strict=True):
+                for c, bound in ((0, rows.slope_error), (1, rows.slope_error), (2, rows.constant_error)):
+                    assert abs(Fraction(high[c]) + Fraction(low[c]) - row[c]) <= Fraction(bound)
+                    compared += 1
+            assert rows.constant_error < 1e-25
+    assert compared > 1000
+
+
 def test_bounds_of_pairs_are_bounds_of_floats_with_a_finer_unit():
     """The error of a sum of n products is at most n + 8 units for pairs, and n + 6 are charged for floats."""
     for n in (0, 1, 2, 10, 10**6):
@@ -175,6 +312,9 @@ def test_the_spectral_bound_is_a_bound_and_close(shape):
     norm = np.linalg.norm(matrix, 2)
     assert norm <= spectral_bound(matrix) <= 1.2 * norm
     assert spectral_bound(0.0 * matrix) == 0.0
+    norm = np.linalg.norm(np.abs(matrix), 2)
+    assert norm <= perron_bound(np.abs(matrix)) <= 1.05 * norm
+    assert perron_bound(0.0 * matrix) == 0.0
 
 
 def test_a_filter_without_its_bound_would_be_wrong():

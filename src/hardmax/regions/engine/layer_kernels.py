@@ -10,6 +10,10 @@ nothing else here depends on the dimension.
 The bounds are kept per layer cell in a row of ``errors``: of the hidden vector entry by entry (``DA, DC``)
 and in 2-norm (``EA, EC``), of the scores entry by entry (``RA, RC``), and the same for what leaves
 (``NEXT_*``). The first of each pair holds for every column of slopes, the second for the constants.
+
+Neighbouring cells of a fold layer differ in few units. :func:`leave_units` changes the map that leaves the
+cell before into that of this one, and computes it anew after half as many changes as there are units. Each
+change adds ``STEP_*`` to the bounds; ``CHANGES`` counts them, and is negative before the first cell.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
+from hardmax.geometry.cones.ray_kernels import lowest
 
 # kinds of layers
 AFFINE, FOLD, WALL = 0, 1, 2
@@ -35,7 +40,8 @@ RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
 
 # per layer cell: errors of the hidden vector, of the scores, of the vector that leaves
 DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
-ERRORS = 16
+STEP_DA, STEP_DC, STEP_EA, STEP_EC, CHANGES = range(14, 19)
+ERRORS = 20
 HEADER = 8  # integers at the end of a node
 
 EXACT, CERTIFIED, FLOAT = 0, 1, 2  # arithmetics
@@ -172,39 +178,34 @@ def write_signature(net, last, signs, out, cell, words, routes):
 
 @kernel(reorder=True, inner=True)
 def rows_of(columns, weights, at, biases, n, m, path, y_at, z_at):
-    """Rows S y + b of the composed map; ``at < 0`` means S is the identity.
+    """Rows S y + b of the composed map.
 
     Three columns at a time, so that a weight is loaded once for the three columns of the plane.
     """
-    if at < 0:
-        for c in range(columns):
-            for i in range(n):
-                path[z_at + c * n + i] = path[y_at + c * m + i]
-    else:
-        k = 0
-        while k + 3 <= columns:
-            y, z = y_at + k * m, z_at + k * n
-            for i in range(n):
-                r = at + i * m
-                a = 0.0
-                b = 0.0
-                c = 0.0
-                for j in range(m):
-                    w = weights[r + j]
-                    a += w * path[y + j]
-                    b += w * path[y + m + j]
-                    c += w * path[y + 2 * m + j]
-                path[z + i] = a
-                path[z + n + i] = b
-                path[z + 2 * n + i] = c
-            k += 3
-        while k < columns:
-            for i in range(n):
-                total = 0.0
-                for j in range(m):
-                    total += weights[at + i * m + j] * path[y_at + k * m + j]
-                path[z_at + k * n + i] = total
-            k += 1
+    k = 0
+    while k + 3 <= columns:
+        y, z = y_at + k * m, z_at + k * n
+        for i in range(n):
+            r = at + i * m
+            a = 0.0
+            b = 0.0
+            c = 0.0
+            for j in range(m):
+                w = weights[r + j]
+                a += w * path[y + j]
+                b += w * path[y + m + j]
+                c += w * path[y + 2 * m + j]
+            path[z + i] = a
+            path[z + n + i] = b
+            path[z + 2 * n + i] = c
+        k += 3
+    while k < columns:
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += weights[at + i * m + j] * path[y_at + k * m + j]
+            path[z_at + k * n + i] = total
+        k += 1
     for i in range(n):
         path[z_at + (columns - 1) * n + i] += weights[biases + i]
 
@@ -218,20 +219,50 @@ def squares(path, at, n):
     return total
 
 
+@kernel(reorder=True, inner=True)
+def copied_squares(path, at, to, n):
+    """Copy n numbers; returns the sum of their squares."""
+    total = 0.0
+    for i in range(n):
+        v = path[at + i]
+        path[to + i] = v
+        total += v * v
+    return total
+
+
+@kernel(reorder=True, inner=True)
+def shifted_squares(path, at, to, n, weights, biases):
+    """Copy n numbers and add biases to the copies; returns the sums of squares before and after."""
+    before = 0.0
+    after = 0.0
+    for i in range(n):
+        v = path[at + i]
+        z = v + weights[biases + i]
+        path[to + i] = z
+        before += v * v
+        after += z * z
+    return before, after
+
+
+@kernel(inlined=True)
+def norm_above(total, path, at, n):
+    """The 2-norm of n numbers from the sum of their squares, rounded up; infinite where it proves nothing."""
+    if total > 1e-270 and total < 1e280:
+        return 1.0001 * np.sqrt(total)
+    if total == 0.0:  # zeros, or squares that underflow
+        for i in range(n):
+            if path[at + i] != 0.0:
+                return np.inf
+        return 0.0
+    return np.inf
+
+
 @kernel(inner=True)
 def largest_norm(path, at, n, columns):
     """The largest 2-norm of some columns of n numbers, rounded up; infinite where squares prove nothing."""
     largest = 0.0
     for c in range(columns):
-        total = squares(path, at + c * n, n)
-        if total == 0.0:  # zeros, or squares that underflow
-            for i in range(n):
-                if path[at + c * n + i] != 0.0:
-                    return np.inf
-        elif total > 1e-270 and total < 1e280:
-            largest = max(largest, 1.0001 * np.sqrt(total))
-        else:
-            return np.inf
+        largest = max(largest, norm_above(squares(path, at + c * n, n), path, at + c * n, n))
     return largest
 
 
@@ -258,11 +289,22 @@ def enter(columns, net, path, errors, layer, trust):
     y_at, m = here.y_at, here.d_in
     z_at, n = here.z_at, here.rows
     d = columns - 1
-    rows_of(columns, net.weights, here.scores, here.biases, n, m, path, y_at, z_at)
+    e[CHANGES] = -1.0
+    if here.scores < 0:  # the rows are a copy: norms are computed on the way
+        y_na = 0.0
+        for c in range(d):
+            y, z = y_at + c * m, z_at + c * n
+            y_na = max(y_na, norm_above(copied_squares(path, y, z, n), path, y, n))
+        y, z = y_at + d * m, z_at + d * n
+        before, after = shifted_squares(path, y, z, n, net.weights, here.biases)
+        y_nc, z_na, z_nc = norm_above(before, path, y, n), y_na, norm_above(after, path, z, n)
+    else:
+        rows_of(columns, net.weights, here.scores, here.biases, n, m, path, y_at, z_at)
+        if trust != FLOAT:
+            y_na, y_nc = largest_norm(path, y_at, m, d), largest_norm(path, y_at + d * m, m, 1)
+            z_na, z_nc = largest_norm(path, z_at, n, d), largest_norm(path, z_at + d * n, n, 1)
     if trust == FLOAT:
         return
-    y_na, y_nc = largest_norm(path, y_at, m, d), largest_norm(path, y_at + d * m, m, 1)
-    z_na, z_nc = largest_norm(path, z_at, n, d), largest_norm(path, z_at + d * n, n, 1)
     bound_errors(net.table, layer, f, e, y_na, y_nc, z_na, z_nc)
     e[A_MAX] = z_na + e[RA]
     e[C_MAX] = z_nc + e[RC]
@@ -272,10 +314,21 @@ def enter(columns, net, path, errors, layer, trust):
 
 @kernel(inner=True)
 def bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc):
-    """Bounds on the errors of scores and of what leaves, as :func:`enter` derives them.
+    r"""Bounds on the errors of scores and of what leaves, as :func:`enter` derives them.
 
     ``f`` is the layer's row of norms, ``e`` holds the bounds for what enters; the last arguments are the
     norms of what enters (slopes, constants) and of the scores.
+
+    ``STEP_*`` bound what one change adds to the error of the map that leaves a fold layer, where adding or
+    subtracting :math:`U_i z_i` for :math:`b` units at once counts as :math:`b + 1` changes. An entry
+    :math:`x` of the map becomes the sum of :math:`b` products and :math:`x`. In any order each of them is
+    rounded at most :math:`b + 1` times, so the error grows by at most :math:`\gamma (|x| + \sum |U_i z_i|)`
+    with :math:`\gamma = (b + 1) u / (1 - (b + 1) u)`. Both sums are bounded as for the whole map, by
+    :math:`s = \rho \|z\|`, and :math:`|o|` and :math:`|y|` where there are offsets and a skip; for all
+    entries together by :math:`\sigma_{abs}` instead of :math:`\rho`. So the error grows by at most
+    :math:`\gamma (2 s + \varepsilon)`, with :math:`\varepsilon < s / 1000` the error so far. That is below
+    :math:`2 (b + 1)` ``UNIT`` :math:`s`, because ``UNIT`` is 8 % above :math:`u`. What the weights are
+    rounded counts once for a map, not once per change, and is in ``NEXT_*``.
     """
     here = layer_row(table, layer)
     if here.scores < 0:
@@ -299,6 +352,11 @@ def bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc):
             e[NEXT_DC] += e[DC] + g * y_nc
             e[NEXT_EA] += e[EA] + g * y_na
             e[NEXT_EC] += e[EC] + g * y_nc
+        kept = 1.0 if here.skip == 1 else 0.0
+        e[STEP_DA] = 2.0 * UNIT * (f[RHO_OUT] * z_na + kept * y_na)
+        e[STEP_DC] = 2.0 * UNIT * (f[RHO_OUT] * z_nc + f[O_MAX] + kept * y_nc)
+        e[STEP_EA] = 2.0 * UNIT * (f[SIGMA_ABS_OUT] * z_na + kept * y_na)
+        e[STEP_EC] = 2.0 * UNIT * (f[SIGMA_ABS_OUT] * z_nc + f[O_NORM] + kept * y_nc)
     elif here.kind == WALL and here.outputs < 0:
         # the scores of winners leave, and what entered beside them
         skip = here.skip == 1
@@ -382,23 +440,71 @@ def without_units(columns, net, path, layer, out, y):
             out[y + r] += path[y_at + r]
 
 
+@kernel(inner=True)
+def leave_units(columns, net, path, errors, layer, word, signs, units):
+    """The map that leaves a fold layer enters the next one, with the bounds on its errors.
+
+    ``word`` says which units are on. On the layer cell before, those in ``signs`` were, and its map still
+    stands where the next layer reads it: it is changed by the units that differ, or computed anew.
+    """
+    here = layer_row(net.table, layer)
+    e, n, to, at = errors[layer], here.rows, layer_row(net.table, layer + 1).y_at, here.sign_at + 2
+    count = 0
+    changes = e[CHANGES]
+    if changes >= 0.0:
+        for j in range(here.words):
+            flipped = np.uint64(word[j] ^ signs[at + j])
+            while flipped != np.uint64(0):
+                i = lowest(flipped)
+                flipped &= flipped - np.uint64(1)
+                units[count] = 64 * j + i if (word[j] >> i) & 1 else ~(64 * j + i)
+                count += 1
+        if count > 0:
+            changes += count + 1.0
+    if changes < 0.0 or 2.0 * changes > n:
+        changes = 0.0
+        count = 0
+        for j in range(here.words):
+            on = np.uint64(word[j])
+            while on != np.uint64(0):
+                units[count] = 64 * j + lowest(on)
+                on &= on - np.uint64(1)
+                count += 1
+        without_units(columns, net, path, layer, path, to)
+    add_units(columns, net.weights, here.outputs, here.d_out, units, count, path, here.z_at, n, path, to)
+    copy(word, 0, signs, at, here.words)
+    e[CHANGES] = changes
+    entering = errors[layer + 1]
+    for i in range(4):
+        entering[DA + i] = e[NEXT_DA + i]
+        if changes > 0.0:
+            entering[DA + i] += changes * e[STEP_DA + i]
+
+
+@kernel(inlined=True)
+def listed(unit):
+    """A unit of a list, and whether it is added (1.0) or, listed as ~i, subtracted (-1.0)."""
+    return unit ^ (unit >> 63), 1.0 if unit >= 0 else -1.0
+
+
 @kernel(reorder=True, inner=True)
 def add_units(columns, weights, at, e, units, count, path, z_at, n, out, y):
     """Add U[:, i] z_i of the listed units to the map that leaves the layer, four units and three columns at a
-    time.
+    time. A unit i that is listed as ~i is subtracted.
     """
     j = 0
     while j + 4 <= count:
-        i0, i1, i2, i3 = units[j], units[j + 1], units[j + 2], units[j + 3]
+        (i0, s0), (i1, s1) = listed(units[j]), listed(units[j + 1])
+        (i2, s2), (i3, s3) = listed(units[j + 2]), listed(units[j + 3])
         w0, w1, w2, w3 = at + i0 * e, at + i1 * e, at + i2 * e, at + i3 * e
         k = 0
         while k + 3 <= columns:
             z = z_at + k * n
-            a0, a1, a2, a3 = path[z + i0], path[z + i1], path[z + i2], path[z + i3]
+            a0, a1, a2, a3 = s0 * path[z + i0], s1 * path[z + i1], s2 * path[z + i2], s3 * path[z + i3]
             z += n
-            b0, b1, b2, b3 = path[z + i0], path[z + i1], path[z + i2], path[z + i3]
+            b0, b1, b2, b3 = s0 * path[z + i0], s1 * path[z + i1], s2 * path[z + i2], s3 * path[z + i3]
             z += n
-            c0, c1, c2, c3 = path[z + i0], path[z + i1], path[z + i2], path[z + i3]
+            c0, c1, c2, c3 = s0 * path[z + i0], s1 * path[z + i1], s2 * path[z + i2], s3 * path[z + i3]
             to = y + k * e
             for r in range(e):
                 u0, u1, u2, u3 = weights[w0 + r], weights[w1 + r], weights[w2 + r], weights[w3 + r]
@@ -408,7 +514,7 @@ def add_units(columns, weights, at, e, units, count, path, z_at, n, out, y):
             k += 3
         while k < columns:
             z = z_at + k * n
-            a0, a1, a2, a3 = path[z + i0], path[z + i1], path[z + i2], path[z + i3]
+            a0, a1, a2, a3 = s0 * path[z + i0], s1 * path[z + i1], s2 * path[z + i2], s3 * path[z + i3]
             to = y + k * e
             for r in range(e):
                 out[to + r] += (
@@ -417,11 +523,12 @@ def add_units(columns, weights, at, e, units, count, path, z_at, n, out, y):
             k += 1
         j += 4
     while j < count:
-        w = at + units[j] * e
+        i, s = listed(units[j])
+        w = at + i * e
         k = 0
         while k + 3 <= columns:
-            z, to = z_at + k * n + units[j], y + k * e
-            a, b, c = path[z], path[z + n], path[z + 2 * n]
+            z, to = z_at + k * n + i, y + k * e
+            a, b, c = s * path[z], s * path[z + n], s * path[z + 2 * n]
             for r in range(e):
                 u = weights[w + r]
                 out[to + r] += u * a
@@ -429,7 +536,7 @@ def add_units(columns, weights, at, e, units, count, path, z_at, n, out, y):
                 out[to + 2 * e + r] += u * c
             k += 3
         while k < columns:
-            a, to = path[z_at + k * n + units[j]], y + k * e
+            a, to = s * path[z_at + k * n + i], y + k * e
             for r in range(e):
                 out[to + r] += weights[w + r] * a
             k += 1

@@ -4,7 +4,8 @@ A *node* is a convex polygon on which the signature is settled up to some point 
 the first unit that still changes sign cuts the polygon in two; in a wall layer the next head cuts it into the
 cells of its upper envelope. A polygon whose layer is settled enters the next layer with the affine map of its
 hidden vector; one that has passed the last layer is a cell. Nodes wait on an explicit stack, so the machine
-can stop after any number of steps and go on later.
+can stop after any number of steps and go on later. A fold node stays in the work arrays as long as there is
+one to go on with, and goes back onto the stack when the machine stops.
 
 Every predicate is the sign of an affine function at a vertex. A vertex is the cross product of two lines,
 :math:`(X, Y, W) = \ell \times \ell'` with :math:`W > 0`, never a combination of other vertices, so its error
@@ -33,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
+from hardmax.geometry.cones.ray_kernels import lowest
 from hardmax.regions.engine.layer_kernels import (
     A_MAX,
     C_MAX,
@@ -50,13 +52,12 @@ from hardmax.regions.engine.layer_kernels import (
     TINY,
     UNIT,
     WALL,
-    add_units,
     carried,
     copy,
     enter_groups,
     layer_row,
     leave,
-    without_units,
+    leave_units,
     write_header,
     write_signature,
 )
@@ -107,6 +108,9 @@ class Work(NamedTuple):
 
     p: Floats
     q: Integers
+    half_p: Floats
+    half_q: Integers
+    limits: Floats
     pend: Integers
     word: Integers
     yv: Floats
@@ -115,9 +119,8 @@ class Work(NamedTuple):
     codes: Integers
     extra: Floats
     units: Integers
-    on: Integers
-    pending: Integers
-    more: Integers
+    positive: Integers
+    negative: Integers
 
 
 class Heads(NamedTuple):
@@ -300,6 +303,14 @@ def runs(code, k, wanted):
 
 
 @kernel(inlined=True)
+def run_of(mask, k):
+    """The same for a mask of k bits that are neither all set nor all clear."""
+    before = (mask << 1) | (mask >> (k - 1))
+    start = lowest(np.uint64(mask & ~before))
+    return start, lowest(np.uint64(~(turned(mask, k, start, k) >> 1)))
+
+
+@kernel(inlined=True)
 def write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, si, io):
     """Write one side of a cut polygon: the crossing ``first``, the run, the crossing ``last``; returns its
     edges.
@@ -354,55 +365,98 @@ def turned(mask, k, start, length):
     return (low & ((1 << length) - 1)) << 1
 
 
-@kernel(inner=True)
-def add_signs(path, z_at, n, vx, vy, vw, t, v, positive, negative):
-    """Signs of all rows at vertex v, as bit v of their masks; written so that many rows are done at once."""
-    for i in range(n):
-        s = path[z_at + i] * vx + path[z_at + n + i] * vy + path[z_at + 2 * n + i] * vw
-        positive[i] |= (1 - np.int64(s <= -t)) << v
-        negative[i] |= (1 - np.int64(s >= t)) << v
+@kernel(reorder=True, inner=True)
+def add_signs(path, z_at, n, p, o0, o1, o2, o3, t0, t1, t2, t3, positive, negative):
+    """Which rows may be positive, and which negative, at some of four vertices: bits of words.
+
+    Written so that many rows are done at once.
+    """
+    x0, y0, v0 = p[o0 + X], p[o0 + Y], p[o0 + W]
+    x1, y1, v1 = p[o1 + X], p[o1 + Y], p[o1 + W]
+    x2, y2, v2 = p[o2 + X], p[o2 + Y], p[o2 + W]
+    x3, y3, v3 = p[o3 + X], p[o3 + Y], p[o3 + W]
+    for w in range((n + 63) >> 6):
+        z = z_at + 64 * w
+        pos = 0
+        neg = 0
+        for i in range(min(64, n - 64 * w)):
+            a, b, c = path[z + i], path[z + n + i], path[z + 2 * n + i]
+            s0 = a * x0 + b * y0 + c * v0
+            s1 = a * x1 + b * y1 + c * v1
+            s2 = a * x2 + b * y2 + c * v2
+            s3 = a * x3 + b * y3 + c * v3
+            up = 1 - (np.int64(s0 <= -t0) & np.int64(s1 <= -t1) & np.int64(s2 <= -t2) & np.int64(s3 <= -t3))
+            down = 1 - (np.int64(s0 >= t0) & np.int64(s1 >= t1) & np.int64(s2 >= t2) & np.int64(s3 >= t3))
+            pos |= up << i
+            neg |= down << i
+        positive[w] |= pos
+        negative[w] |= neg
 
 
 @kernel(inner=True)
-def classify_all(path, z_at, n, p, k, trust, error, pending, on, positive, negative):
+def classify_all(path, z_at, n, p, k, trust, error, pend, word, limits, positive, negative):
     """Signs of all units at all vertices: pending (unit, may be positive, may be negative), or on, or off.
 
-    Returns the numbers of pending and of on units. A polygon with more vertices than a mask holds keeps all
-    its units pending.
+    Returns the number of pending units; those that are on are written to ``word``. A polygon with more
+    vertices than a mask holds keeps all its units pending.
     """
+    words = (n + 63) >> 6
+    for w in range(words):
+        word[w] = 0
+        positive[w] = 0
+        negative[w] = 0
     if k > MASK:
         for i in range(n):
-            pending[3 * i] = i
-            pending[3 * i + 1] = 1
-            pending[3 * i + 2] = 1
-        return n, 0
-    for i in range(n):
-        positive[i] = 0
-        negative[i] = 0
+            pend[3 * i] = i
+            pend[3 * i + 1] = 1
+            pend[3 * i + 2] = 1
+        return n
+    bounded = True
     for v in range(k):
         o = v * FLOATS_PER_EDGE
-        t = threshold(trust, p, o, error[T_A], error[T_C], error[A_MAX], error[C_MAX])
-        if p[o + DX] == 0.0 and p[o + DY] == 0.0:
-            add_signs(path, z_at, n, p[o + X], p[o + Y], p[o + W], t, v, positive, negative)
-            continue
-        t_far = threshold_far(trust, p, o, error[T_A], error[A_MAX])
-        for i in range(n):
+        limits[2 * v] = threshold(trust, p, o, error[T_A], error[T_C], error[A_MAX], error[C_MAX])
+        if p[o + DX] != 0.0 or p[o + DY] != 0.0:
+            bounded = False
+            limits[2 * v + 1] = threshold_far(trust, p, o, error[T_A], error[A_MAX])
+    if bounded:
+        v = 0
+        while v < k:  # four vertices at a time, the last of them again where there are fewer
+            v1, v2, v3 = min(v + 1, k - 1), min(v + 2, k - 1), min(v + 3, k - 1)
+            add_signs(
+                path, z_at, n, p,
+                v * FLOATS_PER_EDGE, v1 * FLOATS_PER_EDGE, v2 * FLOATS_PER_EDGE, v3 * FLOATS_PER_EDGE,
+                limits[2 * v], limits[2 * v1], limits[2 * v2], limits[2 * v3], positive, negative,
+            )  # fmt: skip
+            v += 4
+    else:
+        for w in range(words):
+            positive[w] = -1 if n - 64 * w >= 64 else (1 << (n - 64 * w)) - 1
+            negative[w] = positive[w]
+    count = 0
+    for w in range(words):
+        word[w] = positive[w] & ~negative[w]
+        both = np.uint64(positive[w] & negative[w])
+        while both != np.uint64(0):
+            i = 64 * w + lowest(both)
+            both &= both - np.uint64(1)
             a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
-            s = side(a, b, c, p[o + X], p[o + Y], p[o + W], t, True, p[o + DX], p[o + DY], t_far)
-            positive[i] |= (s & 1) << v
-            negative[i] |= (s >> 1) << v
-    # written without branches: which units are on looks random to the processor
-    n_pending = 0
-    n_on = 0
-    for i in range(n):
-        pos, neg = positive[i], negative[i]
-        pending[3 * n_pending] = i
-        pending[3 * n_pending + 1] = pos
-        pending[3 * n_pending + 2] = neg
-        on[n_on] = i
-        n_pending += np.int64(pos != 0) & np.int64(neg != 0)
-        n_on += np.int64(pos != 0) & np.int64(neg == 0)
-    return n_pending, n_on
+            pos = 0
+            neg = 0
+            for v in range(k):
+                o = v * FLOATS_PER_EDGE
+                dx, dy, t_far = p[o + DX], p[o + DY], limits[2 * v + 1]
+                far = dx != 0.0 or dy != 0.0
+                s = side(a, b, c, p[o + X], p[o + Y], p[o + W], limits[2 * v], far, dx, dy, t_far)
+                pos |= (s & 1) << v
+                neg |= (s >> 1) << v
+            pend[3 * count] = i
+            pend[3 * count + 1] = pos
+            pend[3 * count + 2] = neg
+            if pos != 0 and neg != 0:
+                count += 1
+            elif pos != 0:
+                word[w] |= 1 << (i & 63)
+    return count
 
 
 @kernel(inner=True)
@@ -443,114 +497,107 @@ def vertex_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer
 
 
 @kernel(inner=True)
-def settle(net, state, rungs, p, q, k, layer, pending, n_pending, on, n_on):
-    """Decide the open signs of pending units; returns the numbers of units that are still pending, and on."""
+def settle(net, state, rungs, p, q, k, layer, pend, first, n_pend, word):
+    """Decide the open signs of the pending units from ``first`` on; returns how many units are pending then.
+
+    Those that turn out to be on are written to ``word``.
+    """
     everywhere = 0
-    for j in range(n_pending):
-        everywhere |= pending[3 * j + 1] & pending[3 * j + 2]
+    for j in range(first, n_pend):
+        everywhere |= pend[3 * j + 1] & pend[3 * j + 2]
     if everywhere == 0:
-        return n_pending, n_on
+        return n_pend
     for v in range(k):
         if (everywhere >> v) & 1 == 0:
             continue
         u = v - 1 if v > 0 else k - 1
-        for j in range(n_pending):
-            if ((pending[3 * j + 1] & pending[3 * j + 2]) >> v) & 1:
+        for j in range(first, n_pend):
+            if ((pend[3 * j + 1] & pend[3 * j + 2]) >> v) & 1:
                 code = vertex_sign(
                     net, state, rungs, p, v * FLOATS_PER_EDGE, q[2 * u], q[2 * u + 1], q[2 * v], q[2 * v + 1],
-                    layer, pending[3 * j], -1,
+                    layer, pend[3 * j], -1,
                 )  # fmt: skip
                 if code & 1 == 0:
-                    pending[3 * j + 1] &= ~(1 << v)
+                    pend[3 * j + 1] &= ~(1 << v)
                 if code & 2 == 0:
-                    pending[3 * j + 2] &= ~(1 << v)
-    kept = 0
-    for j in range(n_pending):
-        i, pos, neg = pending[3 * j], pending[3 * j + 1], pending[3 * j + 2]
+                    pend[3 * j + 2] &= ~(1 << v)
+    kept = first
+    for j in range(first, n_pend):
+        i, pos, neg = pend[3 * j], pend[3 * j + 1], pend[3 * j + 2]
         if pos != 0 and neg != 0:
-            pending[3 * kept] = i
-            pending[3 * kept + 1] = pos
-            pending[3 * kept + 2] = neg
+            pend[3 * kept] = i
+            pend[3 * kept + 1] = pos
+            pend[3 * kept + 2] = neg
             kept += 1
         elif pos != 0:
-            on[n_on] = i
-            n_on += 1
-    return kept, n_on
+            word[i >> 6] |= 1 << (i & 63)
+    return kept
 
 
-@kernel
+@kernel(inlined=True)
 def descend(net, state, work, rungs, k, layer):
-    """A polygon enters ``layer``, its hidden vector in the path: push its first node. False: no room."""
+    """The polygon in the work arrays enters ``layer``, its hidden vector in the path.
+
+    Returns the layer of max-groups it ends in and how many of its units are pending: a fold node stays in the
+    work arrays, that of a wall layer goes onto the stack. The layer is -1 where there is no room.
+    """
     path, errors, signs, control, si, sf = (
         state.path, state.errors, state.signs, state.control, state.si, state.sf,
     )  # fmt: skip
-    p, q, units, on, pending, more = work.p, work.q, work.units, work.on, work.pending, work.more
-    weights = net.weights
+    p, q = work.p, work.q
     layer = enter_groups(COLUMNS, net, path, errors, layer, control[C_TRUST])
     here = layer_row(net.table, layer)
-    n, words, e = here.rows, here.words, carried(here, control[C_LAST] == layer)
+    n, e = here.rows, carried(here, control[C_LAST] == layer)
     io, fo = control[C_INTS], control[C_FLOATS]
-    if io + 2 * k + 3 * n + words + here.heads + HEADER > si.shape[0]:
-        return False
-    if fo + FLOATS_PER_EDGE * k + 3 * e > sf.shape[0]:
-        return False
+    if io + 2 * k + 3 * n + here.words + here.heads + HEADER > si.shape[0]:
+        return -1, 0
+    if fo + FLOATS_PER_EDGE * k + e > sf.shape[0]:
+        return -1, 0
     control[C_SERIAL] += 1
     signs[here.sign_at] = control[C_SERIAL]
     signs[here.sign_at + 1] = 0
+    if here.kind == FOLD:
+        n_pend = classify_all(
+            path, here.z_at, n, p, k, control[C_TRUST], errors[layer], work.pend, work.word, work.limits,
+            work.positive, work.negative,
+        )  # fmt: skip
+        if control[C_TRUST] == CERTIFIED and k <= MASK:
+            n_pend = settle(net, state, rungs, p, q, k, layer, work.pend, 0, n_pend, work.word)
+        return layer, n_pend
     copy(p, 0, sf, fo, FLOATS_PER_EDGE * k)
     copy(q, 0, si, io, 2 * k)
     y = fo + FLOATS_PER_EDGE * k
     at = io + 2 * k
-    y_at, m = here.y_at, here.d_in
-    if here.kind == FOLD:
-        n_pending, n_on = classify_all(
-            path, here.z_at, n, p, k, control[C_TRUST], errors[layer], pending, on, units, more
-        )
-        if control[C_TRUST] == CERTIFIED and k <= MASK:
-            n_pending, n_on = settle(net, state, rungs, p, q, k, layer, pending, n_pending, on, n_on)
-        copy(pending, 0, si, at, 3 * n_pending)
-        at += 3 * n_pending
-        for j in range(words):
-            si[at + j] = 0
-        for j in range(n_on):
-            si[at + (on[j] >> 6)] |= 1 << (on[j] & 63)
-        at += words
-        if e > 0:
-            without_units(COLUMNS, net, path, layer, sf, y)
-            add_units(COLUMNS, weights, here.outputs, e, on, n_on, path, here.z_at, n, sf, y)
-        floats = FLOATS_PER_EDGE * k + 3 * e
-    else:
-        n_pending = 0
-        for h in range(here.heads):
-            si[at + h] = 0
-        at += here.heads
-        for r in range(e):
-            sf[y + r] = path[y_at + 2 * m + r] if here.skip == 1 else 0.0
-        floats = FLOATS_PER_EDGE * k + e
-    control[C_INTS] = write_header(si, at, here.kind, layer, 0, k, n_pending, 0, io, floats)
-    control[C_FLOATS] = fo + floats
-    return True
+    for h in range(here.heads):
+        si[at + h] = 0
+    at += here.heads
+    for r in range(e):
+        sf[y + r] = path[here.y_at + 2 * here.d_in + r] if here.skip == 1 else 0.0
+    control[C_INTS] = write_header(si, at, WALL, layer, 0, k, 0, 0, io, FLOATS_PER_EDGE * k + e)
+    control[C_FLOATS] = y + e
+    return layer, 0
+
+
+@kernel
+def begin(net, state, work, rungs, k):
+    """The polygon of the domain in the work arrays enters the first layer. False: no room."""
+    layer, n_pend = descend(net, state, work, rungs, k, 0)
+    if layer >= 0 and layer_row(net.table, layer).kind == FOLD:
+        push_fold(net, state, work, k, layer, n_pend)
+    return layer >= 0
 
 
 @kernel(inlined=True)
-def push_half(net, state, work, k, start, length, first, last, owner, wall, layer, unit, n_pend, e):
-    """Push one half of a polygon that ``unit`` cut: polygon, units that still cross it, bits and map."""
-    here = layer_row(net.table, layer)
-    path, control, si, sf = state.path, state.control, state.si, state.sf
-    p, q, extra, pend, codes, word, yv, on = (
-        work.p, work.q, work.extra, work.pend, work.codes, work.word, work.yv, work.on,
-    )  # fmt: skip
-    words = here.words
-    n = here.rows
-    io, fo = control[C_INTS], control[C_FLOATS]
-    kk = write_side(p, q, k, start, length, first, last, extra, owner, wall, sf, fo, si, io)
-    y = fo + FLOATS_PER_EDGE * kk
-    at = io + 2 * kk
-    copy(yv, 0, sf, y, 3 * e)
-    on[0] = unit
+def units_of_half(work, k, start, length, first, last, unit, n_pend, ints, at):
+    """The units that still cross one half of a polygon that ``unit`` cut, written to ``ints``.
+
+    Returns their number, and that of the units that are on from now on, which are listed in ``units``.
+    """
+    pend, codes, units = work.pend, work.codes, work.units
+    units[0] = unit
     n_on = last  # the crossing of the positive half that comes last is number 1
     count = 0
-    if k <= MASK and kk <= MASK:
+    if k <= MASK and length + 2 <= MASK:
         top = length + 1
         for j in range(1, n_pend):
             i, pos, neg = pend[3 * j], pend[3 * j + 1], pend[3 * j + 2]
@@ -558,112 +605,126 @@ def push_half(net, state, work, k, start, length, first, last, owner, wall, laye
             cb = codes[2 * j + last]
             pos = turned(pos, k, start, length) | (ca & 1) | ((cb & 1) << top)
             neg = turned(neg, k, start, length) | (ca >> 1) | ((cb >> 1) << top)
-            si[at + 3 * count] = i
-            si[at + 3 * count + 1] = pos
-            si[at + 3 * count + 2] = neg
-            on[n_on] = i
+            ints[at + 3 * count] = i
+            ints[at + 3 * count + 1] = pos
+            ints[at + 3 * count + 2] = neg
+            units[n_on] = i
             count += np.int64(pos != 0) & np.int64(neg != 0)
             n_on += np.int64(pos != 0) & np.int64(neg == 0)
     else:
         # some masks do not fit: whatever is not written here is asked for when its turn comes
         count = n_pend - 1
-        undecided = (1 << min(kk, MASK)) - 1
+        undecided = (1 << min(length + 2, MASK)) - 1
         for j in range(count):
-            si[at + 3 * j] = pend[3 * j + 3]
-            si[at + 3 * j + 1] = undecided
-            si[at + 3 * j + 2] = undecided
+            ints[at + 3 * j] = pend[3 * j + 3]
+            ints[at + 3 * j + 1] = undecided
+            ints[at + 3 * j + 2] = undecided
+    return count, n_on
+
+
+@kernel(inlined=True)
+def push_half(net, state, work, k, start, length, owner, wall, layer, unit, n_pend):
+    """Push the half of a polygon where ``unit`` is on: polygon, units that still cross it, and bits."""
+    words = layer_row(net.table, layer).words
+    control, si, sf = state.control, state.si, state.sf
+    io, fo = control[C_INTS], control[C_FLOATS]
+    kk = write_side(work.p, work.q, k, start, length, 0, 1, work.extra, owner, wall, sf, fo, si, io)
+    at = io + 2 * kk
+    count, n_on = units_of_half(work, k, start, length, 0, 1, unit, n_pend, si, at)
     at += 3 * count
-    copy(word, 0, si, at, words)
+    copy(work.word, 0, si, at, words)
     for j in range(n_on):
-        si[at + (on[j] >> 6)] |= 1 << (on[j] & 63)
-    at += words
-    if e > 0 and n_on > 0:
-        outputs, z_at = here.outputs, here.z_at
-        add_units(COLUMNS, net.weights, outputs, e, on, n_on, path, z_at, n, sf, y)
-    control[C_INTS] = write_header(si, at, FOLD, layer, 0, kk, count, 0, io, FLOATS_PER_EDGE * kk + 3 * e)
-    control[C_FLOATS] = fo + FLOATS_PER_EDGE * kk + 3 * e
+        si[at + (work.units[j] >> 6)] |= 1 << (work.units[j] & 63)
+    floats = FLOATS_PER_EDGE * kk
+    control[C_INTS] = write_header(si, at + words, FOLD, layer, 0, kk, count, 0, io, floats)
+    control[C_FLOATS] = fo + floats
+
+
+@kernel(inlined=True)
+def keep_half(work, k, start, length, owner, wall, unit, n_pend):
+    """The polygon in the work arrays becomes its half where ``unit`` is off; returns its edges and units."""
+    p, q, half_p, half_q, word, units = work.p, work.q, work.half_p, work.half_q, work.word, work.units
+    kk = write_side(p, q, k, start, length, 1, 0, work.extra, owner, wall, half_p, 0, half_q, 0)
+    copy(half_p, 0, p, 0, FLOATS_PER_EDGE * kk)
+    copy(half_q, 0, q, 0, 2 * kk)
+    count, n_on = units_of_half(work, k, start, length, 1, 0, unit, n_pend, work.pend, 0)
+    for j in range(n_on):
+        word[units[j] >> 6] |= 1 << (units[j] & 63)
+    return kk, count
 
 
 @kernel(inlined=True)
 def fold_step(net, state, work, rungs, layer, k, n_pend):
-    """Settle the first pending unit of a fold node in the work arrays; returns a status, 0 when it is a leaf.
+    """Settle the first pending unit of a fold node in the work arrays.
 
-    Returns ``BUDGET`` after a cut (two children on the stack) as well: there is nothing left in the work
-    arrays.
+    Returns a status, and the edges and pending units of the node in the work arrays: ``RUNNING`` when it is a
+    leaf, ``BUDGET`` after a cut. The half where the unit is on then waits on the stack.
     """
     here = layer_row(net.table, layer)
-    weights = net.weights
     path, errors, signs, control, answer, si, sf = (
         state.path, state.errors, state.signs, state.control, state.answer, state.si, state.sf,
     )  # fmt: skip
-    p, pend, word, yv, code, codes, extra, on = (
-        work.p, work.pend, work.word, work.yv, work.code, work.codes, work.extra, work.on,
-    )  # fmt: skip
-    e = carried(here, control[C_LAST] == layer)
+    p, pend, word, code, codes, extra = work.p, work.pend, work.word, work.code, work.codes, work.extra
     n, z_at, words = here.rows, here.z_at, here.words
     first = 0
     error = errors[layer]
+    status = RUNNING
     while first < n_pend:
         i = pend[3 * first]
         a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
-        undecided = False
-        positive = 0
-        negative = 0
-        if control[C_ANSWERED] == 1:
-            copy(answer, 0, code, 0, k)
-            control[C_ANSWERED] = 0
-        elif k <= MASK:
+        if k <= MASK:
             pos, neg = pend[3 * first + 1], pend[3 * first + 2]
             if pos & neg != 0 and control[C_TRUST] == CERTIFIED:  # primes may have come since it was made
-                settle(net, state, rungs, p, work.q, k, layer, pend[3 * first :], 1, on, 0)
-                pos, neg = pend[3 * first + 1], pend[3 * first + 2]
-            for v in range(k):
-                code[v] = ((pos >> v) & 1) | (((neg >> v) & 1) << 1)
+                n_pend = settle(net, state, rungs, p, work.q, k, layer, pend, first, n_pend, word)
+                if first == n_pend:
+                    break
+                i, pos, neg = pend[3 * first], pend[3 * first + 1], pend[3 * first + 2]
+            undecided, positive, negative = pos & neg != 0, pos != 0, neg != 0
         else:
+            undecided, positive, negative = False, False, False
             for v in range(k):
                 o = v * FLOATS_PER_EDGE
                 t = threshold(control[C_TRUST], p, o, error[T_A], error[T_C], error[A_MAX], error[C_MAX])
                 far = p[o + DX] != 0.0 or p[o + DY] != 0.0
                 t_far = threshold_far(control[C_TRUST], p, o, error[T_A], error[A_MAX]) if far else 0.0
                 code[v] = side(a, b, c, p[o + X], p[o + Y], p[o + W], t, far, p[o + DX], p[o + DY], t_far)
-        for v in range(k):
-            if code[v] == 3:
-                undecided = True
-            elif code[v] == 1:
-                positive += 1
-            elif code[v] == 2:
-                negative += 1
+                if control[C_ANSWERED] == 1:
+                    code[v] = answer[v]
+                undecided = undecided or code[v] == 3
+                positive = positive or code[v] == 1
+                negative = negative or code[v] == 2
+            control[C_ANSWERED] = 0
         if undecided:
-            if first > 0:  # what was settled meanwhile must not be asked again
-                for j in range(3 * (n_pend - first)):
-                    pend[j] = pend[j + 3 * first]
             control[C_ASKED_UNIT] = i
-            push_fold(net, state, work, k, layer, n_pend - first, e)
-            return UNDECIDED_FOLD
-        if positive > 0 and negative > 0:
+            status = UNDECIDED_FOLD
             break
-        if positive > 0:
+        if positive and negative:
+            break
+        if positive:
             word[i >> 6] |= 1 << (i & 63)
-            if e > 0:
-                on[0] = i
-                add_units(COLUMNS, weights, here.outputs, e, on, 1, path, z_at, n, yv, 0)
         first += 1
-    if first == n_pend:
-        return RUNNING
-    if first > 0:
-        for j in range(3 * (n_pend - first)):
-            pend[j] = pend[j + 3 * first]
+    if first > 0:  # what is settled must not be asked again
         n_pend -= first
+        for j in range(3 * n_pend):
+            pend[j] = pend[j + 3 * first]
+    if n_pend == 0 or status != RUNNING:
+        return status, k, n_pend
     # room for both halves: together they have at most k + 4 edges
     if control[C_INTS] + 2 * (k + 4) + 2 * (3 * n_pend + words + HEADER) > si.shape[0]:
-        return STACK_FULL
-    if control[C_FLOATS] + FLOATS_PER_EDGE * (k + 4) + 6 * e > sf.shape[0]:
-        return STACK_FULL
+        return STACK_FULL, k, n_pend
+    if control[C_FLOATS] + FLOATS_PER_EDGE * (k + 4) > sf.shape[0]:
+        return STACK_FULL, k, n_pend
     i = pend[0]
     a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
     owner = signs[here.sign_at]
     wall = (layer << 54) | (i << 38)
-    start, length = runs(code, k, 1)
+    if k <= MASK:
+        pos, neg = pend[1], pend[2]
+        for v in range(k):
+            code[v] = ((pos >> v) & 1) | (((neg >> v) & 1) << 1)
+        start, length = run_of(pos, k)
+    else:
+        start, length = runs(code, k, 1)
     crossings(p, k, code, a, b, c, error[RA], error[RC], extra, start, length)
     if k <= MASK:
         before = start - 1 if start > 0 else k - 1
@@ -690,30 +751,27 @@ def fold_step(net, state, work, rungs, layer, k, n_pend):
                             net, state, rungs, extra, o, work.q[2 * edge], work.q[2 * edge + 1], owner, wall,
                             layer, pend[3 * j], -1,
                         )  # fmt: skip
-    for off in range(2):  # the half where the unit is on waits below the other
-        start, length = runs(code, k, 1 + off)
-        push_half(net, state, work, k, start, length, off, 1 - off, owner, wall, layer, i, n_pend, e)
-    return BUDGET
+    push_half(net, state, work, k, start, length, owner, wall, layer, i, n_pend)
+    start, length = run_of(neg, k) if k <= MASK else runs(code, k, 2)
+    k, n_pend = keep_half(work, k, start, length, owner, wall, i, n_pend)
+    return BUDGET, k, n_pend
 
 
 @kernel(inlined=True)
-def push_fold(net, state, work, k, layer, n_pend, e):
-    """Put the fold node of the work arrays back onto the stack, where it came from and fits."""
-    here = layer_row(net.table, layer)
+def push_fold(net, state, work, k, layer, n_pend):
+    """Put the fold node of the work arrays onto the stack, where it is known to fit."""
+    words = layer_row(net.table, layer).words
     control, si, sf = state.control, state.si, state.sf
-    p, q, pend, word, yv = work.p, work.q, work.pend, work.word, work.yv
-    words = here.words
     io, fo = control[C_INTS], control[C_FLOATS]
-    copy(p, 0, sf, fo, FLOATS_PER_EDGE * k)
-    copy(yv, 0, sf, fo + FLOATS_PER_EDGE * k, 3 * e)
-    copy(q, 0, si, io, 2 * k)
+    copy(work.p, 0, sf, fo, FLOATS_PER_EDGE * k)
+    copy(work.q, 0, si, io, 2 * k)
     at = io + 2 * k
-    copy(pend, 0, si, at, 3 * n_pend)
+    copy(work.pend, 0, si, at, 3 * n_pend)
     at += 3 * n_pend
-    copy(word, 0, si, at, words)
-    at += words
-    control[C_INTS] = write_header(si, at, FOLD, layer, 0, k, n_pend, 0, io, FLOATS_PER_EDGE * k + 3 * e)
-    control[C_FLOATS] = fo + FLOATS_PER_EDGE * k + 3 * e
+    copy(work.word, 0, si, at, words)
+    floats = FLOATS_PER_EDGE * k
+    control[C_INTS] = write_header(si, at + words, FOLD, layer, 0, k, n_pend, 0, io, floats)
+    control[C_FLOATS] = fo + floats
 
 
 @kernel(inlined=True)
@@ -1120,77 +1178,82 @@ def emit(net, state, work, out, k):
 
 @kernel
 def run(net, state, work, keys, rungs, out, budget):
-    """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
+    """Process nodes until the stack is empty, the budget is used up, or the caller is needed."""
     control, si, sf = state.control, state.si, state.sf
     p, q, pend, word, yv, routes = work.p, work.q, work.pend, work.word, work.yv, work.routes
     path, errors, signs, layer_cells = state.path, state.errors, state.signs, state.layer_cells
     last = control[C_LAST]
     room = keys.df.shape[0] // FLOATS_PER_EDGE
+    held = False  # whether a fold node is in the work arrays
+    kind, layer, head, k, n_pend, tied, end, floats = FOLD, 0, 0, 0, 0, 0, 0, 0
+    status = RUNNING
     while budget > 0:
         budget -= 1
         control[C_STEPS] += 1
-        if control[C_INTS] == 0:
-            control[C_STATUS] = DONE
-            return
+        if not held and control[C_INTS] == 0:
+            status = DONE
+            break
         if control[C_CELLS] >= control[C_MOST_CELLS]:
-            control[C_STATUS] = BUDGET
-            return
-        end, floats = control[C_INTS], control[C_FLOATS]
-        kind, layer, head = si[end - 8], si[end - 7], si[end - 6]
-        here = layer_row(net.table, layer)
-        k, n_pend, tied = si[end - 5], si[end - 4], si[end - 3]
-        io, fo = end - si[end - 2], floats - si[end - 1]
+            status = BUDGET
+            break
+        if not held:
+            end, floats = control[C_INTS], control[C_FLOATS]
+            kind, layer, head = si[end - 8], si[end - 7], si[end - 6]
+            k, n_pend, tied = si[end - 5], si[end - 4], si[end - 3]
         if k + 4 > room:
-            control[C_STATUS] = POLYGON_FULL
-            return
-        copy(sf, fo, p, 0, FLOATS_PER_EDGE * k)
-        copy(si, io, q, 0, 2 * k)
-        at = io + 2 * k
-        y = fo + FLOATS_PER_EDGE * k
-        e = carried(here, last == layer)
-        control[C_INTS] = io
-        control[C_FLOATS] = fo
-        leaf = False
-        if kind == FOLD:
-            words = here.words
-            copy(si, at, pend, 0, 3 * n_pend)
-            copy(si, at + 3 * n_pend, word, 0, words)
-            copy(sf, y, yv, 0, 3 * e)
-            status = RUNNING
-            if n_pend > 0:
-                status = fold_step(net, state, work, rungs, layer, k, n_pend)
-            if status == RUNNING:
-                leaf = True
-                copy(word, 0, signs, here.sign_at + 2, words)
-        else:
-            heads = here.heads
-            copy(si, at, routes, 0, heads)
-            copy(sf, y, yv, 0, e)
-            if head == heads:
-                leaf = True
-                status = RUNNING
-                signs[here.sign_at + 1] = tied
-                copy(routes, 0, signs, here.sign_at + 2, heads)
+            status = POLYGON_FULL
+            break
+        here = layer_row(net.table, layer)
+        if not held:
+            io, fo = end - si[end - 2], floats - si[end - 1]
+            at = io + 2 * k
+            copy(sf, fo, p, 0, FLOATS_PER_EDGE * k)
+            copy(si, io, q, 0, 2 * k)
+            control[C_INTS] = io
+            control[C_FLOATS] = fo
+            if kind == FOLD:
+                copy(si, at, pend, 0, 3 * n_pend)
+                copy(si, at + 3 * n_pend, word, 0, here.words)
+                held = True
             else:
-                status = head_step(net, state, work, keys, rungs, layer, head, k, tied)
-        if leaf:
+                copy(si, at, routes, 0, here.heads)
+                copy(sf, fo + FLOATS_PER_EDGE * k, yv, 0, carried(here, last == layer))
+        status = RUNNING
+        if kind == FOLD:
+            if n_pend > 0:
+                status, k, n_pend = fold_step(net, state, work, rungs, layer, k, n_pend)
+        elif head < here.heads:
+            status = head_step(net, state, work, keys, rungs, layer, head, k, tied)
+        if status == RUNNING:  # a leaf
+            if kind == WALL:
+                signs[here.sign_at + 1] = tied
+                copy(routes, 0, signs, here.sign_at + 2, here.heads)
             if layer == last:
+                if kind == FOLD:
+                    copy(word, 0, signs, here.sign_at + 2, here.words)
                 status = emit(net, state, work, out, k)
                 if status == RUNNING:
                     layer_cells[layer] += 1
+                    held = False
             else:
-                leave(COLUMNS, net, path, errors, layer, routes, yv)
-                if descend(net, state, work, rungs, k, layer + 1):
-                    layer_cells[layer] += 1
+                if kind == FOLD:
+                    leave_units(COLUMNS, net, path, errors, layer, word, signs, work.units)
                 else:
+                    leave(COLUMNS, net, path, errors, layer, routes, yv)
+                entered, pending = descend(net, state, work, rungs, k, layer + 1)
+                if entered < 0:
                     status = STACK_FULL
-        if status >= UNDECIDED_HEAD and status != BUDGET:
-            # nothing was changed: the node is still where it was
-            control[C_INTS] = end
-            control[C_FLOATS] = floats
-            control[C_STATUS] = status
-            return
-        if status == UNDECIDED_FOLD:
-            control[C_STATUS] = status
-            return
-    control[C_STATUS] = DONE if control[C_INTS] == 0 else BUDGET
+                else:
+                    layer_cells[layer] += 1
+                    layer, n_pend, kind = entered, pending, layer_row(net.table, entered).kind
+                    held = kind == FOLD
+        if status != RUNNING and status != BUDGET:
+            if not held:  # nothing was changed: the node is still where it was
+                control[C_INTS] = end
+                control[C_FLOATS] = floats
+            break
+    if held:
+        push_fold(net, state, work, k, layer, n_pend)
+    if status in (RUNNING, BUDGET):
+        status = DONE if control[C_INTS] == 0 else BUDGET
+    control[C_STATUS] = status

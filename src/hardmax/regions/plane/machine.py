@@ -85,17 +85,19 @@ class PlaneMachine(StackMachine):
             {
                 "p": floats,
                 "q": 2 * edges,
-                "pend": 3 * widest,
+                "half_p": floats,
+                "half_q": 2 * edges,
+                "limits": 2 * edges,
+                "pend": 3 * widest + 3,
                 "word": widest // 64 + 1,
-                "yv": 3 * widest,
+                "yv": widest,
                 "routes": widest + 1,
                 "code": edges,
                 "codes": 2 * widest + 2,
                 "extra": 2 * _F,
-                "units": widest,
-                "on": widest + 1,
-                "pending": 3 * widest + 3,
-                "more": widest,
+                "units": widest + 1,
+                "positive": widest // 64 + 1,
+                "negative": widest // 64 + 1,
             },
         )
         self.keys: kernels.Heads = allocated(
@@ -166,7 +168,7 @@ class PlaneMachine(StackMachine):
         if not self.unbounded:
             self.totals[2], self.domain_area = _size(corners_of(lines))
         self.path[:6] = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]  # the identity map of the plane
-        while not kernels.descend(self.program.net, self._state, self.work, self.ladder.rungs, k, 0):
+        while not kernels.begin(self.program.net, self._state, self.work, self.ladder.rungs, k):
             self._grow_stack()
 
     # running
