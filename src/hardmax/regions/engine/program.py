@@ -177,7 +177,7 @@ class Program:
                 row[kernels.OFFSETS] = keep(layer.offsets)
                 row[kernels.WORDS] = -(-layer.units // 64)
                 units += layer.units
-                sign += 2 + int(row[kernels.WORDS])
+                sign += 3 + int(row[kernels.WORDS]) + 2 * layer.units  # bits, then units that follow others
             else:
                 row[kernels.KIND], row[kernels.ROWS] = kernels.WALL, len(layer.key)
                 row[kernels.HEADS], row[kernels.SKIP], row[kernels.FIRST] = layer.heads, layer.skip, heads

@@ -18,6 +18,10 @@ by powers of two to :math:`\|F\|_1 \le 1`; then a minor of order :math:`k` is at
 the sum of both errors and :math:`D + 2` units. The errors of rows are those of the floats
 (:func:`~hardmax.regions.engine.layer_kernels.bound_errors`), which are proportional to the unit of rounding.
 
+Units whose rows vanish on a whole layer cell, or are multiples of those of others, are recognised once per
+layer cell by the same residues (:func:`vanishes`, :func:`multiple_of`). They cut nothing: a *twin* follows the
+unit of which it is a multiple.
+
 Both walk along the path of the depth-first search through the layers, and remember: what enters a layer is
 known by the number of its layer cell, and rows are computed when they are asked for. Modulo a prime nothing
 is rounded, so what enters a layer follows from what entered it last, by the units that have changed.
@@ -607,3 +611,94 @@ def sign_at(D, net, state, rungs, layer, i, j, value, column, turn):
         return code
     rungs.counts[N_OPEN] += 1
     return OPEN
+
+
+# rows that coincide
+
+
+@kernel(inner=True)
+def vanishes(D, net, state, rungs, layer, i):
+    """Whether it is proven that row i of a layer is zero on the whole layer cell."""
+    here, e = layer_row(net.table, layer), state.errors[layer]
+    for c in range(D):
+        if not (abs(state.path[here.z_at + c * here.rows + i]) <= (e[RA] if c < D - 1 else e[RC])):
+            return False
+    bits = 2.0 + math.log2(2.0 * max(e[RA], e[RC]) + 1e-300) + rungs.denominators[layer]
+    for k in range(rungs.primes.shape[0]):
+        if not _provide_mod(D, net, state.signs, rungs, 1 + k, layer, i):
+            return False
+        for c in range(D):
+            if rungs.mod[k, here.z_at + c * here.rows + i] != 0.0:
+                return False
+        bits -= modulo.BITS
+        if bits < 0.0:
+            rungs.counts[N_ZERO] += 1
+            return True
+    return False
+
+
+@kernel(inner=True)
+def multiple_of(D, net, state, rungs, layer, i, j):
+    r"""The sign of the number that row j of a layer is times row i, proven on the whole layer cell; 0 if it is
+    no multiple, or that is not proven.
+
+    With :math:`r_{i,c} \ne 0`, it is one if all minors :math:`r_{i,c} r_{j,c'} - r_{i,c'} r_{j,c}` vanish.
+    """
+    here, e, path = layer_row(net.table, layer), state.errors[layer], state.path
+    n, z = here.rows, here.z_at
+    pivot = 0
+    for c in range(1, D - 1):
+        if abs(path[z + c * n + i]) > abs(path[z + pivot * n + i]):
+            pivot = c
+    if not (abs(path[z + pivot * n + i]) > 2.0 * e[RA]):
+        return 0
+    factor = path[z + pivot * n + j] / path[z + pivot * n + i]
+    for c in range(D):
+        error = 4.0 * (1.0 + abs(factor)) * (e[RA] if c < D - 1 else e[RC])
+        if not (abs(path[z + c * n + j] - factor * path[z + c * n + i]) <= error):
+            return 0
+    if not (abs(path[z + pivot * n + j]) > 2.0 * e[RA]):
+        return 0
+    bits = 3.0 + 2.0 * (_norm_bits(D, state.errors, layer, True) + rungs.denominators[layer])
+    if not (bits < 1e6):
+        return 0
+    for k in range(rungs.primes.shape[0]):
+        known = _provide_mod(D, net, state.signs, rungs, 1 + k, layer, i)
+        if not known or not _provide_mod(D, net, state.signs, rungs, 1 + k, layer, j):
+            return 0
+        mod, prime = rungs.mod[k], rungs.primes[k]
+        a, b = mod[z + pivot * n + i], mod[z + pivot * n + j]
+        for c in range(D):
+            minor = a * mod[z + c * n + j] - b * mod[z + c * n + i]
+            if modulo.reduced(minor, prime) != 0.0:
+                return 0
+        bits -= modulo.BITS
+        if bits < 0.0:
+            rungs.counts[N_ZERO] += 1
+            return 1 if factor > 0.0 else -1
+    return 0
+
+
+@kernel(inlined=True)
+def forget_twins(here, signs):
+    """No unit of the layer cell is known to follow another."""
+    signs[here.sign_at + 2 + here.words] = 0
+
+
+@kernel(inlined=True)
+def add_twin(here, signs, unit, other, sign):
+    """From now on ``unit`` is on where ``other`` is (sign 1), or is not (sign -1)."""
+    at = here.sign_at + 2 + here.words
+    signs[at + 1 + 2 * signs[at]] = unit
+    signs[at + 2 + 2 * signs[at]] = 2 * other + (1 if sign < 0 else 0)
+    signs[at] += 1
+
+
+@kernel(inlined=True)
+def follow_twins(here, signs, word):
+    """Set the bits of the units that follow others, once those are settled."""
+    at = here.sign_at + 2 + here.words
+    for t in range(signs[at]):
+        unit, other, turned = signs[at + 1 + 2 * t], signs[at + 2 + 2 * t] >> 1, signs[at + 2 + 2 * t] & 1
+        on = ((word[other >> 6] >> (other & 63)) & 1) ^ turned
+        word[unit >> 6] = (word[unit >> 6] & ~(1 << (unit & 63))) | (on << (unit & 63))

@@ -61,7 +61,18 @@ from hardmax.regions.engine.layer_kernels import (
     write_header,
     write_signature,
 )
-from hardmax.regions.engine.sign_kernels import FAR_SIDE, OPEN, ZERO, ask_at
+from hardmax.regions.engine.sign_kernels import (
+    FAR_SIDE,
+    N_ZERO,
+    OPEN,
+    ZERO,
+    add_twin,
+    ask_at,
+    follow_twins,
+    forget_twins,
+    multiple_of,
+    vanishes,
+)
 from hardmax.regions.engine.sign_kernels import sign_at as compiled_sign_at
 
 # floats of a vertex and the edge that starts there
@@ -497,6 +508,27 @@ def vertex_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer
 
 
 @kernel(inner=True)
+def find_twins(net, state, rungs, layer, pend, n_pend):
+    """Pending units that vanish, or follow others, are no longer pending; returns how many are left."""
+    here = layer_row(net.table, layer)
+    kept = 0
+    for j in range(n_pend):
+        unit, pos, neg = pend[3 * j], pend[3 * j + 1], pend[3 * j + 2]
+        sign = 0
+        for r in range(kept):
+            sign = multiple_of(COLUMNS, net, state, rungs, layer, pend[3 * r], unit)
+            if sign != 0:
+                add_twin(here, state.signs, unit, pend[3 * r], sign)
+                break
+        if sign == 0 and not vanishes(COLUMNS, net, state, rungs, layer, unit):
+            pend[3 * kept] = unit
+            pend[3 * kept + 1] = pos
+            pend[3 * kept + 2] = neg
+            kept += 1
+    return kept
+
+
+@kernel(inner=True)
 def settle(net, state, rungs, p, q, k, layer, pend, first, n_pend, word):
     """Decide the open signs of the pending units from ``first`` on; returns how many units are pending then.
 
@@ -561,7 +593,10 @@ def descend(net, state, work, rungs, k, layer):
             path, here.z_at, n, p, k, control[C_TRUST], errors[layer], work.pend, work.word, work.limits,
             work.positive, work.negative,
         )  # fmt: skip
+        forget_twins(here, signs)
         if control[C_TRUST] == CERTIFIED and k <= MASK:
+            if rungs.counts[N_ZERO] > 0:
+                n_pend = find_twins(net, state, rungs, layer, work.pend, n_pend)
             n_pend = settle(net, state, rungs, p, q, k, layer, work.pend, 0, n_pend, work.word)
         return layer, n_pend
     copy(p, 0, sf, fo, FLOATS_PER_EDGE * k)
@@ -1225,7 +1260,9 @@ def run(net, state, work, keys, rungs, out, budget):
         elif head < here.heads:
             status = head_step(net, state, work, keys, rungs, layer, head, k, tied)
         if status == RUNNING:  # a leaf
-            if kind == WALL:
+            if kind == FOLD:
+                follow_twins(here, signs, word)
+            else:
                 signs[here.sign_at + 1] = tied
                 copy(routes, 0, signs, here.sign_at + 2, here.heads)
             if layer == last:
