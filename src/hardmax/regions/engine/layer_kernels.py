@@ -211,6 +211,20 @@ def rows_of(columns, weights, at, biases, n, m, path, y_at, z_at):
 
 
 @kernel(reorder=True, inner=True)
+def sparse_rows_of(columns, net, here, path):
+    """The same where most weights are zero: the others are listed."""
+    weights, nonzero, m, n = net.weights, net.nonzero, here.d_in, here.rows
+    for i in range(n):
+        first, end = nonzeros(net, here.nonzero_scores, i)
+        for c in range(columns):
+            y = here.y_at + c * m
+            total = weights[here.biases + i] if c == columns - 1 else 0.0
+            for t in range(first, end):
+                total += weights[here.scores + i * m + nonzero[t]] * path[y + nonzero[t]]
+            path[here.z_at + c * n + i] = total
+
+
+@kernel(reorder=True, inner=True)
 def squares(path, at, n):
     """The sum of squares of n numbers."""
     total = 0.0
@@ -299,7 +313,10 @@ def enter(columns, net, path, errors, layer, trust):
         before, after = shifted_squares(path, y, z, n, net.weights, here.biases)
         y_nc, z_na, z_nc = norm_above(before, path, y, n), y_na, norm_above(after, path, z, n)
     else:
-        rows_of(columns, net.weights, here.scores, here.biases, n, m, path, y_at, z_at)
+        if here.nonzero_scores >= 0:
+            sparse_rows_of(columns, net, here, path)
+        else:
+            rows_of(columns, net.weights, here.scores, here.biases, n, m, path, y_at, z_at)
         if trust != FLOAT:
             y_na, y_nc = largest_norm(path, y_at, m, d), largest_norm(path, y_at + d * m, m, 1)
             z_na, z_nc = largest_norm(path, z_at, n, d), largest_norm(path, z_at + d * n, n, 1)
@@ -471,7 +488,10 @@ def leave_units(columns, net, path, errors, layer, word, signs, units):
                 on &= on - np.uint64(1)
                 count += 1
         without_units(columns, net, path, layer, path, to)
-    add_units(columns, net.weights, here.outputs, here.d_out, units, count, path, here.z_at, n, path, to)
+    if here.nonzero_outputs >= 0:
+        add_sparse_units(columns, net, here, units, count, path, path, to)
+    else:
+        add_units(columns, net.weights, here.outputs, here.d_out, units, count, path, here.z_at, n, path, to)
     copy(word, 0, signs, at, here.words)
     e[CHANGES] = changes
     entering = errors[layer + 1]
@@ -485,6 +505,19 @@ def leave_units(columns, net, path, errors, layer, word, signs, units):
 def listed(unit):
     """A unit of a list, and whether it is added (1.0) or, listed as ~i, subtracted (-1.0)."""
     return unit ^ (unit >> 63), 1.0 if unit >= 0 else -1.0
+
+
+@kernel(inner=True)
+def add_sparse_units(columns, net, here, units, count, path, out, y):
+    """The same as :func:`add_units` where most outputs are zero: the others are listed."""
+    weights, nonzero, e = net.weights, net.nonzero, here.d_out
+    for j in range(count):
+        i, s = listed(units[j])
+        first, end = nonzeros(net, here.nonzero_outputs, i)
+        for c in range(columns):
+            a, to = s * path[here.z_at + c * here.rows + i], y + c * e
+            for t in range(first, end):
+                out[to + nonzero[t]] += weights[here.outputs + i * e + nonzero[t]] * a
 
 
 @kernel(reorder=True, inner=True)

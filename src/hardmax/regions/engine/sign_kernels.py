@@ -19,8 +19,8 @@ the sum of both errors and :math:`D + 2` units. The errors of rows are those of 
 (:func:`~hardmax.regions.engine.layer_kernels.bound_errors`), which are proportional to the unit of rounding.
 
 Units whose rows vanish on a whole layer cell, or are multiples of those of others, are recognised once per
-layer cell by the same residues (:func:`vanishes`, :func:`multiple_of`). They cut nothing: a *twin* follows the
-unit of which it is a multiple.
+layer cell by the same residues (:func:`vanishes`, :func:`multiple_of`). They cut nothing: a *twin* follows
+the unit of which it is a multiple.
 
 Both walk along the path of the depth-first search through the layers, and remember: what enters a layer is
 known by the number of its layer cell, and rows are computed when they are asked for. Modulo a prime nothing
@@ -639,8 +639,8 @@ def vanishes(D, net, state, rungs, layer, i):
 
 @kernel(inner=True)
 def multiple_of(D, net, state, rungs, layer, i, j):
-    r"""The sign of the number that row j of a layer is times row i, proven on the whole layer cell; 0 if it is
-    no multiple, or that is not proven.
+    r"""The sign of the number that row j of a layer is times row i, proven on the whole layer cell; 0 if it
+    is no multiple, or that is not proven.
 
     With :math:`r_{i,c} \ne 0`, it is one if all minors :math:`r_{i,c} r_{j,c'} - r_{i,c'} r_{j,c}` vanish.
     """
