@@ -54,11 +54,11 @@ def add_multiple(weights, w, factor, path, y, count):
 
 
 @kernel(reorder=True, inlined=True)
-def sparse_dot(weights, w, columns, first, end, path, y, prime):
-    """The residue of a sum of products, of the listed columns only."""
+def sparse_dot(weights, columns, first, end, path, y, prime):
+    """The residue of a sum of products, where weights other than zero are listed."""
     total = 0.0
     for t in range(first, end):
-        total += weights[w + columns[t]] * path[y + columns[t]]
+        total += weights[t] * path[y + columns[t]]
         if (t - first) % TERMS == TERMS - 2:
             total = reduced(total, prime)
     return reduced(total, prime)

@@ -43,33 +43,37 @@ def primes_below(top: int, arrays: Sequence[ExactArray] = ()) -> Iterator[int]:
             yield candidate
 
 
-def residues_of(array: ExactArray, prime: int) -> NDArray[np.uint32]:
-    r"""Every entry modulo a prime below :math:`2^{31}` that divides no denominator, flat.
+class Residues:
+    """The entries of an exact array, modulo one prime after the other.
 
+    Examples
+    --------
     >>> from fractions import Fraction
     >>> from hardmax.exact.rationals import as_exact
-    >>> residues_of(as_exact([0.5, -1.0, Fraction(1, 3)], "x", ndim=1), 7)    # 2 * 4 = 3 * 5 = 1 modulo 7
-    array([4, 6, 5], dtype=uint32)
+    >>> Residues(as_exact([0.5, -1.0, Fraction(1, 3)], "x", ndim=1)).modulo(7)    # 2 * 4 = 3 * 5 = 1 modulo 7
+    array([4, 6, 5])
     """
-    if array.fractions is not None:
-        values = [
-            v.numerator * pow(v.denominator, -1, prime) % prime for v in array.fractions.ravel().tolist()
-        ]
-        return np.array(values, dtype=np.uint32)
-    mantissas, exponents = np.frexp(array.floats.ravel())
-    digits = np.ldexp(mantissas, 53).astype(np.int64) % prime
-    powers, place = np.unique(exponents.astype(np.int64) - 53, return_inverse=True)
-    scales = np.array([pow(2, int(e), prime) for e in powers], dtype=np.int64)
-    return (digits * scales[place] % prime).astype(np.uint32)
+
+    def __init__(self, array: ExactArray) -> None:
+        self._fractions = None if array.fractions is None else array.fractions.ravel().tolist()
+        mantissas, exponents = np.frexp(array.floats.ravel())
+        self._digits = np.ldexp(mantissas, 53).astype(np.int64)
+        self._powers, self._place = np.unique(exponents.astype(np.int64) - 53, return_inverse=True)
+
+    def modulo(self, prime: int) -> NDArray[np.int64]:
+        r"""Every entry modulo a prime below :math:`2^{31}` that divides no denominator, flat."""
+        if self._fractions is not None:
+            values = [v.numerator * pow(v.denominator, -1, prime) % prime for v in self._fractions]
+            return np.array(values, dtype=np.int64)
+        scales = np.array([pow(2, int(e), prime) for e in self._powers], dtype=np.int64)
+        return self._digits % prime * scales[self._place] % prime
+
+    def balanced(self, prime: int) -> NDArray[np.float64]:
+        """Every entry modulo an odd prime, between -prime / 2 and prime / 2, as floats."""
+        residues = self.modulo(prime)
+        return np.where(residues > prime // 2, residues - prime, residues).astype(np.float64)
 
 
-def balanced_residues(array: ExactArray, prime: int) -> NDArray[np.float64]:
-    """Every entry modulo an odd prime, between -prime / 2 and prime / 2, as floats.
-
-    >>> from hardmax.exact.rationals import as_exact
-    >>> balanced_residues(as_exact([0.5, -1.0, 3.0], "x", ndim=1), 7)
-    array([-3., -1.,  3.])
-    """
-    residues = residues_of(array, prime).astype(np.float64)
-    residues[residues > prime // 2] -= prime
-    return residues
+def residues_of(array: ExactArray, prime: int) -> NDArray[np.uint32]:
+    r"""Every entry modulo a prime below :math:`2^{31}` that divides no denominator, flat."""
+    return Residues(array).modulo(prime).astype(np.uint32)

@@ -14,7 +14,7 @@ import hardmax as hm
 from hardmax.compiling import kernel
 from hardmax.exact import residue_kernels
 from hardmax.exact.rationals import as_exact
-from hardmax.exact.residues import balanced_residues, primes_below
+from hardmax.exact.residues import Residues, primes_below
 from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import DOMAIN_SIDE, encode_wall
 from hardmax.regions.engine import layer_kernels, sign_kernels
@@ -199,7 +199,7 @@ def test_facets_that_are_dependent_prove_nothing():
 def test_balanced_residues_are_congruent_and_small():
     prime = next(primes_below(residue_kernels.TOP))
     values = [0.1, -3.0, 2.0**-1074, 1.7e308, Fraction(-5, 7)]
-    found = balanced_residues(as_exact(values, "x", ndim=1), prime)
+    found = Residues(as_exact(values, "x", ndim=1)).balanced(prime)
     assert np.abs(found).max() < prime / 2
     assert [int(v) % prime for v in found] == [
         residue(flint.fmpq(*v.as_integer_ratio()), prime) for v in values

@@ -20,24 +20,26 @@ nothing and only rationals are asked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property
 from itertools import islice
 from math import ceil
 from typing import Any
 
 import numpy as np
 
+from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.double_double import pair_of
 from hardmax.exact.double_double_kernels import UNIT
 from hardmax.exact.rationals import ExactArray
 from hardmax.exact.residue_kernels import BITS, TOP
-from hardmax.exact.residues import balanced_residues, common_denominator, primes_below
+from hardmax.exact.residues import Residues, common_denominator, primes_below
 from hardmax.geometry.domains import Domain
 from hardmax.regions.engine import sign_kernels as kernels
+from hardmax.regions.engine.layer_kernels import LayerRow
 from hardmax.regions.engine.program import Program
 
 _MEMORY = 2**28  # bytes that tables of residues may take
-_MOST_PRIMES = 400  # beyond, rationals are as fast
+_FEWEST_PRIMES, _MOST_PRIMES = 8, 400  # to begin with; beyond, rationals are as fast
 
 
 class Ladder:
@@ -118,25 +120,48 @@ class CompiledLadder(Ladder):
     def grow(self) -> bool:
         """Provide the primes that the last proof lacked; False if it lacked none, or too many."""
         bits, self.counts[kernels.MISSING] = int(self.counts[kernels.MISSING]), 0
-        count = ceil((bits + 8) / BITS)
-        size = 8 * (len(self._program.weights) + 2 * self._program.path_size)
-        if count <= len(self.rungs.primes) or count > _MOST_PRIMES or count * size > _MEMORY:
+        before = len(self.rungs.primes)
+        needed = ceil((bits + 8) / BITS)
+        size = 8 * (sum(len(place) for place, _ in self._numbers) + 2 * self._program.path_size)
+        if needed <= before or needed > _MOST_PRIMES or needed * size > _MEMORY:
             return False
+        count = min(max(needed, 2 * before, _FEWEST_PRIMES), _MEMORY // size)
         arrays = [array for array, _ in self._program.parts]
         arrays += [self._domain.a, self._domain.b]
         self.rungs = self._tables(list(islice(primes_below(TOP, arrays), count)))
         return True
 
+    @cached_property
+    def _numbers(self) -> list[tuple[Any, Residues]]:
+        """Places and residues of the weights that are not listed, and of those that are."""
+        program = self._program
+        dense = np.ones(len(program.weights), dtype=np.bool_)
+        for row in program.table[:-1]:
+            here = LayerRow(*row.tolist())
+            if here.nonzero_scores >= 0:
+                dense[here.scores : here.scores + here.rows * here.d_in] = False
+            if here.nonzero_outputs >= 0:
+                dense[here.outputs : here.outputs + here.rows * here.d_out] = False
+        exact = any(array.rounded for array, _ in program.parts)
+        fractions = program.by_rows(fractions_of) if exact else None
+        return [
+            (places, Residues(ExactArray(program.weights[places], fractions[places] if exact else None)))
+            for places in (np.flatnonzero(dense), program.nonzeros[2])
+        ]
+
     def _tables(self, primes: list[int]) -> kernels.Rungs:
         program, domain = self._program, self._domain
         d, D, P = domain.d, domain.d + 1, len(primes)
         layers, path = len(program.table), program.path_size
-
-        def residues(read: Callable[..., Any], size: int) -> Any:
-            table = np.zeros((P, size))
-            for k, prime in enumerate(primes):
-                table[k] = read(partial(balanced_residues, prime=prime))
-            return table
+        weights = np.zeros((P, len(program.weights)))
+        listed = np.zeros((P, len(program.nonzeros[2])))
+        side_rows = np.zeros((P, domain.b.shape[0] * D))
+        for k, prime in enumerate(primes):
+            (places, dense), (_, sparse) = self._numbers
+            weights[k, places] = dense.balanced(prime)
+            listed[k] = sparse.balanced(prime)
+            a, b = Residues(domain.a).balanced(prime), Residues(domain.b).balanced(prime)
+            side_rows[k] = np.hstack([-a.reshape(-1, d), b[:, None]]).ravel()
 
         def none(*shape: int) -> Any:
             return np.full(shape, kernels.NO_FACET, dtype=np.int64)
@@ -154,8 +179,9 @@ class CompiledLadder(Ladder):
         bits = np.column_stack([np.log2(scale * D + 1e-300) + 0.1, np.full(len(scale), float(denominator))])
         return kernels.Rungs(
             primes=np.array(primes, dtype=np.float64),
-            weights_mod=residues(program.by_rows, len(program.weights)),
-            sides_mod=residues(sides, rows.size),
+            weights_mod=weights,
+            nonzero_mod=listed,
+            sides_mod=side_rows,
             weights_low=program.by_rows(lambda array: pair_of(array)[1]),
             sides_high=sides(lambda array: pair_of(array)[0]),
             sides_low=sides(lambda array: pair_of(array)[1]),

@@ -86,6 +86,7 @@ class Net(NamedTuple):
     key_of: Integers
     nonzero_at: Integers  # where the list of a row or unit begins
     nonzero: Integers  # positions of nonzero weights in rows and units that have few
+    nonzero_weights: Floats  # and these weights
 
 
 @kernel(inlined=True)
@@ -220,7 +221,7 @@ def sparse_rows_of(columns, net, here, path):
             y = here.y_at + c * m
             total = weights[here.biases + i] if c == columns - 1 else 0.0
             for t in range(first, end):
-                total += weights[here.scores + i * m + nonzero[t]] * path[y + nonzero[t]]
+                total += net.nonzero_weights[t] * path[y + nonzero[t]]
             path[here.z_at + c * n + i] = total
 
 
@@ -510,14 +511,14 @@ def listed(unit):
 @kernel(inner=True)
 def add_sparse_units(columns, net, here, units, count, path, out, y):
     """The same as :func:`add_units` where most outputs are zero: the others are listed."""
-    weights, nonzero, e = net.weights, net.nonzero, here.d_out
+    nonzero, e = net.nonzero, here.d_out
     for j in range(count):
         i, s = listed(units[j])
         first, end = nonzeros(net, here.nonzero_outputs, i)
         for c in range(columns):
             a, to = s * path[here.z_at + c * here.rows + i], y + c * e
             for t in range(first, end):
-                out[to + nonzero[t]] += weights[here.outputs + i * e + nonzero[t]] * a
+                out[to + nonzero[t]] += net.nonzero_weights[t] * a
 
 
 @kernel(reorder=True, inner=True)

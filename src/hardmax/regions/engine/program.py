@@ -53,7 +53,7 @@ class Program:
     parts: tuple[tuple[ExactArray, int], ...]
     heads_at: Integers
     key_of: Integers
-    nonzeros: tuple[Integers, Integers]
+    nonzeros: tuple[Integers, Integers, Integers]
     last: int
     path_size: int
     sign_size: int
@@ -64,7 +64,15 @@ class Program:
     @property
     def net(self) -> kernels.Net:
         """The arrays that kernels read."""
-        return kernels.Net(self.table, self.bounds, self.weights, self.heads_at, self.key_of, *self.nonzeros)
+        return kernels.Net(
+            self.table,
+            self.bounds,
+            self.weights,
+            self.heads_at,
+            self.key_of,
+            *self.nonzeros[:2],
+            self.weights[self.nonzeros[2]],
+        )
 
     @cached_property
     def weights(self) -> Floats:
@@ -161,8 +169,7 @@ class Program:
             path += columns * layer.d_in
             row[kernels.SIGN_AT] = sign
             row[kernels.SCORES] = row[kernels.OUTPUTS] = row[kernels.OFFSETS] = -1
-            row[kernels.NONZERO_SCORES] = nonzeros.of_rows(layer.scores)
-            row[kernels.NONZERO_OUTPUTS] = -1
+            row[kernels.NONZERO_SCORES] = row[kernels.NONZERO_OUTPUTS] = -1
             if isinstance(layer, AffineLayer):
                 row[kernels.KIND], row[kernels.ROWS] = kernels.AFFINE, layer.d_out
                 row[kernels.SCORES] = keep(layer.weights, _SCORES)
@@ -173,7 +180,9 @@ class Program:
                 row[kernels.SCORES] = -1 if layer.scores is None else keep(layer.scores, _SCORES)
                 row[kernels.BIASES] = keep(layer.biases)
                 row[kernels.OUTPUTS] = keep(layer.outputs, _COLUMNS)
-                row[kernels.NONZERO_OUTPUTS] = nonzeros.of_rows(layer.outputs, turned=True)
+                row[kernels.NONZERO_OUTPUTS] = nonzeros.of_rows(
+                    layer.outputs, int(row[kernels.OUTPUTS]), turned=True
+                )
                 row[kernels.OFFSETS] = keep(layer.offsets)
                 row[kernels.WORDS] = -(-layer.units // 64)
                 units += layer.units
@@ -191,6 +200,8 @@ class Program:
                 key_of.extend(layer.key.tolist())
                 heads += layer.heads
                 sign += 2 + layer.heads
+            if row[kernels.SCORES] >= 0:
+                row[kernels.NONZERO_SCORES] = nonzeros.of_rows(layer.scores, int(row[kernels.SCORES]))
             row[kernels.Z_AT] = path
             path += columns * int(row[kernels.ROWS])
             widest = max(widest, layer.d_in, layer.d_out, int(row[kernels.ROWS]))
@@ -219,11 +230,14 @@ class _Nonzeros:
     def __init__(self) -> None:
         self._starts: list[Integers] = [np.zeros(1, dtype=np.int64)]
         self._entries: list[Integers] = []
+        self._places: list[Integers] = []
         self._n_starts, self._n_entries = 1, 0
 
-    def of_rows(self, matrix: ExactArray | None, *, turned: bool = False) -> int:
-        """Where the lists of the rows (columns if ``turned``) begin; -1 if zeros are not worth a list."""
-        if matrix is None or matrix.floats.size < _SMALL:
+    def of_rows(self, matrix: Any, at: int, *, turned: bool = False) -> int:
+        """Where the lists of the rows (columns if ``turned``) of the matrix that stands at ``at`` begin; -1
+        if zeros are not worth a list.
+        """
+        if matrix.floats.size < _SMALL:
             return -1
         entries = matrix.floats if matrix.fractions is None else matrix.fractions
         there = np.asarray((entries.T if turned else entries) != 0, dtype=np.bool_)
@@ -233,13 +247,16 @@ class _Nonzeros:
         begin = self._n_starts
         self._starts.append(self._n_entries + np.searchsorted(rows, np.arange(len(there) + 1)))
         self._entries.append(columns)
+        self._places.append(at + np.flatnonzero(there))
         self._n_starts += len(there) + 1
         self._n_entries += len(columns)
         return begin
 
-    def lists(self) -> tuple[Integers, Integers]:
-        """Where each list begins, and the lists one after the other."""
-        return np.concatenate(self._starts), np.concatenate([*self._entries, [0]]).astype(np.int64)
+    def lists(self) -> tuple[Integers, Integers, Integers]:
+        """Where each list begins, the lists one after the other, and the places of entries in the weights."""
+        none = np.zeros(0, dtype=np.int64)
+        entries, places = (np.concatenate([*parts, none]) for parts in (self._entries, self._places))
+        return np.concatenate(self._starts), entries, places
 
 
 def _nothing_to_fold(d: int) -> ReluLayer:

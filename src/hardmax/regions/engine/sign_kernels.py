@@ -65,7 +65,8 @@ class Rungs(NamedTuple):
     """Tables of the network for both rungs, what is known along the path, and room to work in."""
 
     primes: Floats  # (P,)
-    weights_mod: Floats  # (P, weights)
+    weights_mod: Floats  # (P, weights); those that are listed are left out
+    nonzero_mod: Floats  # (P, listed weights)
     sides_mod: Floats  # (P, sides * D)
     weights_low: Floats  # second halves of the weights
     sides_high: Floats  # (sides * D,): rows of the domain
@@ -109,7 +110,7 @@ def _row_mod(D, net, rungs, walk, here, i):
         if here.scores < 0:
             value = path[y + i]
         elif first >= 0:
-            value = modulo.sparse_dot(weights, w, net.nonzero, first, end, path, y, prime)
+            value = modulo.sparse_dot(rungs.nonzero_mod[walk - 1], net.nonzero, first, end, path, y, prime)
         else:
             value = modulo.dot(weights, w, path, y, m, prime)
         if c == D - 1:
@@ -153,7 +154,7 @@ def _add_unit_mod(D, net, rungs, walk, before, i, sign, to):
         if first >= 0:
             for t in range(first, end):
                 r = net.nonzero[t]
-                path[y + r] += weights[w + r] * factor
+                path[y + r] += rungs.nonzero_mod[walk - 1, t] * factor
         else:
             modulo.add_multiple(weights, w, factor, path, y, e)
 
