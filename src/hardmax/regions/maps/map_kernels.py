@@ -220,6 +220,13 @@ def add_three(w, at, e, chosen, low, high, x0, x1, x2, x_at, s0, s1, s2, s_at):
 @kernel(inner=True)
 def add_one(w, at, e, chosen, low, high, x, x_at, s, s_at):
     """``add_three`` for one vector."""
+    if e <= FEW:
+        for r in range(e):
+            a = s[s_at + r]
+            for k in range(low, high):
+                a += w[at + chosen[k] * e + r] * x[x_at + chosen[k]]
+            s[s_at + r] = a
+        return
     base = np.uintp(s_at)
     for k in range(low, high):
         a = x[x_at + chosen[k]]

@@ -407,8 +407,8 @@ def sides(shape, layers, side):
                 continue
             layer, place, a, b = place_of(layers, shape.name[f, WALL_CODE])
             if layers.table[layer, KIND] == FOLD:
-                if not holds(shape.bits[i], place):
-                    side[f] = -1
+                on = (shape.bits[i, place >> 6] >> np.uint64(place & 63)) & _ONE
+                side[f] = 2 * np.int64(on) - 1  # no branch: which units are on looks random
             elif shape.routings[i, place] == layers.keys[a]:
                 side[f] = -1
             elif shape.routings[i, place] != layers.keys[b]:

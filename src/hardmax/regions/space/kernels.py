@@ -1083,6 +1083,25 @@ def witness(D, cell, out, at):
     out[row + d] = margin if margin > 0.0 else 0.0
 
 
+@kernel(inlined=True)
+def closed_up(word, used):
+    """The bits of a word at the places that are used, moved together: those of unused places fall out."""
+    word &= used
+    gaps = ~used
+    shift = np.uint64(0)
+    result = np.uint64(0)
+    while word != np.uint64(0):
+        gap = np.uint64(lowest(gaps)) if gaps != np.uint64(0) else np.uint64(64)
+        before = (
+            np.uint64(0xFFFFFFFFFFFFFFFF) if gap == np.uint64(64) else (np.uint64(1) << gap) - np.uint64(1)
+        )
+        result |= (word & before) >> shift
+        word &= ~before
+        gaps &= gaps - np.uint64(1)
+        shift += np.uint64(1)
+    return result
+
+
 @kernel(inner=True)
 def emit(D, net, state, cell, nr, out, room):
     """Count a finished cell and, if asked, write it down; returns a status."""
@@ -1137,21 +1156,27 @@ def emit(D, net, state, cell, nr, out, room):
                 out.label[2 * (n_facet + k) + 1] = cell.label[s, 1]
                 k += 1
         r = n_ray
+        to, length = np.uintp(n_ray * (D + 1)), np.uintp(D + 1)
         for w in range(wr):
             word = cell.alive[w]
             while word != np.uint64(0):
                 v = (w << 6) + lowest(word)
                 word &= word - np.uint64(1)
+                at = np.uintp(v) * length
                 for c in range(D + 1):
-                    out.rays[r * (D + 1) + c] = cell.rays[v, c]
+                    out.rays[to + np.uintp(c)] = cell.flat_rays[at + np.uintp(c)]
+                to += length
                 for f in range(out.mask.shape[1]):
                     out.mask[r, f] = np.uint64(0)
-                for f in range(wf):
-                    on = cell.mask[v, f] & cell.used[f]
-                    while on != np.uint64(0):
-                        s = room.place[(f << 6) + lowest(on)]
-                        on &= on - np.uint64(1)
-                        out.mask[r, s >> 6] |= bit(s)
+                if wf == 1:
+                    out.mask[r, 0] = closed_up(cell.mask[v, 0], cell.used[0])
+                else:
+                    for f in range(wf):
+                        on = cell.mask[v, f] & cell.used[f]
+                        while on != np.uint64(0):
+                            s = room.place[(f << 6) + lowest(on)]
+                            on &= on - np.uint64(1)
+                            out.mask[r, s >> 6] |= bit(s)
                 r += 1
         out.tied[n_cell] = write_signature(
             net, control[C_LAST], state.signs, out, n_cell, control[C_WORDS], control[C_ROUTES]
