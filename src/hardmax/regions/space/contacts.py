@@ -300,21 +300,27 @@ class _Search:
 
     def contacts(self) -> Contacts:
         """Everything that was found: each pair once, in lexicographic order."""
-        flips, *overlaps = self.found
+        pairs, facets, sizes = self.found[0]
         uncovered = self.left
-        if overlaps:
+        if len(self.found) > 1:
             met = np.zeros(len(self.face), dtype=np.bool_)
-            met[self.face[np.concatenate([facets for _, facets, _ in overlaps])]] = True
+            met[self.face[np.concatenate([overlapping for _, overlapping, _ in self.found[1:]])]] = True
             uncovered = uncovered[~met[self.face[uncovered]]]
-            flips = tuple(np.concatenate(parts) for parts in zip(*self.found, strict=True))
-        n = len(flips[0])
+            pairs, facets, sizes = (np.concatenate(parts) for parts in zip(*self.found, strict=True))
+        n = len(pairs)
         start, order = np.zeros(self.cells.n + 1, dtype=np.int64), np.empty(n, dtype=np.int64)
-        pairs, facets = np.empty((n, 2), dtype=np.int64), np.empty((n, 2), dtype=np.int64)
-        sizes, kinds = np.empty(n), np.empty(n, dtype=np.uint8)
+        kept = Contacts(
+            np.empty((n, 2), dtype=np.int64), np.empty(n, dtype=np.uint8), np.empty(n),
+            np.empty((n, 2), dtype=np.int64), uncovered,
+        )  # fmt: skip
         jumps = np.array([*(layer.jumps for layer in self.exact.layers), False], dtype=np.uint8)
-        count = kernels.sort_contacts(self.shape, jumps, *flips, start, order, pairs, facets, sizes, kinds)
-        columns = (array[:count] for array in (pairs, kinds, sizes, facets))
-        result = Contacts(*columns, uncovered)
+        count = kernels.sort_contacts(
+            self.shape, jumps, pairs, facets, sizes, start, order, kept.pairs, kept.edges, kept.lengths,
+            kept.kinds,
+        )  # fmt: skip
+        result = Contacts(
+            kept.pairs[:count], kept.kinds[:count], kept.lengths[:count], kept.edges[:count], uncovered
+        )
         for array in result:
             array.setflags(write=False)
         return result

@@ -1087,14 +1087,9 @@ def witness(D, cell, out, at):
 def closed_up(word, used):
     """The bits of a word at the places that are used, moved together: those of unused places fall out."""
     word &= used
-    gaps = ~used
-    shift = np.uint64(0)
-    result = np.uint64(0)
+    result, shift, gaps = np.uint64(0), np.uint64(0), ~used
     while word != np.uint64(0):
-        gap = np.uint64(lowest(gaps)) if gaps != np.uint64(0) else np.uint64(64)
-        before = (
-            np.uint64(0xFFFFFFFFFFFFFFFF) if gap == np.uint64(64) else (np.uint64(1) << gap) - np.uint64(1)
-        )
+        before = ~gaps & (gaps - np.uint64(1))  # all places below the first gap; all of them if there is none
         result |= (word & before) >> shift
         word &= ~before
         gaps &= gaps - np.uint64(1)
