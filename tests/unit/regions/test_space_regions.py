@@ -235,7 +235,7 @@ def test_units_that_switch_together_need_no_rationals(seed, monkeypatch):
     net = repeating(seed)
     expected = oracle(net, CUBE)
     found = enumerated(net, CUBE)
-    monkeypatch.setattr(contacts._Search, "_common_size", None)
+    monkeypatch.setattr(contacts._CommonParts, "cone", None)
     assert adjacency(found) == expected
     assert len(found._contacts.uncovered) == 0
     differ = (found.relu_bits[found.adjacency[:, 0]] != found.relu_bits[found.adjacency[:, 1]]).sum(axis=1)

@@ -66,9 +66,9 @@ _MEMORY = 1 << 24  # entries of maps computed at once
 def touching_cells(geometry: SpaceGeometry) -> Contacts:
     """All pairs of cells whose closures meet in dimension d - 1.
 
-    In the result, ``lengths`` are the sizes of the common parts (where these are whole facets, which are
-    measured only when they are asked for, negative codes: see :func:`sizes_of_contacts`), ``edges`` the
-    facets on which two cells meet, and ``uncovered`` the facets beyond which no cell is listed.
+    In the result, ``lengths`` are the sizes of the common parts (negative codes where these are whole facets,
+    or wanted in rationals, which are measured only when they are asked for: see :func:`sizes_of_contacts`),
+    ``edges`` the facets on which two cells meet, and ``uncovered`` the facets beyond which no cell is listed.
 
     Examples
     --------
@@ -91,6 +91,9 @@ def sizes_of_contacts(geometry: SpaceGeometry, contacts: Contacts) -> Floats:
     for column, code in enumerate((kernels.FIRST_WHOLE, kernels.SECOND_WHOLE)):
         whole = np.flatnonzero(sizes == code)
         sizes[whole] = geometry.measured.areas[contacts.edges[whole, column]]
+    common = _CommonParts(geometry)
+    for k in np.flatnonzero(sizes == kernels.UNCLEAR).tolist():
+        sizes[k] = common.size(*contacts.edges[k].tolist())
     return sizes
 
 
@@ -113,11 +116,45 @@ def common_cone(here: list[Row], there: list[Row], row: Row, d: int) -> Rational
     return cone
 
 
+class _CommonParts:
+    """The common parts of facets on one hyperplane, in rationals."""
+
+    def __init__(self, geometry: SpaceGeometry) -> None:
+        self.geometry = geometry
+        self._cell_rows = lru_cache(4096)(self._true_rows)
+
+    @cached_property
+    def cell_of(self) -> Integers:
+        """The cell of every facet."""
+        return self.geometry.cells.facets.cell_of
+
+    def row(self, f: int) -> Row:
+        """The row of a facet as it was drawn, whatever side the cell is on."""
+        return drawn_row(self.geometry.cells, self.geometry.exact, int(self.cell_of[f]), f)
+
+    def _true_rows(self, i: int) -> list[Row]:
+        """Rows of the distinct true facets of a cell, infinity included."""
+        geometry = self.geometry
+        face = geometry.facets.face
+        return [geometry.facet_row(i, f) for f in geometry.cells.facets.span(i) if face[f] == f]
+
+    def cone(self, f: int, g: int) -> RationalCone | None:
+        """The common part of two facets; ``None`` if it is thinner."""
+        here, there = (self._cell_rows(int(self.cell_of[k])) for k in (f, g))
+        return common_cone(here, there, self.row(f), self.geometry.d)
+
+    def size(self, f: int, g: int) -> float:
+        """The size of the common part of two facets."""
+        cone = self.cone(f, g)
+        return 0.0 if cone is None else _cone_size(cone, self.row(f), self.geometry.d)
+
+
 class _Search:
     """The true facets of all cells, and the contacts found so far."""
 
     def __init__(self, geometry: SpaceGeometry) -> None:
         self.geometry, self.cells, self.exact = geometry, geometry.cells, geometry.exact
+        self.common = _CommonParts(geometry)
         self.d, self.face = geometry.d, geometry.facets.face
         cells = self.cells
         self.shape = shape_of(cells)
@@ -129,12 +166,11 @@ class _Search:
             self.side[f] = self._side(f)
         self.found: list[tuple[Integers, Integers, Floats]] = []  # pairs of cells i < j, their facets, sizes
         self.left = np.zeros(0, dtype=np.int64)  # facets whose neighbours no lookup finds
-        self._cell_rows = lru_cache(4096)(self._true_rows)
 
-    @cached_property
+    @property
     def cell_of(self) -> Integers:
         """The cell of every facet."""
-        return self.cells.facets.cell_of
+        return self.common.cell_of
 
     # facets in floats
 
@@ -187,8 +223,6 @@ class _Search:
                 scratch, out, sizes, open_, numbers, matched,
             )  # fmt: skip
             found, more = numbers.tolist()
-            for k in np.flatnonzero(sizes[:found] == kernels.UNCLEAR).tolist():
-                sizes[k] = self._common_size(*out[k].tolist()) or 0.0
             self._keep(out[:found].copy(), sizes[:found].copy())
             undecided += open_[:more].tolist()
             if at == before:
@@ -205,35 +239,19 @@ class _Search:
 
     # in rationals
 
-    def _exact_row(self, f: int) -> Row:
-        """The row of a facet as it was drawn, whatever side the cell is on."""
-        return drawn_row(self.cells, self.exact, int(self.cell_of[f]), f)
-
     def _side(self, f: int) -> int:
         row = self.geometry.facet_row(int(self.cell_of[f]), f)
-        return 1 if row == self._exact_row(f) else -1
-
-    def _true_rows(self, i: int) -> list[Row]:
-        """Rows of the distinct true facets of a cell, infinity included."""
-        return [self.geometry.facet_row(i, f) for f in self.cells.facets.span(i) if self.face[f] == f]
+        return 1 if row == self.common.row(f) else -1
 
     def _decide(self, pairs: list[tuple[int, int]]) -> None:
         """Decide pairs of facets on one hyperplane in rationals."""
-        found, sizes = [], []
-        for f, g in pairs:
-            size = self._common_size(f, g)
-            if size is not None:
-                found.append((f, g) if self.cell_of[f] < self.cell_of[g] else (g, f))
-                sizes.append(size)
+        found = [
+            (f, g) if self.cell_of[f] < self.cell_of[g] else (g, f)
+            for f, g in pairs
+            if self.common.cone(f, g) is not None
+        ]
         if found:
-            self._keep(np.array(found, dtype=np.int64), np.array(sizes))
-
-    def _common_size(self, f: int, g: int) -> float | None:
-        """The size of the common part of two facets on one hyperplane; ``None`` if it is thinner."""
-        row = self._exact_row(f)
-        here, there = (self._cell_rows(int(self.cell_of[k])) for k in (f, g))
-        cone = common_cone(here, there, row, self.d)
-        return None if cone is None else _cone_size(cone, row, self.d)
+            self._keep(np.array(found, dtype=np.int64), np.full(len(found), kernels.UNCLEAR))
 
     def _keep(self, facets: Integers, sizes: Floats) -> None:
         """Write down pairs of facets that overlap, the first of the cell with the lower number."""
@@ -259,7 +277,7 @@ class _Search:
             f = int(order[k])
             name = int(self.owner[f]), int(self.wall[f])
             if name not in known:
-                known[name] = _normalised(self._exact_row(f))
+                known[name] = _normalised(self.common.row(f))
             planes[(int(drawn[k]), *known[name])].append(f)
         pairs = []
         for facets in planes.values():

@@ -21,7 +21,7 @@ from hardmax.geometry.cones.ray_kernels import popcount
 from hardmax.regions.cells import AT_INFINITY, GROUP_BITS, KEY_BITS
 
 APART, MEET, OPEN = 0, 1, 2
-# in place of the size of a common part: not known; all of the first facet; all of the second
+# in place of the size of a common part: wanted in rationals; all of the first facet; all of the second
 UNCLEAR, FIRST_WHOLE, SECOND_WHOLE = -1.0, -2.0, -3.0
 # columns of the table of layers
 KIND, FIRST, KEYS_AT, LAST, HEADS_BEFORE = range(5)
