@@ -216,6 +216,18 @@ def test_units_with_one_hyperplane():
     assert adjacency(enumerated(net, CUBE)) == oracle(net, CUBE)
 
 
+def test_a_fold_on_which_a_later_head_ties():
+    """The unit is continuous on x = 0, but there two keys are level, and what they add jumps: lines end."""
+    fold = hm.FeedForward([[1, 0, 0]], [0], [[0], [0], [0]], [0, 0, 0], skip=True)
+    head = hm.Attention([[[1, 0, 0], [-1, 0, 0]]], None, [[[0, 0, 0], [0, 1, 0]]])
+    net = hm.Network([fold, head, hm.FeedForward([[0, 1, 0], [0, 1, 1]], [0, 0], [[1, 1]], [0])])
+    found = enumerated(net, CUBE)
+    assert adjacency(found) == oracle(net, CUBE)
+    beyond = found.relu_bits[found.adjacency[:, 0], 0] != found.relu_bits[found.adjacency[:, 1], 0]
+    assert beyond.sum() > 4  # the two sides of the fold are cut differently
+    assert found.adjacency_length[beyond].sum() == pytest.approx(64)
+
+
 def repeating(seed):
     """Integer weights, and a first layer in which units share hyperplanes, some with opposite signs."""
     rng = np.random.default_rng(seed)
