@@ -549,6 +549,25 @@ def test_an_incomplete_count_of_regions_counts_maps(monkeypatch):
         assert 1 <= part.n_regions <= min(most, whole.n_regions)
 
 
+def test_regions_of_many_cells_go_on_from_the_first_ones(many_tasks, monkeypatch):
+    """What was found before there were too many cells to keep is not found again."""
+    monkeypatch.setattr("hardmax.regions.api.HEAD", 40)
+    whole, made, machine = hm.count_cells(DEEP, SQUARE), [], Question.machine
+
+    def counted(question):
+        made.append((question.keep, machine(question)))
+        return made[-1][1]
+
+    monkeypatch.setattr(Question, "machine", counted)
+    count = hm.count_regions(DEEP, SQUARE)
+    assert (count.n_cells, count.complete) == (whole.n_cells, True)
+    assert [keep for keep, _ in made][:2] in (["cells"], ["cells", "repeated"])
+    for most in (41, 60, 100):
+        part = hm.count_regions(DEEP, SQUARE, max_cells=most)
+        assert (part.n_cells, part.complete) == (most, False)
+        assert part.n_regions <= count.n_regions
+
+
 # Every engine -------------------------------------------------------------------------------------------
 
 

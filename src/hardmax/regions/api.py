@@ -23,7 +23,7 @@ from hardmax.networks.network import Network
 from hardmax.progress import Progress as Progress
 from hardmax.progress import shown
 from hardmax.regions.cells import Cells, Table
-from hardmax.regions.engine.question import Question, engine_for
+from hardmax.regions.engine.question import ENGINES, Question, engine_for
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.engine.tasks import HEAD, Checkpoint, Schedule
 from hardmax.regions.engine.workers import check_jobs, run
@@ -152,9 +152,10 @@ def count_regions(
 ) -> RegionCount:
     """The number of maximal linear regions of a network in a domain.
 
-    The parameters are those of :func:`enumerate_regions`. The cells are found twice: first a fingerprint of
-    each cell's map is kept, eight bytes; then the cells whose fingerprint occurs more than once, which are
-    compared and glued. If that is stopped early, ``n_regions`` counts the different maps found so far.
+    The parameters are those of :func:`enumerate_regions`. Few cells are kept and glued. Many are found twice:
+    first a fingerprint of each cell's map is kept, eight bytes; then the cells whose fingerprint occurs more
+    than once, which are compared and glued. If that is stopped early, ``n_regions`` counts the different maps
+    found so far.
 
     Examples
     --------
@@ -262,22 +263,29 @@ class _Run:
     def found(self, keeper: Checkpoint | None = None) -> _Found:
         """Process every task of the question, as far as the limits allow."""
         begin = time.monotonic()  # a machine solves its first programs when it is made
-        question, max_cells = self.question, self.max_cells
-        machine = question.machine()
-        schedule = Schedule(machine, max_cells)
+        machine = self.question.machine()
+        schedule = Schedule(machine, self.max_cells)
         if self.checkpoint is not None:
-            keeper = keeper or Checkpoint(self.checkpoint, question.digest)
+            keeper = keeper or Checkpoint(self.checkpoint, self.question.digest)
             keeper.resume(schedule)
+        self.process(schedule, begin, keeper)
+        return self.gathered(schedule, machine)
+
+    def process(self, schedule: Schedule, begin: float, keeper: Checkpoint | None = None) -> None:
+        """Process the tasks of a schedule, as far as the limits allow."""
         run(
-            question, schedule, n_jobs=self.n_jobs, begin=begin, time_limit=self.time_limit,
+            self.question, schedule, n_jobs=self.n_jobs, begin=begin, time_limit=self.time_limit,
             progress=self.progress, checkpoint=keeper,
         )  # fmt: skip
-        complete, tally = schedule.done, schedule.tally()
+
+    def gathered(self, schedule: Schedule, machine: Any) -> _Found:
+        """What the tasks of a schedule, which began with a machine, found."""
+        max_cells, complete, tally = self.max_cells, schedule.done, schedule.tally()
         truncated = max_cells is not None and not complete and tally.n_cells > max_cells
         if truncated or schedule.full:
             tally = schedule.first_tally()
         table = schedule.all_cells(tally.n_cells if truncated else None)
-        return _Found(question, machine, tally, complete, table)
+        return _Found(self.question, machine, tally, complete, table)
 
     def counted(self) -> RegionCount:
         """Regions by fingerprints; if there are few cells, they are kept instead."""
@@ -289,19 +297,32 @@ class _Run:
             left = None if end is None else max(end - time.monotonic(), 1e-3)
             return replace(self, question=question, max_cells=max_cells, time_limit=left)
 
+        schedule = None
         if checkpoint is None:
             most = HEAD if max_cells is None else min(HEAD, max_cells)
-            found = next_run(replace(question, keep="cells"), most).found()
-            if found.complete:
+            first, begin = next_run(replace(question, keep="cells"), most), time.monotonic()
+            machine = first.question.machine()
+            schedule = Schedule(machine, most)
+            first.process(schedule, begin)
+            if schedule.done:
+                found = first.gathered(schedule, machine)
                 return RegionCount(found.regions.n_regions, found.tally.n_cells, True, exact)
-            if found.tally.n_cells < most or most == max_cells:
-                prints = Fingerprints(found.machine.exact_maps).of(found.cells)
-                return RegionCount(len(np.unique(prints)), found.tally.n_cells, False, exact)
+            prints_of = Fingerprints(machine.exact_maps).of
+            if not schedule.full or most == max_cells:
+                found = first.gathered(schedule, machine)
+                return RegionCount(len(np.unique(prints_of(found.cells))), found.tally.n_cells, False, exact)
+            kind = ENGINES[question.name].kind
+            schedule.keep_instead(lambda table: {"prints": prints_of(Cells(kind=kind, **table))}, max_cells)
         second = replace(question, keep="repeated")
         known = _second_pass(second, checkpoint)
         if known is None:
             keeper = None if checkpoint is None else Checkpoint(checkpoint, question.digest, lasting=True)
-            found = next_run(question, max_cells).found(keeper)
+            rest = next_run(question, max_cells)
+            if schedule is None:
+                found = rest.found(keeper)
+            else:  # from the cells that are known on
+                rest.process(schedule, time.monotonic())
+                found = rest.gathered(schedule, machine)
             prints, n_cells = found.table["prints"], found.tally.n_cells
             if not found.complete:
                 return RegionCount(len(np.unique(prints)), n_cells, False, exact)

@@ -442,8 +442,11 @@ class _Grown:
             self.rows, rows = _widened(self.rows, wide), _widened(rows, wide)
         end = self.n + len(rows)
         if end > len(self.rows):
-            room = max(end, int(_GROWTH * len(self.rows)))
-            self.rows.resize((room, *self.rows.shape[1:]), refcheck=False)
+            room = (max(end, int(_GROWTH * len(self.rows))), *self.rows.shape[1:])
+            if self.n:
+                self.rows.resize(room, refcheck=False)
+            else:  # memory that is asked for at once comes in large pages
+                self.rows = np.empty(room, dtype=self.rows.dtype)
         self.rows[self.n : end] = rows
         self.n = end
 

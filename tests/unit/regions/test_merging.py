@@ -11,10 +11,12 @@ from oracles.random_networks import instance
 from oracles.rational_regions import enumerate_rationally
 
 import hardmax as hm
+from hardmax.compiling import kernel
 from hardmax.networks.layers import layers_of
+from hardmax.regions.maps import map_kernels
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.maps.float_maps import PatternMaps, pattern_maps, projected_maps
-from hardmax.regions.maps.merging import Residues, equal_pairs, glued
+from hardmax.regions.maps.merging import Fingerprints, Residues, equal_pairs, glued
 
 SQUARE = hm.Box.cube(2, -4, 4)
 
@@ -53,6 +55,46 @@ def test_equality_by_residues_is_equality(number):
     pairs = np.random.default_rng(number).choice(plain, (60, 2))
     same = residues.equal(cells.bits, cells.routings, pairs, bound=2 * residues.walk.entry_bound())
     assert same.tolist() == [key(exact, cells, i) == key(exact, cells, j) for i, j in pairs.tolist()]
+
+
+@kernel
+def _reduced(x, n, prime):
+    map_kernels.reduce(x, 0, n, prime)
+
+
+@kernel
+def _summed(w, chosen, x, s, prime):
+    map_kernels.add_residues(w, 0, s.shape[1], chosen, 0, len(chosen), x, 0, s, 0, prime)
+
+
+@pytest.mark.parametrize("prime", [2**31 - 1, 2**31 - 19, 2**30 + 3, 3])
+def test_residues_at_the_ends_of_their_range(prime):
+    """Largest sums, and those next to a multiple of the prime, where a quotient in floats is off by one."""
+    top = prime << 32
+    multiples = [k * prime for k in (0, 1, 2, 3, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1, 2**32)]
+    values = sorted({v for m in multiples for v in (m - 1, m, m + 1) if 0 <= v < top})
+    x = np.array([values, values[::-1]], dtype=np.uint64)
+    expected = [[v % prime for v in row] for row in x.tolist()]
+    _reduced(x, len(values), np.uint64(prime))
+    assert x.tolist() == expected
+
+    for n in (1, 2, 3, 17):
+        w = np.full(5 * n, prime - 1, dtype=np.uint32)
+        x = np.full((2, n), prime - 1, dtype=np.uint64)
+        s = np.full((2, 5), top - 1, dtype=np.uint64)
+        _summed(w, np.arange(n), x, s, np.uint64(prime))
+        assert (s < np.uint64(top)).all()
+        assert {v % prime for v in s.ravel().tolist()} == {(top - 1 + n * (prime - 1) ** 2) % prime}
+
+
+@pytest.mark.parametrize("number", range(2, 120, 6))
+def test_a_fingerprint_is_a_combination_of_the_map(number):
+    one = instance(number)
+    cells = hm.enumerate_regions(one.network, one.domain).cells
+    prints = Fingerprints(ExactMaps(layers_of(one.network), one.domain))
+    values = prints.of(cells)
+    for i in range(0, cells.n, 5):
+        assert int(values[i]) == prints._tied(cells.bits[i], cells.routings[i])  # in rationals
 
 
 def test_a_multiple_of_one_prime_is_not_zero():

@@ -20,6 +20,7 @@ from hardmax.plotting.solids import draw_slices
 from hardmax.regions.cells import decode_wall, encode_wall
 from hardmax.regions.maps.exact_maps import ExactMaps, strictly_inside
 from hardmax.regions.result import RegionSet
+from hardmax.regions.space import contacts
 from hardmax.regions.space.geometry import SpaceGeometry, domain_volume
 from hardmax.regions.space.machine import SpaceMachine
 
@@ -213,6 +214,61 @@ def test_units_with_one_hyperplane():
     first = hm.FeedForward([[1, 1, 0], [-2, -2, 0]], [0, 0], [[1, 1], [1, 0], [0, 1]], [0, 0, 0])
     net = hm.Network([first, hm.FeedForward(np.eye(3), [-1, 0, 0], np.ones((1, 3)), [0])])
     assert adjacency(enumerated(net, CUBE)) == oracle(net, CUBE)
+
+
+def test_a_fold_on_which_a_later_head_ties():
+    """The unit is continuous on x = 0, but there two keys are level, and what they add jumps: lines end."""
+    fold = hm.FeedForward([[1, 0, 0]], [0], [[0], [0], [0]], [0, 0, 0], skip=True)
+    head = hm.Attention([[[1, 0, 0], [-1, 0, 0]]], None, [[[0, 0, 0], [0, 1, 0]]])
+    net = hm.Network([fold, head, hm.FeedForward([[0, 1, 0], [0, 1, 1]], [0, 0], [[1, 1]], [0])])
+    found = enumerated(net, CUBE)
+    assert adjacency(found) == oracle(net, CUBE)
+    beyond = found.relu_bits[found.adjacency[:, 0], 0] != found.relu_bits[found.adjacency[:, 1], 0]
+    assert beyond.sum() > 4  # the two sides of the fold are cut differently
+    assert found.adjacency_length[beyond].sum() == pytest.approx(64)
+
+
+def repeating(seed):
+    """Integer weights, and a first layer in which units share hyperplanes, some with opposite signs."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(-2, 3, (4, 4))
+    rows = np.concatenate([rows, -rows[:2], 2 * rows[2:3]]).astype(float)
+    layers = [
+        (rows[:, :3], rows[:, 3]),
+        (rng.integers(-2, 3, (5, 7)), rng.integers(-2, 3, 5)),
+        (np.ones((1, 5)), [0]),
+    ]
+    return hm.Network.mlp([(np.asarray(w, float), np.asarray(b, float)) for w, b in layers])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_units_that_switch_together_need_no_rationals(seed, monkeypatch):
+    """Facets that overlap are the same set if no routing changes: those that touch in less are not asked."""
+    net = repeating(seed)
+    expected = oracle(net, CUBE)
+    found = enumerated(net, CUBE)
+    monkeypatch.setattr(contacts._CommonParts, "cone", None)
+    assert adjacency(found) == expected
+    assert len(found._contacts.uncovered) == 0
+    differ = (found.relu_bits[found.adjacency[:, 0]] != found.relu_bits[found.adjacency[:, 1]]).sum(axis=1)
+    assert differ.max() > 1  # otherwise a lookup finds them all
+
+
+def test_a_group_that_finds_no_room_is_compared_again(monkeypatch):
+    net = repeating(0)
+    expected = oracle(net, CUBE)
+    overlay, calls = contacts.kernels.overlay, []
+
+    def narrow(*arguments):
+        calls.append(len(calls))
+        out, sizes, open_ = (arguments[k] for k in (-5, -4, -3))
+        if calls[-1] < 3:
+            arguments = (*arguments[:-5], out[:2], sizes[:2], open_[:2], *arguments[-2:])
+        return overlay(*arguments)
+
+    monkeypatch.setattr(contacts.kernels, "overlay", narrow)
+    assert adjacency(enumerated(net, CUBE)) == expected
+    assert len(calls) > 3
 
 
 def test_a_search_that_was_stopped_early():

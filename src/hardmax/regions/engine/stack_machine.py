@@ -180,17 +180,24 @@ class StackMachine(ABC):
         self.sf = _longer(self.sf, 2 * max(len(self.sf), floats))
 
     def _make_output(self, *rooms: int) -> None:
-        """Resize the arrays of cells to this many entries per unit, existing ones included."""
+        """Resize the arrays of cells to this many entries per unit, existing ones included.
+
+        New entries are not cleared: kernels write before they read, but for the first of the offsets.
+        """
         room = dict(zip(self.units, rooms, strict=True))
         types = types_of(self.kernels.Out)
         for name, column in self._columns().items():
             n = room[column.unit]
             shape = (max(n, 1), column.width) if column.table else (max(column.width * n + column.more, 1),)
-            if name in self.output:
-                # the memory is moved, not copied, where the system can: a big result is never held twice
-                self.output[name].resize(shape, refcheck=False)
+            before = self.output.get(name)
+            if before is not None and len(before) >= shape[0]:
+                before.resize(shape, refcheck=False)
+                continue
+            self.output[name] = array = np.empty(shape, dtype=types[name])
+            if before is None:
+                array[: column.more] = 0
             else:
-                self.output[name] = np.zeros(shape, dtype=types[name])
+                array[: len(before)] = before
 
     def _rooms(self) -> list[int]:
         """Room in the arrays of cells, unit by unit."""
@@ -206,9 +213,9 @@ class StackMachine(ABC):
         return [self._count(f"C_OUT_{unit.upper()}") for unit in self.units]
 
     def _grow_output(self) -> None:
-        """A quarter more room where the next cell may not fit."""
+        """Twice the room where the next cell may not fit."""
         grown = [
-            int(1.25 * room) + most if used + most > room else room
+            2 * room + most if used + most > room else room
             for room, used, most in zip(self._rooms(), self._used(), self._largest(), strict=True)
         ]
         self._make_output(*grown)

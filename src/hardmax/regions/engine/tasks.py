@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,17 @@ class Schedule:
         if not len(owner) or int(owner.max()) <= _LOCAL:
             return owner
         return np.where(owner < 0, owner, self.serials_before[owner >> SERIALS] + (owner & _LOCAL))
+
+    def keep_instead(self, kept: Callable[[Table], Table], max_cells: int | None) -> None:
+        """Keep something else of the cells found so far, and go on to so many cells."""
+        self.collect()
+        found, self.cells = self.cells.finish(), JoinedTables()
+        if found:
+            self.cells.append(kept(found))
+        for task in self.tasks:
+            task.cells = [kept(cells) for cells in task.cells]
+        self.max_cells = max_cells
+        self._join()
 
     def all_cells(self, n: int | None = None) -> Table:
         """The columns of every cell found, in order (or of the first ``n``); the schedule is of no use

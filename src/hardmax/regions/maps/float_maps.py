@@ -181,8 +181,10 @@ class Walk:
     def __init__(self, layers: tuple[Layer, ...], d: int = 2) -> None:
         self.program = program = Program.of(layers, columns=1, whole=True)
         self.d, self.d_out = (layers[0].d_in, layers[-1].d_out) if layers else (d, d)
-        sums = [layer.d_out * (1 - -layer.units // kernels.BLOCK) if layer.units else 0 for layer in layers]
-        self.sums_at = np.cumsum([0, *sums])
+        # a layer keeps the sum of no units and one after every few that are on
+        kept = [1 - -layer.units // kernels.EVERY if layer.units else 0 for layer in layers]
+        self.sums_at = np.cumsum([0, *(k * layer.d_out for k, layer in zip(kept, layers, strict=True))])
+        self.kept_at = np.cumsum([0, *(k + 1 for k in kept)])
         self.everything = np.arange(max(program.widest, 1))
         places: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
         for row in program.table[program.table[:, columns.HEADS] > 0]:
@@ -194,12 +196,18 @@ class Walk:
         self.lookup = np.append(np.concatenate(places), 0)
         self.lookup_at = np.cumsum([len(place) for place in places])
 
-    def room(self, kind: type[Any]) -> tuple[NDArray[Any], ...]:
-        """Vectors of all maps (the one that enters is the identity), sums under way, lists of units."""
-        vectors = np.zeros((self.d + 1, self.d + self.program.path_size), dtype=kind)
-        vectors[: self.d, : self.d] = np.eye(self.d, dtype=kind)
-        sums = np.zeros((self.d + 1, int(self.sums_at[-1]) + 1), dtype=kind)
-        return vectors, sums, np.zeros(kernels.BLOCK, dtype=np.int64), self.everything
+    def room(self, entering: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+        """Vectors of all maps, sums under way and how far they came, lists of units.
+
+        ``entering`` are the vectors that enter the first layer: the unit vectors and zero for maps, a single
+        point for values.
+        """
+        vectors = np.zeros((len(entering), self.d + self.program.path_size), dtype=entering.dtype)
+        vectors[:, : self.d] = entering
+        sums = np.zeros((len(entering), int(self.sums_at[-1]) + 1), dtype=entering.dtype)
+        reached = np.full(self.kept_at[-1], self.program.widest + 1)
+        reached[self.kept_at[:-1]] = 0
+        return vectors, sums, reached, np.zeros_like(self.everything), self.everything
 
     def float_maps(self, bits: NDArray[np.uint64], routings: NDArray[np.int32]) -> PatternMaps:
         """The maps of all cells in floats."""
@@ -207,8 +215,9 @@ class Walk:
         maps = PatternMaps(np.empty((n, self.d_out, self.d)), np.empty((n, self.d_out)), np.empty(n))
         kernels.float_maps(
             table, self.program.bounds, self.program.by_columns(), self.lookup, self.lookup_at, self.sums_at,
-            frozen(bits), frozen(routings), *self.room(np.float64), np.zeros((len(table), columns.ERRORS)),
-            np.zeros((len(table), 4)), maps.linear, maps.offset, maps.error,
+            self.kept_at, frozen(bits), frozen(routings), *self.room(np.eye(self.d + 1, self.d)),
+            np.zeros((len(table), columns.ERRORS)), np.zeros((len(table), 4)), maps.linear, maps.offset,
+            maps.error,
         )  # fmt: skip
         return maps
 
@@ -221,13 +230,19 @@ class Walk:
         prime: int,
         first_row: int = 0,
         rows: int | None = None,
+        point: NDArray[np.uint64] | None = None,
     ) -> NDArray[np.uint32]:
-        """Maps of some cells (ascending) modulo a prime: (len(cells), rows, d + 1), constants last."""
-        shape = (len(cells), self.d_out if rows is None else rows, self.d + 1)
+        """Maps of some cells (ascending) modulo a prime: (len(cells), rows, d + 1), constants last.
+
+        With a point, its image instead of the map: (len(cells), rows, 1).
+        """
+        entering = np.eye(self.d + 1, self.d, dtype=np.uint64) if point is None else point[None]
+        shape = (len(cells), self.d_out if rows is None else rows, len(entering))
         out = np.empty(shape, dtype=np.uint32)
         kernels.residue_maps(
-            self.program.table, numbers, self.lookup, self.lookup_at, self.sums_at, frozen(bits),
-            frozen(routings), frozen(cells), np.uint64(prime), *self.room(np.uint64), first_row, out,
+            self.program.table, numbers, self.lookup, self.lookup_at, self.sums_at, self.kept_at,
+            frozen(bits), frozen(routings), frozen(cells), np.uint64(prime), *self.room(entering), first_row,
+            out,
         )  # fmt: skip
         return out
 

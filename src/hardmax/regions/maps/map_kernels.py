@@ -3,11 +3,11 @@ r"""Affine maps from signatures, compiled: in floats with error bounds, modulo a
 The kernels read a network from its :class:`~hardmax.regions.engine.program.Program`, scores by columns: a
 unit or a coordinate contributes one contiguous row. Cells come in lexicographic order of their signatures, so
 neighbours in the list share what the first layers give. Both kernels keep the map that enters every layer on
-the current cell, the scores of fold layers, and the sum after every block of units; they start again where
-the signature differs.
+the current cell, the scores of fold layers, and the sum after every few units that are on; they start again
+where the signature differs.
 
 A map of :math:`d` inputs is kept as :math:`d + 1` vectors: the coefficients of each input, and last the
-constants. Sums run over units and keys in ascending order, whatever the blocking; so a map depends on its
+constants. Sums run over units and keys in ascending order, wherever they start again; so a map depends on its
 signature only, not on how or when its cell was found. Its error is bounded as everywhere:
 :func:`~hardmax.regions.engine.layer_kernels.enter`.
 """
@@ -43,7 +43,7 @@ from hardmax.regions.engine.layer_kernels import (
     bound_errors,
 )  # fmt: skip
 
-BLOCK = 64  # units after which a sum is kept
+EVERY = 16  # units that are on after which a sum is kept
 FEW = 3  # outputs so few are summed one by one, in registers
 
 _LOST = 1e-150  # for numbers whose squares underflow
@@ -91,12 +91,12 @@ def first_difference(table, bits, routings, cell, before):
 
 
 @kernel(inner=True)
-def units_on(bits, cell, first, low, high, chosen):
-    """List the units from ``low`` to ``high`` that are on; returns how many."""
+def units_on(bits, cell, first, low, n, chosen):
+    """List the units of a layer from ``low`` on that are on; returns how many."""
     count = np.int64(0)
-    for word in range((first + low) >> 6, (first + high + 63) >> 6):
+    for word in range((first + low) >> 6, (first + n + 63) >> 6):
         shift = word << 6
-        left = bits[cell, word] & between(first + low - shift, first + high - shift)
+        left = bits[cell, word] & between(first + low - shift, first + n - shift)
         while left != np.uint64(0):
             chosen[count] = shift + _lowest(left) - first
             count += 1
@@ -104,42 +104,75 @@ def units_on(bits, cell, first, low, high, chosen):
     return count
 
 
+@kernel(inlined=True)
+def sums_before(reached, at, unit):
+    """The number of the last sum that was kept before a unit: sum k has all units before ``reached[at + k]``.
+
+    ``reached`` begins with 0 and ends with a number beyond all units.
+    """
+    k = np.int64(0)
+    while reached[at + k + 1] <= unit:
+        k += 1
+    return k
+
+
+# places are added as unsigned numbers: a negative one would count from the end, and loops that have to ask
+# are not vectorised
+
+
 @kernel(inner=True)
-def begin(numbers, at, n, x, y):
-    """The vectors of a constant map: zeros, and n numbers."""
-    constants = x.shape[0] - 1
-    for c in range(constants):
-        for r in range(n):
-            x[c, y + r] = 0
-    for r in range(n):
-        x[constants, y + r] = numbers[at + r]
+def clear(x, y, n):
+    """Set n entries of every vector to zero."""
+    to = np.uintp(y)
+    for c in range(x.shape[0]):
+        v = x[c]
+        for place in range(n):
+            v[to + np.uintp(place)] = 0
 
 
 @kernel(inner=True)
 def add_constants(numbers, at, n, x, y):
     """Add n numbers to the constants."""
-    constants = x.shape[0] - 1
-    for r in range(n):
-        x[constants, y + r] += numbers[at + r]
+    here, to, v = np.uintp(at), np.uintp(y), x[x.shape[0] - 1]
+    for place in range(n):
+        r = np.uintp(place)
+        v[to + r] += numbers[here + r]
+
+
+@kernel(inner=True)
+def begin(numbers, at, n, x, y):
+    """The vectors of a constant map: zeros, and n numbers."""
+    clear(x, y, n)
+    add_constants(numbers, at, n, x, y)
 
 
 @kernel(inner=True)
 def add_winners(numbers, outputs, e, lookup, lookup_at, routing, head_0, heads, x, out):
     """What attention adds on a cell: no slopes, and the outputs of the winning keys as constants."""
-    for c in range(x.shape[0]):
-        for r in range(e):
-            x[c, out + r] = 0
+    clear(x, out, e)
     for head in range(head_0, head_0 + heads):
         add_constants(numbers, outputs + e * lookup[lookup_at[head] + routing[head]], e, x, out)
 
 
 @kernel(inner=True)
-def add_three(w, at, e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, s_at):
-    """Add chosen rows of w (of length e), times three factors each, to three vectors, in order."""
+def add_entering(x, y, n, out):
+    """Add what enters a layer to what leaves it."""
+    here, to = np.uintp(y), np.uintp(out)
+    for c in range(x.shape[0]):
+        v = x[c]
+        for place in range(n):
+            r = np.uintp(place)
+            v[to + r] += v[here + r]
+
+
+@kernel(inner=True)
+def add_three(w, at, e, chosen, low, high, x0, x1, x2, x_at, s0, s1, s2, s_at):
+    """Add rows ``chosen[low:high]`` of w (of length e), times three factors each, to three vectors, in
+    order."""
     if e <= FEW:
         for r in range(e):
             a, b, c = s0[s_at + r], s1[s_at + r], s2[s_at + r]
-            for k in range(count):
+            for k in range(low, high):
                 i = x_at + chosen[k]
                 v = w[at + chosen[k] * e + r]
                 a += v * x0[i]
@@ -150,15 +183,15 @@ def add_three(w, at, e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, s_at):
             s2[s_at + r] = c
         return
     base = np.uintp(s_at)
-    k = 0
-    while k < count:
+    k = low
+    while k < high:
         # four at a time, to load and store the sums less often; the order is kept. Beyond the end, nothing
         # is added by adding zero times the last row.
         i0 = chosen[k]
-        i1 = chosen[min(k + 1, count - 1)]
-        i2 = chosen[min(k + 2, count - 1)]
-        i3 = chosen[min(k + 3, count - 1)]
-        if k + 4 <= count:
+        i1 = chosen[min(k + 1, high - 1)]
+        i2 = chosen[min(k + 2, high - 1)]
+        i3 = chosen[min(k + 3, high - 1)]
+        if k + 4 <= high:
             a0, a1, a2, a3 = x0[x_at + i0], x0[x_at + i1], x0[x_at + i2], x0[x_at + i3]
             b0, b1, b2, b3 = x1[x_at + i0], x1[x_at + i1], x1[x_at + i2], x1[x_at + i3]
             c0, c1, c2, c3 = x2[x_at + i0], x2[x_at + i1], x2[x_at + i2], x2[x_at + i3]
@@ -185,10 +218,17 @@ def add_three(w, at, e, chosen, count, x0, x1, x2, x_at, s0, s1, s2, s_at):
 
 
 @kernel(inner=True)
-def add_one(w, at, e, chosen, count, x, x_at, s, s_at):
+def add_one(w, at, e, chosen, low, high, x, x_at, s, s_at):
     """``add_three`` for one vector."""
+    if e <= FEW:
+        for r in range(e):
+            a = s[s_at + r]
+            for k in range(low, high):
+                a += w[at + chosen[k] * e + r] * x[x_at + chosen[k]]
+            s[s_at + r] = a
+        return
     base = np.uintp(s_at)
-    for k in range(count):
+    for k in range(low, high):
         a = x[x_at + chosen[k]]
         p = np.uintp(at + chosen[k] * e)
         for place in range(e):
@@ -197,14 +237,14 @@ def add_one(w, at, e, chosen, count, x, x_at, s, s_at):
 
 
 @kernel(inner=True)
-def add_columns(w, at, e, chosen, count, x, x_at, s, s_at):
-    """Add chosen rows of w (of length e), times the factors of every vector, in order."""
+def add_columns(w, at, e, chosen, low, high, x, x_at, s, s_at):
+    """Add rows ``chosen[low:high]`` of w (of length e), times the factors of every vector, in order."""
     c = 0
     while c + 3 <= x.shape[0]:
-        add_three(w, at, e, chosen, count, x[c], x[c + 1], x[c + 2], x_at, s[c], s[c + 1], s[c + 2], s_at)
+        add_three(w, at, e, chosen, low, high, x[c], x[c + 1], x[c + 2], x_at, s[c], s[c + 1], s[c + 2], s_at)
         c += 3
     while c < x.shape[0]:
-        add_one(w, at, e, chosen, count, x[c], x_at, s[c], s_at)
+        add_one(w, at, e, chosen, low, high, x[c], x_at, s[c], s_at)
         c += 1
 
 
@@ -241,13 +281,14 @@ def measure(x, at, n, sizes, layer, place):
 
 @kernel
 def float_maps(
-    table, bounds, numbers, lookup, lookup_at, sums_at, bits, routings,
-    x, s, chosen, everything, errors, sizes, linear, offset, error,
+    table, bounds, numbers, lookup, lookup_at, sums_at, kept_at, bits, routings,
+    x, s, reached, chosen, everything, errors, sizes, linear, offset, error,
 ):  # fmt: skip
     """The maps of all cells with bounds on their errors.
 
     Row c of ``x`` holds vector c of what enters every layer and of its scores, row c of ``s`` the sums under
-    way. ``sizes`` holds the norms of both per layer, slopes before constants.
+    way; ``reached`` says how far each came. ``sizes`` holds the norms of both per layer, slopes before
+    constants.
     """
     layers, constants = table.shape[0] - 1, x.shape[0] - 1
     for cell in range(len(bits)):
@@ -278,26 +319,28 @@ def float_maps(
                     add_constants(numbers, table[layer, BIASES], n, x, z)
                 else:
                     begin(numbers, table[layer, BIASES], n, x, z)
-                    add_columns(numbers, scores, n, everything, m, x, y, x, z)
+                    add_columns(numbers, scores, n, everything, 0, m, x, y, x, z)
                 measure(x, z, n, sizes, layer, np.int64(2))
             if kind == FOLD:
-                block = unit // BLOCK if layer == first else 0
-                at = sums_at[layer] + block * e
-                if block == 0:
+                kept, at = kept_at[layer], sums_at[layer]
+                done = sums_before(reached, kept, unit) if layer == first else np.int64(0)
+                if done == 0:
                     begin(numbers, table[layer, OFFSETS], e, s, at)
-                low = block * BLOCK
-                while low < n:
-                    high = min(low + BLOCK, n)
+                count = units_on(bits, cell, head_0, reached[kept + done], n, chosen)
+                at += done * e
+                low = np.int64(0)
+                while low < count:
+                    high = min(low + EVERY, count)
                     copy(s, at, e, s, at + e)
+                    done += 1
                     at += e
-                    count = units_on(bits, cell, head_0, low, high, chosen)
-                    add_columns(numbers, outputs, e, chosen, count, x, table[layer, Z_AT], s, at)
+                    add_columns(numbers, outputs, e, chosen, low, high, x, table[layer, Z_AT], s, at)
+                    reached[kept + done] = chosen[high - 1] + 1 if high == low + EVERY else n + 1
                     low = high
+                reached[kept + done + 1] = n + 1
                 copy(s, at, e, x, out)
             if table[layer, SKIP] == 1 and outputs >= 0:
-                for c in range(constants + 1):
-                    for r in range(e):
-                        x[c, out + r] += x[c, y + r]
+                add_entering(x, y, e, out)
             bound_errors(
                 table, layer, bounds[layer], errors[layer],
                 sizes[layer, 0], sizes[layer, 1], sizes[layer, 2], sizes[layer, 3],
@@ -323,33 +366,56 @@ def float_maps(
 
 
 @kernel(inner=True)
-def add_residues(w, at, e, chosen, count, x, x_at, s, s_at, prime):
-    """``add_columns`` modulo a prime; factors are reduced, sums stay below p 2^32."""
-    shifted = np.uint64(prime) << np.uint64(32)
+def add_residues(w, at, e, chosen, low, high, x, x_at, s, s_at, prime):
+    """``add_columns`` modulo a prime p; factors are reduced, sums stay below p 2^32.
+
+    Two products below p^2 are added at a time: p 2^32 + 2 p^2 is below 2^64 and below 2 p 2^32.
+    """
+    shifted, lower = np.uint64(prime) << np.uint64(32), np.uint64(0xFFFFFFFF)
     base = np.uintp(s_at)
-    for k in range(count):
-        i = x_at + chosen[k]
-        p = np.uintp(at + chosen[k] * e)
-        for c in range(x.shape[0]):
-            a, sums = x[c, i], s[c]
-            for place in range(e):
-                r = np.uintp(place)
-                t = sums[base + r] + np.uint64(w[p + r]) * a
-                sums[base + r] = t - shifted if t >= shifted else t
+    k = low
+    while k < high:
+        i0, p0 = chosen[k], np.uintp(at + chosen[k] * e)
+        if k + 1 < high:
+            i1, p1 = chosen[k + 1], np.uintp(at + chosen[k + 1] * e)
+            for c in range(x.shape[0]):
+                a0, a1, sums = x[c, x_at + i0] & lower, x[c, x_at + i1] & lower, s[c]
+                for place in range(e):
+                    r = np.uintp(place)
+                    t = sums[base + r] + np.uint64(w[p0 + r]) * a0 + np.uint64(w[p1 + r]) * a1
+                    sums[base + r] = min(t, t - shifted)  # where t is smaller, the difference wraps around
+        else:
+            for c in range(x.shape[0]):
+                a0, sums = x[c, x_at + i0] & lower, s[c]
+                for place in range(e):
+                    r = np.uintp(place)
+                    t = sums[base + r] + np.uint64(w[p0 + r]) * a0
+                    sums[base + r] = min(t, t - shifted)
+        k += 2
 
 
 @kernel(inner=True)
 def reduce(x, y, n, prime):
-    """Bring n entries of every vector below the prime."""
+    """Bring n entries of every vector, all below 2^63, below the prime.
+
+    The quotient is below 2^33, so in floats it is off by one at most.
+    """
+    to, p, inverse = np.uintp(y), np.int64(prime), 1.0 / np.float64(prime)
     for c in range(x.shape[0]):
-        for r in range(n):
-            x[c, y + r] %= prime
+        v = x[c]
+        for place in range(n):
+            r = to + np.uintp(place)
+            value = np.int64(v[r])
+            rest = value - np.int64(np.float64(value) * inverse) * p
+            rest += p & (rest >> 63)  # p where it is negative
+            rest -= p
+            v[r] = np.uint64(rest + (p & (rest >> 63)))
 
 
 @kernel
 def residue_maps(
-    table, numbers, lookup, lookup_at, sums_at, bits, routings, cells, prime, x, s, chosen, everything,
-    first_row, residues,
+    table, numbers, lookup, lookup_at, sums_at, kept_at, bits, routings, cells, prime, x, s, reached, chosen,
+    everything, first_row, residues,
 ):  # fmt: skip
     """The maps of some cells (ascending) modulo a prime: rows ``first_row`` and on, as many as fit."""
     layers, constants = table.shape[0] - 1, x.shape[0] - 1
@@ -383,26 +449,28 @@ def residue_maps(
                     add_constants(numbers, table[layer, BIASES], n, x, z)
                 else:
                     begin(numbers, table[layer, BIASES], n, x, z)
-                    add_residues(numbers, scores, n, everything, m, x, y, x, z, prime)
+                    add_residues(numbers, scores, n, everything, 0, m, x, y, x, z, prime)
                 reduce(x, z, n, prime)
             if kind == FOLD:
-                block = unit // BLOCK if layer == first else 0
-                at = sums_at[layer] + block * e
-                if block == 0:
+                kept, at = kept_at[layer], sums_at[layer]
+                done = sums_before(reached, kept, unit) if layer == first else np.int64(0)
+                if done == 0:
                     begin(numbers, table[layer, OFFSETS], e, s, at)
-                low = block * BLOCK
-                while low < n:
-                    high = min(low + BLOCK, n)
+                count = units_on(bits, cell, head_0, reached[kept + done], n, chosen)
+                at += done * e
+                low = np.int64(0)
+                while low < count:
+                    high = min(low + EVERY, count)
                     copy(s, at, e, s, at + e)
+                    done += 1
                     at += e
-                    count = units_on(bits, cell, head_0, low, high, chosen)
-                    add_residues(numbers, outputs, e, chosen, count, x, table[layer, Z_AT], s, at, prime)
+                    add_residues(numbers, outputs, e, chosen, low, high, x, table[layer, Z_AT], s, at, prime)
+                    reached[kept + done] = chosen[high - 1] + 1 if high == low + EVERY else n + 1
                     low = high
+                reached[kept + done + 1] = n + 1
                 copy(s, at, e, x, out)
             if table[layer, SKIP] == 1 and outputs >= 0:
-                for c in range(constants + 1):
-                    for r in range(e):
-                        x[c, out + r] += x[c, y + r]
+                add_entering(x, y, e, out)
             reduce(x, out, e, prime)
         for r in range(residues.shape[1]):
             for c in range(constants + 1):

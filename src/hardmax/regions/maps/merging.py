@@ -225,15 +225,22 @@ class Fingerprints:
         residues = Residues((*layers, projection))
         self._walk = residues.walk
         self._modulo = {prime: residues.modulo(prime) for prime in islice(residues.primes(), 2)}
+        # a combination of the columns is a multiple of the value of the map at one point
+        weights = self._columns.tolist()
+        self._points = {
+            prime: np.array([w * pow(weights[-1], -1, prime) % prime for w in weights[:-1]], dtype=np.uint64)
+            for prime in self._modulo
+        }
 
     def of(self, cells: Cells) -> NDArray[np.uint64]:
         """The fingerprints of some cells, uint64 (n,)."""
         result = np.zeros(cells.n, dtype=np.uint64)
         untied = np.flatnonzero(cells.tied == 0)
         for prime, numbers in self._modulo.items():
-            maps = self._walk.residue_maps(numbers, cells.bits, cells.routings, untied, prime)
-            values = maps[:, 0].astype(np.uint64) * self._columns.astype(np.uint64)  # below 2^51
-            result[untied] = (result[untied] << np.uint64(32)) | values.sum(axis=1) % np.uint64(prime)
+            point = self._points[prime]
+            images = self._walk.residue_maps(numbers, cells.bits, cells.routings, untied, prime, point=point)
+            values = images[:, 0, 0].astype(np.uint64) * np.uint64(self._columns[-1])  # below 2^51
+            result[untied] = (result[untied] << np.uint64(32)) | values % np.uint64(prime)
         for cell in np.flatnonzero(cells.tied):
             result[cell] = self._tied(cells.bits[cell], cells.routings[cell])
         return result

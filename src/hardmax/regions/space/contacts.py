@@ -12,6 +12,13 @@ outputs, and for any two keys of the last layer. Cells with tied keys are left o
 come from bounding boxes, and floats with error bounds prove most pairs apart or overlapping; the rest is
 decided in rationals (:func:`common_cone`).
 
+Several units may vanish on :math:`H` and flip together, which no lookup finds. But if the routings from layer
+:math:`l` on agree, two facets that overlap are the same set here too, and have no other neighbour. *Proof*:
+what enters layer :math:`l` is one affine map. Where both facets are, a set that is open in :math:`H`, what
+enters each later layer is the same from both sides, for a ReLU is continuous; so the affine functions of the
+two cells agree on all of :math:`H`, layer by layer. Their signs on the common part are the signs that both
+cells ask for, so on :math:`H` the two cells obey the same inequalities.
+
 **Names.** In a fold layer both cells list the unit that separates them first. In a head, three keys may be
 level on :math:`H`, and the two sides may name different pairs. Then no cell on the other side has that name:
 on each side of :math:`H` one key wins along all of it. So facets with one-sided names, and only these, are
@@ -27,7 +34,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import gcd, inf
 from typing import TYPE_CHECKING
 
@@ -59,9 +66,9 @@ _MEMORY = 1 << 24  # entries of maps computed at once
 def touching_cells(geometry: SpaceGeometry) -> Contacts:
     """All pairs of cells whose closures meet in dimension d - 1.
 
-    In the result, ``lengths`` are the sizes of the common parts (where these are whole facets, which are
-    measured only when they are asked for, negative codes: see :func:`sizes_of_contacts`), ``edges`` the
-    facets on which two cells meet, and ``uncovered`` the facets beyond which no cell is listed.
+    In the result, ``lengths`` are the sizes of the common parts (negative codes where these are whole facets,
+    or wanted in rationals, which are measured only when they are asked for: see :func:`sizes_of_contacts`),
+    ``edges`` the facets on which two cells meet, and ``uncovered`` the facets beyond which no cell is listed.
 
     Examples
     --------
@@ -84,6 +91,9 @@ def sizes_of_contacts(geometry: SpaceGeometry, contacts: Contacts) -> Floats:
     for column, code in enumerate((kernels.FIRST_WHOLE, kernels.SECOND_WHOLE)):
         whole = np.flatnonzero(sizes == code)
         sizes[whole] = geometry.measured.areas[contacts.edges[whole, column]]
+    common = _CommonParts(geometry)
+    for k in np.flatnonzero(sizes == kernels.UNCLEAR).tolist():
+        sizes[k] = common.size(*contacts.edges[k].tolist())
     return sizes
 
 
@@ -106,26 +116,61 @@ def common_cone(here: list[Row], there: list[Row], row: Row, d: int) -> Rational
     return cone
 
 
+class _CommonParts:
+    """The common parts of facets on one hyperplane, in rationals."""
+
+    def __init__(self, geometry: SpaceGeometry) -> None:
+        self.geometry = geometry
+        self._cell_rows = lru_cache(4096)(self._true_rows)
+
+    @cached_property
+    def cell_of(self) -> Integers:
+        """The cell of every facet."""
+        return self.geometry.cells.facets.cell_of
+
+    def row(self, f: int) -> Row:
+        """The row of a facet as it was drawn, whatever side the cell is on."""
+        return drawn_row(self.geometry.cells, self.geometry.exact, int(self.cell_of[f]), f)
+
+    def _true_rows(self, i: int) -> list[Row]:
+        """Rows of the distinct true facets of a cell, infinity included."""
+        geometry = self.geometry
+        face = geometry.facets.face
+        return [geometry.facet_row(i, f) for f in geometry.cells.facets.span(i) if face[f] == f]
+
+    def cone(self, f: int, g: int) -> RationalCone | None:
+        """The common part of two facets; ``None`` if it is thinner."""
+        here, there = (self._cell_rows(int(self.cell_of[k])) for k in (f, g))
+        return common_cone(here, there, self.row(f), self.geometry.d)
+
+    def size(self, f: int, g: int) -> float:
+        """The size of the common part of two facets."""
+        cone = self.cone(f, g)
+        return 0.0 if cone is None else _cone_size(cone, self.row(f), self.geometry.d)
+
+
 class _Search:
     """The true facets of all cells, and the contacts found so far."""
 
     def __init__(self, geometry: SpaceGeometry) -> None:
         self.geometry, self.cells, self.exact = geometry, geometry.cells, geometry.exact
+        self.common = _CommonParts(geometry)
         self.d, self.face = geometry.d, geometry.facets.face
         cells = self.cells
-        self.cell_of = cells.facets.cell_of
         self.shape = shape_of(cells)
-        self.owner, self.wall = self.shape.owner, self.shape.wall
+        self.owner, self.wall = cells.owner, cells.wall
         self.layers = _tables(self.exact.layers)
         self.side = np.zeros(len(cells.owner), dtype=np.int8)
         kernels.sides(self.shape, self.layers, self.side)
         for f in np.flatnonzero(self.side == 0).tolist():
             self.side[f] = self._side(f)
-        self.done = np.zeros(len(cells.owner), dtype=np.uint8)
-        self.met = np.zeros(len(cells.owner), dtype=np.bool_)
-        self.found: list[tuple[Integers, Integers, Floats]] = []  # pairs of cells, their facets, sizes
+        self.found: list[tuple[Integers, Integers, Floats]] = []  # pairs of cells i < j, their facets, sizes
         self.left = np.zeros(0, dtype=np.int64)  # facets whose neighbours no lookup finds
-        self._cell_rows = lru_cache(4096)(self._true_rows)
+
+    @property
+    def cell_of(self) -> Integers:
+        """The cell of every facet."""
+        return self.common.cell_of
 
     # facets in floats
 
@@ -135,26 +180,23 @@ class _Search:
         hashes = np.zeros(cells.n, dtype=np.uint64)
         slots = np.full(1 << (2 * max(cells.n, 4) - 1).bit_length(), -1, dtype=np.int64)
         kernels.hash_signatures(self.shape, hashes, slots)
-        out = np.empty((len(cells.owner), 2), dtype=np.int64)
+        n = len(cells.owner)
+        done = np.zeros(n, dtype=np.uint8)
+        pairs, facets = np.empty((n, 2), dtype=np.int64), np.empty((n, 2), dtype=np.int64)
+        sizes = np.empty(n)
+        signature = (np.zeros(column.shape[1], dtype=column.dtype) for column in (cells.bits, cells.routings))
         count = kernels.match_flips(
-            self.shape, self.layers, self.face, self.side, hashes, slots, self.done, out
-        )
-        f, other = out[:count].T.copy()
-        beyond = np.empty_like(f)  # the facet of the other cell with the same name
-        kernels.same_name(self.shape, f, other, beyond)
-        pairs = np.stack([self.cell_of[f], other], axis=1)
-        facets = np.stack([f, beyond], axis=1)
-        self.found.append((pairs, facets, np.full(count, kernels.FIRST_WHOLE)))
-
-    def _remaining(self) -> NDArray[np.bool_]:
-        """True facets inside the domain whose neighbours are not known yet."""
-        faces = np.where(self.face >= 0, self.face, 0)
-        return np.asarray((self.face >= 0) & (self.owner >= 0) & (self.done[faces] == 0))
+            self.shape, self.layers, self.face, self.side, hashes, slots, *signature, done, pairs, facets,
+            sizes,
+        )  # fmt: skip
+        self.found.append((pairs[:count], facets[:count], sizes[:count]))
+        left = np.empty(n, dtype=np.int64)
+        self.left = left[: kernels.remaining(self.shape, self.face, done, left)].copy()
 
     def overlaps(self) -> None:
         """Compare the facets on the two sides of every hyperplane."""
         cells = self.cells
-        self.left = left = np.flatnonzero(self._remaining())
+        left = self.left
         if not len(left):
             return
         involved = np.zeros(cells.n, dtype=np.bool_)
@@ -170,23 +212,22 @@ class _Search:
         room = max(1024, 4 * len(left))
         at, numbers = 0, np.zeros(2, dtype=np.int64)
         undecided: list[tuple[int, int]] = []
+        matched = np.zeros(len(self.face), dtype=np.uint8)
         while at < len(start) - 1:
             out = np.empty((room, 2), dtype=np.int64)
             sizes, open_ = np.empty(room), np.empty((room, 2), dtype=np.int64)
             numbers[:] = 0
             before = at
             at = kernels.overlay(
-                start, order, at, self.cell_of, self.shape, drawn, *boxes, *ranks, clipping, scratch,
-                out, sizes, open_, numbers,
+                start, order, at, self.cell_of, self.shape, self.layers, drawn, *boxes, *ranks, clipping,
+                scratch, out, sizes, open_, numbers, matched,
             )  # fmt: skip
             found, more = numbers.tolist()
-            for k in np.flatnonzero(sizes[:found] == kernels.UNCLEAR).tolist():
-                sizes[k] = self._common_size(*out[k].tolist()) or 0.0
             self._keep(out[:found].copy(), sizes[:found].copy())
-            undecided += [(int(f), int(g)) for f, g in open_[:more]]
+            undecided += open_[:more].tolist()
             if at == before:
                 room *= 2
-        self._decide(undecided)
+        self._decide([(f, g) for f, g in undecided if not matched[f] and not matched[g]])
 
     def _grouped(self, facets: Integers) -> tuple[Integers, Integers]:
         """Facets by name: where groups start, and facets in that order."""
@@ -198,39 +239,23 @@ class _Search:
 
     # in rationals
 
-    def _exact_row(self, f: int) -> Row:
-        """The row of a facet as it was drawn, whatever side the cell is on."""
-        return drawn_row(self.cells, self.exact, int(self.cell_of[f]), f)
-
     def _side(self, f: int) -> int:
         row = self.geometry.facet_row(int(self.cell_of[f]), f)
-        return 1 if row == self._exact_row(f) else -1
-
-    def _true_rows(self, i: int) -> list[Row]:
-        """Rows of the distinct true facets of a cell, infinity included."""
-        return [self.geometry.facet_row(i, f) for f in self.cells.facets.span(i) if self.face[f] == f]
+        return 1 if row == self.common.row(f) else -1
 
     def _decide(self, pairs: list[tuple[int, int]]) -> None:
         """Decide pairs of facets on one hyperplane in rationals."""
-        found, sizes = [], []
-        for f, g in pairs:
-            size = self._common_size(f, g)
-            if size is not None:
-                found.append((f, g) if self.cell_of[f] < self.cell_of[g] else (g, f))
-                sizes.append(size)
+        found = [
+            (f, g) if self.cell_of[f] < self.cell_of[g] else (g, f)
+            for f, g in pairs
+            if self.common.cone(f, g) is not None
+        ]
         if found:
-            self._keep(np.array(found, dtype=np.int64), np.array(sizes))
-
-    def _common_size(self, f: int, g: int) -> float | None:
-        """The size of the common part of two facets on one hyperplane; ``None`` if it is thinner."""
-        row = self._exact_row(f)
-        here, there = (self._cell_rows(int(self.cell_of[k])) for k in (f, g))
-        cone = common_cone(here, there, row, self.d)
-        return None if cone is None else _cone_size(cone, row, self.d)
+            self._keep(np.array(found, dtype=np.int64), np.full(len(found), kernels.UNCLEAR))
 
     def _keep(self, facets: Integers, sizes: Floats) -> None:
+        """Write down pairs of facets that overlap, the first of the cell with the lower number."""
         self.found.append((self.cell_of[facets], facets, sizes))
-        self.met[facets] = True
 
     def misnamed(self) -> None:
         """Walls whose two sides name different pairs of keys: compare exact hyperplanes."""
@@ -252,7 +277,7 @@ class _Search:
             f = int(order[k])
             name = int(self.owner[f]), int(self.wall[f])
             if name not in known:
-                known[name] = _normalised(self._exact_row(f))
+                known[name] = _normalised(self.common.row(f))
             planes[(int(drawn[k]), *known[name])].append(f)
         pairs = []
         for facets in planes.values():
@@ -293,21 +318,27 @@ class _Search:
 
     def contacts(self) -> Contacts:
         """Everything that was found: each pair once, in lexicographic order."""
-        pairs, facets, sizes = (np.concatenate(parts) for parts in zip(*self.found, strict=True))
-        turned = pairs[:, 0] > pairs[:, 1]
-        whole = turned & (sizes < 0.0)
-        sizes[whole] = kernels.FIRST_WHOLE + kernels.SECOND_WHOLE - sizes[whole]
-        facets[turned] = facets[turned][:, ::-1]
-        pairs[turned] = pairs[turned][:, ::-1]
-        _, first = np.unique(pairs[:, 0] * np.int64(self.cells.n) + pairs[:, 1], return_index=True)
-        pairs, facets, sizes = pairs[first], facets[first], sizes[first]
-        drawn = self.wall[facets.max(axis=1)] >> _LAYER_SHIFT
-        jumps = [layer.jumps for layer in self.exact.layers]
-        kinds = np.array([*jumps, False])[drawn].astype(np.uint8)
-        covered = self.done.astype(np.bool_)
-        np.logical_or.at(covered, np.where(self.face >= 0, self.face, 0), self.met & (self.face >= 0))
-        alone = self._remaining() & ~covered[np.where(self.face >= 0, self.face, 0)]
-        result = Contacts(pairs, kinds, sizes, facets, np.flatnonzero(alone))
+        pairs, facets, sizes = self.found[0]
+        uncovered = self.left
+        if len(self.found) > 1:
+            met = np.zeros(len(self.face), dtype=np.bool_)
+            met[self.face[np.concatenate([overlapping for _, overlapping, _ in self.found[1:]])]] = True
+            uncovered = uncovered[~met[self.face[uncovered]]]
+            pairs, facets, sizes = (np.concatenate(parts) for parts in zip(*self.found, strict=True))
+        n = len(pairs)
+        start, order = np.zeros(self.cells.n + 1, dtype=np.int64), np.empty(n, dtype=np.int64)
+        kept = Contacts(
+            np.empty((n, 2), dtype=np.int64), np.empty(n, dtype=np.uint8), np.empty(n),
+            np.empty((n, 2), dtype=np.int64), uncovered,
+        )  # fmt: skip
+        jumps = np.array([*(layer.jumps for layer in self.exact.layers), False], dtype=np.uint8)
+        count = kernels.sort_contacts(
+            self.shape, jumps, pairs, facets, sizes, start, order, kept.pairs, kept.edges, kept.lengths,
+            kept.kinds,
+        )  # fmt: skip
+        result = Contacts(
+            kept.pairs[:count], kept.kinds[:count], kept.lengths[:count], kept.edges[:count], uncovered
+        )
         for array in result:
             array.setflags(write=False)
         return result
@@ -322,7 +353,7 @@ def _clipping(rays: int, d: int, words: int) -> kernels.Clipping:
 
 
 def _tables(layers: tuple[Layer, ...]) -> kernels.Layers:
-    """What kernels need to know about layers: kinds, first units and heads, keys and classes of outputs."""
+    """What kernels need to know about layers: kinds, units and heads before, keys and classes of outputs."""
     from hardmax.regions.maps.adjacency import _classes
 
     table = np.zeros((max(len(layers), 1), kernels.LAYER_COLUMNS), dtype=np.int64)
@@ -330,11 +361,13 @@ def _tables(layers: tuple[Layer, ...]) -> kernels.Layers:
     classes: list[Integers] = []
     n_keys = 0
     last = max((k for k, layer in enumerate(layers) if layer.cuts), default=-1)
+    heads_before = 0
     for k, layer in enumerate(layers):
         if layer.units:
-            table[k, kernels.KIND], table[k, kernels.FIRST] = kernels.FOLD, layer.unit_slice.start
+            table[k] = kernels.FOLD, layer.unit_slice.start, 0, 0, heads_before
         elif isinstance(layer, ArgmaxLayer):
-            table[k] = kernels.WALL, layer.first_head, n_keys, int(k == last)
+            table[k] = kernels.WALL, layer.first_head, n_keys, int(k == last), layer.first_head
+            heads_before = layer.head_slice.stop
             keys.append(np.asarray(layer.key, dtype=np.int64))
             bends = not layer.jumps  # the winning score goes on: nothing jumps
             classes.append(np.zeros(len(layer.key), np.int64) if bends else _classes(layer.outputs))

@@ -17,14 +17,15 @@ from collections import namedtuple
 import numpy as np
 
 from hardmax.compiling import kernel
+from hardmax.geometry.cones.ray_kernels import popcount
 from hardmax.regions.cells import AT_INFINITY, GROUP_BITS, KEY_BITS
 
 APART, MEET, OPEN = 0, 1, 2
-# in place of the size of a common part: not known; all of the first facet; all of the second
+# in place of the size of a common part: wanted in rationals; all of the first facet; all of the second
 UNCLEAR, FIRST_WHOLE, SECOND_WHOLE = -1.0, -2.0, -3.0
 # columns of the table of layers
-KIND, FIRST, KEYS_AT, LAST = range(4)
-LAYER_COLUMNS = 4
+KIND, FIRST, KEYS_AT, LAST, HEADS_BEFORE = range(5)
+LAYER_COLUMNS = 5
 FOLD, WALL = 0, 1
 
 _UNIT = 2.0**-53
@@ -35,8 +36,10 @@ _GROUP_MASK = (1 << GROUP_BITS) - 1
 _KEY_MASK = (1 << KEY_BITS) - 1
 
 
-# cells: rays and facets, which rays lie on which facets, signatures
-Shape = namedtuple("Shape", "ray_start rays ray_error facet_start owner wall mask free bits routings tied")
+# cells: rays (entries, then the bound on their error) and names of facets (owner and wall), which rays lie on
+# which facets, signatures
+Shape = namedtuple("Shape", "ray_start rays facet_start name mask free bits routings tied")
+OWNER, WALL_CODE = 0, 1  # of a name
 # facets as they were drawn: the true ones, rays at infinity, sides of cells, rows in floats
 Drawn = namedtuple("Drawn", "face far side row_of rows errors")
 # a row per layer; all keys, and the classes of their outputs
@@ -111,30 +114,59 @@ def ray_sets(shape, i, sets):
     return first, n_rays, shape.facet_start[i], n_facets, words
 
 
+@kernel(inlined=True)
+def simple(shape, i, d):
+    """Whether a cell without lines has d facets at every ray, and no more facets than a word holds."""
+    if shape.free[i] or shape.facet_start[i + 1] - shape.facet_start[i] > 64:
+        return False
+    if shape.ray_start[i + 1] - shape.ray_start[i] <= d:
+        return False
+    other = 0
+    for r in range(shape.ray_start[i], shape.ray_start[i + 1]):
+        other |= popcount(shape.mask[r, 0]) ^ d
+    return other == 0
+
+
 @kernel
 def classify(shape, sets, face, far, bounded):
     """True facets, rays at infinity, bounded cells.
 
     ``face[f]`` is -1 for a redundant facet, else the first facet of the cell with the same rays: several
     hyperplanes may coincide on a cell.
+
+    Every ray lies on at least d true facets. Where each lies on exactly d listed ones, all of these are true
+    and no two of them coincide.
     """
-    owner = shape.owner
+    name, d = shape.name, shape.rays.shape[1] - 2
     for i in range(len(bounded)):
-        first, n_rays, base, n_facets, words = ray_sets(shape, i, sets)
         bounded[i] = 1
+        if simple(shape, i, d):
+            first, base = shape.ray_start[i], shape.facet_start[i]
+            touched = np.uint64(0)
+            for r in range(first, shape.ray_start[i + 1]):
+                touched |= shape.mask[r, 0]
+            for s in range(shape.facet_start[i + 1] - base):
+                face[base + s] = base + s if (touched >> np.uint64(s)) & _ONE != 0 else -1
+                if name[base + s, OWNER] == AT_INFINITY:
+                    for r in range(first, shape.ray_start[i + 1]):
+                        if holds(shape.mask[r], s):
+                            far[r] = 1
+                            bounded[i] = 0
+            continue
+        first, n_rays, base, n_facets, words = ray_sets(shape, i, sets)
         for s in range(n_facets):
             found = s
             for t in range(n_facets):
                 if t != s and inside(sets[s], sets[t], words):
                     # a row that is constant on the cell touches it at infinity only
-                    beyond = owner[base + t] == AT_INFINITY and owner[base + s] != AT_INFINITY
+                    beyond = name[base + t, OWNER] == AT_INFINITY and name[base + s, OWNER] != AT_INFINITY
                     if beyond or not inside(sets[t], sets[s], words):
                         found = -1
                         break
                     if t < found:
                         found = t
             face[base + s] = -1 if found < 0 else base + found
-            if owner[base + s] == AT_INFINITY:
+            if name[base + s, OWNER] == AT_INFINITY:
                 for r in range(n_rays):
                     if holds(sets[s], r):
                         far[first + r] = 1
@@ -267,7 +299,7 @@ def pull(room, k, whole, sets, n_sets, words, apex):
 @kernel
 def measure(shape, face, far, bounded, room, volume, surface, doubt, area):
     """Volumes and surfaces of bounded cells, sizes of bounded facets, and how uncertain the vertices are."""
-    rays, ray_error, result = shape.rays, shape.ray_error, room.result
+    rays, result = shape.rays, room.result
     sets, distinct, points, d = room.sets, room.distinct, room.points, room.points.shape[1]
     for i in range(len(bounded)):
         first, n_rays, base, n_facets, words = ray_sets(shape, i, sets)
@@ -275,7 +307,7 @@ def measure(shape, face, far, bounded, room, volume, surface, doubt, area):
         for r in range(n_rays):
             if far[first + r]:
                 continue
-            w, e = rays[first + r, d], ray_error[first + r]
+            w, e = rays[first + r, d], rays[first + r, d + 1]
             size = 0.0
             for c in range(d):
                 points[r, c] = rays[first + r, c] / w
@@ -372,79 +404,103 @@ def sides(shape, layers, side):
     for i in range(len(shape.tied)):
         for f in range(shape.facet_start[i], shape.facet_start[i + 1]):
             side[f] = 1
-            if shape.owner[f] < 0:
+            if shape.name[f, OWNER] < 0:
                 continue
-            layer, place, a, b = place_of(layers, shape.wall[f])
+            layer, place, a, b = place_of(layers, shape.name[f, WALL_CODE])
             if layers.table[layer, KIND] == FOLD:
-                if not holds(shape.bits[i], place):
-                    side[f] = -1
+                on = (shape.bits[i, place >> 6] >> np.uint64(place & 63)) & _ONE
+                side[f] = 2 * np.int64(on) - 1  # no branch: which units are on looks random
             elif shape.routings[i, place] == layers.keys[a]:
                 side[f] = -1
             elif shape.routings[i, place] != layers.keys[b]:
                 side[f] = 0
 
 
+@kernel(inlined=True)
+def toggle(bits, h, place):
+    """Flip a unit of a signature; returns the new hash."""
+    w = place >> 6
+    before = bits[w]
+    bits[w] = before ^ (_ONE << np.uint64(place & 63))
+    return h + mixed(bits[w], w) - mixed(before, w)
+
+
+@kernel(inner=True)
+def cell_with(shape, hashes, slots, h, bits, routing):
+    """The cell without tied keys that has this signature and hash; -1 if there is none."""
+    last = np.uint64(len(slots) - 1)
+    at = (h ^ (h >> np.uint64(31))) & last
+    while slots[at] >= 0:
+        j = slots[at]
+        at = (at + _ONE) & last
+        if hashes[j] != h or shape.tied[j]:
+            continue
+        same = True
+        for w in range(len(bits)):
+            if shape.bits[j, w] != bits[w]:
+                same = False
+                break
+        for k in range(len(routing)):
+            if shape.routings[j, k] != routing[k]:
+                same = False
+                break
+        if same:
+            return np.int64(j)
+    return np.int64(-1)
+
+
 @kernel
-def match_flips(shape, layers, face, side, hashes, slots, done, out):
+def match_flips(shape, layers, face, side, hashes, slots, bits, routing, done, pairs, facets, sizes):
     """Pairs of cells whose signatures differ in one unit, or in one head across which nothing jumps.
 
-    Writes (facet of i, cell j) and marks the facets as done; returns the number of pairs.
+    Writes cells i < j, their facets (-1 where a cell does not list it) and which of these is the common part,
+    and marks the facets as done; returns the number of pairs. ``bits`` and ``routing`` are room for a
+    signature.
     """
-    facet_start, owner, wall, tied = shape.facet_start, shape.owner, shape.wall, shape.tied
-    bits, routings = shape.bits, shape.routings
-    words, heads = bits.shape[1], routings.shape[1]
-    last = np.uint64(len(slots) - 1)
+    facet_start, name = shape.facet_start, shape.name
+    words, heads = len(bits), len(routing)
     n = 0
     for i in range(len(facet_start) - 1):
-        if tied[i]:
+        if shape.tied[i]:
             continue
+        for w in range(words):
+            bits[w] = shape.bits[i, w]
+        for k in range(heads):
+            routing[k] = shape.routings[i, k]
         for f in range(facet_start[i], facet_start[i + 1]):
-            if owner[f] < 0 or face[f] < 0 or done[face[f]] or side[f] == 0:
+            if name[f, OWNER] < 0 or face[f] < 0 or done[face[f]] or side[f] == 0:
                 continue
-            layer, place, a, b = place_of(layers, wall[f])
-            fold = layers.table[layer, KIND] == FOLD
-            word, key = np.uint64(0), np.int32(0)
-            h = hashes[i]
-            if fold:
-                word = bits[i, place >> 6] ^ (_ONE << np.uint64(place & 63))
-                h += mixed(word, place >> 6) - mixed(bits[i, place >> 6], place >> 6)
+            layer, place, a, b = place_of(layers, name[f, WALL_CODE])
+            if layers.table[layer, KIND] == FOLD:
+                h = toggle(bits, hashes[i], place)
+                found = cell_with(shape, hashes, slots, h, bits, routing)
+                bits[place >> 6] = shape.bits[i, place >> 6]
             else:
                 if not layers.table[layer, LAST] and layers.classes[a] != layers.classes[b]:
                     continue
-                key = np.int32(layers.keys[b] if side[f] < 0 else layers.keys[a])
-                h += mixed(np.uint64(key), words + place) - mixed(
-                    np.uint64(routings[i, place]), words + place
-                )
-            at = (h ^ (h >> np.uint64(31))) & last
-            found = -1
-            while slots[at] >= 0:
-                j = slots[at]
-                at = (at + _ONE) & last
-                if hashes[j] != h or tied[j]:
-                    continue
-                same = True
-                for w in range(words):
-                    expected = word if fold and w == place >> 6 else bits[i, w]
-                    if bits[j, w] != expected:
-                        same = False
-                        break
-                if not same:
-                    continue
-                for k in range(heads):
-                    expected_key = key if not fold and k == place else routings[i, k]
-                    if routings[j, k] != expected_key:
-                        same = False
-                        break
-                if same:
-                    found = j
-                    break
+                before = routing[place]
+                routing[place] = np.int32(layers.keys[b] if side[f] < 0 else layers.keys[a])
+                h = hashes[i] + mixed(np.uint64(routing[place]), words + place)
+                h -= mixed(np.uint64(before), words + place)
+                found = cell_with(shape, hashes, slots, h, bits, routing)
+                routing[place] = before
             if found < 0:
                 continue
             done[face[f]] = 1
-            # the first of two cells reports, or the second if the first does not list this facet
             other = namesake(shape, f, found)
-            if i < found or other < 0 or face[other] < 0:
-                out[n, 0], out[n, 1] = f, found
+            listed = other >= 0 and face[other] >= 0
+            if listed:
+                done[face[other]] = 1  # a lookup from there would lead back
+            # the first of two cells reports, or the second if the first does not list this facet
+            if i < found:
+                pairs[n, 0], pairs[n, 1] = i, found
+                facets[n, 0], facets[n, 1] = f, other
+                sizes[n] = FIRST_WHOLE
+                n += 1
+            elif not listed:
+                pairs[n, 0], pairs[n, 1] = found, i
+                facets[n, 0], facets[n, 1] = other, f
+                sizes[n] = SECOND_WHOLE
                 n += 1
     return n
 
@@ -452,17 +508,61 @@ def match_flips(shape, layers, face, side, hashes, slots, done, out):
 @kernel(inlined=True)
 def namesake(shape, f, j):
     """The facet of cell j with the name of facet f; -1 if there is none."""
+    owner, wall = shape.name[f, OWNER], shape.name[f, WALL_CODE]
     for g in range(shape.facet_start[j], shape.facet_start[j + 1]):
-        if shape.owner[g] == shape.owner[f] and shape.wall[g] == shape.wall[f]:
+        if shape.name[g, WALL_CODE] == wall and shape.name[g, OWNER] == owner:
             return g
     return -1
 
 
 @kernel
-def same_name(shape, facets, cells, out):
-    """For each facet the one of another cell with its name; -1 if there is none."""
-    for k in range(len(facets)):
-        out[k] = namesake(shape, facets[k], cells[k])
+def remaining(shape, face, done, left):
+    """List the true facets inside the domain whose neighbours are not known yet; returns how many."""
+    n = 0
+    for f in range(len(face)):
+        if face[f] >= 0 and done[face[f]] == 0 and shape.name[f, OWNER] >= 0:
+            left[n] = f
+            n += 1
+    return n
+
+
+@kernel
+def sort_contacts(shape, jumps, pairs, facets, sizes, start, order, out_pairs, out_facets, out_sizes, kinds):
+    """Contacts in lexicographic order, each pair once, the first one stated; returns how many are left.
+
+    ``start`` has one entry more than cells, all zero. ``jumps`` says of each layer whether it has walls.
+    """
+    for c in range(len(pairs)):
+        start[pairs[c, 0] + 1] += 1
+    for i in range(len(start) - 1):
+        start[i + 1] += start[i]
+    for c in range(len(pairs)):
+        i = pairs[c, 0]
+        order[start[i]] = c
+        start[i] += 1
+    n = 0
+    low = np.int64(0)
+    for i in range(len(start) - 1):
+        high = start[i]  # by now where the next cell begins
+        for k in range(low + 1, high):
+            c = order[k]
+            m = k
+            while m > low and pairs[order[m - 1], 1] > pairs[c, 1]:
+                order[m] = order[m - 1]
+                m -= 1
+            order[m] = c
+        for k in range(low, high):
+            c = order[k]
+            if k > low and pairs[c, 1] == pairs[order[k - 1], 1]:
+                continue
+            out_pairs[n, 0], out_pairs[n, 1] = i, pairs[c, 1]
+            out_facets[n, 0], out_facets[n, 1] = facets[c, 0], facets[c, 1]
+            out_sizes[n] = sizes[c]
+            drawn = shape.name[max(facets[c, 0], facets[c, 1]), WALL_CODE] >> _LAYER_SHIFT
+            kinds[n] = jumps[drawn]
+            n += 1
+        low = high
+    return n
 
 
 # overlapping facets of one hyperplane
@@ -488,11 +588,11 @@ def third_key(shape, f, t):
 
     -1 if the two are not walls of one head, drawn in one cell.
     """
-    owner, wall = shape.owner, shape.wall
-    if owner[f] != owner[t] or wall[f] >> _GROUP_SHIFT != wall[t] >> _GROUP_SHIFT:
+    here, there = shape.name[f, WALL_CODE], shape.name[t, WALL_CODE]
+    if shape.name[f, OWNER] != shape.name[t, OWNER] or here >> _GROUP_SHIFT != there >> _GROUP_SHIFT:
         return np.int64(-1)
-    a, b = (wall[f] >> KEY_BITS) & _KEY_MASK, wall[f] & _KEY_MASK
-    p, q = (wall[t] >> KEY_BITS) & _KEY_MASK, wall[t] & _KEY_MASK
+    a, b = (here >> KEY_BITS) & _KEY_MASK, here & _KEY_MASK
+    p, q = (there >> KEY_BITS) & _KEY_MASK, there & _KEY_MASK
     if p == a:
         k, c = b, q
     elif p == b:
@@ -503,7 +603,7 @@ def third_key(shape, f, t):
         k, c = a, p
     else:
         return np.int64(-1)
-    return ((wall[f] >> _GROUP_SHIFT) << _GROUP_SHIFT) | (min(k, c) << KEY_BITS) | max(k, c)
+    return ((here >> _GROUP_SHIFT) << _GROUP_SHIFT) | (min(k, c) << KEY_BITS) | max(k, c)
 
 
 @kernel(inner=True)
@@ -513,13 +613,13 @@ def relation(shape, drawn, i, f, t):
     MEET: cell i lists a hyperplane with the same trace on that of f, and lies on the same side: f is inside.
     APART: on the other side. OPEN: nothing.
     """
-    owner, wall, side = shape.owner, shape.wall, drawn.side
+    name, side = shape.name, drawn.side
     other = third_key(shape, f, t)
     for u in range(shape.facet_start[i], shape.facet_start[i + 1]):
-        if owner[u] == owner[t]:
-            if wall[u] == wall[t]:
+        if name[u, OWNER] == name[t, OWNER]:
+            if name[u, WALL_CODE] == name[t, WALL_CODE]:
                 return MEET if side[u] == side[t] else APART
-            if wall[u] == other:  # both winners are ahead of the same third key
+            if name[u, WALL_CODE] == other:  # both winners are ahead of the same third key
                 return MEET
     return OPEN
 
@@ -532,7 +632,7 @@ def separated(shape, drawn, i, f, j, g):
     """
     facet_start, face = shape.facet_start, drawn.face
     answer = MEET
-    s, d = face[f] - facet_start[i], shape.rays.shape[1] - 1
+    s, d = face[f] - facet_start[i], shape.rays.shape[1] - 2
     for t in range(facet_start[j], facet_start[j + 1]):
         if face[t] != t or t == face[g]:
             continue
@@ -546,7 +646,7 @@ def separated(shape, drawn, i, f, j, g):
         for r in range(shape.ray_start[i], shape.ray_start[i + 1]):
             if not holds(shape.mask[r], s):
                 continue
-            value, bound = value_at(drawn.rows[h], drawn.errors[h], shape.rays[r], shape.ray_error[r], d)
+            value, bound = value_at(drawn.rows[h], drawn.errors[h], shape.rays[r], shape.rays[r, d + 1], d)
             value *= sign
             if value > bound:
                 outside = False
@@ -749,7 +849,7 @@ def box_of(shape, drawn, i, f, low, high):
     for r in range(shape.ray_start[i], shape.ray_start[i + 1]):
         if not holds(shape.mask[r], s):
             continue
-        w, e = rays[r, d], shape.ray_error[r]
+        w, e = rays[r, d], rays[r, d + 1]
         for c in range(d):
             if far[r] or not w > 2.0 * e:
                 if not far[r] or abs(rays[r, c]) <= e or not e < np.inf:
@@ -764,12 +864,35 @@ def box_of(shape, drawn, i, f, low, high):
                 low[c], high[c] = min(low[c], x - slack), max(high[c], x + slack)
 
 
+@kernel(inner=True)
+def continuous(shape, layers, i, f, j):
+    """Whether facet f of cell i, where it meets cell j beyond, is a facet of j as a whole.
+
+    So it is where no routing changes from the layer of f on, but between keys with equal outputs.
+    """
+    if shape.tied[i] or shape.tied[j]:
+        return False
+    layer, place, a, b = place_of(layers, shape.name[f, WALL_CODE])
+    but = np.int64(-1)
+    if layers.table[layer, KIND] == WALL:
+        if layers.classes[a] != layers.classes[b]:
+            return False
+        but = place
+    for head in range(layers.table[layer, HEADS_BEFORE], shape.routings.shape[1]):
+        if head != but and shape.routings[i, head] != shape.routings[j, head]:
+            return False
+    return True
+
+
 @kernel
 def overlay(
-    group_start, order, first_group, cell_of, shape, drawn, low, high, ranked, stack, clipping, room,
-    out, out_size, undecided, numbers,
+    group_start, order, first_group, cell_of, shape, layers, drawn, low, high, ranked, stack, clipping, room,
+    out, out_size, undecided, numbers, matched,
 ):  # fmt: skip
     """Compare the facets on the two sides of every hyperplane.
+
+    A facet that is found to be a facet of another cell as a whole touches no third one: it is marked in
+    ``matched`` and compared no more.
 
     Facets ``order[group_start[k]:group_start[k + 1]]`` have one name. Pairs (f, g) that overlap go to ``out``
     with the size of the common part, pairs that floats cannot decide to ``undecided``. ``numbers`` holds how
@@ -783,6 +906,7 @@ def overlay(
         for k in range(m):
             f = order[begin + k]
             i = cell_of[f]
+            matched[f] = 0  # there may have been no room for this group the first time
             if free[i]:
                 for c in range(d):
                     low[k, c], high[k, c] = -np.inf, np.inf
@@ -813,7 +937,7 @@ def overlay(
                 kept += 1
                 g = order[begin + y]
                 j = cell_of[g]
-                if side[f] == side[g] or i == j:
+                if side[f] == side[g] or i == j or matched[f] or matched[g]:
                     continue
                 apart = False
                 for c in range(d):
@@ -841,6 +965,10 @@ def overlay(
                 if answer == MEET:
                     if found == len(out):
                         return group
+                    if continuous(shape, layers, i, f, j):
+                        matched[f], matched[g] = 1, 1
+                        if result[0] != SECOND_WHOLE:
+                            result[0] = FIRST_WHOLE
                     out[found, 0], out[found, 1] = (f, g) if i < j else (g, f)
                     out_size[found] = result[0]
                     found += 1

@@ -1029,35 +1029,34 @@ def witness(D, cell, out, at):
     The mean of the vertices; in an unbounded cell far enough out.
     """
     d = D - 1
-    row = D * (at // D)
+    row, last, length = np.uintp(at), np.uintp(d), np.uintp(D + 1)
+    rays, facets = cell.flat_rays, cell.flat_facets
     vertices = 0
-    for c in range(d):
-        out[row + c] = 0.0
     for w in range(cell.alive.shape[0]):
         word = cell.alive[w]
         while word != np.uint64(0):
-            v = (w << 6) + lowest(word)
+            v = np.uintp((w << 6) + lowest(word)) * length
             word &= word - np.uint64(1)
-            if cell.rays[v, d] > 0.0:
+            if rays[v + last] > 0.0:
                 vertices += 1
     reach = 1.0
     margin = 0.0
     for _ in range(64):
         far = False
         for c in range(d):
-            out[row + c] = 0.0
+            out[row + np.uintp(c)] = 0.0
         for w in range(cell.alive.shape[0]):
             word = cell.alive[w]
             while word != np.uint64(0):
-                v = (w << 6) + lowest(word)
+                v = np.uintp((w << 6) + lowest(word)) * length
                 word &= word - np.uint64(1)
-                if cell.rays[v, d] > 0.0:
+                if rays[v + last] > 0.0:
                     for c in range(d):
-                        out[row + c] += cell.rays[v, c] / cell.rays[v, d] / vertices
+                        out[row + np.uintp(c)] += rays[v + np.uintp(c)] / rays[v + last] / vertices
                 else:
                     far = True
                     for c in range(d):
-                        out[row + c] += reach * cell.rays[v, c]
+                        out[row + np.uintp(c)] += reach * rays[v + np.uintp(c)]
         margin = np.inf
         for f in range(cell.used.shape[0]):
             word = cell.used[f]
@@ -1066,21 +1065,37 @@ def witness(D, cell, out, at):
                 word &= word - np.uint64(1)
                 if cell.label[s, 0] == AT_INFINITY or not (margin > 0.0):
                     continue
-                value, size, length = cell.facets[s, d], abs(cell.facets[s, d]), 0.0
+                first = np.uintp(s) * length
+                constant, error = facets[first + last], facets[first + last + np.uintp(1)]
+                value, size, square = constant, abs(constant), 0.0
                 top = 1.0
                 for c in range(d):
-                    x = out[row + c]
+                    x, a = out[row + np.uintp(c)], facets[first + np.uintp(c)]
                     top = max(top, abs(x))
-                    value += cell.facets[s, c] * x
-                    size += abs(cell.facets[s, c] * x)
-                    length += cell.facets[s, c] * cell.facets[s, c]
-                distance = value - cell.facets[s, D] * top - (D + 4.0) * UNIT * size
-                distance /= 1.0001 * np.sqrt(length) + cell.facets[s, D] + 1e-300
+                    value += a * x
+                    size += abs(a * x)
+                    square += a * a
+                distance = value - error * top - (D + 4.0) * UNIT * size
+                distance /= 1.0001 * np.sqrt(square) + error + 1e-300
                 margin = margin if distance >= margin else distance  # NaN, where nothing is known, stays
         if margin > 0.0 or not far:
             break
         reach *= 2.0
-    out[row + d] = margin if margin > 0.0 else 0.0
+    out[row + last] = margin if margin > 0.0 else 0.0
+
+
+@kernel(inlined=True)
+def closed_up(word, used):
+    """The bits of a word at the places that are used, moved together: those of unused places fall out."""
+    word &= used
+    result, shift, gaps = np.uint64(0), np.uint64(0), ~used
+    while word != np.uint64(0):
+        before = ~gaps & (gaps - np.uint64(1))  # all places below the first gap; all of them if there is none
+        result |= (word & before) >> shift
+        word &= ~before
+        gaps &= gaps - np.uint64(1)
+        shift += np.uint64(1)
+    return result
 
 
 @kernel(inner=True)
@@ -1137,21 +1152,27 @@ def emit(D, net, state, cell, nr, out, room):
                 out.label[2 * (n_facet + k) + 1] = cell.label[s, 1]
                 k += 1
         r = n_ray
+        to, length = np.uintp(n_ray * (D + 1)), np.uintp(D + 1)
         for w in range(wr):
             word = cell.alive[w]
             while word != np.uint64(0):
                 v = (w << 6) + lowest(word)
                 word &= word - np.uint64(1)
+                at = np.uintp(v) * length
                 for c in range(D + 1):
-                    out.rays[r * (D + 1) + c] = cell.rays[v, c]
+                    out.rays[to + np.uintp(c)] = cell.flat_rays[at + np.uintp(c)]
+                to += length
                 for f in range(out.mask.shape[1]):
                     out.mask[r, f] = np.uint64(0)
-                for f in range(wf):
-                    on = cell.mask[v, f] & cell.used[f]
-                    while on != np.uint64(0):
-                        s = room.place[(f << 6) + lowest(on)]
-                        on &= on - np.uint64(1)
-                        out.mask[r, s >> 6] |= bit(s)
+                if wf == 1:
+                    out.mask[r, 0] = closed_up(cell.mask[v, 0], cell.used[0])
+                else:
+                    for f in range(wf):
+                        on = cell.mask[v, f] & cell.used[f]
+                        while on != np.uint64(0):
+                            s = room.place[(f << 6) + lowest(on)]
+                            on &= on - np.uint64(1)
+                            out.mask[r, s >> 6] |= bit(s)
                 r += 1
         out.tied[n_cell] = write_signature(
             net, control[C_LAST], state.signs, out, n_cell, control[C_WORDS], control[C_ROUTES]

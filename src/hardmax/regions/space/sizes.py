@@ -77,7 +77,7 @@ def room_for(cells: Cells, *, pairs: bool = False) -> kernels.Room:
 def shape_of(cells: Cells) -> kernels.Shape:
     """Cells as the kernels take them."""
     columns = (
-        cells.vertices.offsets, cells.rays, cells.ray_error, cells.facets.offsets, cells.owner, cells.wall,
+        cells.vertices.offsets, cells.vertices.content, cells.facets.offsets, cells.facets.content,
         cells.masks.content, cells.free, cells.bits, cells.routings, cells.tied,
     )  # fmt: skip
     return kernels.Shape(*(frozen(column) for column in columns))
