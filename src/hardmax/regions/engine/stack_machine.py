@@ -288,7 +288,7 @@ class StackMachine(ABC):
     @cache
     def _remarks(cls) -> list[int]:
         """Entries of the control array that say something about the node on top."""
-        names = ("C_ANSWERED", "C_FREE")
+        names = ("C_ANSWERED", "C_FREE", "C_PREPARING")
         return [int(getattr(cls.kernels, name)) for name in names if hasattr(cls.kernels, name)]
 
     def _count(self, name: str) -> int:

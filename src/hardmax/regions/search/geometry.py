@@ -43,10 +43,11 @@ from hardmax.networks.layers import Layer
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, Contacts, decode_wall
 from hardmax.regions.engine import layer_kernels
 from hardmax.regions.engine.program import Program
-from hardmax.regions.engine.stack_machine import allocated
+from hardmax.regions.engine.stack_machine import allocated, types_of
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps, Name
 from hardmax.regions.search import kernels
+from hardmax.regions.search.simplex_kernels import Simplex
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -64,7 +65,9 @@ class HalfspaceGeometry(Geometry):
 
     @property
     def bounded(self) -> NDArray[np.bool_]:
-        """Which cells are bounded."""
+        """Which cells are bounded: those of a box all are."""
+        if isinstance(self.exact.domain, Box):
+            return np.ones(self.cells.n, dtype=np.bool_)
         return self.outline.facets.bounded
 
     @property
@@ -121,7 +124,9 @@ class Outline:
         self.rows_of = lru_cache(_REMEMBERED)(self._rows_of)
         size = int(cells.facets.counts.max(initial=0)) + 2
         self.base = base_of(2 * size + 2, self.n)
-        self.work, self.simplex = workspace(2 * size, self.n, self.program.widest)
+        box = exact.domain if isinstance(exact.domain, Box) else None
+        self.work, self.simplex = workspace(2 * size, self.n, self.program.widest, box)
+        _, self.cone_simplex = workspace(2 * size, self.n, self.program.widest, None)
         self.rows = np.zeros((len(self.codes), self.n))
         self.errors = np.zeros(len(self.codes))
         self.verdict = np.zeros(len(self.codes), dtype=np.uint8)
@@ -250,20 +255,39 @@ def base_of(size: int, n: int) -> kernels.Base:
     return base
 
 
-def workspace(size: int, n: int, widest: int) -> tuple[kernels.Work, kernels.Simplex]:
-    """Room for a node, and for linear programs with so many rows of length n."""
+def workspace(size: int, n: int, widest: int, box: Box | None) -> tuple[kernels.Work, Simplex]:
+    """Room for a node, and for linear programs with so many rows of length n: in a box, or in a cone."""
     widest = max(widest, n) + 1
     cell = dict.fromkeys(("choice", "word", "units", "wins"), widest) | dict.fromkeys(
         ("w", "below", "z"), n + 1
     )
     cell |= {"cuts": 2 * (size + 2), "hidden": n * widest, "above": widest + 1}
-    program = dict.fromkeys(("basis", "weights", "y", "c"), n + 1)
-    program |= {"lifted_error": size + 2, "values": size + n + 4}
-    tables = {"lifted": (size + 2, n + 1), "inverse": (n + 1, n + 1)}
-    return (
-        allocated(kernels.Work, cell | {"points": (widest, n + 1)}),
-        allocated(kernels.Simplex, program | tables),
-    )
+    program: dict[str, Any] = dict.fromkeys(types_of(Simplex), n + 1)
+    program |= {"reach": 1, "work": 1, "size": 1, "lifted_error": size + 2}
+    program |= {"lifted": (size + 2, n + 1), "inverse": (n + 1, n + 1)}
+    simplex: Simplex = allocated(Simplex, program)
+    if box is None:
+        simplex.low[:], simplex.high[:] = -1.0, 1.0
+    else:
+        _set_bounds(simplex, box)
+    return allocated(kernels.Work, cell | {"points": (widest, n + 1)}), simplex
+
+
+def _set_bounds(simplex: Simplex, box: Box) -> None:
+    """The box as bounds of (x, 1), rounded outwards, and those of t.
+
+    Products with the bounds must neither overflow nor be lost, so nothing is certain in a box that is larger
+    than 1e30.
+    """
+    low, high, d = box.low.floats, box.high.floats, box.d
+    simplex.low[:d] = np.nextafter(low, -np.inf) if box.low.rounded else low
+    simplex.high[:d] = np.nextafter(high, np.inf) if box.high.rounded else high
+    simplex.low[d] = simplex.high[d] = 1.0
+    largest = np.maximum(np.abs(low), np.abs(high)).max()
+    # three times: a program about a side goes beyond it, as far as the box is wide
+    reach = 3.01 * np.sqrt(1.0 + float((np.maximum(np.abs(low), np.abs(high)) ** 2).sum())) if largest < 1e30 else np.inf
+    simplex.reach[0] = reach
+    simplex.low[d + 1], simplex.high[d + 1] = (-reach, reach) if reach < np.inf else (-1e30, 1e30)
 
 
 def plain(array: NDArray[Any], columns: int | None = None) -> NDArray[Any]:
@@ -371,7 +395,7 @@ class _Contact:
         verdict = np.zeros(len(tests), dtype=np.uint8)
         kernels.touching(
             table, plain(self.cells.facets.offsets), plain(o.codes), o.sign, o.rows, o.errors, o.n, verdict,
-            o.base, o.work.z, o.simplex,
+            o.base, o.work.z, o.cone_simplex,
         )  # fmt: skip
         answers = []
         for (i, j, f, _), found in zip(table.tolist(), verdict.tolist(), strict=True):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 import flint
@@ -37,6 +38,7 @@ from hardmax.regions.search.geometry import (
     unit_sides,
     workspace,
 )
+from hardmax.regions.search.simplex_kernels import EMPTY, INSIDE
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -79,7 +81,8 @@ class SearchMachine(StackMachine):
         self.row_errors = np.zeros(int(self._row_at[-1]) + 1)
         self.pend = np.zeros(int(self._row_at[-1]) + 1, dtype=np.int64)
         self.base_at = np.zeros((program.last + 2, 2), dtype=np.int64)
-        sides = domain.b.shape[0]
+        self._box = domain if isinstance(domain, Box) else None
+        sides = 0 if self._box else domain.b.shape[0]
         self._base = base_of(64 + 4 * (sides + 2), n)
         self._make_work(64 + 2 * (sides + 2))
         self._make_output(1 << 8 if store else 0, 1 << 11 if store else 0)
@@ -89,7 +92,7 @@ class SearchMachine(StackMachine):
 
     def _make_work(self, size: int) -> None:
         self._size = size
-        self.work, self.simplex = workspace(size, self.n, self.program.widest)
+        self.work, self.simplex = workspace(size, self.n, self.program.widest, self._box)
 
     def _columns(self) -> dict[str, Column]:
         return super()._columns() | {
@@ -99,7 +102,7 @@ class SearchMachine(StackMachine):
         }
 
     def _largest(self) -> tuple[int, ...]:
-        return 1024, 2 * len(self._base.rows)
+        return 1024, 2 * len(self._base.rows) + (2 * self._box.d if self._box else 0)
 
     @property
     def _state(self) -> kernels.State:
@@ -111,27 +114,43 @@ class SearchMachine(StackMachine):
     # the first cone
 
     def _begin(self) -> None:
+        if self._box is not None:
+            m, (w, known) = 0, self._middle(self._box)
+        else:
+            m = self._write_sides()
+            rows = self._domain_rows
+            self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps)
+            witness = inner_point(rows)
+            if witness is None:
+                raise EmptyDomainError(
+                    "domain must have interior, but its half-spaces leave no open set; check A x <= b."
+                )
+            w, known = self._rounded(witness, rows)
+        for i in range(self.n - 1):  # the identity map, column by column
+            self.path[i * (self.n - 1) + i] = 1.0
+        kernels.descend(self.program.net, self._state, self.work, 0, m, w, known, 0, 0)
+
+    def _middle(self, box: Box) -> tuple[Floats, int]:
+        """The middle of a box, which is inside without any program, and whether its floats are inside too."""
+        w = np.append(0.5 * box.low.floats + 0.5 * box.high.floats, 1.0)
+        sides = enumerate(zip(box.low.numbers.tolist(), box.high.numbers.tolist(), strict=True))
+        return w, int(all(low < Fraction(w[i]) < high for i, (low, high) in sides))
+
+    def _write_sides(self) -> int:
+        """The sides of a domain that is no box, and x_0 > 0, as the rows of the first cone."""
         sides, errors = unit_sides(self.exact_maps)
-        m = len(sides) + 1
-        base = self._base
+        m, base = len(sides) + 1, self._base
         base.rows[:m] = np.concatenate([sides, np.eye(self.n)[-1:]])
         base.error[:m] = np.append(errors, 0.0)
         base.code[:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
         base.sign[:m] = 1
-        rows = [*(self.exact_maps.domain_line(i) for i in range(m - 1)), (*[0] * (self.n - 1), 1)]
-        self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps)
-        self.control[kernels.C_FACETS] = m - 1 if isinstance(self.domain, Box) else 0
-        witness = inner_point(rows)
-        if witness is None:
-            raise EmptyDomainError(
-                "domain must have interior, but its half-spaces leave no open set; check A x <= b."
-            )
-        w, known = self._rounded(witness, rows)
-        for i in range(self.n - 1):  # the identity map, column by column
-            self.path[i * (self.n - 1) + i] = 1.0
-        kernels.descend(
-            self.program.net, self._state, self._base, self.work, self.simplex, 0, m, w, known, 0, 0
-        )
+        return m
+
+    @cached_property
+    def _domain_rows(self) -> list[IntegerRow]:
+        """The sides of the domain and x_0 > 0 as integers."""
+        sides = range(self.domain.b.shape[0])
+        return [*(self.exact_maps.domain_line(i) for i in sides), (*[0] * (self.n - 1), 1)]
 
     # running
 
@@ -197,7 +216,7 @@ class SearchMachine(StackMachine):
         """Whether the cell on top of the stack is bounded, in rationals."""
         node = _Node(self)
         rows = self._exact_cone(node, *self._prefix(node.layer))
-        verdict = kernels.EMPTY if is_bounded(rows, self.n - 1) else kernels.INSIDE
+        verdict = EMPTY if is_bounded(rows, self.n - 1) else INSIDE
         self.control[kernels.C_ANSWERED] = verdict
 
     def _head_exactly(self) -> None:
@@ -251,7 +270,7 @@ class SearchMachine(StackMachine):
 
     def _rounded(self, point: Sequence[flint.fmpq], rows: Sequence[IntegerRow]) -> tuple[Floats, int]:
         """A rational witness in floats, and whether the floats are inside too."""
-        largest = max(abs(v) for v in point)
+        largest = point[-1] if self._box else max(abs(v) for v in point)
         parts = [v / largest for v in point]
         w = np.array([nearest_float(Fraction(int(v.p), int(v.q))) for v in parts])
         exact = _rationals(w) if np.isfinite(w).all() else None
@@ -264,7 +283,8 @@ class SearchMachine(StackMachine):
         start, m = (int(v) for v in self.base_at[node.layer])
         labels = [(int(self._base.code[i]), int(self._base.sign[i])) for i in range(start, start + m)]
         labels += list(zip(node.cuts[::2].tolist(), node.cuts[1::2].tolist(), strict=True))
-        return [exact_row(self.exact_maps, code, sign, bits, routings) for code, sign in labels]
+        rows = [exact_row(self.exact_maps, code, sign, bits, routings) for code, sign in labels]
+        return [*self._domain_rows, *rows] if self._box else rows
 
     def _replace(self, node: _Node) -> None:
         self.whole = False
