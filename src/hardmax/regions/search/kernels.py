@@ -64,6 +64,7 @@ from hardmax.regions.search.simplex_kernels import (
     noise,
     normalised,
     other_side,
+    reaches,
 )
 
 # header of a node, at its end: whether the witness is inside, layer, head, cuts, minus the place in the list
@@ -266,7 +267,9 @@ def prepare(net, state, cones, lp):
         copy(base[start + at], 0, z, 0, n)
         control[C_PROGRAMS] += 1
         cone, cone_error = base[start : start + m], base_error[start : start + m]
-        if m > 1 and follows(lp, cone, cone_error, m, at, z, cone_error[at], n, trust):
+        error = cone_error[at]
+        needed = m == 1 or (known == 1 and reaches(lp, cone, cone_error, m, at, z, error, w, n, trust))
+        if not needed and follows(lp, cone, cone_error, m, at, z, error, n, trust):
             copy_rows(cones, start + at + 1, start + at, m - at - 1, n)
             base_at[layer, 1] = m - 1
         else:
@@ -289,7 +292,8 @@ def prepare(net, state, cones, lp):
                 for k in range(n):
                     z[k] = rows[first + i, k] if s > 0.0 else -rows[first + i, k]
                 control[C_PROGRAMS] += 1
-                settled = follows(lp, cone, cone_error, m, outside, z, error, n, trust)
+                cut = reaches(lp, cone, cone_error, m, outside, z, error, w, n, trust)
+                settled = not cut and follows(lp, cone, cone_error, m, outside, z, error, n, trust)
                 if settled and s > 0.0:
                     si[choice + (i >> 6)] |= 1 << (i & 63)
         if not settled:

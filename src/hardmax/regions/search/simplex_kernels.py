@@ -63,6 +63,8 @@ class Simplex(NamedTuple):
 
 
 OPTIMAL, BOUNDED, GIVEN_UP = 0, 1, 2  # how a linear program ends
+MANY = 32  # variables from which a point is looked for by relaxation before a program is solved
+RELAXATIONS = 40
 
 
 @kernel(reorder=True, inner=True)
@@ -279,6 +281,11 @@ def minimise(lp, rows, errors, m, skip, c, c_error, n, lifted, most):
     for j in range(n):
         y[j] = low[j] if c[j] > 0.0 else high[j]
         reduced[j] = c[j]
+        if boxed and n >= MANY:
+            # where c is made of few rows, all reduced costs would become zero together, and the method
+            # stall; they only guide it: proofs are about c itself
+            odd = 1e-9 * (1.0 + (j * 37 % 97) / 97.0)
+            reduced[j] += odd if c[j] > 0.0 else -odd
         lp.position[j] = -1
     for _ in range(most):
         lp.work[0] += (m + k + 3) * n + 2 * k * k
@@ -613,6 +620,64 @@ def step_across(lp, rows, errors, m, skip, z, z_error, w, n, trust):
     return far_enough(lp, rows, errors, m, skip, z, z_error, n, trust)
 
 
+@kernel(reorder=True, inner=True)
+def relaxed(lp, rows, m, skip, z, w, n, margin):
+    """A point beyond z = 0 by the relaxation method: w is reflected at whatever it violates, again and again.
+
+    It is worth its price in many dimensions, where few rows are near to each other. Every row but ``skip``
+    shall be at least ``margin``. Returns whether all are after some rounds.
+    """
+    y, d = lp.y, n - 1 if lp.reach[0] > 0.0 else n
+    copy(w, 0, y, 0, n)
+    for _ in range(RELAXATIONS):
+        lp.work[0] += 2 * (m + 1) * n
+        settled = True
+        for i in range(-1, m):
+            if i == skip and i >= 0:
+                continue
+            row = z if i < 0 else rows[i]
+            sign = -1.0 if i < 0 else 1.0
+            value = 0.0
+            for k in range(n):
+                value += row[k] * y[k]
+            value *= sign
+            if value < margin:
+                settled = False
+                square = 0.0
+                for k in range(d):
+                    square += row[k] * row[k]
+                if not square > 1e-20:
+                    return False
+                t = sign * (2.0 * margin - value) / square
+                for k in range(d):
+                    y[k] += t * row[k]
+        if lp.reach[0] > 0.0:
+            for k in range(d):
+                width = lp.high[k] - lp.low[k]
+                if y[k] < lp.low[k] + 1e-3 * width or y[k] > lp.high[k] - 1e-3 * width:
+                    settled = False
+                    y[k] = min(max(y[k], lp.low[k] + 2e-3 * width), lp.high[k] - 2e-3 * width)
+        if settled:
+            return True
+    return False
+
+
+@kernel(inner=True)
+def reaches(lp, rows, errors, m, skip, z, z_error, w, n, trust):
+    """Whether a point in the cone with z < 0 is found without a program; w is inside, with z . w > 0."""
+    if step_across(lp, rows, errors, m, skip, z, z_error, w, n, trust):
+        return True
+    if n < MANY:
+        return False
+    length = length_of(w, n)
+    for margin in (1e-3, 3e-5):
+        if relaxed(lp, rows, m, skip, z, w, n, margin * length) and far_enough(
+            lp, rows, errors, m, skip, z, z_error, n, trust
+        ):
+            return True
+    return False
+
+
 @kernel(inner=True)
 def far_enough(lp, rows, errors, m, skip, z, z_error, n, trust):
     """Whether ``y`` is clearly inside all rows but ``skip`` and clearly where z < 0."""
@@ -632,7 +697,7 @@ def far_enough(lp, rows, errors, m, skip, z, z_error, n, trust):
 def other_side(lp, rows, errors, m, z, z_error, w, n, trust, skip):
     """Does the cone reach where z < 0, given w inside with z . w > 0? ``y`` is the witness if so."""
     y, lifted = lp.y, 0
-    if step_across(lp, rows, errors, m, skip, z, z_error, w, n, trust):
+    if reaches(lp, rows, errors, m, skip, z, z_error, w, n, trust):
         return INSIDE
     if minimise(lp, rows, errors, m, skip, z, z_error, n, lifted, 40 + 10 * n) == BOUNDED:
         return EMPTY if proven_positive(lp, rows, errors, z, z_error, n, trust) else OPEN
