@@ -15,6 +15,7 @@ a machine's state of its own: a *piece* that another machine can process.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +35,10 @@ from hardmax.regions.maps.exact_maps import ExactMaps
 State = dict[str, NDArray[Any]]
 ARITHMETICS = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
 SERIALS = 32  # bits of the number of a layer cell that count inside one piece; those above name the piece
+
+
+class OutOfTime(Exception):
+    """A decision in rationals was left because the time of the run is over; it is made again later."""
 
 
 class Column(NamedTuple):
@@ -115,6 +120,7 @@ class StackMachine(ABC):
     stack: ClassVar[tuple[int, int]] = (1 << 16, 1 << 17)  # integers and floats to begin with
     slow: int = 0
     can_cut: ClassVar[bool] = True  # whether a state can be cut into subtrees
+    deadline: float = np.inf  # when, by time.monotonic, even a decision in rationals is left
 
     def __init__(self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool) -> None:
         kernels = self.kernels
@@ -218,13 +224,25 @@ class StackMachine(ABC):
     # running
 
     def advance(self, steps: int) -> None:
-        """Process at most ``steps`` nodes of the stack, deciding what floats cannot."""
+        """Process at most ``steps`` nodes of the stack, deciding what floats cannot; fewer at the deadline."""
+        decided = self.n_rational
+        try:
+            self._advance(steps)
+        except OutOfTime:
+            self.ladder.n_rational = max(decided, self.n_rational - 1)  # the last one is not decided
+
+    def check_time(self) -> None:
+        """Leave a decision that takes too long."""
+        if time.monotonic() > self.deadline:
+            raise OutOfTime
+
+    def _advance(self, steps: int) -> None:
         kernels, control = self.kernels, self.control
         end = control[kernels.C_STEPS] + steps
         while control[kernels.C_STEPS] < end:
             self._run(int(end - control[kernels.C_STEPS]))
             status = int(control[kernels.C_STATUS])
-            if status in (kernels.DONE, kernels.BUDGET):
+            if status in (kernels.DONE, kernels.BUDGET) or time.monotonic() > self.deadline:
                 return
             if status == kernels.UNDECIDED_FOLD:
                 self.ladder.decide(self._fold_exactly, self._fold_in_pairs)

@@ -26,7 +26,7 @@ what is left to look at is the subspace where they vanish.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import gcd
@@ -53,6 +53,10 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _REMEMBERED = 4096  # cells whose rows are kept as integers
 IntegerRow = tuple[int, ...]
+
+
+def _no_limit() -> None:
+    """There is as much time as it takes."""
 
 
 class HalfspaceGeometry(Geometry):
@@ -239,12 +243,12 @@ def unit_sides(exact: ExactMaps) -> tuple[Floats, Floats]:
     return unit, np.where(tame, (2.0 + 2.0 * rounded) * layer_kernels.UNIT, np.inf)
 
 
-def domain_is_bounded(exact: ExactMaps) -> bool:
+def domain_is_bounded(exact: ExactMaps, check_time: Callable[[], None] = _no_limit) -> bool:
     """Whether the domain is bounded: a box is, whatever its dimension, and only a polytope takes programs."""
     domain = exact.domain
     if isinstance(domain, Box):
         return True
-    return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d)
+    return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d, check_time)
 
 
 def base_of(size: int, n: int) -> kernels.Base:
@@ -425,26 +429,35 @@ def reduced(row: IntegerRow) -> IntegerRow:
     return row if divisor <= 1 else tuple(v // divisor for v in row)
 
 
-def inner_point(rows: Sequence[IntegerRow]) -> list[flint.fmpq] | None:
+def inner_point(
+    rows: Sequence[IntegerRow], check_time: Callable[[], None] = _no_limit
+) -> list[flint.fmpq] | None:
     """A point where every row is positive; ``None`` if there is none.
+
+    ``check_time`` is called again and again, and may raise an exception.
 
     >>> inner_point([(1, 0), (-1, 1)]) is None, inner_point([(1, 0), (-1, 0)]) is None
     (False, True)
     """
     if not rows:
         return []
-    found = _separated(rows)
+    found = _separated(rows, check_time)
     return None if found.witness is None else list(found.witness)
 
 
-def _separated(rows: Sequence[IntegerRow]) -> Separation:
+def _separated(rows: Sequence[IntegerRow], check_time: Callable[[], None] = _no_limit) -> Separation:
     """Floats look first, at rows that are rounded once; they mostly leave one exact solve to be done."""
     floats = np.zeros((len(rows), len(rows[0])))
     for i, row in enumerate(rows):
         bits = max(abs(v) for v in row).bit_length()
         floats[i] = [v / (1 << bits) if bits < 1000 else float(Fraction(v, 1 << bits)) for v in row]
     error = np.abs(floats).sum(axis=1) * 2.0**-52
-    return separate(floats, row_error=error, exact_row=lambda i: [flint.fmpq(v) for v in rows[i]])
+
+    def exact_row(i: int) -> list[flint.fmpq]:
+        check_time()
+        return [flint.fmpq(v) for v in rows[i]]
+
+    return separate(floats, row_error=error, exact_row=exact_row)
 
 
 def facet_numbers(rows: Sequence[IntegerRow], asked: Sequence[int]) -> set[int]:
@@ -466,7 +479,7 @@ def facet_numbers(rows: Sequence[IntegerRow], asked: Sequence[int]) -> set[int]:
     return found
 
 
-def is_bounded(rows: Sequence[IntegerRow], d: int) -> bool:
+def is_bounded(rows: Sequence[IntegerRow], d: int, check_time: Callable[[], None] = _no_limit) -> bool:
     """Whether no direction but zero has nonnegative slope in every row (slopes first, the constant last).
 
     >>> is_bounded([(1, 0, 0), (0, 1, 0), (-1, -1, 1)], 2), is_bounded([(1, 0, 0), (-1, 0, 1)], 2)
@@ -476,7 +489,7 @@ def is_bounded(rows: Sequence[IntegerRow], d: int) -> bool:
     while d > 0:
         if not slopes:
             return False
-        found = _separated(slopes)
+        found = _separated(slopes, check_time)
         if found.witness is not None:
             return False
         # a direction that grows nowhere along these rows: go on in the subspace where they vanish

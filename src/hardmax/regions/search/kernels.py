@@ -79,7 +79,7 @@ CONTROL = 20
 MOST_WORK = 20_000_000  # multiplications in a call, about 20 ms
 
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, WORK_FULL, BUDGET = range(8)
-UNDECIDED_CELL = 8
+UNDECIDED_CELL, WAITING = 8, 9  # WAITING: the first cone is yet to be made
 
 INFINITY, SIDE = -1, -2  # codes of the row x_0 > 0, and of side s of the domain: SIDE - s
 

@@ -86,7 +86,7 @@ class SearchMachine(StackMachine):
         self._base = base_of(64 + 4 * (sides + 2), n)
         self._make_work(64 + 2 * (sides + 2))
         self._make_output(1 << 8 if store else 0, 1 << 11 if store else 0)
-        self._begin()
+        self.control[kernels.C_STATUS] = kernels.WAITING
 
     # arrays
 
@@ -119,8 +119,8 @@ class SearchMachine(StackMachine):
         else:
             m = self._write_sides()
             rows = self._domain_rows
-            self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps)
-            witness = inner_point(rows)
+            self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps, self.check_time)
+            witness = inner_point(rows, self.check_time)
             if witness is None:
                 raise EmptyDomainError(
                     "domain must have interior, but its half-spaces leave no open set; check A x <= b."
@@ -160,6 +160,8 @@ class SearchMachine(StackMachine):
         return int(self.control[kernels.C_PROGRAMS])
 
     def _run(self, budget: int) -> None:
+        if self.control[kernels.C_STATUS] == kernels.WAITING:
+            self._begin()
         kernels.run(
             self.program.net, self._state, self._base, self.work, self.simplex, kernels.Out(**self.output),
             budget,
@@ -196,7 +198,7 @@ class SearchMachine(StackMachine):
                 if at_witness and (at_witness > 0) == (side == 1):
                     sides[side] = node.w, 1
                     continue
-                point = inner_point([*cone, row])
+                point = inner_point([*cone, row], self.check_time)
                 if point is not None:
                     sides[side] = self._rounded(point, [*cone, row])
         self._replace(node)
@@ -216,7 +218,7 @@ class SearchMachine(StackMachine):
         """Whether the cell on top of the stack is bounded, in rationals."""
         node = _Node(self)
         rows = self._exact_cone(node, *self._prefix(node.layer))
-        verdict = EMPTY if is_bounded(rows, self.n - 1) else INSIDE
+        verdict = EMPTY if is_bounded(rows, self.n - 1, self.check_time) else INSIDE
         self.control[kernels.C_ANSWERED] = verdict
 
     def _head_exactly(self) -> None:
@@ -260,10 +262,10 @@ class SearchMachine(StackMachine):
         found: dict[int, tuple[Floats, int]] = {}
         for i, score in enumerate(scores):
             known = [_minus(score, scores[j]) for j in found]
-            if known and inner_point([*cone, *known]) is None:
+            if known and inner_point([*cone, *known], self.check_time) is None:
                 continue
             rows = [*cone, *(_minus(score, rival) for rival in scores if rival != score)]
-            point = inner_point(rows)
+            point = inner_point(rows, self.check_time)
             if point is not None:
                 found[i] = self._rounded(point, rows)
         return found
