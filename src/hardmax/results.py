@@ -283,7 +283,8 @@ def _of_fields(cls: type[Any], state: Mapping[str, Any]) -> Any:
     """The dataclass with these fields; its annotations say which lists were tuples, ``_nested`` the rest."""
     values = dict(state)
     for name, part in getattr(cls, "_nested", {}).items():
-        values[name] = _part(part, values[name])
+        if name in values:  # a file of an older version may lack it
+            values[name] = _part(part, values[name])
     for field in fields(cls):
         if str(field.type).startswith("tuple") and field.name in values:
             values[field.name] = tuple(values[field.name])

@@ -28,6 +28,7 @@ from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.engine.tasks import HEAD, Checkpoint, Schedule
 from hardmax.regions.engine.workers import check_jobs, run
 from hardmax.regions.maps.merging import Fingerprints, certain_contacts, repeated
+from hardmax.regions.outlook import Outlook
 from hardmax.regions.result import CellCount, RegionCount, RegionSet
 
 _ARITHMETICS = ("certified", "exact", "float")
@@ -134,6 +135,7 @@ def count_cells(
         cells_by_depth=tuple(cells for layer, cells in by_layer if layer.cuts),
         n_double_double=tally.n_double_double,
         n_rational=tally.n_rational,
+        outlook=found.outlook,
     )
 
 
@@ -228,6 +230,11 @@ class _Found:
         return share
 
     @property
+    def outlook(self) -> Outlook | None:
+        """A bound and a sample of the number of cells, unless all of them are known."""
+        return None if self.complete else self.question.outlook
+
+    @property
     def cells(self) -> Cells:
         """The cells in order, if they were kept."""
         return self.question.cells(self.table, self.machine)
@@ -244,6 +251,7 @@ class _Found:
             arithmetic=asked.arithmetic,
             complete=self.complete,
             covered=self.coverage,
+            outlook=self.outlook,
         )
 
 
@@ -295,7 +303,7 @@ class _Run:
                 return RegionCount(found.regions.n_regions, found.tally.n_cells, True, exact)
             if found.tally.n_cells < most or most == max_cells:
                 prints = Fingerprints(found.machine.exact_maps).of(found.cells)
-                return RegionCount(len(np.unique(prints)), found.tally.n_cells, False, exact)
+                return RegionCount(len(np.unique(prints)), found.tally.n_cells, False, exact, found.outlook)
         second = replace(question, keep="repeated")
         known = _second_pass(second, checkpoint)
         if known is None:
@@ -303,7 +311,7 @@ class _Run:
             found = next_run(question, max_cells).found(keeper)
             prints, n_cells = found.table["prints"], found.tally.n_cells
             if not found.complete:
-                return RegionCount(len(np.unique(prints)), n_cells, False, exact)
+                return RegionCount(len(np.unique(prints)), n_cells, False, exact, found.outlook)
             values, single = repeated(prints)
             known = {"repeated": values, "single": single, "n_cells": n_cells}
             if keeper is not None and len(values):
@@ -317,7 +325,7 @@ class _Run:
             return RegionCount(single, n_cells, True, exact)
         found = next_run(replace(second, repeated=values)).found()
         if not found.complete:
-            return RegionCount(single + len(values), n_cells, False, exact)
+            return RegionCount(single + len(values), n_cells, False, exact, found.outlook)
         some = found.regions
         if not certain_contacts(some):
             # floats cannot vouch for contacts among some of the cells; among all of them they need not

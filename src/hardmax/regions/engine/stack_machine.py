@@ -78,7 +78,8 @@ class Tally:
     serials : int
         Layer cells that got a number.
     size : float
-        Area or volume of the bounded cells, in the machine's unit.
+        Area or volume of the bounded cells, in the machine's unit; where linear programs search, the share
+        of the tree of cells.
     layer_cells : tuple of int
         Cells after each layer.
     n_rational, n_double_double : int
@@ -330,6 +331,10 @@ class StackMachine(ABC):
     def share(self, size: float) -> float | None:
         """A size over that of the domain; ``None`` where that has no meaning or is not known."""
         return None
+
+    def settled(self, size: float) -> float | None:
+        """The share of the work that cells of this size stand for, for a report of progress."""
+        return self.share(size)
 
     @property
     def coverage(self) -> float | None:

@@ -33,6 +33,7 @@ from hardmax.regions.maps.merging import Fingerprints
 _SLICE = 0.05  # seconds between two looks at the clock
 _FAR_SLICE = 1.0  # seconds that a message keeps a worker of a cluster busy
 _BUNDLE = 8  # tasks in a message, at most
+_EARLY = 1.0  # seconds after which it is worth to know what to expect
 _MOST_STEPS = 1 << 20  # in a call; an engine may return after fewer
 _PATIENCE = 3  # failures in a row without any progress before a cluster's error is raised
 
@@ -80,6 +81,7 @@ class Worker:
 class _Limits:
     """When to stop, what to report, where to keep the state; used by the main thread only."""
 
+    question: Question
     schedule: Schedule
     begin: float
     time_limit: float | None
@@ -89,6 +91,8 @@ class _Limits:
     def look(self, lock: AbstractContextManager[Any]) -> bool:
         """Report and save what is due; returns whether to stop. The lock is not held during the report."""
         now = time.monotonic()
+        seconds = now - self.begin
+        known = self.question.outlook if seconds >= _EARLY else None
         self.schedule.collect()
         with lock:
             if self.checkpoint is not None:
@@ -97,7 +101,8 @@ class _Limits:
         if self.progress is not None and tally is not None:
             most = self.schedule.max_cells
             n_cells = tally.n_cells if most is None else min(tally.n_cells, most)
-            self.progress(Progress(n_cells, self.schedule.machine.share(tally.size), now - self.begin))
+            settled = self.schedule.machine.settled(tally.size)
+            self.progress(Progress(n_cells, settled, seconds, known))
         return self.left() <= 0
 
     @property
@@ -121,7 +126,7 @@ def run(
     checkpoint: Checkpoint | None,
 ) -> None:
     """Process the tasks of a schedule, until all are done or ``time_limit`` seconds after ``begin``."""
-    limits = _Limits(schedule, begin, time_limit, progress, checkpoint)
+    limits = _Limits(question, schedule, begin, time_limit, progress, checkpoint)
     jobs, backend = _jobs(n_jobs)
     worker = Worker(question, schedule.machine, limits.deadline)
     try:

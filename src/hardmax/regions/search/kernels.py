@@ -67,6 +67,7 @@ from hardmax.regions.search.simplex_kernels import (
     reaches,
 )
 
+# floats of a node: its witness, its share of the tree of cells if every split halves it, sums of outputs
 # header of a node, at its end: whether the witness is inside, layer, head, cuts, minus the place in the list
 # of pending units, tied, ints, floats
 
@@ -102,6 +103,7 @@ class State(NamedTuple):
     base_at: Integers  # where the cone of a layer begins in the base, and how many rows it has
     si: Integers
     sf: Floats
+    totals: Floats  # the share of the tree that is settled
 
 
 class Base(NamedTuple):
@@ -219,12 +221,12 @@ def summed(here, is_last):
 
 
 @kernel
-def push(state, layer, head, place, cuts, n_cuts, choice, n_choice, w, hidden, e, known, tied):
+def push(state, layer, head, place, cuts, n_cuts, choice, n_choice, w, share, hidden, e, known, tied):
     """Put a node on the stack; False: no room. ``choice`` holds the bits or the winners of its layer."""
     control, si, sf = state.control, state.si, state.sf
     n = control[C_DIMENSION]
     io, fo = control[C_INTS], control[C_FLOATS]
-    ints, floats = 2 * n_cuts + n_choice + HEADER, n + e
+    ints, floats = 2 * n_cuts + n_choice + HEADER, n + 1 + e
     if io + ints > si.shape[0] or fo + floats > sf.shape[0]:
         return False
     copy(cuts, 0, si, io, 2 * n_cuts)
@@ -232,7 +234,8 @@ def push(state, layer, head, place, cuts, n_cuts, choice, n_choice, w, hidden, e
     copy(choice, 0, si, at, n_choice)
     at += n_choice
     copy(w, 0, sf, fo, n)
-    copy(hidden, 0, sf, fo + n, e)
+    sf[fo + n] = share
+    copy(hidden, 0, sf, fo + n + 1, e)
     control[C_INTS] = write_header(si, at, known, layer, head, n_cuts, -place, tied, io, floats)
     control[C_FLOATS] = fo + floats
     return True
@@ -308,7 +311,7 @@ def prepare(net, state, cones, lp):
 
 
 @kernel
-def descend(net, state, work, start, m, w, known, tied, layer):
+def descend(net, state, work, start, m, w, share, known, tied, layer):
     """A cone (rows start .. start + m of the base) enters ``layer``, its hidden vector in the path: push its
     first node, which is yet to be prepared. False: no room on the stack."""
     path, errors, rows, row_errors, row_at, signs, control, si, sf = (
@@ -323,7 +326,7 @@ def descend(net, state, work, start, m, w, known, tied, layer):
     here = layer_row(net.table, layer)
     words, heads = here.words, here.heads
     e = summed(here, control[C_LAST] == layer)
-    if control[C_INTS] + words + heads + HEADER > si.shape[0] or control[C_FLOATS] + n + e > sf.shape[0]:
+    if control[C_INTS] + words + heads + HEADER > si.shape[0] or control[C_FLOATS] + n + 1 + e > sf.shape[0]:
         return False
     write_rows(net, path, errors, rows, row_errors, row_at, layer, n)
     control[C_SERIAL] += 1
@@ -338,13 +341,14 @@ def descend(net, state, work, start, m, w, known, tied, layer):
     if here.kind == FOLD:
         for j in range(words):
             choice[j] = 0
-        return push(state, layer, head, no_cuts, cuts, no_cuts, choice, words, w, hidden, e, known, tied)
+        return push(state, layer, head, no_cuts, cuts, no_cuts, choice, words, w, share, hidden, e, known,
+                    tied)  # fmt: skip
     for h in range(heads):
         choice[h] = 0
     m_in = here.d_in
     for r in range(e):
         hidden[r] = path[here.y_at + (n - 1) * m_in + r] if here.skip == 1 else 0.0
-    return push(state, layer, head, no_cuts, cuts, no_cuts, choice, heads, w, hidden, e, known, tied)
+    return push(state, layer, head, no_cuts, cuts, no_cuts, choice, heads, w, share, hidden, e, known, tied)
 
 
 @kernel(inner=True)
@@ -553,7 +557,7 @@ def run(net, state, cones, work, lp, out, budget):
         ints = 2 * (n_cuts + keys + 1) + n_choice + HEADER
         if (
             control[C_INTS] + copies * ints + choice.shape[0] + HEADER > si.shape[0]
-            or control[C_FLOATS] + copies * (n + e) + n + hidden.shape[0] > sf.shape[0]
+            or control[C_FLOATS] + copies * (n + 1 + e) + n + 1 + hidden.shape[0] > sf.shape[0]
         ):
             control[C_STATUS] = STACK_FULL
             return
@@ -569,7 +573,8 @@ def run(net, state, cones, work, lp, out, budget):
         m += n_cuts
         copy(si, node + 2 * n_cuts, word, 0, n_choice)
         copy(sf, floats, w, 0, n)
-        copy(sf, floats + n, hidden, 0, e)
+        share = sf[floats + n]
+        copy(sf, floats + n + 1, hidden, 0, e)
         cone, cone_error = base[start : start + m], base_error[start : start + m]
         split = False
         if fold:
@@ -639,12 +644,12 @@ def run(net, state, cones, work, lp, out, budget):
                 cuts[2 * n_cuts + 1] = 1
                 inside = 1
                 word[i >> 6] |= 1 << (i & 63)
-                push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, above, hidden,
-                     e, inside, tied)  # fmt: skip
+                push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, above, 0.5 * share,
+                     hidden, e, inside, tied)  # fmt: skip
                 cuts[2 * n_cuts + 1] = -1
                 word[i >> 6] &= ~(1 << (i & 63))
-                push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, below, hidden,
-                     e, inside, tied)  # fmt: skip
+                push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, below, 0.5 * share,
+                     hidden, e, inside, tied)  # fmt: skip
                 continue
         elif head < here.heads:
             first = row_at[layer]
@@ -658,6 +663,9 @@ def run(net, state, cones, work, lp, out, budget):
             control[C_STEPS] += 1
             control[C_INTS] = node
             control[C_FLOATS] = floats
+            winners = 0
+            for q in range(keys):
+                winners += wins[q] == 1
             for q in range(keys - 1, -1, -1):
                 if wins[q] != 1:
                     continue
@@ -673,8 +681,8 @@ def run(net, state, cones, work, lp, out, budget):
                 for r in range(e):
                     above[r] = hidden[r] + weights[here.outputs + j * e + r]
                 inside = 1
-                push(state, layer, head + 1, place, cuts, total, word, n_choice, points[q], above,
-                     e, inside, tied)  # fmt: skip
+                push(state, layer, head + 1, place, cuts, total, word, n_choice, points[q], share / winners,
+                     above, e, inside, tied)  # fmt: skip
             continue
         # settled: the layer is left
         if start + 2 * m + 4 > base.shape[0]:
@@ -700,6 +708,7 @@ def run(net, state, cones, work, lp, out, budget):
             control[C_FLOATS] = floats
             layer_cells[layer] += 1
             control[C_CELLS] += 1
+            state.totals[0] += share
             if control[C_EMIT] == 1:
                 emit(net, state, cones, lp, out, start, m, w, known, tied)
             continue
@@ -712,7 +721,7 @@ def run(net, state, cones, work, lp, out, budget):
         control[C_FLOATS] = floats
         layer_cells[layer] += 1
         lp.work[0] += n * here.d_out * here.rows
-        descend(net, state, work, start + m, m, w, known, tied, layer + 1)
+        descend(net, state, work, start + m, m, w, share, known, tied, layer + 1)
 
 
 # ----------------------------------------------------------------------------------------------

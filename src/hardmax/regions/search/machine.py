@@ -63,7 +63,7 @@ class SearchMachine(StackMachine):
 
     kernels: ClassVar[Any] = kernels
     units = ("cells", "facets")
-    saved = (*StackMachine.saved, "rows", "row_errors", "base_at", "pend")
+    saved = (*StackMachine.saved, "rows", "row_errors", "base_at", "pend", "totals")
     stack = (1 << 12, 1 << 12)
     slow = 4
 
@@ -80,6 +80,7 @@ class SearchMachine(StackMachine):
         self.rows = np.zeros((int(self._row_at[-1]) + 1, n))
         self.row_errors = np.zeros(int(self._row_at[-1]) + 1)
         self.pend = np.zeros(int(self._row_at[-1]) + 1, dtype=np.int64)
+        self.totals = np.zeros(1)
         self.base_at = np.zeros((program.last + 2, 2), dtype=np.int64)
         self._box = domain if isinstance(domain, Box) else None
         sides = 0 if self._box else domain.b.shape[0]
@@ -108,7 +109,7 @@ class SearchMachine(StackMachine):
     def _state(self) -> kernels.State:
         return kernels.State(
             self.control, self.layer_cells, self.path, self.errors, self.rows, self.row_errors, self._row_at,
-            self.signs, self.pend, self.base_at, self.si, self.sf,
+            self.signs, self.pend, self.base_at, self.si, self.sf, self.totals,
         )  # fmt: skip
 
     # the first cone
@@ -128,7 +129,8 @@ class SearchMachine(StackMachine):
             w, known = self._rounded(witness, rows)
         for i in range(self.n - 1):  # the identity map, column by column
             self.path[i * (self.n - 1) + i] = 1.0
-        kernels.descend(self.program.net, self._state, self.work, 0, m, w, known, 0, 0)
+        while not kernels.descend(self.program.net, self._state, self.work, 0, m, w, 1.0, known, 0, 0):
+            self._grow_stack()
 
     def _middle(self, box: Box) -> tuple[Floats, int]:
         """The middle of a box, which is inside without any program, and whether its floats are inside too."""
@@ -153,6 +155,15 @@ class SearchMachine(StackMachine):
         return [*(self.exact_maps.domain_line(i) for i in sides), (*[0] * (self.n - 1), 1)]
 
     # running
+
+    @property
+    def size(self) -> float:
+        """The share of the tree of cells that is settled, if every split halves what it splits."""
+        return float(self.totals[0])
+
+    def settled(self, size: float) -> float | None:
+        """Volumes are not known here, but how much of the tree is done."""
+        return size
 
     @property
     def n_programs(self) -> int:
@@ -211,7 +222,8 @@ class SearchMachine(StackMachine):
             cuts = node.cuts
             if both:
                 cuts = np.append(cuts, [encode_wall(node.layer, unit), 2 * side - 1])
-            self._push(node, node.head, node.place + 1, cuts, word, w, node.hidden, known, node.tied)
+            share = node.share / len(sides)
+            self._push(node, node.head, node.place + 1, cuts, word, w, share, node.hidden, known, node.tied)
         self.whole = True
 
     def _cell_exactly(self) -> None:
@@ -251,7 +263,8 @@ class SearchMachine(StackMachine):
                     hidden = hidden + block.mean_output(np.array(group))
             tied = node.tied | (len(group) > 1 and block.jumps)  # equal maxima are one
             drawn = np.array(cuts, dtype=np.int64)
-            self._push(node, node.head + 1, node.place, drawn, choice, w, hidden, known, tied)
+            share = node.share / len(winners)
+            self._push(node, node.head + 1, node.place, drawn, choice, w, share, hidden, known, tied)
         self.whole = True
 
     def _envelope(self, cone: list[IntegerRow], scores: list[IntegerRow]) -> dict[int, tuple[Floats, int]]:
@@ -294,13 +307,13 @@ class SearchMachine(StackMachine):
         self.control[kernels.C_STEPS] += 1
 
     def _push(
-        self, node: _Node, head: int, place: int, cuts: Integers, choice: Integers, w: Floats, hidden: Floats,
-        known: int, tied: int,
+        self, node: _Node, head: int, place: int, cuts: Integers, choice: Integers, w: Floats, share: float,
+        hidden: Floats, known: int, tied: int,
     ) -> None:  # fmt: skip
         n_cuts, e = len(cuts) // 2, len(hidden)
         cuts = np.ascontiguousarray(cuts, dtype=np.int64)
         while not kernels.push(
-            self._state, node.layer, head, place, cuts, n_cuts, choice, len(choice), w, hidden, e,
+            self._state, node.layer, head, place, cuts, n_cuts, choice, len(choice), w, share, hidden, e,
             int(known), int(tied),
         ):  # fmt: skip
             self._grow_stack()
@@ -362,8 +375,9 @@ class _Node:
         self.first_int, self.first_float = end - ints, floats - reals
         body = machine.si[self.first_int : end - HEADER].copy()
         self.cuts, self.choice = body[: 2 * n_cuts], body[2 * n_cuts :]
-        self.w = machine.sf[self.first_float : self.first_float + machine.n].copy()
-        self.hidden = machine.sf[self.first_float + machine.n : floats].copy()
+        at = self.first_float + machine.n
+        self.w = machine.sf[self.first_float : at].copy()
+        self.share, self.hidden = float(machine.sf[at]), machine.sf[at + 1 : floats].copy()
 
 
 def _rationals(point: Floats) -> list[flint.fmpq]:
