@@ -37,9 +37,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import UnsupportedDimensionError
+from hardmax.exact.rationals import ExactArray, grain
 from hardmax.geometry.domains import Box
 from hardmax.geometry.feasibility.rational_programs import Separation, separate
-from hardmax.networks.layers import Layer
+from hardmax.networks.layers import Layer, ReluLayer
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, Contacts, decode_wall
 from hardmax.regions.engine import layer_kernels
 from hardmax.regions.engine.program import Program
@@ -47,6 +48,15 @@ from hardmax.regions.engine.stack_machine import allocated, types_of
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps, Name
 from hardmax.regions.search import kernels
+from hardmax.regions.search.integer_kernels import (
+    OUT_CONSTANT,
+    OUT_SUM,
+    OUT_UNIT,
+    Z_CONSTANT,
+    Z_SUM,
+    Z_UNIT,
+    Units,
+)
 from hardmax.regions.search.simplex_kernels import Simplex
 
 Floats = NDArray[np.float64]
@@ -249,6 +259,55 @@ def domain_is_bounded(exact: ExactMaps, check_time: Callable[[], None] = _no_lim
     if isinstance(domain, Box):
         return True
     return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d, check_time)
+
+
+def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
+    """The units of the last place of a network whose weights have few bits; zeros where they have not."""
+    table = np.zeros((len(layers) + 1, 6))
+    entering: int | None = 0  # the identity enters
+    for row, layer in zip(table, layers, strict=False):
+        weights = layer.scores
+        scores = 0 if weights is None else _last_place(weights)
+        constants = _last_place(layer.biases)
+        if entering is None or scores is None or constants is None:
+            break
+        unit = min(entering + scores, constants)
+        row[Z_UNIT], row[Z_CONSTANT] = _power(unit), _size(layer.biases)
+        row[Z_SUM] = 1.0 if weights is None else _row_sum(weights)
+        leaving: int | None = min(unit, entering)
+        row[OUT_SUM] = 1.0
+        if isinstance(layer, ReluLayer):
+            outputs, offsets = _last_place(layer.outputs), _last_place(layer.offsets)
+            row[OUT_SUM], row[OUT_CONSTANT] = _row_sum(layer.outputs), _size(layer.offsets)
+            leaving = None
+            if outputs is not None and offsets is not None:
+                leaving = min(unit + outputs, offsets, entering)
+        elif layer.jumps:  # means of outputs
+            leaving = None
+        row[OUT_UNIT] = 0.0 if leaving is None else _power(leaving)
+        entering = leaving
+    corners = None if box is None else (_last_place(box.low), _last_place(box.high))
+    unit = 0.0
+    if corners is not None and corners[0] is not None and corners[1] is not None:
+        unit = _power(min(*corners, 0))
+    return Units(table, np.array([unit]))
+
+
+def _last_place(array: ExactArray) -> int | None:
+    """The largest e, at most 0, such that all numbers are multiples of 2^e; ``None`` for fractions."""
+    return None if array.rounded else min(grain(array.floats), 0)
+
+
+def _power(e: int) -> float:
+    return 2.0**e if e > -900 else 0.0
+
+
+def _size(array: ExactArray) -> float:
+    return float(np.abs(array.floats).max(initial=0.0))
+
+
+def _row_sum(array: ExactArray) -> float:
+    return float(np.abs(array.floats).sum(axis=1).max(initial=0.0))
 
 
 def base_of(size: int, n: int) -> kernels.Base:

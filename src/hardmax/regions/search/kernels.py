@@ -51,6 +51,7 @@ from hardmax.regions.engine.layer_kernels import (
     write_header,
     write_signature,
 )
+from hardmax.regions.search.integer_kernels import is_zero, mark_exact, vanishes_in_integers
 from hardmax.regions.search.simplex_kernels import (
     EMPTY,
     INSIDE,
@@ -287,8 +288,8 @@ def prepare(net, state, cones, lp):
     units = here.rows if here.kind == FOLD else 0
     while at < m + units:
         i = at - m
-        settled = False
         error = row_errors[first + i]
+        settled = is_zero(n, net, state.path, state.errors, layer, i)  # such a unit is off
         if known == 1 and error < np.inf and trust != EXACT:
             s = dot(rows, first + i, w, n)
             if abs(s) > length * noise(error, n, trust):
@@ -311,7 +312,7 @@ def prepare(net, state, cones, lp):
 
 
 @kernel
-def descend(net, state, work, start, m, w, share, known, tied, layer):
+def descend(net, units, state, work, start, m, w, share, known, tied, layer):
     """A cone (rows start .. start + m of the base) enters ``layer``, its hidden vector in the path: push its
     first node, which is yet to be prepared. False: no room on the stack."""
     path, errors, rows, row_errors, row_at, signs, control, si, sf = (
@@ -322,7 +323,9 @@ def descend(net, state, work, start, m, w, share, known, tied, layer):
     cuts, choice, hidden = work.cuts, work.choice, work.hidden
     n, trust = control[C_DIMENSION], control[C_TRUST]
     # bounds are needed in floats without a filter too: a row that may be zero has no direction
+    entered = layer
     layer = enter_groups(n, net, path, errors, layer, CERTIFIED)
+    mark_exact(n, net, units, path, errors, entered, layer)
     here = layer_row(net.table, layer)
     words, heads = here.words, here.heads
     e = summed(here, control[C_LAST] == layer)
@@ -502,7 +505,7 @@ def interrupt(state, place, known, w, word, n_cuts, n_choice):
 
 
 @kernel
-def run(net, state, cones, work, lp, out, budget):
+def run(net, units, state, cones, work, lp, out, budget):
     """Process nodes until the stack is empty, the budget is spent, or the caller is needed."""
     path, errors, rows, row_errors, row_at, signs, control, si, sf = (
         state.path, state.errors, state.rows, state.row_errors, state.row_at, state.signs, state.control,
@@ -596,6 +599,11 @@ def run(net, state, cones, work, lp, out, budget):
                             z[k] = rows[row, k] if s > 0.0 else -rows[row, k]
                         control[C_PROGRAMS] += 1
                         other = other_side(lp, cone, cone_error, m, z, row_errors[row], w, n, trust, outside)
+                        if other == OPEN and vanishes_in_integers(
+                            n, net, units, path, errors, cones.code[start:], cones.sign[start:], m,
+                            (layer << 54) | (i << 38), -1 if s > 0.0 else 1, INFINITY, lp,
+                        ):  # fmt: skip
+                            other = EMPTY
                         if s > 0.0:
                             on, off = INSIDE, other
                             copy(w, 0, above, 0, n)
@@ -721,7 +729,7 @@ def run(net, state, cones, work, lp, out, budget):
         control[C_FLOATS] = floats
         layer_cells[layer] += 1
         lp.work[0] += n * here.d_out * here.rows
-        descend(net, state, work, start + m, m, w, share, known, tied, layer + 1)
+        descend(net, units, state, work, start + m, m, w, share, known, tied, layer + 1)
 
 
 # ----------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from hardmax.regions.search.geometry import (
     is_bounded,
     times,
     unit_sides,
+    units_of,
     workspace,
 )
 from hardmax.regions.search.simplex_kernels import EMPTY, INSIDE
@@ -86,6 +87,7 @@ class SearchMachine(StackMachine):
         sides = 0 if self._box else domain.b.shape[0]
         self._base = base_of(64 + 4 * (sides + 2), n)
         self._make_work(64 + 2 * (sides + 2))
+        self._units = units_of(program.layers, self._box)
         self._make_output(1 << 8 if store else 0, 1 << 11 if store else 0)
         self.control[kernels.C_STATUS] = kernels.WAITING
 
@@ -129,7 +131,7 @@ class SearchMachine(StackMachine):
             w, known = self._rounded(witness, rows)
         for i in range(self.n - 1):  # the identity map, column by column
             self.path[i * (self.n - 1) + i] = 1.0
-        while not kernels.descend(self.program.net, self._state, self.work, 0, m, w, 1.0, known, 0, 0):
+        while not kernels.descend(self.program.net, self._units, self._state, self.work, 0, m, w, 1.0, known, 0, 0):
             self._grow_stack()
 
     def _middle(self, box: Box) -> tuple[Floats, int]:
@@ -174,8 +176,8 @@ class SearchMachine(StackMachine):
         if self.control[kernels.C_STATUS] == kernels.WAITING:
             self._begin()
         kernels.run(
-            self.program.net, self._state, self._base, self.work, self.simplex, kernels.Out(**self.output),
-            budget,
+            self.program.net, self._units, self._state, self._base, self.work, self.simplex,
+            kernels.Out(**self.output), budget,
         )  # fmt: skip
 
     def _resume(self, status: int) -> None:
