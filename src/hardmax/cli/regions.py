@@ -275,7 +275,7 @@ def _expected(state: Progress) -> str:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Progress], object] | None]:
-    """What to expect, after some seconds; on a terminal also a line on standard error that counts the cells."""
+    """What to expect, after some seconds; on a terminal also a line on standard error with the cells."""
     outlook = _Outlook()
     if not sys.stderr.isatty():
         yield outlook

@@ -1,11 +1,11 @@
-r"""What is known at once about the number of cells: how many there can be, and how many random points fall into.
+r"""What is known at once about the number of cells: how many there can be, how many random points fall into.
 
 An enumeration that runs for a second asks for both, so that nobody waits for an hour to learn that the
-question is hopeless. They are two things. The *bound* is a closed form: on each cell of the layers before it, a
-layer of n units is an arrangement of n hyperplanes, which has at most :math:`\sum_{j \le d} \binom{n}{j}` cells,
-and heads with :math:`N_h` keys have at most :math:`\prod_h N_h`; in a plain ReLU network the count with ranks
-(:func:`hardmax.bounds.mlp_bounds`) is smaller. The *sample* is a few thousand points, the same ones every time:
-every signature seen is a cell's, up to the rounding of the forward pass.
+question is hopeless. They are two things. The *bound* is a closed form: on each cell of the layers before it,
+a layer of n units is an arrangement of n hyperplanes, which has at most :math:`\sum_{j \le d} \binom{n}{j}`
+cells, and heads with :math:`N_h` keys have at most :math:`\prod_h N_h`; in a plain ReLU network the count
+with ranks (:func:`hardmax.bounds.mlp_bounds`) is smaller. The *sample* is a few thousand points, the same
+ones every time: every signature seen is a cell's, up to the rounding of the forward pass.
 
 Points that all fall into different cells say more than their number: if there are N cells, of any
 sizes, the first k points hit k different ones with probability at most :math:`e^{-k(k-1)/(2N)}` (equal
@@ -64,7 +64,7 @@ class Outlook:
 
     @property
     def n_cells_likely(self) -> int | None:
-        """A lower bound on the number of cells that holds with probability 95 % over the draw of the points."""
+        """A lower bound on the number of cells, with probability 95 % over the draw of the points."""
         if self.n_signatures is None:
             return None
         k = self.n_before_repeat
@@ -143,5 +143,6 @@ def upper_bound(network: Network) -> Bound:
 def _most_cells(layer: Layer, d: int) -> int:
     """Into how many cells one layer can cut a cell of the layers before it."""
     if layer.heads:
-        return prod(int(n) for n in np.diff(layer.head_start))  # type: ignore[union-attr]
+        sizes = np.diff(layer.head_start)  # type: ignore[union-attr]
+        return prod(sizes.tolist())
     return zaslavsky(layer.units, d)

@@ -419,7 +419,7 @@ class RegionSet(Result):
     # what every result has
 
     def _state(self) -> dict[str, Any]:
-        return {
+        state = {
             "network": self.network._state(),
             "domain": self.domain.state(),
             "arithmetic": self.arithmetic,
@@ -427,8 +427,8 @@ class RegionSet(Result):
             "coverage": self.covered,
             "sliver": self.sliver,
             "cells": self.cells.state(),
-            "outlook": None if self.outlook is None else self.outlook._state(),
         }
+        return state if self.outlook is None else {**state, "outlook": self.outlook._state()}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
@@ -446,7 +446,9 @@ class RegionSet(Result):
 
     def _summary(self) -> str:
         place = {1: "on the line", 2: "in the plane"}.get(self.d, f"in {self.d}-space")
-        return f"{_several(self.n_cells, 'cell')} {place}, {_how_sure(self.complete, self.exact, self.outlook)}"
+        return (
+            f"{_several(self.n_cells, 'cell')} {place}, {_how_sure(self.complete, self.exact, self.outlook)}"
+        )
 
     def _table(self) -> dict[str, Any]:
         table: dict[str, Any] = {"witness": self.witnesses, "margin": self.margins}
@@ -505,6 +507,7 @@ class CellCount(Result):
 
     kind: ClassVar[str] = "CellCount"
     _nested: ClassVar[dict[str, type]] = {"outlook": Outlook}
+    _optional: ClassVar[tuple[str, ...]] = ("outlook",)
 
     n_cells: int
     complete: bool
@@ -554,6 +557,7 @@ class RegionCount(Result):
 
     kind: ClassVar[str] = "RegionCount"
     _nested: ClassVar[dict[str, type]] = {"outlook": Outlook}
+    _optional: ClassVar[tuple[str, ...]] = ("outlook",)
 
     n_regions: int
     n_cells: int

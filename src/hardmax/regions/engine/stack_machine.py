@@ -225,7 +225,7 @@ class StackMachine(ABC):
     # running
 
     def advance(self, steps: int) -> None:
-        """Process at most ``steps`` nodes of the stack, deciding what floats cannot; fewer at the deadline."""
+        """Process at most ``steps`` nodes of the stack, deciding what floats cannot."""
         decided = self.n_rational
         try:
             self._advance(steps)

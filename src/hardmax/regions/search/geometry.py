@@ -286,11 +286,9 @@ def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
             leaving = None
         row[OUT_UNIT] = 0.0 if leaving is None else _power(leaving)
         entering = leaving
-    corners = None if box is None else (_last_place(box.low), _last_place(box.high))
-    unit = 0.0
-    if corners is not None and corners[0] is not None and corners[1] is not None:
-        unit = _power(min(*corners, 0))
-    return Units(table, np.array([unit]))
+    low, high = (None, None) if box is None else (_last_place(box.low), _last_place(box.high))
+    corner = 0.0 if low is None or high is None else _power(min(low, high))
+    return Units(table, np.array([corner]))
 
 
 def _last_place(array: ExactArray) -> int | None:
@@ -346,11 +344,12 @@ def _set_bounds(simplex: Simplex, box: Box) -> None:
     simplex.low[:d] = np.nextafter(low, -np.inf) if box.low.rounded else low
     simplex.high[:d] = np.nextafter(high, np.inf) if box.high.rounded else high
     simplex.low[d] = simplex.high[d] = 1.0
-    largest = np.maximum(np.abs(low), np.abs(high)).max()
+    corner = np.maximum(np.abs(low), np.abs(high))
     # three times: a program about a side goes beyond it, as far as the box is wide
-    reach = 3.01 * np.sqrt(1.0 + float((np.maximum(np.abs(low), np.abs(high)) ** 2).sum())) if largest < 1e30 else np.inf
+    within = corner.max() < 1e30
+    reach = 3.01 * np.sqrt(1.0 + float((corner**2).sum())) if within else np.inf
     simplex.reach[0] = reach
-    simplex.low[d + 1], simplex.high[d + 1] = (-reach, reach) if reach < np.inf else (-1e30, 1e30)
+    simplex.low[d + 1], simplex.high[d + 1] = (-reach, reach) if within else (-1e30, 1e30)
 
 
 def plain(array: NDArray[Any], columns: int | None = None) -> NDArray[Any]:

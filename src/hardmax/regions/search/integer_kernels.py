@@ -46,7 +46,7 @@ DENOMINATORS = 60
 
 class Units(NamedTuple):
     """The unit of the last place of every layer's scores, and of what leaves it; sums of weights and sizes of
-    constants that bound them. A unit of zero: there is none. ``box`` is the unit of the corners of the box."""
+    constants that bound them. A unit of zero: there is none. ``box`` is the unit of the box's corners."""
 
     layers: Floats
     box: Floats
@@ -95,29 +95,30 @@ def is_zero(n, net, path, errors, layer, unit):
     here = layer_row(net.table, layer)
     if errors[layer, ROWS_EXACT] == 0.0:
         return False
+    zero = True
     for k in range(n):
-        if path[here.z_at + k * here.rows + unit] != 0.0:
-            return False
-    return True
+        zero = zero and path[here.z_at + k * here.rows + unit] == 0.0
+    return zero
 
 
 @kernel(inner=True)
-def raw_row(n, net, units, path, errors, code, sign, infinity, out):
-    """The row of a fold without rounding, positive inside, and its unit; 0.0: there is none."""
+def whole_row(n, net, units, path, errors, code, sign, infinity, out):
+    """The row of a fold as whole numbers, positive inside; False: it is not known without rounding."""
     if code == infinity:
         for k in range(n - 1):
             out[k] = 0.0
         out[n - 1] = 1.0
-        return 1.0
+        return True
     if code < 0 or (code >> 19) & 0x7FFFF != code & 0x7FFFF:
-        return 0.0
+        return False
     layer, unit = code >> 54, (code >> 38) & 0xFFFF
     here = layer_row(net.table, layer)
     if here.kind != FOLD or errors[layer, ROWS_EXACT] == 0.0:
-        return 0.0
+        return False
+    scale = sign / units.layers[layer, Z_UNIT]  # a power of two
     for k in range(n):
-        out[k] = sign * path[here.z_at + k * here.rows + unit]
-    return units.layers[layer, Z_UNIT]
+        out[k] = scale * path[here.z_at + k * here.rows + unit]
+    return True
 
 
 @kernel(inner=True)
@@ -130,19 +131,16 @@ def vanishes_in_integers(n, net, units, path, errors, codes, signs, m, z_code, z
     k = lp.size[0]
     row, total, sizes = lp.slopes, lp.column, lp.sizes
     boxed = lp.reach[0] > 0.0
-    # multipliers of rows without rounding, instead of rows of length 1; that of z becomes 1
+    # multipliers of rows of whole numbers, instead of rows of length 1; that of z becomes 1
     of_z = 0.0
-    unit = 1.0
     for b in range(k):
         lp.falls[b] = 0.0
         if not lp.weights[b] > 1e-9:
             continue
         i = lp.tight[b]
         code, sign = (codes[i], signs[i]) if i < m else (z_code, z_sign)
-        step = raw_row(n, net, units, path, errors, code, sign, infinity, row)
-        if step == 0.0:
+        if not whole_row(n, net, units, path, errors, code, sign, infinity, row):
             return False
-        unit = min(unit, step)
         square = 0.0
         for j in range(n):
             square += row[j] * row[j]
@@ -166,7 +164,7 @@ def vanishes_in_integers(n, net, units, path, errors, codes, signs, m, z_code, z
             if factor > 0.0:
                 i = lp.tight[b]
                 code, sign = (codes[i], signs[i]) if i < m else (z_code, z_sign)
-                raw_row(n, net, units, path, errors, code, sign, infinity, row)
+                whole_row(n, net, units, path, errors, code, sign, infinity, row)
                 for j in range(n):
                     total[j] += factor * row[j]
                     sizes[j] += abs(factor * row[j])
@@ -179,8 +177,8 @@ def vanishes_in_integers(n, net, units, path, errors, codes, signs, m, z_code, z
             if boxed:
                 best += max(total[j] * lp.low[j], total[j] * lp.high[j])
             zero = zero and total[j] == 0.0
-        # every number above is a multiple of the unit and smaller than 2^53 of it: nothing was rounded
-        exact = 1.001 * size < DIGITS * unit * (units.box[0] if boxed else 1.0)
+        # every number above is a multiple of the box's unit and smaller than 2^53 of it: nothing was rounded
+        exact = 1.001 * size < DIGITS * (units.box[0] if boxed else 1.0)
         if exact and (zero or (boxed and best <= 0.0)):
             return True
     return False

@@ -131,8 +131,11 @@ class SearchMachine(StackMachine):
             w, known = self._rounded(witness, rows)
         for i in range(self.n - 1):  # the identity map, column by column
             self.path[i * (self.n - 1) + i] = 1.0
-        while not kernels.descend(self.program.net, self._units, self._state, self.work, 0, m, w, 1.0, known, 0, 0):
+        while not kernels.descend(
+            self.program.net, self._units, self._state, self.work, 0, m, w, 1.0, known, 0, 0
+        ):
             self._grow_stack()
+        self.control[kernels.C_STATUS] = kernels.RUNNING
 
     def _middle(self, box: Box) -> tuple[Floats, int]:
         """The middle of a box, which is inside without any program, and whether its floats are inside too."""
@@ -339,6 +342,8 @@ class SearchMachine(StackMachine):
     def split(self) -> list[State]:
         """The work that is left as independent states, in the order of their cells; this machine keeps what
         it has found."""
+        if self.control[kernels.C_STATUS] == kernels.WAITING:
+            self._begin()
         state = self.state()
         return self.cut(state, max(len(state["stack_ints"]), 1))
 

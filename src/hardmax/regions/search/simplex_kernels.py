@@ -1,4 +1,4 @@
-r"""The compiled linear programs of the search engine: does a cone, or what it cuts out of a box, reach a side?
+r"""The compiled linear programs of the search engine: does a cone, or its part of a box, reach a side?
 
 .. math:: \min\; c \cdot y \quad\text{subject to}\quad g_l \cdot y \ge 0,\; l \le y \le h .
 
@@ -177,7 +177,8 @@ def exchange(lp, rows, entering, leaving, step, slack, target, n, k):
     ``inverse[b]`` is the direction of the free variables in which only the b-th tight row grows, by one.
     """
     tight, free, position = lp.tight, lp.free, lp.position
-    inverse, weights, y, reduced, falls, column = lp.inverse, lp.weights, lp.y, lp.reduced, lp.falls, lp.column
+    inverse, weights, y, reduced = lp.inverse, lp.weights, lp.y, lp.reduced
+    falls, column = lp.falls, lp.column
     for b in range(k):
         weights[b] = max(weights[b] - step * falls[b], 0.0)
     for j in range(n):
