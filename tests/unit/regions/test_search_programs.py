@@ -12,6 +12,8 @@ from scipy.optimize import linprog
 
 import hardmax as hm
 from hardmax.networks.layers import layers_of
+from hardmax.regions.engine import layer_kernels
+from hardmax.regions.engine.program import Program
 from hardmax.regions.search import integer_kernels, simplex_kernels
 from hardmax.regions.search.geometry import units_of, workspace
 from hardmax.regions.search.simplex_kernels import BOUNDED, OPTIMAL, minimise
@@ -158,3 +160,69 @@ def test_units_of_a_network():
     assert table[0, integer_kernels.Z_SUM] == 3.5
     assert units_of(layers_of(net), hm.Box([0, 0], [0.5, 1])).box[0] == 0.5
     assert simplex_kernels.MANY > 8  # few variables do without relaxation
+
+
+@numba.njit
+def vanishes(n, net, units, path, errors, codes, signs, m, z_code, lp):
+    return integer_kernels.vanishes_in_integers(
+        n, net, units, path, errors, codes, signs, m, z_code, 1, -1, lp
+    )
+
+
+@numba.njit
+def marked(n, net, units, path, errors):
+    integer_kernels.mark_exact(n, net, units, path, errors, 0, 0)
+
+
+def entered(rows):
+    """A layer whose composed rows are these, in the box [-1, 1]^d, as if it had just been entered."""
+    rows = np.asarray(rows, dtype=np.float64)
+    layer = rows[:, :-1], rows[:, -1]
+    net = hm.Network.mlp([layer, (np.ones((1, len(rows))), np.zeros(1))])
+    n, box = rows.shape[1], hm.Box.cube(net.d, -1, 1)
+    program = Program.of(layers_of(net), columns=n)
+    path, errors = np.zeros(program.path_size), np.zeros((program.last + 2, layer_kernels.ERRORS))
+    here = program.row(0)
+    path[here.y_at : here.y_at + n * (n - 1)] = np.eye(n, n - 1).ravel()
+    path[here.z_at : here.z_at + rows.size] = rows.T.ravel()
+    units = units_of(program.layers, box)
+    marked(n, program.net, units, path, errors)
+    return program, units, path, errors, workspace(len(rows) + 4, n, 8, box)[1]
+
+
+def never_positive_together(rows, hint):
+    """Whether that is proven of the rows, the last of which is z; ``hint`` are multipliers."""
+    program, units, path, errors, lp = entered(rows)
+    rows, m = np.asarray(rows, dtype=np.float64), len(rows) - 1
+    lp.size[0] = m + 1
+    lp.tight[: m + 1] = range(m + 1)
+    lp.weights[: m + 1] = np.array(hint) * np.linalg.norm(rows, axis=1)
+    codes = np.arange(m + 1) << 38
+    ones = np.ones(m + 1, dtype=np.int64)
+    return vanishes(rows.shape[1], program.net, units, path, errors, codes, ones, m, m << 38, lp)
+
+
+def test_whole_numbers_prove_what_is_true_and_nothing_else():
+    assert never_positive_together([(1, 0), (-1, 0)], [1, 1])  # x and -x
+    assert never_positive_together([(1, 0, 0), (0, 1, 0), (-2, -3, 0)], [2, 3, 1])
+    assert never_positive_together([(3, 0), (-2, 0)], [2 / 3, 1])  # a multiplier that is no whole number
+    assert never_positive_together([(1, 0.5), (-1, -0.5)], [1, 1])
+    assert never_positive_together([(1, 0), (-2, -1)], [1, 1])  # -x - 1 touches 0 at the side of the box
+    assert not never_positive_together([(1, 0), (-1, 1)], [1, 1])  # both are positive between 0 and 1
+    assert not never_positive_together([(1, 0), (-1, 2.0**-20)], [1, 1])
+    assert not never_positive_together([(1, 0), (-2, -0.875)], [1, 1])
+    assert not never_positive_together([(1, 0), (-1, 0)], [1, 0.5])  # a useless hint
+
+
+def test_sums_that_floats_would_round_prove_nothing():
+    """2^51 + 1/4 - 2^51 is rounded to 0 in floats, so the rows seem never to be positive together."""
+    big = 2.0**51
+    assert not never_positive_together([(1, big), (0, 0.25), (-1, -big)], [1, 1, 1])
+    assert never_positive_together([(1, 2.0**40), (0, 0.25), (-1, -(2.0**40) - 0.25)], [1, 1, 1])
+
+
+def test_rows_are_exact_up_to_53_digits():
+    flag = integer_kernels.ROWS_EXACT
+    assert entered([(2.0**51, 2.0**51, 1.0)])[3][0, flag] == 1.0
+    assert entered([(2.0**52, 2.0**52, 1.0)])[3][0, flag] == 0.0
+    assert entered([(2.0**51, 2.0**51, 0.25)])[3][0, flag] == 0.0  # the unit is a quarter
