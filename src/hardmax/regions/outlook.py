@@ -54,7 +54,7 @@ class Outlook:
     >>> import hardmax as hm
     >>> found = outlook(hm.Network.random_mlp([8, 12, 12, 1], 0), hm.Box.cube(8, -1, 1))
     >>> print(found)
-    random points fall into at least ... cells; there are at most 13...
+    random points fall into at least 1213 cells; there are at most 9598384
     """
 
     upper: Bound
