@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,18 +25,55 @@ class Progress:
     n_cells : int
         Cells (pieces, signatures) found so far.
     share : float or None
-        Share of the domain that is settled; ``None`` in an unbounded domain.
+        Share of the work that is settled: of the volume of the domain, or, where linear programs search, of
+        the tree of cells if every split halves it. ``None`` where neither is known.
     seconds : float
         Since this process took up the enumeration.
+    outlook : Outlook or None
+        After the first second: a bound and a sample of the number of cells
+        (:mod:`hardmax.regions.outlook`).
     """
 
     n_cells: int
     share: float | None
     seconds: float
+    outlook: Any = None
+
+    @property
+    def estimate(self) -> float | None:
+        """About how many cells there are, if the rest of the work is like what is settled: no bound."""
+        return self.n_cells / self.share if self.share and self.n_cells else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """About how long the rest takes, on the same assumption."""
+        return self.seconds * (1.0 / self.share - 1.0) if self.share and self.share <= 1.0 else None
 
     def line(self) -> tuple[float | None, str]:
         """What a bar shows."""
-        return self.share, f"{self.n_cells:,} cells, {self.seconds:.0f} s"
+        text, left = f"{self.n_cells:,} cells", self.seconds_left
+        if self.estimate is not None:
+            text += f" of about {self.estimate:.3g}"
+        text += f", {self.seconds:.0f} s"
+        if left is not None and self.share != 1.0:
+            text += f", about {duration(left)} left"
+        if self.outlook is not None:
+            text += f"; {self.outlook}"
+        return self.share, text
+
+
+def duration(seconds: float) -> str:
+    """A time as a person says it.
+
+    >>> [duration(s) for s in (3.2, 600, 86400 * 2.5, 1e12, 1e90)]
+    ['4 s', '10 min', '3 days', '31,710 years', '3.17e+82 years']
+    """
+    for size, name in ((60.0, "s"), (3600.0, "min"), (48 * 3600.0, "h"), (2 * 31_536_000.0, "days")):
+        if seconds < size:
+            unit = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86_400.0}[name]
+            return f"{math.ceil(seconds / unit)} {name}"
+    years = seconds / 31_536_000.0
+    return f"{years:,.0f} years" if years < 1e9 else f"{years:.3g} years"
 
 
 @contextmanager

@@ -100,6 +100,7 @@ class Result(ABC):
 
     kind: ClassVar[str]
     _nested: ClassVar[dict[str, type]] = {}  # the classes of the fields that hold dataclasses
+    _optional: ClassVar[tuple[str, ...]] = ()  # fields that are not stored where they are None
     _kinds: ClassVar[dict[str, type[Result]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -264,7 +265,9 @@ def _class_of(kind: str) -> type[Result] | None:
 
 
 def _stored_fields(value: Any) -> dict[str, Any]:
-    return {field.name: _stored(getattr(value, field.name)) for field in fields(value)}
+    left_out = getattr(value, "_optional", ())
+    stored = {field.name: _stored(getattr(value, field.name)) for field in fields(value)}
+    return {name: v for name, v in stored.items() if v is not None or name not in left_out}
 
 
 def _stored(value: Any) -> Any:
@@ -283,7 +286,8 @@ def _of_fields(cls: type[Any], state: Mapping[str, Any]) -> Any:
     """The dataclass with these fields; its annotations say which lists were tuples, ``_nested`` the rest."""
     values = dict(state)
     for name, part in getattr(cls, "_nested", {}).items():
-        values[name] = _part(part, values[name])
+        if name in values:  # a file of an older version may lack it
+            values[name] = _part(part, values[name])
     for field in fields(cls):
         if str(field.type).startswith("tuple") and field.name in values:
             values[field.name] = tuple(values[field.name])

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="How sure the bound on the unseen volume shall be.",
 )
+@click.option("--time-limit", type=float, metavar="S", help="Stop after this many seconds.")
 @click.option("--jobs", type=int, metavar="N", help="Threads; the answer does not depend on them.")
 @JSON
 @out_option("Save the estimate; hm.load reads it back.")
@@ -46,6 +47,7 @@ def estimate(
     samples: int,
     seed: int,
     confidence: float,
+    time_limit: float | None,
     jobs: int | None,
     as_json: bool,
     out: Path | None,
@@ -65,7 +67,7 @@ def estimate(
     check_targets(out, None)
     if not 0.0 < confidence < 1.0:
         raise InvalidInputError(f"confidence must lie between 0 and 1, but was {confidence:g}.")
-    estimate = _compute(network, box, samples, seed, jobs)
+    estimate = _compute(network, box, samples, seed, time_limit, jobs)
     report = _report(estimate, confidence)
     save_and_draw(estimate, out, None)
     if as_json:
@@ -75,7 +77,12 @@ def estimate(
 
 
 def _compute(
-    text: str, box: tuple[float, float] | None, samples: int, seed: int, jobs: int | None
+    text: str,
+    box: tuple[float, float] | None,
+    samples: int,
+    seed: int,
+    time_limit: float | None,
+    jobs: int | None,
 ) -> CellEstimate:
     stored = read_network(text, or_saved="CellEstimate")
     if stored.kind == "CellEstimate":
@@ -86,7 +93,12 @@ def _compute(
         raise InvalidInputError("--box must say where the points are drawn; try --box -4 4.")
     with naming(Path(text)):
         return hm.estimate_cells(
-            stored, hm.Box.cube(stored.d, *box), n_samples=samples, rng=seed, n_jobs=jobs
+            stored,
+            hm.Box.cube(stored.d, *box),
+            n_samples=samples,
+            rng=seed,
+            time_limit=time_limit,
+            n_jobs=jobs,
         )
 
 
@@ -117,5 +129,5 @@ def _print(report: dict[str, Any]) -> None:
         ["probability of a collision", number(report["collision_probability"]), "at most"],
     ]
     title = f"{report['n_signatures']} signatures at {report['n_samples']} points, in dimension {report['d']}"
-    notes = [] if report["complete"] else ["The list of signatures was full: sampling stopped early."]
+    notes = [] if report["complete"] else ["INCOMPLETE: sampling stopped early."]
     print_table(title, ["", "number", "meaning"], lines, notes)

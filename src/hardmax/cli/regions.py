@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import hardmax as hm
+from hardmax.bounds.large_integers import readable
 from hardmax.cli.inputs import Number
 from hardmax.cli.networks import NUMBER, read_network, read_polygon, read_slice
 from hardmax.cli.outputs import (
@@ -27,6 +28,7 @@ from hardmax.cli.outputs import (
     write_picture,
 )
 from hardmax.errors import CertificateError, InvalidInputError, MissingExtraError
+from hardmax.progress import duration
 
 if TYPE_CHECKING:
     from hardmax.geometry.domains import Domain
@@ -237,11 +239,46 @@ def _cluster(address: str | None) -> Iterator[None]:
         yield
 
 
+_LONG = 3.0  # seconds after which a run says what to expect
+
+
+class _Outlook:
+    """Says once, on standard error, how many cells there may be and how long they would take."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def __call__(self, state: Progress) -> None:
+        if self._said or state.outlook is None or state.seconds < _LONG:
+            return
+        self._said = True
+        click.echo(_expected(state), err=True)
+
+
+def _expected(state: Progress) -> str:
+    """What a run that takes long says after its first seconds; bound, sample and estimate each by name."""
+    known = state.outlook
+    text = f"This takes long. {str(known)[0].upper()}{str(known)[1:]}."
+    if state.seconds_left is not None and state.estimate is not None:
+        text += (
+            f" By what is settled, an estimate: about {state.estimate:.3g} cells, "
+            f"{duration(state.seconds_left)} more."
+        )
+    rate = state.n_cells / state.seconds
+    if known.n_cells_likely is not None and rate > 0:
+        text += (
+            f" At the present rate of {rate:.3g} cells per second, {readable(known.n_cells_likely)} cells "
+            f"take {duration(known.n_cells_likely / rate)}."
+        )
+    return f"{text} --time-limit and --max-cells stop early, --checkpoint keeps the state."
+
+
 @contextmanager
 def _progress() -> Iterator[Callable[[Progress], object] | None]:
-    """A line on standard error that counts the cells, if somebody is looking."""
+    """What to expect, after some seconds; on a terminal also a line on standard error with the cells."""
+    outlook = _Outlook()
     if not sys.stderr.isatty():
-        yield None
+        yield outlook
         return
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -257,7 +294,10 @@ def _progress() -> Iterator[Callable[[Progress], object] | None]:
         task = line.add_task("", total=None, cells="0", share="")
 
         def report(state: Progress) -> None:
-            share = "" if state.share is None else f"{state.share:.1%} of the area"
+            outlook(state)
+            share = "" if state.share is None else f"{state.share:.1%} settled"
+            if state.seconds_left is not None and state.share != 1.0:
+                share += f", about {duration(state.seconds_left)} left"
             total = None if state.share is None else 1.0
             line.update(
                 task, total=total, completed=state.share or 0.0, cells=f"{state.n_cells:,}", share=share
@@ -294,6 +334,7 @@ def _report(result: RegionSet, glue: bool, checks: dict[str, str] | None) -> dic
         "exact": result.exact,
         "coverage": result.coverage,
         "n_unbounded": int((~result.bounded).sum()),
+        "outlook": None if result.outlook is None else result.outlook._state(),
     }
     if glue:
         report["n_regions"] = result.n_regions
@@ -378,4 +419,6 @@ def _notes(found: Any, checkpoint: Path | None) -> list[str]:
     if found.complete:
         return []
     more = "" if checkpoint is None else f" The same command with other limits goes on from {checkpoint}."
-    return [f"Stopped early: there are at least this many cells.{more}"]
+    known = getattr(found, "outlook", None)
+    notes = [f"Stopped early: there are at least this many cells.{more}"]
+    return notes if known is None else [*notes, f"Before counting: {known}."]

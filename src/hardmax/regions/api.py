@@ -28,6 +28,7 @@ from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.engine.tasks import HEAD, Checkpoint, Schedule
 from hardmax.regions.engine.workers import check_jobs, run
 from hardmax.regions.maps.merging import Fingerprints, certain_contacts, repeated
+from hardmax.regions.outlook import Outlook
 from hardmax.regions.result import CellCount, RegionCount, RegionSet
 
 _ARITHMETICS = ("certified", "exact", "float")
@@ -135,6 +136,7 @@ def count_cells(
         n_double_double=tally.n_double_double,
         n_zero=tally.n_zero,
         n_rational=tally.n_rational,
+        outlook=found.outlook,
     )
 
 
@@ -230,6 +232,11 @@ class _Found:
         return share
 
     @property
+    def outlook(self) -> Outlook | None:
+        """A bound and a sample of the number of cells, unless all of them are known."""
+        return None if self.complete else self.question.outlook
+
+    @property
     def cells(self) -> Cells:
         """The cells in order, if they were kept."""
         return self.question.cells(self.table, self.machine)
@@ -246,6 +253,7 @@ class _Found:
             arithmetic=asked.arithmetic,
             complete=self.complete,
             covered=self.coverage,
+            outlook=self.outlook,
         )
 
 
@@ -310,7 +318,8 @@ class _Run:
             prints_of = Fingerprints(machine.exact_maps).of
             if not schedule.full or most == max_cells:
                 found = first.gathered(schedule, machine)
-                return RegionCount(len(np.unique(prints_of(found.cells))), found.tally.n_cells, False, exact)
+                prints = prints_of(found.cells)
+                return RegionCount(len(np.unique(prints)), found.tally.n_cells, False, exact, found.outlook)
             kind = ENGINES[question.name].kind
             schedule.keep_instead(lambda table: {"prints": prints_of(Cells(kind=kind, **table))}, max_cells)
         second = replace(question, keep="repeated")
@@ -325,7 +334,7 @@ class _Run:
                 found = rest.gathered(schedule, machine)
             prints, n_cells = found.table["prints"], found.tally.n_cells
             if not found.complete:
-                return RegionCount(len(np.unique(prints)), n_cells, False, exact)
+                return RegionCount(len(np.unique(prints)), n_cells, False, exact, found.outlook)
             values, single = repeated(prints)
             known = {"repeated": values, "single": single, "n_cells": n_cells}
             if keeper is not None and len(values):
@@ -339,7 +348,7 @@ class _Run:
             return RegionCount(single, n_cells, True, exact)
         found = next_run(replace(second, repeated=values)).found()
         if not found.complete:
-            return RegionCount(single + len(values), n_cells, False, exact)
+            return RegionCount(single + len(values), n_cells, False, exact, found.outlook)
         some = found.regions
         if not certain_contacts(some):
             # floats cannot vouch for contacts among some of the cells; among all of them they need not

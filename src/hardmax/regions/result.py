@@ -26,6 +26,7 @@ from hardmax.networks.signatures import Signature, unpack_bits
 from hardmax.regions.cells import Cells, Contacts
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps, scaled_rows
+from hardmax.regions.outlook import Outlook
 from hardmax.regions.plane.geometry import PlaneGeometry, planar
 from hardmax.regions.search.geometry import HalfspaceGeometry
 from hardmax.regions.segment.geometry import SegmentGeometry
@@ -124,6 +125,8 @@ class RegionSet(Result):
         Cells thinner than the tolerance.
     complete, exact : bool
         Whether every cell was found; whether every decision was proven.
+    outlook : Outlook or None
+        If not complete: a bound and a sample of the number of cells.
 
     Notes
     -----
@@ -154,6 +157,7 @@ class RegionSet(Result):
     complete: bool
     covered: float | None
     sliver: float
+    outlook: Outlook | None = None
 
     @classmethod
     def of_machine(
@@ -166,9 +170,10 @@ class RegionSet(Result):
         arithmetic: str,
         complete: bool,
         covered: float | None,
+        outlook: Outlook | None = None,
     ) -> Self:
         """Cells that a machine found, or several for the same question; its exact maps are used again."""
-        found = cls(network, domain, cells, arithmetic, complete, covered, machine.tolerance)
+        found = cls(network, domain, cells, arithmetic, complete, covered, machine.tolerance, outlook)
         found.__dict__["_exact_maps"] = machine.exact_maps
         return found
 
@@ -414,7 +419,7 @@ class RegionSet(Result):
     # what every result has
 
     def _state(self) -> dict[str, Any]:
-        return {
+        state = {
             "network": self.network._state(),
             "domain": self.domain.state(),
             "arithmetic": self.arithmetic,
@@ -423,10 +428,13 @@ class RegionSet(Result):
             "sliver": self.sliver,
             "cells": self.cells.state(),
         }
+        return state if self.outlook is None else {**state, "outlook": self.outlook._state()}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
+        known = state.get("outlook")
         return cls(
+            outlook=None if known is None else Outlook._from_state(known),
             network=Network._from_state(state["network"]),
             domain=domain_of(state["domain"]),
             cells=Cells.from_state(state["cells"]),
@@ -438,7 +446,9 @@ class RegionSet(Result):
 
     def _summary(self) -> str:
         place = {1: "on the line", 2: "in the plane"}.get(self.d, f"in {self.d}-space")
-        return f"{_several(self.n_cells, 'cell')} {place}, {_how_sure(self.complete, self.exact)}"
+        return (
+            f"{_several(self.n_cells, 'cell')} {place}, {_how_sure(self.complete, self.exact, self.outlook)}"
+        )
 
     def _table(self) -> dict[str, Any]:
         table: dict[str, Any] = {"witness": self.witnesses, "margin": self.margins}
@@ -483,6 +493,8 @@ class CellCount(Result):
     n_zero, n_double_double, n_rational : int
         How often floats could not tell and a proof that the number is zero, double-double arithmetic, or
         rationals decided.
+    outlook : Outlook or None
+        If not complete: a bound and a sample of the number of cells.
 
     Examples
     --------
@@ -495,6 +507,8 @@ class CellCount(Result):
     """
 
     kind: ClassVar[str] = "CellCount"
+    _nested: ClassVar[dict[str, type]] = {"outlook": Outlook}
+    _optional: ClassVar[tuple[str, ...]] = ("outlook",)
 
     n_cells: int
     complete: bool
@@ -506,12 +520,13 @@ class CellCount(Result):
     n_double_double: int
     n_rational: int
     n_zero: int = 0
+    outlook: Outlook | None = None
 
     def __int__(self) -> int:
         return self.n_cells
 
     def _summary(self) -> str:
-        return f"{_several(self.n_cells, 'cell')}, {_how_sure(self.complete, self.exact)}"
+        return f"{_several(self.n_cells, 'cell')}, {_how_sure(self.complete, self.exact, self.outlook)}"
 
     def _table(self) -> dict[str, Any]:
         depth = len(self.cells_by_depth)
@@ -531,6 +546,8 @@ class RegionCount(Result):
     complete, exact : bool
         As for :class:`CellCount`. In an incomplete count ``n_regions`` bounds nothing: missing cells may join
         regions or add new ones.
+    outlook : Outlook or None
+        If not complete: a bound and a sample of the number of cells, not of regions.
 
     Examples
     --------
@@ -541,18 +558,21 @@ class RegionCount(Result):
     """
 
     kind: ClassVar[str] = "RegionCount"
+    _nested: ClassVar[dict[str, type]] = {"outlook": Outlook}
+    _optional: ClassVar[tuple[str, ...]] = ("outlook",)
 
     n_regions: int
     n_cells: int
     complete: bool
     exact: bool
+    outlook: Outlook | None = None
 
     def __int__(self) -> int:
         return self.n_regions
 
     def _summary(self) -> str:
         regions, cells = _several(self.n_regions, "region"), _several(self.n_cells, "cell")
-        return f"{regions} of {cells}, {_how_sure(self.complete, self.exact)}"
+        return f"{regions} of {cells}, {_how_sure(self.complete, self.exact, self.outlook)}"
 
     def _table(self) -> dict[str, Any]:
         return {"regions": [self.n_regions], "cells": [self.n_cells]}
@@ -562,5 +582,6 @@ def _several(n: int, what: str) -> str:
     return f"1 {what}" if n == 1 else f"{n} {what}s"
 
 
-def _how_sure(complete: bool, exact: bool) -> str:
-    return f"{'complete' if complete else 'INCOMPLETE'}, {'exact' if exact else 'not certified'}"
+def _how_sure(complete: bool, exact: bool, outlook: Outlook | None = None) -> str:
+    text = f"{'complete' if complete else 'INCOMPLETE'}, {'exact' if exact else 'not certified'}"
+    return text if outlook is None else f"{text}; {outlook}"

@@ -206,7 +206,7 @@ def test_cells_survive_a_file(tmp_path, transformer):
 def test_a_domain_without_interior_and_vertices_are_refused():
     net = hm.Network([hm.Affine(np.eye(3), np.zeros(3))])
     with pytest.raises(EmptyDomainError):
-        machine_of(net, hm.Polytope([[1, 0, 0], [-1, 0, 0]], [0, 0]))
+        machine_of(net, hm.Polytope([[1, 0, 0], [-1, 0, 0]], [0, 0])).advance(1)
     with pytest.raises(UnsupportedDimensionError, match="vertices"):
         searched(net, hm.WholeSpace(3))[0].cell_vertices(0)
 

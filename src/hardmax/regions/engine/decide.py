@@ -86,6 +86,13 @@ class Ladder:
         self.n_rational = int(numbers[0])
         self.counts[kernels.N_PAIRS], self.counts[kernels.N_ZERO] = numbers[1:]
 
+    def forget(self) -> None:
+        """Keep nothing about the path: the numbers of layer cells begin anew."""
+
+    def grow(self) -> bool:
+        """Provide what the last question lacked; False if nothing can be done."""
+        return False
+
     def decide(
         self, in_rationals: Callable[..., Any], in_pairs: Callable[..., Any] | None = None, *question: Any
     ) -> Any:
@@ -142,10 +149,15 @@ class CompiledLadder(Ladder):
                 dense[here.scores : here.scores + here.rows * here.d_in] = False
             if here.nonzero_outputs >= 0:
                 dense[here.outputs : here.outputs + here.rows * here.d_out] = False
-        exact = any(array.rounded for array, _ in program.parts)
-        fractions = program.by_rows(fractions_of) if exact else None
+        rounded = any(array.rounded for array, _ in program.parts)
+        fractions = program.by_rows(fractions_of) if rounded else None
         return [
-            (places, Residues(ExactArray(program.weights[places], fractions[places] if exact else None)))
+            (
+                places,
+                Residues(
+                    ExactArray(program.weights[places], None if fractions is None else fractions[places])
+                ),
+            )
             for places in (np.flatnonzero(dense), program.nonzeros[2])
         ]
 

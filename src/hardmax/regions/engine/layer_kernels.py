@@ -41,7 +41,8 @@ RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
 # per layer cell: errors of the hidden vector, of the scores, of the vector that leaves
 DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
 STEP_DA, STEP_DC, STEP_EA, STEP_EC, CHANGES = range(14, 19)
-ERRORS = 20
+ROWS_EXACT, LEAVES_EXACT = 19, 20  # of the search: whether floats hold the rows, and what leaves, exactly
+ERRORS = 21
 HEADER = 8  # integers at the end of a node
 
 EXACT, CERTIFIED, FLOAT = 0, 1, 2  # arithmetics

@@ -22,6 +22,7 @@ from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.regions.cells import Cells, Table
 from hardmax.regions.maps.merging import Fingerprints
+from hardmax.regions.outlook import Outlook, outlook
 from hardmax.regions.plane.geometry import planar
 from hardmax.regions.space.machine import LARGEST_DIMENSION
 
@@ -115,6 +116,11 @@ class Question:
         engine = ENGINES[self.name]
         cells = Cells(kind=engine.kind, **table) if table else machine.take()
         return cells if engine.in_order else cells.in_order(machine.layers)
+
+    @cached_property
+    def outlook(self) -> Outlook:
+        """A bound and a sample of the number of cells."""
+        return outlook(self.network, self.domain)
 
     @cached_property
     def digest(self) -> str:

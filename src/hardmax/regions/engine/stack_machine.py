@@ -15,6 +15,7 @@ a machine's state of its own: a *piece* that another machine can process.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import Layer
-from hardmax.regions.engine.decide import CompiledLadder
+from hardmax.regions.engine.decide import Ladder
 from hardmax.regions.engine.layer_kernels import CERTIFIED, ERRORS, EXACT, FLOAT, FOLD, HEADER, WALL
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -34,6 +35,10 @@ from hardmax.regions.maps.exact_maps import ExactMaps
 State = dict[str, NDArray[Any]]
 ARITHMETICS = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
 SERIALS = 32  # bits of the number of a layer cell that count inside one piece; those above name the piece
+
+
+class OutOfTime(Exception):
+    """A decision in rationals was left because the time of the run is over; it is made again later."""
 
 
 class Column(NamedTuple):
@@ -73,7 +78,8 @@ class Tally:
     serials : int
         Layer cells that got a number.
     size : float
-        Area or volume of the bounded cells, in the machine's unit.
+        Area or volume of the bounded cells, in the machine's unit; where linear programs search, the share
+        of the tree of cells.
     layer_cells : tuple of int
         Cells after each layer.
     n_rational, n_double_double, n_zero : int
@@ -117,6 +123,7 @@ class StackMachine(ABC):
     stack: ClassVar[tuple[int, int]] = (1 << 16, 1 << 17)  # integers and floats to begin with
     slow: int = 0
     can_cut: ClassVar[bool] = True  # whether a state can be cut into subtrees
+    deadline: float = np.inf  # when, by time.monotonic, even a decision in rationals is left
 
     def __init__(self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool) -> None:
         kernels = self.kernels
@@ -138,10 +145,14 @@ class StackMachine(ABC):
         self.si: NDArray[np.int64] = np.zeros(self.stack[0], dtype=np.int64)
         self.sf: NDArray[np.float64] = np.zeros(self.stack[1])
         self.output: dict[str, NDArray[Any]] = {}
-        self.ladder = CompiledLadder(program, domain, pairs=arithmetic == "certified")
+        self.ladder = self._ladder(pairs=arithmetic == "certified")
         self.whole = True  # false while the node on top of the stack is being replaced
 
     # what an engine adds
+
+    def _ladder(self, *, pairs: bool) -> Ladder:
+        """What decides signs that floats leave open."""
+        return Ladder(pairs=pairs)
 
     def _columns(self) -> dict[str, Column]:
         """The arrays of cells; every engine has these, and more."""
@@ -224,12 +235,24 @@ class StackMachine(ABC):
 
     def advance(self, steps: int) -> None:
         """Process at most ``steps`` nodes of the stack, deciding what floats cannot."""
+        decided = self.n_rational
+        try:
+            self._advance(steps)
+        except OutOfTime:
+            self.ladder.n_rational = max(decided, self.n_rational - 1)  # the last one is not decided
+
+    def check_time(self) -> None:
+        """Leave a decision that takes too long."""
+        if time.monotonic() > self.deadline:
+            raise OutOfTime
+
+    def _advance(self, steps: int) -> None:
         kernels, control = self.kernels, self.control
         end = control[kernels.C_STEPS] + steps
         while control[kernels.C_STEPS] < end:
             self._run(int(end - control[kernels.C_STEPS]))
             status = int(control[kernels.C_STATUS])
-            if status in (kernels.DONE, kernels.BUDGET):
+            if status in (kernels.DONE, kernels.BUDGET) or time.monotonic() > self.deadline:
                 return
             if status in (kernels.UNDECIDED_FOLD, kernels.UNDECIDED_HEAD):
                 if not self.ladder.grow():
@@ -294,7 +317,7 @@ class StackMachine(ABC):
     @cache
     def _remarks(cls) -> list[int]:
         """Entries of the control array that say something about the node on top."""
-        names = ("C_ANSWERED", "C_FREE")
+        names = ("C_ANSWERED", "C_FREE", "C_PREPARING")
         return [int(getattr(cls.kernels, name)) for name in names if hasattr(cls.kernels, name)]
 
     def _count(self, name: str) -> int:
@@ -318,6 +341,10 @@ class StackMachine(ABC):
     def share(self, size: float) -> float | None:
         """A size over that of the domain; ``None`` where that has no meaning or is not known."""
         return None
+
+    def settled(self, size: float) -> float | None:
+        """The share of the work that cells of this size stand for, for a report of progress."""
+        return self.share(size)
 
     @property
     def coverage(self) -> float | None:

@@ -10,6 +10,7 @@ Any other backend of joblib gets the tasks as messages: plain arrays, and the ne
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 import time
@@ -32,15 +33,18 @@ from hardmax.regions.maps.merging import Fingerprints
 _SLICE = 0.05  # seconds between two looks at the clock
 _FAR_SLICE = 1.0  # seconds that a message keeps a worker of a cluster busy
 _BUNDLE = 8  # tasks in a message, at most
+_EARLY = 1.0  # seconds after which it is worth to know what to expect
+_MOST_STEPS = 1 << 20  # in a call; an engine may return after fewer
 _PATIENCE = 3  # failures in a row without any progress before a cluster's error is raised
 
 
 class Worker:
     """A machine that works on one task after the other."""
 
-    def __init__(self, question: Question, machine: Any) -> None:
+    def __init__(self, question: Question, machine: Any, deadline: float = math.inf) -> None:
         self.question = question
         self.machine = machine
+        self.deadline = deadline
         self._prints: Fingerprints | None = None
         self._at: State | None = None  # the state that the machine is in
         self._steps = 2_000
@@ -52,6 +56,7 @@ class Worker:
             machine.restore(state)
         self._at = None
         machine.limit(limit)
+        machine.deadline = self.deadline
         begin = before = time.monotonic()
         while True:
             machine.advance(self._steps)
@@ -60,7 +65,9 @@ class Worker:
                 break
             spent, before = now - before, now
             left = min(_SLICE, seconds - (now - begin))
-            self._steps = max(1, min(int(self._steps * left / max(spent, 1e-6)), 4 * self._steps))
+            faster = min(int(self._steps * left / max(spent, 1e-6)), 4 * self._steps)
+            self._steps = max(1, min(faster, _MOST_STEPS))
+        machine.deadline = math.inf  # whoever else uses the machine needs an answer
         if self._prints is None:
             self._prints = self.question.prints(machine)
         cells = self.question.kept(machine, self._prints)
@@ -74,6 +81,7 @@ class Worker:
 class _Limits:
     """When to stop, what to report, where to keep the state; used by the main thread only."""
 
+    question: Question
     schedule: Schedule
     begin: float
     time_limit: float | None
@@ -83,6 +91,8 @@ class _Limits:
     def look(self, lock: AbstractContextManager[Any]) -> bool:
         """Report and save what is due; returns whether to stop. The lock is not held during the report."""
         now = time.monotonic()
+        seconds = now - self.begin
+        known = self.question.outlook if seconds >= _EARLY else None
         self.schedule.collect()
         with lock:
             if self.checkpoint is not None:
@@ -91,14 +101,18 @@ class _Limits:
         if self.progress is not None and tally is not None:
             most = self.schedule.max_cells
             n_cells = tally.n_cells if most is None else min(tally.n_cells, most)
-            self.progress(Progress(n_cells, self.schedule.machine.share(tally.size), now - self.begin))
+            settled = self.schedule.machine.settled(tally.size)
+            self.progress(Progress(n_cells, settled, seconds, known))
         return self.left() <= 0
+
+    @property
+    def deadline(self) -> float:
+        """When the time is over."""
+        return math.inf if self.time_limit is None else self.begin + self.time_limit
 
     def left(self) -> float:
         """Seconds until the time limit."""
-        if self.time_limit is None:
-            return float("inf")
-        return self.begin + self.time_limit - time.monotonic()
+        return self.deadline - time.monotonic()
 
 
 def run(
@@ -112,9 +126,9 @@ def run(
     checkpoint: Checkpoint | None,
 ) -> None:
     """Process the tasks of a schedule, until all are done or ``time_limit`` seconds after ``begin``."""
-    limits = _Limits(schedule, begin, time_limit, progress, checkpoint)
+    limits = _Limits(question, schedule, begin, time_limit, progress, checkpoint)
     jobs, backend = _jobs(n_jobs)
-    worker = Worker(question, schedule.machine)
+    worker = Worker(question, schedule.machine, limits.deadline)
     try:
         # a small problem is done before other workers could start
         stopped = _alone(worker, schedule, limits, head_only=jobs > 1 or backend is not None)
@@ -171,7 +185,7 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
 
     def loop(worker: Worker | None) -> None:
         try:
-            worker = worker or Worker(question, question.machine())
+            worker = worker or Worker(question, question.machine(), limits.deadline)
             while not stop.is_set():
                 with changed:
                     task = schedule.next()

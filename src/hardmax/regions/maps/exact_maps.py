@@ -37,7 +37,7 @@ from hardmax.exact.rationals import ExactArray, rational
 from hardmax.exact.residues import common_denominator
 from hardmax.geometry.cones.rational_splitting import RationalCone
 from hardmax.geometry.cones.splitting_kernels import EMPTIES
-from hardmax.geometry.domains import Domain
+from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine, FeedForward, Maxout
 from hardmax.networks.layers import ArgmaxLayer, Layer
@@ -151,9 +151,15 @@ class ExactMaps:
     def domain_line(self, i: int) -> tuple[int, ...]:
         r"""Half-space ``i`` of the domain as integers :math:`(-A_i, b_i)`: nonnegative inside."""
         if i not in self._domain_lines:
-            values = [-value for value in self.domain.a.rational_row(i)] + self.domain.b.rational_row(i)
-            scale = lcm(*(int(value.q) for value in values))
-            self._domain_lines[i] = tuple(int(value.p) * (scale // int(value.q)) for value in values)
+            end = self.domain.b.rational_row(i)
+            if isinstance(self.domain, Box):  # one slope, of size 1
+                slopes, scale = [0] * self.d, int(end[0].q)
+                slopes[i % self.d] = -scale if i < self.d else scale
+                self._domain_lines[i] = (*slopes, int(end[0].p))
+            else:
+                values = [-value for value in self.domain.a.rational_row(i)] + end
+                scale = lcm(*(int(value.q) for value in values))
+                self._domain_lines[i] = tuple(int(value.p) * (scale // int(value.q)) for value in values)
         return self._domain_lines[i]
 
     # hidden vectors

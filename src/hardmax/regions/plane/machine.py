@@ -21,6 +21,7 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
+from hardmax.regions.engine.decide import CompiledLadder
 from hardmax.regions.engine.layer_kernels import A_MAX, C_MAX, HEADER, RA, RC, UNIT
 from hardmax.regions.engine.stack_machine import Column, StackMachine, State, allocated
 from hardmax.regions.plane import kernels
@@ -73,6 +74,11 @@ class PlaneMachine(StackMachine):
         self._make_work(edges=max(70, len(lines) + 8))
         self._make_output(1 << 10 if store else 0, 1 << 13 if store else 0)
         self._begin(lines, labels, domain)
+
+    ladder: CompiledLadder
+
+    def _ladder(self, *, pairs: bool) -> CompiledLadder:
+        return CompiledLadder(self.program, self.domain, pairs=pairs)
 
     # arrays
 

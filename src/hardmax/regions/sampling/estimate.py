@@ -55,7 +55,7 @@ class CellEstimate(Result):
     domain : Box or Polytope
         Where the points were drawn.
     n_requested : int
-        Points asked for; more than ``n_samples`` when the list of signatures was full.
+        Points asked for; more than ``n_samples`` when the list of signatures was full or the time over.
 
     Notes
     -----
@@ -182,7 +182,7 @@ class CellEstimate(Result):
         return found
 
     def _summary(self) -> str:
-        stopped = "" if self.complete else f" of {self.n_requested:,} asked for (the list is full)"
+        stopped = "" if self.complete else f" of {self.n_requested:,} asked for, INCOMPLETE"
         return (
             f"{self.n_signatures:,} signatures at {self.n_samples:,} points{stopped}, "
             f"{self.unseen_mass:.2g} of the domain unseen"
@@ -201,6 +201,7 @@ def estimate_cells(
     rng: int | np.random.Generator = 0,
     first_points: bool = False,
     max_signatures: int = 2**24,
+    time_limit: float | None = None,
     n_jobs: int | None = None,
     progress: bool | Callable[[Progress], object] | None = None,
 ) -> CellEstimate:
@@ -221,6 +222,8 @@ def estimate_cells(
     max_signatures : int
         Sampling stops when the list is full; the estimate then says ``complete=False``. An entry takes up to
         100 bytes while the list grows; nothing else grows with the number of points.
+    time_limit : float, optional
+        Stop after so many seconds; the estimate then says ``complete=False``.
     n_jobs : int, optional
         Threads; ``None`` is one, or what ``joblib.parallel_config`` says.
     progress : bool or callable, optional
@@ -249,6 +252,9 @@ def estimate_cells(
     <CellEstimate: ... signatures at 50,000 points, ... of the domain unseen>
     """
     _check(network, domain, n_samples, max_signatures, n_jobs)
+    if time_limit is not None and not time_limit > 0:
+        raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
+    begin = time.monotonic()
     source, n_samples = UniformPoints(domain), int(n_samples)
     batch = max(1, min(_BATCH, _NUMBERS // network.d))
     sizes = [min(batch, n_samples - start) for start in range(0, n_samples, batch)]
@@ -261,7 +267,6 @@ def estimate_cells(
         points = source.draw(sizes[task], streams[task])
         return points, hasher.hashes(points)
 
-    begin = time.monotonic()
     with shown(progress, Progress.line) as report:
         for points, hashes in _in_order(hashed, len(sizes), n_jobs):
             start, known = tally.n_samples, len(tally)
@@ -270,7 +275,7 @@ def estimate_cells(
                 witnesses.append(points[tally.first_samples[known:] - start])
             if report is not None:
                 report(Progress(len(tally), tally.n_samples / n_samples, time.monotonic() - begin))
-            if tally.full:
+            if tally.full or (time_limit is not None and time.monotonic() - begin >= time_limit):
                 break
     return CellEstimate(
         counts=tally.counts,

@@ -26,7 +26,7 @@ what is left to look at is the subspace where they vanish.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import gcd
@@ -37,21 +37,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import UnsupportedDimensionError
+from hardmax.exact.rationals import ExactArray, grain
 from hardmax.geometry.domains import Box
 from hardmax.geometry.feasibility.rational_programs import Separation, separate
-from hardmax.networks.layers import Layer
+from hardmax.networks.layers import Layer, ReluLayer
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, Contacts, decode_wall
 from hardmax.regions.engine import layer_kernels
 from hardmax.regions.engine.program import Program
-from hardmax.regions.engine.stack_machine import allocated
+from hardmax.regions.engine.stack_machine import allocated, types_of
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps, Name
 from hardmax.regions.search import kernels
+from hardmax.regions.search.integer_kernels import (
+    OUT_CONSTANT,
+    OUT_SUM,
+    OUT_UNIT,
+    Z_CONSTANT,
+    Z_SUM,
+    Z_UNIT,
+    Units,
+)
+from hardmax.regions.search.simplex_kernels import Simplex
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _REMEMBERED = 4096  # cells whose rows are kept as integers
 IntegerRow = tuple[int, ...]
+
+
+def _no_limit() -> None:
+    """There is as much time as it takes."""
 
 
 class HalfspaceGeometry(Geometry):
@@ -64,7 +79,9 @@ class HalfspaceGeometry(Geometry):
 
     @property
     def bounded(self) -> NDArray[np.bool_]:
-        """Which cells are bounded."""
+        """Which cells are bounded: those of a box all are."""
+        if isinstance(self.exact.domain, Box):
+            return np.ones(self.cells.n, dtype=np.bool_)
         return self.outline.facets.bounded
 
     @property
@@ -121,7 +138,9 @@ class Outline:
         self.rows_of = lru_cache(_REMEMBERED)(self._rows_of)
         size = int(cells.facets.counts.max(initial=0)) + 2
         self.base = base_of(2 * size + 2, self.n)
-        self.work, self.simplex = workspace(2 * size, self.n, self.program.widest)
+        box = exact.domain if isinstance(exact.domain, Box) else None
+        self.work, self.simplex = workspace(2 * size, self.n, self.program.widest, box)
+        _, self.cone_simplex = workspace(2 * size, self.n, self.program.widest, None)
         self.rows = np.zeros((len(self.codes), self.n))
         self.errors = np.zeros(len(self.codes))
         self.verdict = np.zeros(len(self.codes), dtype=np.uint8)
@@ -234,12 +253,59 @@ def unit_sides(exact: ExactMaps) -> tuple[Floats, Floats]:
     return unit, np.where(tame, (2.0 + 2.0 * rounded) * layer_kernels.UNIT, np.inf)
 
 
-def domain_is_bounded(exact: ExactMaps) -> bool:
+def domain_is_bounded(exact: ExactMaps, check_time: Callable[[], None] = _no_limit) -> bool:
     """Whether the domain is bounded: a box is, whatever its dimension, and only a polytope takes programs."""
     domain = exact.domain
     if isinstance(domain, Box):
         return True
-    return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d)
+    return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d, check_time)
+
+
+def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
+    """The units of the last place of a network whose weights have few bits; zeros where they have not."""
+    table = np.zeros((len(layers) + 1, 6))
+    entering: int | None = 0  # the identity enters
+    for row, layer in zip(table, layers, strict=False):
+        weights = layer.scores
+        scores = 0 if weights is None else _last_place(weights)
+        constants = _last_place(layer.biases)
+        if entering is None or scores is None or constants is None:
+            break
+        unit = min(entering + scores, constants)
+        row[Z_UNIT], row[Z_CONSTANT] = _power(unit), _size(layer.biases)
+        row[Z_SUM] = 1.0 if weights is None else _row_sum(weights)
+        leaving: int | None = min(unit, entering)
+        row[OUT_SUM] = 1.0
+        if isinstance(layer, ReluLayer):
+            outputs, offsets = _last_place(layer.outputs), _last_place(layer.offsets)
+            row[OUT_SUM], row[OUT_CONSTANT] = _row_sum(layer.outputs), _size(layer.offsets)
+            leaving = None
+            if outputs is not None and offsets is not None:
+                leaving = min(unit + outputs, offsets, entering)
+        elif layer.jumps:  # means of outputs
+            leaving = None
+        row[OUT_UNIT] = 0.0 if leaving is None else _power(leaving)
+        entering = leaving
+    low, high = (None, None) if box is None else (_last_place(box.low), _last_place(box.high))
+    corner = 0.0 if low is None or high is None else _power(min(low, high))
+    return Units(table, np.array([corner]))
+
+
+def _last_place(array: ExactArray) -> int | None:
+    """The largest e, at most 0, such that all numbers are multiples of 2^e; ``None`` for fractions."""
+    return None if array.rounded else min(grain(array.floats), 0)
+
+
+def _power(e: int) -> float:
+    return 2.0**e if e > -900 else 0.0
+
+
+def _size(array: ExactArray) -> float:
+    return float(np.abs(array.floats).max(initial=0.0))
+
+
+def _row_sum(array: ExactArray) -> float:
+    return float(np.abs(array.floats).sum(axis=1).max(initial=0.0))
 
 
 def base_of(size: int, n: int) -> kernels.Base:
@@ -250,20 +316,40 @@ def base_of(size: int, n: int) -> kernels.Base:
     return base
 
 
-def workspace(size: int, n: int, widest: int) -> tuple[kernels.Work, kernels.Simplex]:
-    """Room for a node, and for linear programs with so many rows of length n."""
+def workspace(size: int, n: int, widest: int, box: Box | None) -> tuple[kernels.Work, Simplex]:
+    """Room for a node, and for linear programs with so many rows of length n: in a box, or in a cone."""
     widest = max(widest, n) + 1
     cell = dict.fromkeys(("choice", "word", "units", "wins"), widest) | dict.fromkeys(
         ("w", "below", "z"), n + 1
     )
     cell |= {"cuts": 2 * (size + 2), "hidden": n * widest, "above": widest + 1}
-    program = dict.fromkeys(("basis", "weights", "y", "c"), n + 1)
-    program |= {"lifted_error": size + 2, "values": size + n + 4}
-    tables = {"lifted": (size + 2, n + 1), "inverse": (n + 1, n + 1)}
-    return (
-        allocated(kernels.Work, cell | {"points": (widest, n + 1)}),
-        allocated(kernels.Simplex, program | tables),
-    )
+    program: dict[str, Any] = dict.fromkeys(types_of(Simplex), n + 1)
+    program |= {"reach": 1, "work": 1, "size": 1, "lifted_error": size + 2}
+    program |= {"lifted": (size + 2, n + 1), "inverse": (n + 1, n + 1)}
+    simplex: Simplex = allocated(Simplex, program)
+    if box is None:
+        simplex.low[:], simplex.high[:] = -1.0, 1.0
+    else:
+        _set_bounds(simplex, box)
+    return allocated(kernels.Work, cell | {"points": (widest, n + 1)}), simplex
+
+
+def _set_bounds(simplex: Simplex, box: Box) -> None:
+    """The box as bounds of (x, 1), rounded outwards, and those of t.
+
+    Products with the bounds must neither overflow nor be lost, so nothing is certain in a box that is larger
+    than 1e30.
+    """
+    low, high, d = box.low.floats, box.high.floats, box.d
+    simplex.low[:d] = np.nextafter(low, -np.inf) if box.low.rounded else low
+    simplex.high[:d] = np.nextafter(high, np.inf) if box.high.rounded else high
+    simplex.low[d] = simplex.high[d] = 1.0
+    corner = np.maximum(np.abs(low), np.abs(high))
+    # three times: a program about a side goes beyond it, as far as the box is wide
+    within = corner.max() < 1e30
+    reach = 3.01 * np.sqrt(1.0 + float((corner**2).sum())) if within else np.inf
+    simplex.reach[0] = reach
+    simplex.low[d + 1], simplex.high[d + 1] = (-reach, reach) if within else (-1e30, 1e30)
 
 
 def plain(array: NDArray[Any], columns: int | None = None) -> NDArray[Any]:
@@ -371,7 +457,7 @@ class _Contact:
         verdict = np.zeros(len(tests), dtype=np.uint8)
         kernels.touching(
             table, plain(self.cells.facets.offsets), plain(o.codes), o.sign, o.rows, o.errors, o.n, verdict,
-            o.base, o.work.z, o.simplex,
+            o.base, o.work.z, o.cone_simplex,
         )  # fmt: skip
         answers = []
         for (i, j, f, _), found in zip(table.tolist(), verdict.tolist(), strict=True):
@@ -401,26 +487,35 @@ def reduced(row: IntegerRow) -> IntegerRow:
     return row if divisor <= 1 else tuple(v // divisor for v in row)
 
 
-def inner_point(rows: Sequence[IntegerRow]) -> list[flint.fmpq] | None:
+def inner_point(
+    rows: Sequence[IntegerRow], check_time: Callable[[], None] = _no_limit
+) -> list[flint.fmpq] | None:
     """A point where every row is positive; ``None`` if there is none.
+
+    ``check_time`` is called again and again, and may raise an exception.
 
     >>> inner_point([(1, 0), (-1, 1)]) is None, inner_point([(1, 0), (-1, 0)]) is None
     (False, True)
     """
     if not rows:
         return []
-    found = _separated(rows)
+    found = _separated(rows, check_time)
     return None if found.witness is None else list(found.witness)
 
 
-def _separated(rows: Sequence[IntegerRow]) -> Separation:
+def _separated(rows: Sequence[IntegerRow], check_time: Callable[[], None] = _no_limit) -> Separation:
     """Floats look first, at rows that are rounded once; they mostly leave one exact solve to be done."""
     floats = np.zeros((len(rows), len(rows[0])))
     for i, row in enumerate(rows):
         bits = max(abs(v) for v in row).bit_length()
         floats[i] = [v / (1 << bits) if bits < 1000 else float(Fraction(v, 1 << bits)) for v in row]
     error = np.abs(floats).sum(axis=1) * 2.0**-52
-    return separate(floats, row_error=error, exact_row=lambda i: [flint.fmpq(v) for v in rows[i]])
+
+    def exact_row(i: int) -> list[flint.fmpq]:
+        check_time()
+        return [flint.fmpq(v) for v in rows[i]]
+
+    return separate(floats, row_error=error, exact_row=exact_row)
 
 
 def facet_numbers(rows: Sequence[IntegerRow], asked: Sequence[int]) -> set[int]:
@@ -442,7 +537,7 @@ def facet_numbers(rows: Sequence[IntegerRow], asked: Sequence[int]) -> set[int]:
     return found
 
 
-def is_bounded(rows: Sequence[IntegerRow], d: int) -> bool:
+def is_bounded(rows: Sequence[IntegerRow], d: int, check_time: Callable[[], None] = _no_limit) -> bool:
     """Whether no direction but zero has nonnegative slope in every row (slopes first, the constant last).
 
     >>> is_bounded([(1, 0, 0), (0, 1, 0), (-1, -1, 1)], 2), is_bounded([(1, 0, 0), (-1, 0, 1)], 2)
@@ -452,7 +547,7 @@ def is_bounded(rows: Sequence[IntegerRow], d: int) -> bool:
     while d > 0:
         if not slopes:
             return False
-        found = _separated(slopes)
+        found = _separated(slopes, check_time)
         if found.witness is not None:
             return False
         # a direction that grows nowhere along these rows: go on in the subspace where they vanish

@@ -4,20 +4,19 @@ Space is homogenised: :math:`y = (x, x_0) \in \mathbb{R}^D`, :math:`D = d + 1`, 
 :math:`\{y : g_l \cdot y > 0\}` with :math:`x_0 > 0` among the rows. A *node* of the depth-first search is
 such a cone, on which the signature is settled up to some unit or head of some layer, together with a
 *witness* inside. Taking the next unit, with row :math:`z`, there are two questions, one for each side; the
-witness answers one of them at once, and the other is a linear program,
-
-.. math:: \min\; z \cdot y \quad\text{subject to}\quad g_l \cdot y \ge 0,\; |y|_\infty \le 1.
-
-The dual simplex method starts from a corner of the box, which is optimal for any :math:`z`, and ends in one
-of two ways. A point with :math:`z \cdot y < 0`, moved a little towards the witness, is a witness of the other
-side; it is believed when every row is larger there than the bound on its error. Or no side of the box is left
-in the basis: then :math:`z = \sum \lambda_l g_l` with :math:`\lambda \ge 0`, a Farkas certificate that the
-other side is empty; it is believed when an approximate inverse of the basis proves that the weights of the
-*exact* rows are positive, whatever was rounded on the way. What is neither proven is undecided, and the
+witness answers one of them at once, and the other is a linear program
+(:mod:`hardmax.regions.search.simplex_kernels`). What that proves neither empty nor not is undecided, and the
 caller decides it in rationals.
 
+In a box the rows of a cone are only the cuts on the way to it, and witnesses are points :math:`(x, 1)`; the
+sides of the box are bounds of the programs.
+
 A head is searched in the same way (the largest margin of a key over those that are known to win, as one more
-variable). A cone enters the next layer without the rows that are proven to follow from the others.
+variable). A cone enters the next layer without the rows that are proven to follow from the others: it is
+*prepared*, which takes a program per row and per unit.
+
+A call returns after a bounded number of multiplications (``MOST_WORK``), also between two programs of one
+node or of a preparation: where it stopped is written into the node, and the next call goes on from there.
 """
 
 from __future__ import annotations
@@ -52,7 +51,24 @@ from hardmax.regions.engine.layer_kernels import (
     write_header,
     write_signature,
 )
+from hardmax.regions.search.integer_kernels import is_zero, mark_exact, vanishes_in_integers
+from hardmax.regions.search.simplex_kernels import (
+    EMPTY,
+    INSIDE,
+    OPEN,
+    dot,
+    follows,
+    from_sides,
+    grows_somewhere,
+    largest_margin,
+    length_of,
+    noise,
+    normalised,
+    other_side,
+    reaches,
+)
 
+# floats of a node: its witness, its share of the tree of cells if every split halves it, sums of outputs
 # header of a node, at its end: whether the witness is inside, layer, head, cuts, minus the place in the list
 # of pending units, tied, ints, floats
 
@@ -60,14 +76,12 @@ C_STATUS, C_INTS, C_FLOATS, C_CELLS, C_SERIAL, C_STEPS, C_TRUST, C_LAST, C_EMIT,
 C_OUT_CELLS, C_OUT_FACETS, C_WORDS, C_ROUTES, C_MOST_CELLS, C_DIMENSION, C_PROGRAMS = range(10, 17)
 C_UNBOUNDED = 17
 C_OPEN_DOMAIN = 18  # 1 where cells may be unbounded
-C_FACETS = 19  # rows at the beginning of the first cone that are known to be facets
+C_PREPARING = 19  # 1 + rows and units of the layer on top that are prepared; 0: all are
 CONTROL = 20
+MOST_WORK = 20_000_000  # multiplications in a call, about 20 ms
 
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, WORK_FULL, BUDGET = range(8)
-UNDECIDED_CELL = 8
-
-# verdicts about one side of a cone
-OPEN, INSIDE, EMPTY = 0, 1, 2
+UNDECIDED_CELL, WAITING = 8, 9  # WAITING: the first cone is yet to be made
 
 INFINITY, SIDE = -1, -2  # codes of the row x_0 > 0, and of side s of the domain: SIDE - s
 
@@ -90,6 +104,7 @@ class State(NamedTuple):
     base_at: Integers  # where the cone of a layer begins in the base, and how many rows it has
     si: Integers
     sf: Floats
+    totals: Floats  # the share of the tree that is settled
 
 
 class Base(NamedTuple):
@@ -117,19 +132,6 @@ class Work(NamedTuple):
     z: Floats
 
 
-class Simplex(NamedTuple):
-    """Room for a linear program, and its solution ``y``."""
-
-    lifted: Floats
-    lifted_error: Floats
-    basis: Integers
-    inverse: Floats
-    weights: Floats
-    y: Floats
-    values: Floats
-    c: Floats
-
-
 class Out(NamedTuple):
     """The cells that were found."""
 
@@ -139,314 +141,6 @@ class Out(NamedTuple):
     start: Integers
     codes: Integers
     witness: Floats
-
-
-# ----------------------------------------------------------------------------------------------
-# Linear programs
-# ----------------------------------------------------------------------------------------------
-
-
-@kernel(reorder=True, inner=True)
-def minimise(lp, rows, m, skip, c, n, most):
-    """min c . y subject to rows[l] . y >= 0 (l != skip) and |y|_k <= 1, by the dual simplex method.
-
-    ``basis`` holds numbers of rows, or -1 - k for a side of the box. Row b of ``inverse`` is the direction in
-    which only the b-th basic row grows. Returns 0: ``y`` is optimal up to rounding; 1: no side of the box is
-    left, so c is the combination ``weights`` of the basic rows; 2: given up.
-    """
-    basis, inverse, weights, y, values = lp.basis, lp.inverse, lp.weights, lp.y, lp.values
-    for b in range(n):
-        s = 1.0 if c[b] > 0.0 else -1.0  # the row s y_b >= -1
-        basis[b] = -1 - b
-        for k in range(n):
-            inverse[b, k] = 0.0
-        inverse[b, b] = s
-        weights[b] = abs(c[b])
-        y[b] = -s
-    on_box = n
-    for _ in range(most):
-        # the row that is violated most
-        lowest = -1e-11
-        entering = -1
-        for i in range(m):
-            total = 0.0
-            for k in range(n):
-                total += rows[i, k] * y[k]
-            values[i] = total
-            if total < lowest and i != skip:
-                lowest = total
-                entering = i
-        side = -1
-        for k in range(n):  # the box itself, when other rows have pushed y out of it
-            if 1.0 - abs(y[k]) < lowest:
-                lowest = 1.0 - abs(y[k])
-                side = k
-        if entering < 0 and side < 0:
-            return 0
-        # how the entering row is made of the basic ones
-        best = np.inf
-        leaving = -1
-        pivot = 0.0
-        for b in range(n):
-            if side >= 0:
-                a = -inverse[b, side] if y[side] > 0.0 else inverse[b, side]
-            else:
-                a = 0.0
-                for k in range(n):
-                    a += rows[entering, k] * inverse[b, k]
-            values[m + b] = a
-            if a > 1e-11:
-                ratio = weights[b] / a
-                # sides of the box go first: without them the certificate is complete
-                if ratio < best - 1e-13 or (ratio <= best + 1e-13 and a > pivot):
-                    best = ratio
-                    leaving = b
-                    pivot = a
-        if leaving < 0:
-            return 2
-        if basis[leaving] < 0:
-            on_box -= 1
-        if side >= 0:
-            on_box += 1
-        for b in range(n):
-            if b == leaving:
-                continue
-            a = values[m + b]
-            weights[b] = max(weights[b] - best * a, 0.0)
-            f = a / pivot
-            for k in range(n):
-                inverse[b, k] -= f * inverse[leaving, k]
-        for k in range(n):
-            inverse[leaving, k] /= pivot
-            y[k] -= lowest * inverse[leaving, k]
-        weights[leaving] = best
-        basis[leaving] = entering if side < 0 else -1 - side
-        if on_box == 0:
-            return 1
-    return 2
-
-
-@kernel(reorder=True, inner=True)
-def certify(lp, rows, errors, c, c_error, n):
-    r"""Whether the exact c is provably a positive combination of the exact basic rows.
-
-    Columns of A are the basic rows, X is the transposed ``inverse``, nearly :math:`A^{-1}`. With :math:`\rho
-    = \|I - XA\|_\infty < 1` for all rows within their errors, A is invertible, and the exact weights differ
-    from w by at most :math:`\|X(c - Aw)\|_\infty / (1 - \rho)`; every sum is bounded with its own rounding.
-    ``errors`` are bounds in 2-norm.
-    """
-    basis, inverse, weights = lp.basis, lp.inverse, lp.weights
-    gamma = (n + 4) * UNIT
-    moved = c_error
-    for b in range(n):
-        if basis[b] < 0 or not weights[b] > 0.0:
-            return False
-        moved += errors[basis[b]] * weights[b]
-    worst = 0.0
-    shift = 0.0
-    for i in range(n):
-        # row i of X is inverse[i]
-        length = 0.0
-        for k in range(n):
-            length += inverse[i, k] * inverse[i, k]
-        length = 1.0001 * np.sqrt(length)
-        if not length < 1e100:
-            return False
-        rho = 0.0
-        for j in range(n):
-            row = basis[j]
-            entry = 0.0
-            size = 0.0
-            for k in range(n):
-                term = inverse[i, k] * rows[row, k]
-                entry += term
-                size += abs(term)
-            if i == j:
-                entry -= 1.0
-                size += 1.0
-            rho += abs(entry) + gamma * size + length * errors[row]
-        worst = max(worst, rho)
-        total = length * moved
-        for k in range(n):
-            rest = c[k]
-            size = abs(c[k])
-            for b in range(n):
-                term = rows[basis[b], k] * weights[b]
-                rest -= term
-                size += abs(term)
-            total += abs(inverse[i, k]) * (abs(rest) + 2.0 * gamma * size)
-        shift = max(shift, total)
-    if not 1.0001 * worst < 0.5:
-        return False
-    radius = 1.001 * shift / (1.0 - 1.0001 * worst) + 1e-280
-    proven = True
-    for b in range(n):
-        proven = proven and weights[b] > radius
-    return proven
-
-
-@kernel(inner=True)
-def follows(lp, rows, errors, m, skip, z, z_error, n, trust):
-    """Whether z is provably positive on the cone of the rows but ``skip``."""
-    if minimise(lp, rows, m, skip, z, n, 40 + 10 * n) != 1:
-        return False
-    return trust == FLOAT or certify(lp, rows, errors, z, z_error, n)
-
-
-@kernel(reorder=True, inlined=True)
-def dot(rows, i, y, n):
-    """The product of row i and a vector."""
-    total = 0.0
-    for k in range(n):
-        total += rows[i, k] * y[k]
-    return total
-
-
-@kernel(reorder=True, inlined=True)
-def length_of(y, n):
-    """The 2-norm of a vector."""
-    total = 0.0
-    for k in range(n):
-        total += y[k] * y[k]
-    return np.sqrt(total)
-
-
-@kernel(inlined=True)
-def noise(error, n, trust):
-    """The value of a unit row at a unit vector is off by at most this; NaN, from which nothing is certain,
-    when nothing may be decided in floats."""
-    if trust == FLOAT:
-        return 1e-12
-    if trust == EXACT:
-        return np.nan
-    return 1.001 * (error + (n + 3) * UNIT)
-
-
-@kernel(inner=True)
-def normalised(y, n):
-    """Bring a vector to largest entry 1; False if it has none."""
-    largest = 0.0
-    for k in range(n):
-        largest = max(largest, abs(y[k]))
-    if not (largest > 1e-200 and largest < 1e200):
-        return False
-    for k in range(n):
-        y[k] /= largest
-    return True
-
-
-@kernel(inner=True)
-def clearance(rows, errors, m, skip, y, n, trust):
-    """How far inside all rows a vector is provably, relative to its length; not positive: not provably."""
-    length = length_of(y, n)
-    least = np.inf
-    for i in range(m):
-        if i != skip:
-            least = min(least, dot(rows, i, y, n) - length * noise(errors[i], n, trust))
-            if not least > 0.0:
-                return least
-    return least / length
-
-
-@kernel(inner=True)
-def lift(lp, rows, errors, m, skip, n):
-    """The rows but ``skip`` with one more variable, t: rows[l] . y >= t; returns how many there are."""
-    count = 0
-    for i in range(m):
-        if i != skip:
-            copy(rows[i], 0, lp.lifted[count], 0, n)
-            lp.lifted[count, n] = -1.0
-            lp.lifted_error[count] = errors[i]
-            count += 1
-    return count
-
-
-@kernel(inner=True)
-def largest_lifted(lp, m, n, trust):
-    """Is there a y at which m lifted rows are positive? The largest t says."""
-    lifted, error, c, outside = lp.lifted, lp.lifted_error, lp.c, -1
-    for k in range(n):
-        c[k] = 0.0
-    c[n] = -1.0
-    if minimise(lp, lifted, m, outside, c, n + 1, 60 + 20 * n) == 1:
-        if trust == FLOAT:
-            return EMPTY
-        exact_objective = 0.0
-        proven = trust == CERTIFIED and certify(lp, lifted, error, c, exact_objective, n + 1)
-        return EMPTY if proven else OPEN
-    if normalised(lp.y, n) and clearance(lifted, error, m, outside, lp.y, n, trust) > 0.0:
-        return INSIDE
-    return EMPTY if trust == FLOAT else OPEN
-
-
-@kernel(inner=True)
-def largest_margin(lp, rows, errors, m, n, trust):
-    """Is there a y with rows[l] . y > 0 for all l? ``INSIDE`` (with y), ``EMPTY``, or ``OPEN``.
-
-    The largest t with rows[l] . y >= t in the box |y|_k <= 1 is a linear program in one more variable.
-    """
-    return largest_lifted(lp, lift(lp, rows, errors, m, -1, n), n, trust)
-
-
-@kernel(inner=True)
-def grows_somewhere(lp, rows, errors, m, n, trust):
-    """Is there a direction in which all rows grow, so that the cell is unbounded? ``EMPTY``: it is bounded.
-
-    Overwrites the rows with their slopes. The row of x_0, which has none, counts for nothing.
-    """
-    count = 0
-    for i in range(m):
-        square = 0.0
-        for k in range(n - 1):
-            square += rows[i, k] * rows[i, k]
-        if square == 0.0 and errors[i] == 0.0:
-            continue
-        length = np.sqrt(square)
-        sure = errors[i] < 0.1 * length
-        errors[count] = 1.01 * errors[i] / length + 2.0 * UNIT if sure else np.inf
-        for k in range(n - 1):
-            rows[count, k] = rows[i, k] / length if sure else 0.0
-        count += 1
-    if count == 0:
-        return INSIDE
-    return largest_margin(lp, rows, errors, count, n - 1, trust)
-
-
-@kernel(inner=True)
-def other_side(lp, rows, errors, m, z, z_error, w, n, trust, skip):
-    """Does the cone reach where z < 0, given w inside with z . w > 0? ``y`` is the witness if so."""
-    y = lp.y
-    if minimise(lp, rows, m, skip, z, n, 40 + 10 * n) == 1:
-        proven = trust == FLOAT or certify(lp, rows, errors, z, z_error, n)
-        return EMPTY if proven else OPEN
-    above = 0.0
-    below = 0.0
-    for k in range(n):
-        above += z[k] * w[k]
-        below -= z[k] * y[k]
-    if below > 1e-9 and above > 0.0:
-        # half-way from where the segment to w crosses z = 0
-        crossing = above / (above + below)
-        t = 0.5 * (1.0 + crossing)
-        for k in range(n):
-            y[k] = t * y[k] + (1.0 - t) * w[k]
-        if normalised(y, n):
-            length = length_of(y, n)
-            below = 0.0
-            for k in range(n):
-                below -= z[k] * y[k]
-            below = below - length * noise(z_error, n, trust)
-            if below > 0.0:
-                least = clearance(rows, errors, m, skip, y, n, trust)
-                if min(least, below) > 1e-6:
-                    return INSIDE
-    # a thin place: look for the best point there
-    count = lift(lp, rows, errors, m, skip, n)
-    for k in range(n):
-        lp.lifted[count, k] = -z[k]
-    lp.lifted[count, n] = -1.0
-    lp.lifted_error[count] = z_error
-    return largest_lifted(lp, count + 1, n, trust)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -528,12 +222,12 @@ def summed(here, is_last):
 
 
 @kernel
-def push(state, layer, head, place, cuts, n_cuts, choice, n_choice, w, hidden, e, known, tied):
+def push(state, layer, head, place, cuts, n_cuts, choice, n_choice, w, share, hidden, e, known, tied):
     """Put a node on the stack; False: no room. ``choice`` holds the bits or the winners of its layer."""
     control, si, sf = state.control, state.si, state.sf
     n = control[C_DIMENSION]
     io, fo = control[C_INTS], control[C_FLOATS]
-    ints, floats = 2 * n_cuts + n_choice + HEADER, n + e
+    ints, floats = 2 * n_cuts + n_choice + HEADER, n + 1 + e
     if io + ints > si.shape[0] or fo + floats > sf.shape[0]:
         return False
     copy(cuts, 0, si, io, 2 * n_cuts)
@@ -541,7 +235,8 @@ def push(state, layer, head, place, cuts, n_cuts, choice, n_choice, w, hidden, e
     copy(choice, 0, si, at, n_choice)
     at += n_choice
     copy(w, 0, sf, fo, n)
-    copy(hidden, 0, sf, fo + n, e)
+    sf[fo + n] = share
+    copy(hidden, 0, sf, fo + n + 1, e)
     control[C_INTS] = write_header(si, at, known, layer, head, n_cuts, -place, tied, io, floats)
     control[C_FLOATS] = fo + floats
     return True
@@ -558,82 +253,105 @@ def copy_rows(cones, at, to, count, n):
 
 
 @kernel(inner=True)
-def thin_out(lp, cones, start, m, n, trust, control):
-    """Drop rows that provably follow from the others; returns how many are left."""
+def prepare(net, state, cones, lp):
+    """Drop the rows of the cone on top that provably follow from the others, then settle the units that do
+    not cut it; False: there was too much work, and the next call goes on."""
+    control, si, signs, base_at, pend = state.control, state.si, state.signs, state.base_at, state.pend
+    rows, row_errors = state.rows, state.row_errors
+    n, trust, end = control[C_DIMENSION], control[C_TRUST], control[C_INTS]
+    known, layer = si[end - 8], si[end - 7]
+    here = layer_row(net.table, layer)
+    w = state.sf[control[C_FLOATS] - si[end - 1] :]
+    choice = end - si[end - 2]  # the node has no cuts yet
+    start, first = base_at[layer, 0], state.row_at[layer]
     base, base_error, z = cones.rows, cones.error, lp.c
-    i = control[C_FACETS]
-    control[C_FACETS] = 0
-    while i < m and m > 1:
-        copy(base[start + i], 0, z, 0, n)
-        rows = base[start : start + m]
+    at = control[C_PREPARING] - 1
+    while at < base_at[layer, 1]:
+        m = base_at[layer, 1]
+        copy(base[start + at], 0, z, 0, n)
         control[C_PROGRAMS] += 1
-        if follows(lp, rows, base_error[start : start + m], m, i, z, base_error[start + i], n, trust):
-            copy_rows(cones, start + i + 1, start + i, m - i - 1, n)
-            m -= 1
+        cone, cone_error = base[start : start + m], base_error[start : start + m]
+        error = cone_error[at]
+        needed = m == 1 or (known == 1 and reaches(lp, cone, cone_error, m, at, z, error, w, n, trust))
+        if not needed and follows(lp, cone, cone_error, m, at, z, error, n, trust):
+            copy_rows(cones, start + at + 1, start + at, m - at - 1, n)
+            base_at[layer, 1] = m - 1
         else:
-            i += 1
-    return m
+            at += 1
+        control[C_PREPARING] = at + 1
+        if lp.work[0] > MOST_WORK:
+            return False
+    m = base_at[layer, 1]
+    cone, cone_error = base[start : start + m], base_error[start : start + m]
+    length = length_of(w, n)
+    outside = -1
+    units = here.rows if here.kind == FOLD else 0
+    while at < m + units:
+        i = at - m
+        error = row_errors[first + i]
+        settled = is_zero(n, net, state.path, state.errors, layer, i)  # such a unit is off
+        if known == 1 and error < np.inf and trust != EXACT:
+            s = dot(rows, first + i, w, n)
+            if abs(s) > length * noise(error, n, trust):
+                for k in range(n):
+                    z[k] = rows[first + i, k] if s > 0.0 else -rows[first + i, k]
+                control[C_PROGRAMS] += 1
+                cut = reaches(lp, cone, cone_error, m, outside, z, error, w, n, trust)
+                settled = not cut and follows(lp, cone, cone_error, m, outside, z, error, n, trust)
+                if settled and s > 0.0:
+                    si[choice + (i >> 6)] |= 1 << (i & 63)
+        if not settled:
+            pend[first + signs[here.sign_at + 1]] = i
+            signs[here.sign_at + 1] += 1
+        at += 1
+        control[C_PREPARING] = at + 1
+        if lp.work[0] > MOST_WORK:
+            return False
+    control[C_PREPARING] = 0
+    return True
 
 
 @kernel
-def descend(net, state, cones, work, lp, start, m, w, known, tied, layer):
+def descend(net, units, state, work, start, m, w, share, known, tied, layer):
     """A cone (rows start .. start + m of the base) enters ``layer``, its hidden vector in the path: push its
-    first node. False: no room on the stack."""
+    first node, which is yet to be prepared. False: no room on the stack."""
     path, errors, rows, row_errors, row_at, signs, control, si, sf = (
         state.path, state.errors, state.rows, state.row_errors, state.row_at, state.signs, state.control,
         state.si, state.sf,
     )  # fmt: skip
-    base_at, pend, pend_at = state.base_at, state.pend, state.row_at
-    cuts, choice, hidden, c = work.cuts, work.choice, work.hidden, lp.c
+    base_at = state.base_at
+    cuts, choice, hidden = work.cuts, work.choice, work.hidden
     n, trust = control[C_DIMENSION], control[C_TRUST]
     # bounds are needed in floats without a filter too: a row that may be zero has no direction
+    entered = layer
     layer = enter_groups(n, net, path, errors, layer, CERTIFIED)
+    mark_exact(n, net, units, path, errors, entered, layer)
     here = layer_row(net.table, layer)
-    count, words, heads = here.rows, here.words, here.heads
+    words, heads = here.words, here.heads
     e = summed(here, control[C_LAST] == layer)
-    if control[C_INTS] + words + heads + HEADER > si.shape[0] or control[C_FLOATS] + n + e > sf.shape[0]:
+    if control[C_INTS] + words + heads + HEADER > si.shape[0] or control[C_FLOATS] + n + 1 + e > sf.shape[0]:
         return False
     write_rows(net, path, errors, rows, row_errors, row_at, layer, n)
     control[C_SERIAL] += 1
     signs[here.sign_at] = control[C_SERIAL]
     signs[here.sign_at + 1] = 0
-    if trust != EXACT:
-        m = thin_out(lp, cones, start, m, n, trust, control)
     base_at[layer, 0] = start
     base_at[layer, 1] = m
+    # in rationals no row is dropped; the units are all kept by the way
+    control[C_PREPARING] = 1 if trust != EXACT else 1 + m
     head = 0
     no_cuts = 0
     if here.kind == FOLD:
         for j in range(words):
             choice[j] = 0
-        pending = 0
-        first = row_at[layer]
-        length = length_of(w, n)
-        cone, cone_error = cones.rows[start : start + m], cones.error[start : start + m]
-        outside = -1
-        for i in range(count):
-            settled = False
-            if known == 1 and row_errors[first + i] < np.inf and trust != EXACT:
-                s = dot(rows, first + i, w, n)
-                if abs(s) > length * noise(row_errors[first + i], n, trust):
-                    for k in range(n):
-                        c[k] = rows[first + i, k] if s > 0.0 else -rows[first + i, k]
-                    control[C_PROGRAMS] += 1
-                    error = row_errors[first + i]
-                    settled = follows(lp, cone, cone_error, m, outside, c, error, n, trust)
-                    if settled and s > 0.0:
-                        choice[i >> 6] |= 1 << (i & 63)
-            if not settled:
-                pend[pend_at[layer] + pending] = i
-                pending += 1
-        signs[here.sign_at + 1] = pending
-        return push(state, layer, head, no_cuts, cuts, no_cuts, choice, words, w, hidden, e, known, tied)
+        return push(state, layer, head, no_cuts, cuts, no_cuts, choice, words, w, share, hidden, e, known,
+                    tied)  # fmt: skip
     for h in range(heads):
         choice[h] = 0
     m_in = here.d_in
     for r in range(e):
         hidden[r] = path[here.y_at + (n - 1) * m_in + r] if here.skip == 1 else 0.0
-    return push(state, layer, head, no_cuts, cuts, no_cuts, choice, heads, w, hidden, e, known, tied)
+    return push(state, layer, head, no_cuts, cuts, no_cuts, choice, heads, w, share, hidden, e, known, tied)
 
 
 @kernel(inner=True)
@@ -722,9 +440,15 @@ def hidden_of(n, net, path, layer, word, units, hidden):
               here.z_at, here.rows, hidden, 0)  # fmt: skip
 
 
+@kernel(inlined=True)
+def sides_of(lp, n):
+    """Sides of the domain that are bounds of the programs."""
+    return 2 * (n - 1) if lp.reach[0] > 0.0 else 0
+
+
 @kernel(inner=True)
-def emit(net, state, cones, out, start, m, w, known, tied):
-    """Write a cell down."""
+def emit(net, state, cones, lp, out, start, m, w, known, tied):
+    """Write a cell down; of a box, every side is a candidate for a facet."""
     control = state.control
     base, base_error, base_code = cones.rows, cones.error, cones.code
     n = control[C_DIMENSION]
@@ -743,6 +467,11 @@ def emit(net, state, cones, out, start, m, w, known, tied):
         out.witness[cell * n + k] = x
         size = max(size, abs(x))
     size *= np.sqrt(n)
+    for s in range(sides_of(lp, n)):
+        out.codes[facet] = SIDE - s
+        facet += 1
+        if margin > 0.0:
+            margin = max(min(margin, from_sides(lp, w, s % d)), 0.0)
     for i in range(start, start + m):
         if base_code[i] == INFINITY:
             continue
@@ -765,8 +494,18 @@ def emit(net, state, cones, out, start, m, w, known, tied):
     control[C_OUT_FACETS] = facet
 
 
+@kernel(inner=True)
+def interrupt(state, place, known, w, word, n_cuts, n_choice):
+    """Write into the node on top how far it is decided."""
+    si, end = state.si, state.control[C_INTS]
+    si[end - 4] = -place
+    si[end - 8] = known
+    copy(w, 0, state.sf, state.control[C_FLOATS] - si[end - 1], state.control[C_DIMENSION])
+    copy(word, 0, si, end - si[end - 2] + 2 * n_cuts, n_choice)
+
+
 @kernel
-def run(net, state, cones, work, lp, out, budget):
+def run(net, units, state, cones, work, lp, out, budget):
     """Process nodes until the stack is empty, the budget is spent, or the caller is needed."""
     path, errors, rows, row_errors, row_at, signs, control, si, sf = (
         state.path, state.errors, state.rows, state.row_errors, state.row_at, state.signs, state.control,
@@ -782,11 +521,15 @@ def run(net, state, cones, work, lp, out, budget):
     n, trust = control[C_DIMENSION], control[C_TRUST]
     outside = -1
     begin = control[C_STEPS]
+    lp.work[0] = 0
     while True:
         if control[C_INTS] == 0:
             control[C_STATUS] = DONE
             return
         if control[C_STEPS] - begin >= budget or control[C_CELLS] >= control[C_MOST_CELLS]:
+            control[C_STATUS] = BUDGET
+            return
+        if lp.work[0] > MOST_WORK or (control[C_PREPARING] > 0 and not prepare(net, state, cones, lp)):
             control[C_STATUS] = BUDGET
             return
         # the node on top of the stack
@@ -817,13 +560,13 @@ def run(net, state, cones, work, lp, out, budget):
         ints = 2 * (n_cuts + keys + 1) + n_choice + HEADER
         if (
             control[C_INTS] + copies * ints + choice.shape[0] + HEADER > si.shape[0]
-            or control[C_FLOATS] + copies * (n + e) + n + hidden.shape[0] > sf.shape[0]
+            or control[C_FLOATS] + copies * (n + 1 + e) + n + 1 + hidden.shape[0] > sf.shape[0]
         ):
             control[C_STATUS] = STACK_FULL
             return
         if control[C_EMIT] == 1 and (
             control[C_OUT_CELLS] + 1 >= out.tied.shape[0]
-            or control[C_OUT_FACETS] + m + n_cuts + 1 >= out.codes.shape[0]
+            or control[C_OUT_FACETS] + sides_of(lp, n) + m + n_cuts + 1 >= out.codes.shape[0]
         ):
             control[C_STATUS] = OUTPUT_FULL
             return
@@ -833,13 +576,18 @@ def run(net, state, cones, work, lp, out, budget):
         m += n_cuts
         copy(si, node + 2 * n_cuts, word, 0, n_choice)
         copy(sf, floats, w, 0, n)
-        copy(sf, floats + n, hidden, 0, e)
+        share = sf[floats + n]
+        copy(sf, floats + n + 1, hidden, 0, e)
         cone, cone_error = base[start : start + m], base_error[start : start + m]
         split = False
         if fold:
             pending = signs[here.sign_at + 1]
             length = length_of(w, n)
             while place < pending:
+                if lp.work[0] > MOST_WORK:
+                    interrupt(state, place, known, w, word, n_cuts, n_choice)
+                    control[C_STATUS] = BUDGET
+                    return
                 i = pend[pend_at[layer] + place]
                 row = row_at[layer] + i
                 on, off = OPEN, OPEN
@@ -851,6 +599,11 @@ def run(net, state, cones, work, lp, out, budget):
                             z[k] = rows[row, k] if s > 0.0 else -rows[row, k]
                         control[C_PROGRAMS] += 1
                         other = other_side(lp, cone, cone_error, m, z, row_errors[row], w, n, trust, outside)
+                        if other == OPEN and vanishes_in_integers(
+                            n, net, units, path, errors, cones.code[start:], cones.sign[start:], m,
+                            (layer << 54) | (i << 38), -1 if s > 0.0 else 1, INFINITY, lp,
+                        ):  # fmt: skip
+                            other = EMPTY
                         if s > 0.0:
                             on, off = INSIDE, other
                             copy(w, 0, above, 0, n)
@@ -878,10 +631,7 @@ def run(net, state, cones, work, lp, out, budget):
                     off = OPEN if trust != FLOAT else INSIDE
                     copy(w, 0, below, 0, n)
                 if (on == OPEN and off != EMPTY) or (off == OPEN and on != EMPTY):
-                    si[end - 4] = -place
-                    si[end - 8] = known
-                    copy(w, 0, sf, floats, n)
-                    copy(word, 0, si, node + 2 * n_cuts, n_choice)
+                    interrupt(state, place, known, w, word, n_cuts, n_choice)
                     control[C_STATUS] = UNDECIDED_FOLD
                     return
                 if on == INSIDE and off == INSIDE:
@@ -902,12 +652,12 @@ def run(net, state, cones, work, lp, out, budget):
                 cuts[2 * n_cuts + 1] = 1
                 inside = 1
                 word[i >> 6] |= 1 << (i & 63)
-                push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, above, hidden,
-                     e, inside, tied)  # fmt: skip
+                push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, above, 0.5 * share,
+                     hidden, e, inside, tied)  # fmt: skip
                 cuts[2 * n_cuts + 1] = -1
                 word[i >> 6] &= ~(1 << (i & 63))
-                push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, below, hidden,
-                     e, inside, tied)  # fmt: skip
+                push(state, layer, head, place + 1, cuts, n_cuts + 1, word, n_choice, below, 0.5 * share,
+                     hidden, e, inside, tied)  # fmt: skip
                 continue
         elif head < here.heads:
             first = row_at[layer]
@@ -921,6 +671,9 @@ def run(net, state, cones, work, lp, out, budget):
             control[C_STEPS] += 1
             control[C_INTS] = node
             control[C_FLOATS] = floats
+            winners = 0
+            for q in range(keys):
+                winners += wins[q] == 1
             for q in range(keys - 1, -1, -1):
                 if wins[q] != 1:
                     continue
@@ -936,8 +689,8 @@ def run(net, state, cones, work, lp, out, budget):
                 for r in range(e):
                     above[r] = hidden[r] + weights[here.outputs + j * e + r]
                 inside = 1
-                push(state, layer, head + 1, place, cuts, total, word, n_choice, points[q], above,
-                     e, inside, tied)  # fmt: skip
+                push(state, layer, head + 1, place, cuts, total, word, n_choice, points[q], share / winners,
+                     above, e, inside, tied)  # fmt: skip
             continue
         # settled: the layer is left
         if start + 2 * m + 4 > base.shape[0]:
@@ -963,8 +716,9 @@ def run(net, state, cones, work, lp, out, budget):
             control[C_FLOATS] = floats
             layer_cells[layer] += 1
             control[C_CELLS] += 1
+            state.totals[0] += share
             if control[C_EMIT] == 1:
-                emit(net, state, cones, out, start, m, w, known, tied)
+                emit(net, state, cones, lp, out, start, m, w, known, tied)
             continue
         if fold:
             hidden_of(n, net, path, layer, word, work.units, hidden)
@@ -974,7 +728,8 @@ def run(net, state, cones, work, lp, out, budget):
         control[C_INTS] = node
         control[C_FLOATS] = floats
         layer_cells[layer] += 1
-        descend(net, state, cones, work, lp, start + m, m, w, known, tied, layer + 1)
+        lp.work[0] += n * here.d_out * here.rows
+        descend(net, units, state, work, start + m, m, w, share, known, tied, layer + 1)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -1031,6 +786,7 @@ def outline(
     """
     base, base_error = cones.rows, cones.error
     word, hidden, w, z = work.word, work.hidden, work.w, work.z
+    boxed, own = lp.reach[0] > 0.0, work.cuts  # the row of each candidate, if it has one
     for i in range(tied.shape[0]):
         changed = i == 0
         for layer in range(last + 1):
@@ -1055,36 +811,49 @@ def outline(
                             for h in range(here.heads):
                                 hidden[r] += net.weights[here.outputs + word[h] * e + r]
                     leave(n, net, path, errors, layer, word, hidden)
-        count = start[i + 1] - start[i]
-        for f in range(count):
-            code = codes[start[i] + f]
-            if code <= SIDE:
-                copy(sides[SIDE - code], 0, base[f], 0, n)
-                base_error[f] = side_errors[SIDE - code]
-            else:
-                write_cut(code, signs[start[i] + f], rows, row_errors, row_at, n, cones, f)
-            if tied[i] == 1 and code > SIDE:  # its float map is not the mean that it should be
-                base_error[f] = np.inf
-            copy(base[f], 0, cell_rows[start[i] + f], 0, n)
-            cell_errors[start[i] + f] = base_error[f]
         for k in range(n - 1):
-            base[count, k] = 0.0
+            base[0, k] = 0.0
             w[k] = witnesses[i, k]
         w[n - 1] = 1.0
-        base[count, n - 1] = 1.0
-        base_error[count] = 0.0
-        m = count + 1
-        for f in range(count):
-            verdict[start[i] + f] = 2
-            if not (tied[i] == 0 and base_error[f] < np.inf and normalised(w, n)):
+        m = 0
+        if not boxed:
+            base[0, n - 1] = 1.0
+            base_error[0] = 0.0
+            m = 1
+        for f in range(start[i], start[i + 1]):
+            code = codes[f]
+            if code <= SIDE:
+                copy(sides[SIDE - code], 0, base[m], 0, n)
+                base_error[m] = side_errors[SIDE - code]
+            else:
+                write_cut(code, signs[f], rows, row_errors, row_at, n, cones, m)
+                if tied[i] == 1:  # its float map is not the mean that it should be
+                    base_error[m] = np.inf
+            copy(base[m], 0, cell_rows[f], 0, n)
+            cell_errors[f] = base_error[m]
+            own[f - start[i]] = -1 if boxed and code <= SIDE else m
+            m += own[f - start[i]] == m
+        for f in range(start[i], start[i + 1]):
+            verdict[f] = 2
+            if not (tied[i] == 0 and cell_errors[f] < np.inf and normalised(lp, w, n)):
                 continue
-            copy(base[f], 0, z, 0, n)
-            found = other_side(lp, base, base_error, m, z, base_error[f], w, n, CERTIFIED, f)
+            copy(cell_rows[f], 0, z, 0, n)
+            # the side itself does not count: the program may go as far beyond it as the box is wide
+            side = SIDE - codes[f] if boxed and codes[f] <= SIDE else -1
+            k = side % (n - 1)
+            low, high = lp.low[k], lp.high[k]
+            if side >= n - 1:
+                lp.low[k] -= high - low
+            elif side >= 0:
+                lp.high[k] += high - low
+            skip = own[f - start[i]]
+            found = other_side(lp, base, base_error, m, z, cell_errors[f], w, n, CERTIFIED, skip)
+            lp.low[k], lp.high[k] = low, high
             if found != OPEN:
-                verdict[start[i] + f] = found == INSIDE
+                verdict[f] = found == INSIDE
         unbounded[i] = 0
         if not bounded_domain:
-            found = grows_somewhere(lp, base, base_error, count, n, CERTIFIED)
+            found = grows_somewhere(lp, base, base_error, m, n, CERTIFIED)
             unbounded[i] = 2 if found == OPEN else found == INSIDE
 
 

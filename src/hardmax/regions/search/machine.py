@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 import flint
@@ -35,8 +36,10 @@ from hardmax.regions.search.geometry import (
     is_bounded,
     times,
     unit_sides,
+    units_of,
     workspace,
 )
+from hardmax.regions.search.simplex_kernels import EMPTY, INSIDE
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -61,7 +64,7 @@ class SearchMachine(StackMachine):
 
     kernels: ClassVar[Any] = kernels
     units = ("cells", "facets")
-    saved = (*StackMachine.saved, "rows", "row_errors", "base_at", "pend")
+    saved = (*StackMachine.saved, "rows", "row_errors", "base_at", "pend", "totals")
     stack = (1 << 12, 1 << 12)
     slow = 4
 
@@ -78,18 +81,21 @@ class SearchMachine(StackMachine):
         self.rows = np.zeros((int(self._row_at[-1]) + 1, n))
         self.row_errors = np.zeros(int(self._row_at[-1]) + 1)
         self.pend = np.zeros(int(self._row_at[-1]) + 1, dtype=np.int64)
+        self.totals = np.zeros(1)
         self.base_at = np.zeros((program.last + 2, 2), dtype=np.int64)
-        sides = domain.b.shape[0]
+        self._box = domain if isinstance(domain, Box) else None
+        sides = 0 if self._box else domain.b.shape[0]
         self._base = base_of(64 + 4 * (sides + 2), n)
         self._make_work(64 + 2 * (sides + 2))
+        self._units = units_of(program.layers, self._box)
         self._make_output(1 << 8 if store else 0, 1 << 11 if store else 0)
-        self._begin()
+        self.control[kernels.C_STATUS] = kernels.WAITING
 
     # arrays
 
     def _make_work(self, size: int) -> None:
         self._size = size
-        self.work, self.simplex = workspace(size, self.n, self.program.widest)
+        self.work, self.simplex = workspace(size, self.n, self.program.widest, self._box)
 
     def _columns(self) -> dict[str, Column]:
         return super()._columns() | {
@@ -99,41 +105,70 @@ class SearchMachine(StackMachine):
         }
 
     def _largest(self) -> tuple[int, ...]:
-        return 1024, 2 * len(self._base.rows)
+        return 1024, 2 * len(self._base.rows) + (2 * self._box.d if self._box else 0)
 
     @property
     def _state(self) -> kernels.State:
         return kernels.State(
             self.control, self.layer_cells, self.path, self.errors, self.rows, self.row_errors, self._row_at,
-            self.signs, self.pend, self.base_at, self.si, self.sf,
+            self.signs, self.pend, self.base_at, self.si, self.sf, self.totals,
         )  # fmt: skip
 
     # the first cone
 
     def _begin(self) -> None:
+        if self._box is not None:
+            m, (w, known) = 0, self._middle(self._box)
+        else:
+            m = self._write_sides()
+            rows = self._domain_rows
+            self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps, self.check_time)
+            witness = inner_point(rows, self.check_time)
+            if witness is None:
+                raise EmptyDomainError(
+                    "domain must have interior, but its half-spaces leave no open set; check A x <= b."
+                )
+            w, known = self._rounded(witness, rows)
+        for i in range(self.n - 1):  # the identity map, column by column
+            self.path[i * (self.n - 1) + i] = 1.0
+        while not kernels.descend(
+            self.program.net, self._units, self._state, self.work, 0, m, w, 1.0, known, 0, 0
+        ):
+            self._grow_stack()
+        self.control[kernels.C_STATUS] = kernels.RUNNING
+
+    def _middle(self, box: Box) -> tuple[Floats, int]:
+        """The middle of a box, which is inside without any program, and whether its floats are inside too."""
+        w = np.append(0.5 * box.low.floats + 0.5 * box.high.floats, 1.0)
+        sides = enumerate(zip(box.low.numbers.tolist(), box.high.numbers.tolist(), strict=True))
+        return w, int(all(low < Fraction(w[i]) < high for i, (low, high) in sides))
+
+    def _write_sides(self) -> int:
+        """The sides of a domain that is no box, and x_0 > 0, as the rows of the first cone."""
         sides, errors = unit_sides(self.exact_maps)
-        m = len(sides) + 1
-        base = self._base
+        m, base = len(sides) + 1, self._base
         base.rows[:m] = np.concatenate([sides, np.eye(self.n)[-1:]])
         base.error[:m] = np.append(errors, 0.0)
         base.code[:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
         base.sign[:m] = 1
-        rows = [*(self.exact_maps.domain_line(i) for i in range(m - 1)), (*[0] * (self.n - 1), 1)]
-        self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps)
-        self.control[kernels.C_FACETS] = m - 1 if isinstance(self.domain, Box) else 0
-        witness = inner_point(rows)
-        if witness is None:
-            raise EmptyDomainError(
-                "domain must have interior, but its half-spaces leave no open set; check A x <= b."
-            )
-        w, known = self._rounded(witness, rows)
-        for i in range(self.n - 1):  # the identity map, column by column
-            self.path[i * (self.n - 1) + i] = 1.0
-        kernels.descend(
-            self.program.net, self._state, self._base, self.work, self.simplex, 0, m, w, known, 0, 0
-        )
+        return m
+
+    @cached_property
+    def _domain_rows(self) -> list[IntegerRow]:
+        """The sides of the domain and x_0 > 0 as integers."""
+        sides = range(self.domain.b.shape[0])
+        return [*(self.exact_maps.domain_line(i) for i in sides), (*[0] * (self.n - 1), 1)]
 
     # running
+
+    @property
+    def size(self) -> float:
+        """The share of the tree of cells that is settled, if every split halves what it splits."""
+        return float(self.totals[0])
+
+    def settled(self, size: float) -> float | None:
+        """Volumes are not known here, but how much of the tree is done."""
+        return size
 
     @property
     def n_programs(self) -> int:
@@ -141,9 +176,11 @@ class SearchMachine(StackMachine):
         return int(self.control[kernels.C_PROGRAMS])
 
     def _run(self, budget: int) -> None:
+        if self.control[kernels.C_STATUS] == kernels.WAITING:
+            self._begin()
         kernels.run(
-            self.program.net, self._state, self._base, self.work, self.simplex, kernels.Out(**self.output),
-            budget,
+            self.program.net, self._units, self._state, self._base, self.work, self.simplex,
+            kernels.Out(**self.output), budget,
         )  # fmt: skip
 
     def _resume(self, status: int) -> None:
@@ -177,7 +214,7 @@ class SearchMachine(StackMachine):
                 if at_witness and (at_witness > 0) == (side == 1):
                     sides[side] = node.w, 1
                     continue
-                point = inner_point([*cone, row])
+                point = inner_point([*cone, row], self.check_time)
                 if point is not None:
                     sides[side] = self._rounded(point, [*cone, row])
         self._replace(node)
@@ -190,14 +227,15 @@ class SearchMachine(StackMachine):
             cuts = node.cuts
             if both:
                 cuts = np.append(cuts, [encode_wall(node.layer, unit), 2 * side - 1])
-            self._push(node, node.head, node.place + 1, cuts, word, w, node.hidden, known, node.tied)
+            share = node.share / len(sides)
+            self._push(node, node.head, node.place + 1, cuts, word, w, share, node.hidden, known, node.tied)
         self.whole = True
 
     def _cell_exactly(self) -> None:
         """Whether the cell on top of the stack is bounded, in rationals."""
         node = _Node(self)
         rows = self._exact_cone(node, *self._prefix(node.layer))
-        verdict = kernels.EMPTY if is_bounded(rows, self.n - 1) else kernels.INSIDE
+        verdict = EMPTY if is_bounded(rows, self.n - 1, self.check_time) else INSIDE
         self.control[kernels.C_ANSWERED] = verdict
 
     def _head_exactly(self) -> None:
@@ -230,7 +268,8 @@ class SearchMachine(StackMachine):
                     hidden = hidden + block.mean_output(np.array(group))
             tied = node.tied | (len(group) > 1 and block.jumps)  # equal maxima are one
             drawn = np.array(cuts, dtype=np.int64)
-            self._push(node, node.head + 1, node.place, drawn, choice, w, hidden, known, tied)
+            share = node.share / len(winners)
+            self._push(node, node.head + 1, node.place, drawn, choice, w, share, hidden, known, tied)
         self.whole = True
 
     def _envelope(self, cone: list[IntegerRow], scores: list[IntegerRow]) -> dict[int, tuple[Floats, int]]:
@@ -241,17 +280,17 @@ class SearchMachine(StackMachine):
         found: dict[int, tuple[Floats, int]] = {}
         for i, score in enumerate(scores):
             known = [_minus(score, scores[j]) for j in found]
-            if known and inner_point([*cone, *known]) is None:
+            if known and inner_point([*cone, *known], self.check_time) is None:
                 continue
             rows = [*cone, *(_minus(score, rival) for rival in scores if rival != score)]
-            point = inner_point(rows)
+            point = inner_point(rows, self.check_time)
             if point is not None:
                 found[i] = self._rounded(point, rows)
         return found
 
     def _rounded(self, point: Sequence[flint.fmpq], rows: Sequence[IntegerRow]) -> tuple[Floats, int]:
         """A rational witness in floats, and whether the floats are inside too."""
-        largest = max(abs(v) for v in point)
+        largest = point[-1] if self._box else max(abs(v) for v in point)
         parts = [v / largest for v in point]
         w = np.array([nearest_float(Fraction(int(v.p), int(v.q))) for v in parts])
         exact = _rationals(w) if np.isfinite(w).all() else None
@@ -264,7 +303,8 @@ class SearchMachine(StackMachine):
         start, m = (int(v) for v in self.base_at[node.layer])
         labels = [(int(self._base.code[i]), int(self._base.sign[i])) for i in range(start, start + m)]
         labels += list(zip(node.cuts[::2].tolist(), node.cuts[1::2].tolist(), strict=True))
-        return [exact_row(self.exact_maps, code, sign, bits, routings) for code, sign in labels]
+        rows = [exact_row(self.exact_maps, code, sign, bits, routings) for code, sign in labels]
+        return [*self._domain_rows, *rows] if self._box else rows
 
     def _replace(self, node: _Node) -> None:
         self.whole = False
@@ -272,13 +312,13 @@ class SearchMachine(StackMachine):
         self.control[kernels.C_STEPS] += 1
 
     def _push(
-        self, node: _Node, head: int, place: int, cuts: Integers, choice: Integers, w: Floats, hidden: Floats,
-        known: int, tied: int,
+        self, node: _Node, head: int, place: int, cuts: Integers, choice: Integers, w: Floats, share: float,
+        hidden: Floats, known: int, tied: int,
     ) -> None:  # fmt: skip
         n_cuts, e = len(cuts) // 2, len(hidden)
         cuts = np.ascontiguousarray(cuts, dtype=np.int64)
         while not kernels.push(
-            self._state, node.layer, head, place, cuts, n_cuts, choice, len(choice), w, hidden, e,
+            self._state, node.layer, head, place, cuts, n_cuts, choice, len(choice), w, share, hidden, e,
             int(known), int(tied),
         ):  # fmt: skip
             self._grow_stack()
@@ -302,6 +342,8 @@ class SearchMachine(StackMachine):
     def split(self) -> list[State]:
         """The work that is left as independent states, in the order of their cells; this machine keeps what
         it has found."""
+        if self.control[kernels.C_STATUS] == kernels.WAITING:
+            self._begin()
         state = self.state()
         return self.cut(state, max(len(state["stack_ints"]), 1))
 
@@ -340,8 +382,9 @@ class _Node:
         self.first_int, self.first_float = end - ints, floats - reals
         body = machine.si[self.first_int : end - HEADER].copy()
         self.cuts, self.choice = body[: 2 * n_cuts], body[2 * n_cuts :]
-        self.w = machine.sf[self.first_float : self.first_float + machine.n].copy()
-        self.hidden = machine.sf[self.first_float + machine.n : floats].copy()
+        at = self.first_float + machine.n
+        self.w = machine.sf[self.first_float : at].copy()
+        self.share, self.hidden = float(machine.sf[at]), machine.sf[at + 1 : floats].copy()
 
 
 def _rationals(point: Floats) -> list[flint.fmpq]:

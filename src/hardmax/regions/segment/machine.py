@@ -300,6 +300,10 @@ class SegmentMachine:
         """A length over the length of the domain; ``None`` where that has no meaning."""
         return None if self.unbounded or not self.domain_length > 0.0 else size / self.domain_length
 
+    def settled(self, size: float) -> float | None:
+        """The share of the work that cells of this length stand for, for a report of progress."""
+        return self.share(size)
+
     @property
     def coverage(self) -> float | None:
         """The share of the domain that the cells fill."""

@@ -22,6 +22,7 @@ from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.layers import Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells, Ragged, decode_wall, encode_wall
+from hardmax.regions.engine.decide import CompiledLadder
 from hardmax.regions.engine.layer_kernels import HEADER
 from hardmax.regions.engine.stack_machine import Column, StackMachine, State
 from hardmax.regions.space import kernels
@@ -76,6 +77,11 @@ class SpaceMachine(StackMachine):
         self._make_work()
         self._make_output(1 << 8 if store else 0, 1 << 12 if store else 0, 1 << 11 if store else 0)
         self._begin(root)
+
+    ladder: CompiledLadder
+
+    def _ladder(self, *, pairs: bool) -> CompiledLadder:
+        return CompiledLadder(self.program, self.domain, pairs=pairs)
 
     # arrays
 
