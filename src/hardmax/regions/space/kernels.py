@@ -73,7 +73,7 @@ CONTROL = 20
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, RAYS_FULL = range(7)
 BUDGET, UNCERTAIN, HAS_LINES, BAG_FULL, FACETS_FULL = 7, 8, 9, 10, 11
 
-AT_INFINITY = -2  # owner of the facet x0 >= 0
+AT_INFINITY = -2  # owner of the facet x0 >= 0, which a polyhedron that touches it has in slot 0
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -184,6 +184,12 @@ def top_slot(words):
         if words[w] != np.uint64(0):
             return (w << 6) + highest(words[w]) + 1
     return 0
+
+
+@kernel(inlined=True)
+def touches_infinity(cell):
+    """Whether infinity is a facet of the working cell."""
+    return cell.used[0] & np.uint64(1) != np.uint64(0) and cell.label[0, 0] == AT_INFINITY
 
 
 @kernel(inlined=True)
@@ -700,12 +706,23 @@ def keep_half(D, net, state, cell, lost, slot, layer, pending, first, n_pending,
 
 
 @kernel(inlined=True)
+def cuts_in_two(pending, j, nwr):
+    """Whether a unit is surely positive at one ray and surely negative at another."""
+    up, down = np.uint64(0), np.uint64(0)
+    for w in range(nwr):
+        up |= pending.positive[j, w] & ~pending.negative[j, w]
+        down |= pending.negative[j, w] & ~pending.positive[j, w]
+    return up != np.uint64(0) and down != np.uint64(0)
+
+
+@kernel(inlined=True)
 def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_step):
-    """Cut the fold node in the work arrays until it is a leaf; returns a status and the pending units that
-    are left.
+    """Cut the fold node in the work arrays until it is a leaf; returns a status, the pending units that are
+    left, and how many cells the leaf stands for.
 
     The half where the unit is on goes onto the stack, the other stays in the work arrays: a step for each
-    cut. ``RUNNING`` when it is a leaf, ``BUDGET`` after the cut of the last step.
+    cut. ``RUNNING`` when it is a leaf, ``BUDGET`` after the cut of the last step. Where cells are only
+    counted, the last cut of the last layer makes two of a leaf that stays as it is.
     """
     here = layer_row(net.table, layer)
     path, control = state.path, state.control
@@ -716,8 +733,16 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
     owner = state.signs[here.sign_at]
     first = 0
+    cells = 1
     status = RUNNING
+    # who counts cells asks of the last two only that they are two; at infinity, also which of them are
+    two = control[C_LAST] == layer and control[C_EMIT] == 0 and not touches_infinity(cell)
+    two = two and control[C_CELLS] + 2 <= control[C_MOST_CELLS]
     while first < n_pending:
+        if two and first == n_pending - 1 and cuts_in_two(pending, first, nwr):
+            first += 1
+            cells = 2
+            break
         # room for both halves
         most = 3 * 64 * wf + wf + wr + 64 * wr * wf + n_pending * (1 + 2 * wr) + here.words + HEADER
         if control[C_INTS] + 2 * most > state.si.shape[0]:
@@ -802,7 +827,7 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
             status = BUDGET
             break
         control[C_STEPS] += 1
-    return status, first, n_pending
+    return status, first, n_pending, cells
 
 
 # walls
@@ -1084,87 +1109,75 @@ def witness(D, cell, out, at):
 
 
 @kernel(inner=True)
-def emit(D, net, state, cell, nr, out, room):
-    """Count a finished cell and, if asked, write it down; returns a status."""
+def write_cell(D, net, state, cell, nr, out, room):
+    """Write down a finished cell; returns a status."""
     control = state.control
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    infinity = -1
+    at_infinity = touches_infinity(cell)
+    if nr == 0:
+        return HAS_LINES
+    n_cell, n_ray, n_facet = control[C_OUT_CELLS], control[C_OUT_RAYS], control[C_OUT_FACETS]
+    rays, facets = 0, 0
+    known = True
+    for w in range(wr):
+        rays += popcount(cell.alive[w])
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            scale = cell.rays[v, D - 1]
+            if at_infinity and cell.mask[v, 0] & np.uint64(1) != np.uint64(0):
+                scale = 1.0
+            known = known and cell.rays[v, D] < 1e-6 * scale
+    for f in range(wf):
+        facets += popcount(cell.used[f])
+    if not known and control[C_TRUST] != FLOAT and control[C_FREE] == 0:
+        return UNCERTAIN
+    if n_cell + 1 >= out.ray_start.shape[0] or (n_ray + rays) * (D + 1) > out.rays.shape[0]:
+        return OUTPUT_FULL
+    words = (facets + 63) >> 6
+    if words > out.mask.shape[1] or n_ray + rays > out.mask.shape[0]:
+        return OUTPUT_FULL
+    if 2 * (n_facet + facets) > out.label.shape[0]:
+        return OUTPUT_FULL
+    witness(D, cell, out.witness, n_cell * D)
+    out.free[n_cell] = control[C_FREE] >> 1
+    k = 0
     for f in range(wf):
         word = cell.used[f]
         while word != np.uint64(0):
             s = (f << 6) + lowest(word)
             word &= word - np.uint64(1)
-            if cell.label[s, 0] == AT_INFINITY:
-                infinity = s
-    far = nr == 0 or infinity >= 0 or control[C_FREE] > 1
-    if control[C_EMIT] == 1:
-        if nr == 0:
-            return HAS_LINES
-        n_cell, n_ray, n_facet = control[C_OUT_CELLS], control[C_OUT_RAYS], control[C_OUT_FACETS]
-        rays, facets = 0, 0
-        known = True
-        for w in range(wr):
-            rays += popcount(cell.alive[w])
-            word = cell.alive[w]
-            while word != np.uint64(0):
-                v = (w << 6) + lowest(word)
-                word &= word - np.uint64(1)
-                scale = cell.rays[v, D - 1]
-                if infinity >= 0 and cell.mask[v, infinity >> 6] & bit(infinity) != np.uint64(0):
-                    scale = 1.0
-                known = known and cell.rays[v, D] < 1e-6 * scale
-        for f in range(wf):
-            facets += popcount(cell.used[f])
-        if not known and control[C_TRUST] != FLOAT and control[C_FREE] == 0:
-            return UNCERTAIN
-        if n_cell + 1 >= out.ray_start.shape[0] or (n_ray + rays) * (D + 1) > out.rays.shape[0]:
-            return OUTPUT_FULL
-        words = (facets + 63) >> 6
-        if words > out.mask.shape[1] or n_ray + rays > out.mask.shape[0]:
-            return OUTPUT_FULL
-        if 2 * (n_facet + facets) > out.label.shape[0]:
-            return OUTPUT_FULL
-        witness(D, cell, out.witness, n_cell * D)
-        out.free[n_cell] = control[C_FREE] >> 1
-        k = 0
-        for f in range(wf):
-            word = cell.used[f]
-            while word != np.uint64(0):
-                s = (f << 6) + lowest(word)
-                word &= word - np.uint64(1)
-                room.place[s] = k
-                out.label[2 * (n_facet + k)] = cell.label[s, 0]
-                out.label[2 * (n_facet + k) + 1] = cell.label[s, 1]
-                k += 1
-        r = n_ray
-        for w in range(wr):
-            word = cell.alive[w]
-            while word != np.uint64(0):
-                v = (w << 6) + lowest(word)
-                word &= word - np.uint64(1)
-                for c in range(D + 1):
-                    out.rays[r * (D + 1) + c] = cell.rays[v, c]
-                for f in range(out.mask.shape[1]):
-                    out.mask[r, f] = np.uint64(0)
-                for f in range(wf):
-                    on = cell.mask[v, f] & cell.used[f]
-                    while on != np.uint64(0):
-                        s = room.place[(f << 6) + lowest(on)]
-                        on &= on - np.uint64(1)
-                        out.mask[r, s >> 6] |= bit(s)
-                r += 1
-        out.tied[n_cell] = write_signature(
-            net, control[C_LAST], state.signs, out, n_cell, control[C_WORDS], control[C_ROUTES]
-        )
-        control[C_OUT_CELLS] = n_cell + 1
-        control[C_OUT_RAYS] = n_ray + rays
-        control[C_OUT_FACETS] = n_facet + facets
-        out.ray_start[n_cell + 1] = n_ray + rays
-        out.facet_start[n_cell + 1] = n_facet + facets
-        control[C_FREE] = 0
-    control[C_CELLS] += 1
-    if far:
-        control[C_UNBOUNDED] += 1
+            room.place[s] = k
+            out.label[2 * (n_facet + k)] = cell.label[s, 0]
+            out.label[2 * (n_facet + k) + 1] = cell.label[s, 1]
+            k += 1
+    r = n_ray
+    for w in range(wr):
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            for c in range(D + 1):
+                out.rays[r * (D + 1) + c] = cell.rays[v, c]
+            for f in range(out.mask.shape[1]):
+                out.mask[r, f] = np.uint64(0)
+            for f in range(wf):
+                on = cell.mask[v, f] & cell.used[f]
+                while on != np.uint64(0):
+                    s = room.place[(f << 6) + lowest(on)]
+                    on &= on - np.uint64(1)
+                    out.mask[r, s >> 6] |= bit(s)
+            r += 1
+    out.tied[n_cell] = write_signature(
+        net, control[C_LAST], state.signs, out, n_cell, control[C_WORDS], control[C_ROUTES]
+    )
+    control[C_OUT_CELLS] = n_cell + 1
+    control[C_OUT_RAYS] = n_ray + rays
+    control[C_OUT_FACETS] = n_facet + facets
+    out.ray_start[n_cell + 1] = n_ray + rays
+    out.facet_start[n_cell + 1] = n_facet + facets
+    control[C_FREE] = 0
     return RUNNING
 
 
@@ -1196,7 +1209,7 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
         control[C_FLOATS] = fo
         leaf = False
         status = RUNNING
-        first = 0
+        first, cells = 0, 1
         if kind == FOLD:
             nwr = (nr + 63) >> 6
             for j in range(n_pending):
@@ -1212,7 +1225,7 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                 if nr == 0:
                     status = HAS_LINES
                 else:
-                    status, first, n_pending = fold_step(
+                    status, first, n_pending, cells = fold_step(
                         D, net, state, cell, pending, n_pending, nwr, layer, room, last_step
                     )
                     nr = top_slot(cell.alive)
@@ -1231,9 +1244,13 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                 status = head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys)
         if leaf:
             if layer == last:
-                status = emit(D, net, state, cell, nr, out, room)
+                far = nr == 0 or touches_infinity(cell) or control[C_FREE] > 1
+                if control[C_EMIT] == 1:
+                    status = write_cell(D, net, state, cell, nr, out, room)
                 if status == RUNNING:
-                    state.layer_cells[layer] += 1
+                    control[C_CELLS] += cells
+                    control[C_UNBOUNDED] += cells if far else 0
+                    state.layer_cells[layer] += cells
             else:
                 leave(D, net, state.path, state.errors, layer, room.routes, room.hidden)
                 if descend(D, net, state, cell, nr, layer + 1, pending, room):
