@@ -495,16 +495,21 @@ def load(D, state, cell, io, fo, nr, nf):
 @kernel(inner=True)
 def add_signs(D, path, z_at, n, rays, v, t, sums, pending):
     """Signs of all rows at ray v, as bits of their sets."""
-    for i in range(n):
-        sums[i] = path[z_at + i] * rays[v, 0]
-    for c in range(1, D):
-        x = rays[v, c]
-        for i in range(n):
-            sums[i] += path[z_at + c * n + i] * x
     w, shift = v >> 6, np.uint64(v & 63)
+    x0, x1, x2, x3 = rays[v, 0], rays[v, 1], rays[v, 2], rays[v, 3]
+    z1, z2, z3 = z_at + n, z_at + 2 * n, z_at + 3 * n
+    if D > 4:
+        for i in range(n):
+            sums[i] = path[z_at + 4 * n + i] * rays[v, 4]
+        for c in range(5, D):
+            for i in range(n):
+                sums[i] += path[z_at + c * n + i] * rays[v, c]
     for i in range(n):
-        pending.positive[i, w] |= np.uint64(not (sums[i] <= -t)) << shift
-        pending.negative[i, w] |= np.uint64(not (sums[i] >= t)) << shift
+        s = (path[z_at + i] * x0 + path[z1 + i] * x1) + (path[z2 + i] * x2 + path[z3 + i] * x3)
+        if D > 4:
+            s += sums[i]
+        pending.positive[i, w] |= np.uint64(not (s <= -t)) << shift
+        pending.negative[i, w] |= np.uint64(not (s >= t)) << shift
 
 
 @kernel
@@ -706,23 +711,36 @@ def keep_half(D, net, state, cell, lost, slot, layer, pending, first, n_pending,
 
 
 @kernel(inlined=True)
-def cuts_in_two(pending, j, nwr):
-    """Whether a unit is surely positive at one ray and surely negative at another."""
-    up, down = np.uint64(0), np.uint64(0)
-    for w in range(nwr):
-        up |= pending.positive[j, w] & ~pending.negative[j, w]
-        down |= pending.negative[j, w] & ~pending.positive[j, w]
-    return up != np.uint64(0) and down != np.uint64(0)
+def last_cells(pending, first, n_pending, alive):
+    """How many cells of the last layer the polyhedron with rays ``alive`` falls into; 0 if only cutting
+    tells.
+
+    One if no pending unit from ``first`` on changes sign there, two if one does so for sure.
+    """
+    cells = 1
+    for j in range(first, n_pending):
+        pos, neg, up, down = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+        for w in range(alive.shape[0]):
+            a, b = pending.positive[j, w] & alive[w], pending.negative[j, w] & alive[w]
+            pos |= a
+            neg |= b
+            up |= a & ~b
+            down |= b & ~a
+        if pos != np.uint64(0) and neg != np.uint64(0):
+            if cells == 2 or up == np.uint64(0) or down == np.uint64(0):
+                return 0
+            cells = 2
+    return cells
 
 
 @kernel(inlined=True)
 def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_step):
-    """Cut the fold node in the work arrays until it is a leaf; returns a status, the pending units that are
-    left, and how many cells the leaf stands for.
+    """Cut the fold node in the work arrays until it is a leaf; returns a status and the pending units that
+    are left.
 
     The half where the unit is on goes onto the stack, the other stays in the work arrays: a step for each
-    cut. ``RUNNING`` when it is a leaf, ``BUDGET`` after the cut of the last step. Where cells are only
-    counted, the last cut of the last layer makes two of a leaf that stays as it is.
+    cut. ``RUNNING`` when it is a leaf, ``BUDGET`` after the cut of the last step, ``DONE`` when its cells are
+    counted already: who counts cells needs to know how many there are, and not what they look like.
     """
     here = layer_row(net.table, layer)
     path, control = state.path, state.control
@@ -733,15 +751,15 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
     owner = state.signs[here.sign_at]
     first = 0
-    cells = 1
     status = RUNNING
-    # who counts cells asks of the last two only that they are two; at infinity, also which of them are
-    two = control[C_LAST] == layer and control[C_EMIT] == 0 and not touches_infinity(cell)
-    two = two and control[C_CELLS] + 2 <= control[C_MOST_CELLS]
+    counting = control[C_LAST] == layer and control[C_EMIT] == 0 and not touches_infinity(cell)
     while first < n_pending:
-        if two and first == n_pending - 1 and cuts_in_two(pending, first, nwr):
-            first += 1
-            cells = 2
+        # a cut counts at most four cells at once, and the other half is left
+        counting = counting and control[C_CELLS] + 5 <= control[C_MOST_CELLS]
+        if counting and first == n_pending - 1 and last_cells(pending, first, n_pending, cell.alive) == 2:
+            control[C_CELLS] += 2
+            state.layer_cells[layer] += 2
+            status = DONE
             break
         # room for both halves
         most = 3 * 64 * wf + wf + wr + 64 * wr * wf + n_pending * (1 + 2 * wr) + here.words + HEADER
@@ -819,7 +837,18 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
         for w in range(wr):
             room.rest[w] = (cell.alive[w] & ~room.below[w]) | room.fresh[w]
         first += 1
-        push_fold(D, net, state, cell, room.rest, layer, pending, first, n_pending, 1, room)
+        cells = last_cells(pending, first, n_pending, room.rest) if counting else 0
+        if cells == 0:
+            push_fold(D, net, state, cell, room.rest, layer, pending, first, n_pending, 1, room)
+        if counting:
+            for w in range(wr):
+                room.rest[w] = (cell.alive[w] & ~room.above[w]) | room.fresh[w]
+            off = last_cells(pending, first, n_pending, room.rest)
+            control[C_CELLS] += cells + off
+            state.layer_cells[layer] += cells + off
+            if off > 0:
+                status = DONE
+                break
         n_pending = keep_half(D, net, state, cell, room.above, slot, layer, pending, first, n_pending, room)
         first = 0
         nwr = (top_slot(cell.alive) + 63) >> 6
@@ -827,7 +856,7 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
             status = BUDGET
             break
         control[C_STEPS] += 1
-    return status, first, n_pending, cells
+    return status, first, n_pending
 
 
 # walls
@@ -1209,7 +1238,7 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
         control[C_FLOATS] = fo
         leaf = False
         status = RUNNING
-        first, cells = 0, 1
+        first = 0
         if kind == FOLD:
             nwr = (nr + 63) >> 6
             for j in range(n_pending):
@@ -1225,7 +1254,7 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                 if nr == 0:
                     status = HAS_LINES
                 else:
-                    status, first, n_pending, cells = fold_step(
+                    status, first, n_pending = fold_step(
                         D, net, state, cell, pending, n_pending, nwr, layer, room, last_step
                     )
                     nr = top_slot(cell.alive)
@@ -1248,19 +1277,19 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                 if control[C_EMIT] == 1:
                     status = write_cell(D, net, state, cell, nr, out, room)
                 if status == RUNNING:
-                    control[C_CELLS] += cells
-                    control[C_UNBOUNDED] += cells if far else 0
-                    state.layer_cells[layer] += cells
+                    control[C_CELLS] += 1
+                    control[C_UNBOUNDED] += 1 if far else 0
+                    state.layer_cells[layer] += 1
             else:
                 leave(D, net, state.path, state.errors, layer, room.routes, room.hidden)
                 if descend(D, net, state, cell, nr, layer + 1, pending, room):
                     state.layer_cells[layer] += 1
                 else:
                     status = STACK_FULL
-        if status == RUNNING or (kind == WALL and status == BUDGET):
+        if status == RUNNING or (kind == FOLD and status == DONE) or (kind == WALL and status == BUDGET):
             continue
-        if kind == FOLD and (control[C_INTS] > io or status == UNDECIDED_FOLD):
-            # halves lie where the node was: what is left of it goes on top of them
+        if kind == FOLD and nr > 0:
+            # halves may lie where the node was, or are counted: what is left of it goes on top of them
             push_fold(D, net, state, cell, cell.alive, layer, pending, first, n_pending, 0, room)
         else:  # nothing was changed: the node is still where it was
             control[C_INTS] = end
