@@ -235,7 +235,7 @@ def threshold(trust, D, rays, v, e):
 # facets and rays
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def write_facet(D, row, error, cell, slot, owner, wall, side):
     """Put a hyperplane, scaled by a power of two to 1-norm at most 1, into a facet slot."""
     size = 0.0
@@ -253,7 +253,7 @@ def write_facet(D, row, error, cell, slot, owner, wall, side):
     cell.used[slot >> 6] |= bit(slot)
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def new_ray(D, rays, facets, mask, used, pick, v, minors):
     """rays[v] = the ray on the picked facets that points inside, with a bound on its error.
 
@@ -302,7 +302,7 @@ def new_ray(D, rays, facets, mask, used, pick, v, minors):
         rays[v, D] = np.inf
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def divide(D, cell, slot, room):
     """Put a ray into a free slot for every edge that facet ``slot`` crosses; ``fresh`` = the new rays.
 
@@ -492,7 +492,7 @@ def load(D, state, cell, io, fo, nr, nf):
     return at, y
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def add_signs(D, path, z_at, n, rays, v, t, sums, pending):
     """Signs of all rows at ray v, as bits of their sets."""
     w, shift = v >> 6, np.uint64(v & 63)
@@ -512,7 +512,7 @@ def add_signs(D, path, z_at, n, rays, v, t, sums, pending):
         pending.negative[i, w] |= np.uint64(not (s >= t)) << shift
 
 
-@kernel
+@kernel(inlined=True)
 def descend(D, net, state, cell, nr, layer, pending, room):
     """The working polyhedron enters ``layer``, its hidden vector in the path: push its first node. False: no
     room.
@@ -599,6 +599,12 @@ def descend(D, net, state, cell, nr, layer, pending, room):
     control[C_INTS] = write_header(si, at, here.kind, layer, 0, nr, n_pending, 2 * nf, io, y - fo)
     control[C_FLOATS] = y
     return True
+
+
+@kernel
+def begin(D, net, state, cell, nr, pending, room):
+    """The working polyhedron enters the first layer. False: no room."""
+    return descend(D, net, state, cell, nr, 0, pending, room)
 
 
 # folds
@@ -1211,8 +1217,13 @@ def write_cell(D, net, state, cell, nr, out, room):
 
 
 @kernel
-def run(D, net, state, cell, pending, room, keys, out, budget):
-    """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
+def run(columns, net, state, cell, pending, room, keys, out, budget):
+    """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed.
+
+    ``columns`` is a tuple of D numbers, of which only the length counts: it belongs to the type, so the
+    machine code is made for one dimension, and loops over coordinates are none.
+    """
+    D = len(columns)
     control, si, su, sf = state.control, state.si, state.su, state.sf
     last = control[C_LAST]
     last_step = control[C_STEPS] + budget

@@ -196,8 +196,8 @@ class SpaceMachine(StackMachine):
     def _begin(self, cone: RationalCone) -> None:
         self.path[: self.D * self.d] = np.vstack([np.eye(self.d), np.zeros((1, self.d))]).ravel()
         rays = self._put(cone)
-        while not kernels.descend(
-            self.D, self.program.net, self._state, self.cell, rays, 0, self.pending, self.room
+        while not kernels.begin(
+            self.D, self.program.net, self._state, self.cell, rays, self.pending, self.room
         ):
             self._grow_stack()
 
@@ -237,8 +237,8 @@ class SpaceMachine(StackMachine):
 
     def _run(self, budget: int) -> None:
         kernels.run(
-            self.D, self.program.net, self._state, self.cell, self.pending, self.room, self.keys, self._out,
-            budget,
+            (0,) * self.D, self.program.net, self._state, self.cell, self.pending, self.room, self.keys,
+            self._out, budget,
         )  # fmt: skip
 
     def _resume(self, status: int) -> None:
