@@ -114,7 +114,7 @@ class Pending(NamedTuple):
     """Units whose sign is not settled, with the rays at which they may be positive or negative."""
 
     unit: Integers
-    positive: Words
+    positive: Words  # (words, units), so that loops over units touch memory in order
     negative: Words
 
 
@@ -508,8 +508,8 @@ def add_signs(D, path, z_at, n, rays, v, t, sums, pending):
         s = (path[z_at + i] * x0 + path[z1 + i] * x1) + (path[z2 + i] * x2 + path[z3 + i] * x3)
         if D > 4:
             s += sums[i]
-        pending.positive[i, w] |= np.uint64(not (s <= -t)) << shift
-        pending.negative[i, w] |= np.uint64(not (s >= t)) << shift
+        pending.positive[w, i] |= np.uint64(not (s <= -t)) << shift
+        pending.negative[w, i] |= np.uint64(not (s >= t)) << shift
 
 
 @kernel(inlined=True)
@@ -553,8 +553,8 @@ def descend(D, net, state, cell, nr, layer, pending, room):
     if here.kind == FOLD:
         for i in range(n):
             for w in range(nwr):
-                pending.positive[i, w] = np.uint64(0)
-                pending.negative[i, w] = np.uint64(0)
+                pending.positive[w, i] = np.uint64(0)
+                pending.negative[w, i] = np.uint64(0)
         for w in range(nwr):
             word = cell.alive[w]
             while word != np.uint64(0):
@@ -566,14 +566,14 @@ def descend(D, net, state, cell, nr, layer, pending, room):
         for i in range(n):
             pos, neg = np.uint64(0), np.uint64(0)
             for w in range(nwr):
-                pos |= pending.positive[i, w]
-                neg |= pending.negative[i, w]
+                pos |= pending.positive[w, i]
+                neg |= pending.negative[w, i]
             if nr == 0 or (pos != np.uint64(0) and neg != np.uint64(0)):
                 si[at] = i
                 at += 1
                 for w in range(nwr):
-                    su[at] = pending.positive[i, w]
-                    su[at + nwr] = pending.negative[i, w]
+                    su[at] = pending.positive[w, i]
+                    su[at + nwr] = pending.negative[w, i]
                     at += 1
                 at += nwr
                 n_pending += 1
@@ -614,7 +614,7 @@ def begin(D, net, state, cell, nr, pending, room):
 def settle(D, path, z_at, n, i, cell, e, trust, pending, first, nwr):
     """Try in floats the signs of a pending unit that are still open."""
     for w in range(nwr):
-        word = pending.positive[first, w] & pending.negative[first, w]
+        word = pending.positive[w, first] & pending.negative[w, first]
         while word != np.uint64(0):
             v = (w << 6) + lowest(word)
             word &= word - np.uint64(1)
@@ -623,9 +623,9 @@ def settle(D, path, z_at, n, i, cell, e, trust, pending, first, nwr):
             for c in range(D):
                 s += path[z_at + c * n + i] * cell.rays[v, c]
             if s <= -t:
-                pending.positive[first, w] &= ~bit(v)
+                pending.positive[w, first] &= ~bit(v)
             if s >= t:
-                pending.negative[first, w] &= ~bit(v)
+                pending.negative[w, first] &= ~bit(v)
 
 
 @kernel(inlined=True)
@@ -648,7 +648,7 @@ def push_fold(D, net, state, cell, alive, layer, pending, first, n_pending, n_on
     for j in range(first, n_pending):
         pos, neg = np.uint64(0), np.uint64(0)
         for w in range(nwr):
-            a, b = pending.positive[j, w] & alive[w], pending.negative[j, w] & alive[w]
+            a, b = pending.positive[w, j] & alive[w], pending.negative[w, j] & alive[w]
             su[at + 1 + w] = a
             su[at + 1 + nwr + w] = b
             pos |= a
@@ -694,9 +694,9 @@ def keep_half(D, net, state, cell, lost, slot, layer, pending, first, n_pending,
     for j in range(first, n_pending):
         pos, neg = np.uint64(0), np.uint64(0)
         for w in range(wr):
-            a, b = pending.positive[j, w] & cell.alive[w], pending.negative[j, w] & cell.alive[w]
-            pending.positive[count, w] = a
-            pending.negative[count, w] = b
+            a, b = pending.positive[w, j] & cell.alive[w], pending.negative[w, j] & cell.alive[w]
+            pending.positive[w, count] = a
+            pending.negative[w, count] = b
             pos |= a
             neg |= b
         i = pending.unit[j]
@@ -727,7 +727,7 @@ def last_cells(pending, first, n_pending, alive):
     for j in range(first, n_pending):
         pos, neg, up, down = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
         for w in range(alive.shape[0]):
-            a, b = pending.positive[j, w] & alive[w], pending.negative[j, w] & alive[w]
+            a, b = pending.positive[w, j] & alive[w], pending.negative[w, j] & alive[w]
             pos |= a
             neg |= b
             up |= a & ~b
@@ -778,14 +778,14 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
         i = pending.unit[first]
         both, pos, neg = np.uint64(0), np.uint64(0), np.uint64(0)
         for w in range(nwr):
-            both |= pending.positive[first, w] & pending.negative[first, w]
+            both |= pending.positive[w, first] & pending.negative[w, first]
         if both != np.uint64(0) and trust != EXACT:
             settle(D, path, z_at, n, i, cell, error, trust, pending, first, nwr)
             both = np.uint64(0)
         for w in range(nwr):
-            both |= pending.positive[first, w] & pending.negative[first, w]
-            pos |= pending.positive[first, w]
-            neg |= pending.negative[first, w]
+            both |= pending.positive[w, first] & pending.negative[w, first]
+            pos |= pending.positive[w, first]
+            neg |= pending.negative[w, first]
         if both != np.uint64(0):
             status = UNDECIDED_FOLD
             break
@@ -809,8 +809,8 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
         wall = (layer << 54) | (i << 38)
         write_facet(D, room.row, (D - 1) * error[RA] + error[RC], cell, slot, owner, wall, 1)
         for w in range(wr):
-            room.above[w] = pending.positive[first, w] if w < nwr else np.uint64(0)
-            room.below[w] = pending.negative[first, w] if w < nwr else np.uint64(0)
+            room.above[w] = pending.positive[w, first] if w < nwr else np.uint64(0)
+            room.below[w] = pending.negative[w, first] if w < nwr else np.uint64(0)
         if not divide(D, cell, slot, room):
             status = RAYS_FULL
             break
@@ -819,8 +819,8 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
         for w in range(wr):
             if w >= nwr:
                 for j in range(first + 1, n_pending):
-                    pending.positive[j, w] = np.uint64(0)
-                    pending.negative[j, w] = np.uint64(0)
+                    pending.positive[w, j] = np.uint64(0)
+                    pending.negative[w, j] = np.uint64(0)
             word = room.fresh[w]
             while word != np.uint64(0):
                 v = (w << 6) + lowest(word)
@@ -837,8 +837,8 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
                 s = dot(D, room.row, cell.rays, v)
                 keep = ~(np.uint64(1) << shift)
                 up, down = np.uint64(not (s <= -t)), np.uint64(not (s >= t))
-                pending.positive[j, w] = (pending.positive[j, w] & keep) | (up << shift)
-                pending.negative[j, w] = (pending.negative[j, w] & keep) | (down << shift)
+                pending.positive[w, j] = (pending.positive[w, j] & keep) | (up << shift)
+                pending.negative[w, j] = (pending.negative[w, j] & keep) | (down << shift)
         # the half where the unit is on waits below the other
         for w in range(wr):
             room.rest[w] = (cell.alive[w] & ~room.below[w]) | room.fresh[w]
@@ -1256,8 +1256,8 @@ def run(columns, net, state, cell, pending, room, keys, out, budget):
                 pending.unit[j] = si[at]
                 at += 1
                 for w in range(nwr):
-                    pending.positive[j, w] = su[at + w]
-                    pending.negative[j, w] = su[at + nwr + w]
+                    pending.positive[w, j] = su[at + w]
+                    pending.negative[w, j] = su[at + nwr + w]
                 at += 2 * nwr
             copy(si, at, room.word, 0, here.words)
             copy(sf, y, room.hidden, 0, D * e)

@@ -104,7 +104,7 @@ class SpaceMachine(StackMachine):
             flat_label=label.reshape(-1),
         )
         self.pending = kernels.Pending(
-            ints(widest), words(widest, self._ray_words), words(widest, self._ray_words)
+            ints(widest), words(self._ray_words, widest), words(self._ray_words, widest)
         )
         self._node_ints = (
             3 * facets + self._facet_words + self._ray_words + rays * self._facet_words
