@@ -116,6 +116,36 @@ def test_a_variable_switches_the_shortcuts_off(tmp_path):
     assert sums(tmp_path, APPLY, HARDMAX_PLAIN_NUMBA="1") == ["False", "20", "-1", "1", "1"]
 
 
+ENDS = """
+import numba
+import numpy as np
+from hardmax.compiling import _shortcuts, kernel
+
+@kernel(inner=True)
+def last(a):
+    return a[-1]
+
+@kernel
+def ends(a, i):
+    return a[i] + last(a)
+
+@numba.njit
+def from_the_end(a, i):
+    return a[i]
+
+a = np.arange(5.0)
+print(ends(a, 2), from_the_end(a, -2))
+view = a[3:]
+print(ends(view, -2) - view[-1] == (a[1] if _shortcuts.apply else view[-2]))
+"""
+
+
+@pytest.mark.parametrize("plain", ["", "1"])
+def test_only_constants_and_code_that_is_not_ours_index_from_the_end(tmp_path, plain):
+    """An index is taken as it is: that of a view may reach in front of it."""
+    assert run(tmp_path, ENDS, HARDMAX_PLAIN_NUMBA=plain).stdout.split() == ["6.0", "3.0", "True"]
+
+
 SURPRISES = {
     "a later version": "import numba; numba.__version__ = '9.9.9'",
     "an earlier version": "import numba; numba.__version__ = '0.59.1'",
