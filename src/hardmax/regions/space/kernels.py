@@ -136,6 +136,8 @@ class Room(NamedTuple):
     residual: Floats
     row: Floats
     slots: Integers
+    near: Words
+    pairs: Integers
     bounds: Floats
     size: Integers
     place: Integers
@@ -303,30 +305,66 @@ def new_ray(D, rays, facets, mask, used, pick, v, minors):
 
 
 @kernel(inlined=True)
-def divide(D, cell, slot, room):
-    """Put a ray into a free slot for every edge that facet ``slot`` crosses; ``fresh`` = the new rays.
+def is_simple(d, cell):
+    """Whether every ray of the working cell lies on d facets."""
+    mask, alive, wf = cell.mask, cell.alive, cell.used.shape[0]
+    for w in range(alive.shape[0]):
+        odd = np.uint64(0)
+        if wf == 1:
+            flat = cell.flat_mask
+            for v in range(64):
+                odd |= np.uint64(popcount(flat[(w << 6) + v]) != d) << np.uint64(v)
+            odd &= alive[w]
+        else:
+            word = alive[w]
+            while word != np.uint64(0):
+                v = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                count = 0
+                for f in range(wf):
+                    count += popcount(mask[v, f])
+                odd |= np.uint64(count != d)
+        if odd != np.uint64(0):
+            return False
+    return True
 
-    ``above`` and ``below`` are the rays on its two sides; those on it learn of it. ``rest`` collects the
-    slots that are taken. False when the slots do not suffice.
+
+@kernel(inlined=True)
+def edges(d, cell, simple, room):
+    """List the pairs of a ray above and a ray below that span an edge; returns how many there are.
+
+    -1 when there are more than slots for rays.
     """
-    rays, mask, alive, facets, used = cell.rays, cell.mask, cell.alive, cell.facets, cell.used
-    above, below, fresh, rest = room.above, room.below, room.fresh, room.rest
-    pick, pool = room.pick, room.pool
-    wr, wf = alive.shape[0], used.shape[0]
-    d = D - 1
-    simple = True
-    for w in range(wr):
-        fresh[w] = np.uint64(0)
-        rest[w] = alive[w]
-        word = alive[w]
+    mask, alive = cell.mask, cell.alive
+    above, below, near, pairs = room.above, room.below, room.near, room.pairs
+    wr, wf = alive.shape[0], cell.used.shape[0]
+    most = pairs.shape[0]
+    found = 0
+    if simple and wf == 1 and wr == 1:  # most cells are of this kind
+        n_near = 0
+        word = below[0]
         while word != np.uint64(0):
-            v = (w << 6) + lowest(word)
+            q = lowest(word)
             word &= word - np.uint64(1)
-            count = popcount(mask[v, 0])
-            for f in range(1, wf):
-                count += popcount(mask[v, f])
-            if count != d:
-                simple = False
+            near[n_near] = mask[q, 0]
+            room.slots[n_near] = q
+            n_near += 1
+        word = above[0]
+        while word != np.uint64(0):
+            p = lowest(word)
+            word &= word - np.uint64(1)
+            mine = mask[p, 0]
+            hits = np.uint64(0)
+            for k in range(n_near):
+                hits |= np.uint64(popcount(mine & near[k]) == d - 1) << np.uint64(k)
+            if found + popcount(hits) > most:
+                return -1
+            while hits != np.uint64(0):
+                pairs[found, 0] = p
+                pairs[found, 1] = room.slots[lowest(hits)]
+                found += 1
+                hits &= hits - np.uint64(1)
+        return found
     for wp in range(wr):
         word_p = above[wp]
         while word_p != np.uint64(0):
@@ -337,8 +375,8 @@ def divide(D, cell, slot, room):
                 while word_q != np.uint64(0):
                     q = (wq << 6) + lowest(word_q)
                     word_q &= word_q - np.uint64(1)
-                    count = popcount(mask[p, 0] & mask[q, 0])
-                    for f in range(1, wf):
+                    count = 0
+                    for f in range(wf):
                         count += popcount(mask[p, f] & mask[q, f])
                     if count < d - 1 or (simple and count != d - 1):
                         continue
@@ -359,33 +397,61 @@ def divide(D, cell, slot, room):
                                     edge = False
                         if not edge:
                             continue
-                    v = free_slot(rest)
-                    if v < 0:
-                        return False
-                    rest[v >> 6] |= bit(v)
-                    fresh[v >> 6] |= bit(v)
-                    k = 0
-                    for f in range(wf):
-                        mask[v, f] = mask[p, f] & mask[q, f]
-                        word = mask[v, f]
-                        while word != np.uint64(0):
-                            pool[k] = (f << 6) + lowest(word)
-                            k += 1
-                            word &= word - np.uint64(1)
-                    if count == d - 1:
-                        copy(pool, 0, pick, 0, k)
-                        k = d - 1
-                    else:
-                        k = choose(D, d - 1, pool, k, facets, pick, room.residual)
-                    mask[v, slot >> 6] |= bit(slot)
-                    if k < d - 1:
-                        for c in range(D):
-                            rays[v, c] = 0.0
-                        rays[v, D - 1] = 1.0
-                        rays[v, D] = np.inf
-                    else:
-                        pick[d - 1] = slot
-                        new_ray(D, rays, facets, mask, used, pick, v, room.minors)
+                    if found == most:
+                        return -1
+                    pairs[found, 0] = p
+                    pairs[found, 1] = q
+                    found += 1
+    return found
+
+
+@kernel(inlined=True)
+def divide(D, cell, slot, room):
+    """Put a ray into a free slot for every edge that facet ``slot`` crosses; ``fresh`` = the new rays.
+
+    ``above`` and ``below`` are the rays on its two sides; those on it learn of it. ``rest`` collects the
+    slots that are taken. False when the slots do not suffice.
+    """
+    rays, mask, alive, facets, used = cell.rays, cell.mask, cell.alive, cell.facets, cell.used
+    above, below, fresh, rest = room.above, room.below, room.fresh, room.rest
+    pick, pool = room.pick, room.pool
+    wr, wf = alive.shape[0], used.shape[0]
+    d = D - 1
+    found = edges(d, cell, is_simple(d, cell), room)
+    if found < 0:
+        return False
+    for w in range(wr):
+        fresh[w] = np.uint64(0)
+        rest[w] = alive[w]
+    for e in range(found):
+        p, q = room.pairs[e, 0], room.pairs[e, 1]
+        v = free_slot(rest)
+        if v < 0:
+            return False
+        rest[v >> 6] |= bit(v)
+        fresh[v >> 6] |= bit(v)
+        k = 0
+        for f in range(wf):
+            word = mask[p, f] & mask[q, f]
+            mask[v, f] = word
+            while word != np.uint64(0):
+                pool[k] = (f << 6) + lowest(word)
+                k += 1
+                word &= word - np.uint64(1)
+        if k == d - 1:
+            for i in range(d - 1):
+                pick[i] = pool[i]
+        else:
+            k = choose(D, d - 1, pool, k, facets, pick, room.residual)
+        mask[v, slot >> 6] |= bit(slot)
+        if k < d - 1:
+            for c in range(D):
+                rays[v, c] = 0.0
+            rays[v, D - 1] = 1.0
+            rays[v, D] = np.inf
+        else:
+            pick[d - 1] = slot
+            new_ray(D, rays, facets, mask, used, pick, v, room.minors)
     for w in range(wr):
         word = alive[w] & ~above[w] & ~below[w]
         while word != np.uint64(0):
@@ -396,19 +462,24 @@ def divide(D, cell, slot, room):
 
 
 @kernel(inlined=True)
+def touched(cell, alive, f):
+    """Word f of the facets that the rays ``alive`` lie on."""
+    facets = np.uint64(0)
+    for w in range(alive.shape[0]):
+        word = alive[w]
+        while word != np.uint64(0):
+            facets |= cell.mask[(w << 6) + lowest(word), f]
+            word &= word - np.uint64(1)
+    return facets
+
+
+@kernel(inlined=True)
 def replace(cell, lost, fresh):
     """Some rays of the working cell are replaced by new ones; facets without a ray are given up."""
-    wf = cell.used.shape[0]
-    for f in range(wf):
-        cell.used[f] = np.uint64(0)
     for w in range(cell.alive.shape[0]):
         cell.alive[w] = (cell.alive[w] & ~lost[w]) | fresh[w]
-        word = cell.alive[w]
-        while word != np.uint64(0):
-            v = (w << 6) + lowest(word)
-            word &= word - np.uint64(1)
-            for f in range(wf):
-                cell.used[f] |= cell.mask[v, f]
+    for f in range(cell.used.shape[0]):
+        cell.used[f] = touched(cell, cell.alive, f)
 
 
 # nodes
@@ -423,27 +494,19 @@ def write_polyhedron(D, cell, alive, ints, words, floats, io, fo, size, place):
     """
     nr = top_slot(alive)
     wf = cell.used.shape[0]
-    for f in range(wf):
-        place[f] = 0
-    touched = place  # words as integers
-    for w in range(alive.shape[0]):
-        word = alive[w]
-        while word != np.uint64(0):
-            v = (w << 6) + lowest(word)
-            word &= word - np.uint64(1)
-            for f in range(wf):
-                touched[f] |= np.int64(cell.mask[v, f])
     nf = 0
     for f in range(wf):
-        if touched[f] != 0:
-            nf = (f << 6) + highest(np.uint64(touched[f])) + 1
+        facets = touched(cell, alive, f)
+        place[f] = np.int64(facets)
+        if facets != np.uint64(0):
+            nf = (f << 6) + highest(facets) + 1
     size[0] = nr
     size[1] = nf
     nwf, nwr = (nf + 63) >> 6, (nr + 63) >> 6
     at = io
     copy(cell.flat_label, 0, ints, at, 3 * nf)
     at += 3 * nf
-    copy(touched, 0, ints, at, nwf)
+    copy(place, 0, ints, at, nwf)
     at += nwf
     copy(alive, 0, words, at, nwr)
     at += nwr
@@ -817,10 +880,6 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
         # signs of the other pending units at the new rays
         n_fresh = 0
         for w in range(wr):
-            if w >= nwr:
-                for j in range(first + 1, n_pending):
-                    pending.positive[w, j] = np.uint64(0)
-                    pending.negative[w, j] = np.uint64(0)
             word = room.fresh[w]
             while word != np.uint64(0):
                 v = (w << 6) + lowest(word)
@@ -831,14 +890,20 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
         for j in range(first + 1, n_pending):
             for c in range(D):
                 room.row[c] = path[z_at + pending.unit[j] + c * n]
-            for k in range(n_fresh):
-                v, t = room.slots[k], room.bounds[k]
-                w, shift = v >> 6, np.uint64(v & 63)
-                s = dot(D, room.row, cell.rays, v)
-                keep = ~(np.uint64(1) << shift)
-                up, down = np.uint64(not (s <= -t)), np.uint64(not (s >= t))
-                pending.positive[w, j] = (pending.positive[w, j] & keep) | (up << shift)
-                pending.negative[w, j] = (pending.negative[w, j] & keep) | (down << shift)
+            k = 0
+            for w in range(wr):
+                up, down = np.uint64(0), np.uint64(0)
+                if w < nwr:
+                    up, down = pending.positive[w, j] & ~room.fresh[w], pending.negative[w, j] & ~room.fresh[w]
+                for _ in range(popcount(room.fresh[w])):
+                    v, t = room.slots[k], room.bounds[k]
+                    s = dot(D, room.row, cell.rays, v)
+                    shift = np.uint64(v & 63)
+                    up |= np.uint64(not (s <= -t)) << shift
+                    down |= np.uint64(not (s >= t)) << shift
+                    k += 1
+                pending.positive[w, j] = up
+                pending.negative[w, j] = down
         # the half where the unit is on waits below the other
         for w in range(wr):
             room.rest[w] = (cell.alive[w] & ~room.below[w]) | room.fresh[w]

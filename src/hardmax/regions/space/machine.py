@@ -129,6 +129,8 @@ class SpaceMachine(StackMachine):
             residual=np.zeros((facets, D)),
             row=np.zeros(D),
             slots=ints(rays),
+            near=words(rays),
+            pairs=np.zeros((rays, 2), dtype=np.int64),
             bounds=np.zeros(rays),
             size=ints(2),
             place=ints(facets),
