@@ -340,30 +340,33 @@ def edges(d, cell, simple, room):
     wr, wf = alive.shape[0], cell.used.shape[0]
     most = pairs.shape[0]
     found = 0
-    if simple and wf == 1 and wr == 1:  # most cells are of this kind
+    if simple and wf == 1:  # most cells are of this kind
         n_near = 0
-        word = below[0]
-        while word != np.uint64(0):
-            q = lowest(word)
-            word &= word - np.uint64(1)
-            near[n_near] = mask[q, 0]
-            room.slots[n_near] = q
-            n_near += 1
-        word = above[0]
-        while word != np.uint64(0):
-            p = lowest(word)
-            word &= word - np.uint64(1)
-            mine = mask[p, 0]
-            hits = np.uint64(0)
-            for k in range(n_near):
-                hits |= np.uint64(popcount(mine & near[k]) == d - 1) << np.uint64(k)
-            if found + popcount(hits) > most:
-                return -1
-            while hits != np.uint64(0):
-                pairs[found, 0] = p
-                pairs[found, 1] = room.slots[lowest(hits)]
-                found += 1
-                hits &= hits - np.uint64(1)
+        for w in range(wr):
+            word = below[w]
+            while word != np.uint64(0):
+                q = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                near[n_near] = mask[q, 0]
+                room.slots[n_near] = q
+                n_near += 1
+        for w in range(wr):
+            word = above[w]
+            while word != np.uint64(0):
+                p = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                mine = mask[p, 0]
+                for k0 in range(0, n_near, 64):
+                    hits = np.uint64(0)
+                    for k in range(min(n_near - k0, 64)):
+                        hits |= np.uint64(popcount(mine & near[k0 + k]) == d - 1) << np.uint64(k)
+                    if found + popcount(hits) > most:
+                        return -1
+                    while hits != np.uint64(0):
+                        pairs[found, 0] = p
+                        pairs[found, 1] = room.slots[k0 + lowest(hits)]
+                        found += 1
+                        hits &= hits - np.uint64(1)
         return found
     for wp in range(wr):
         word_p = above[wp]
@@ -863,6 +866,20 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
                     )  # fmt: skip
             first += 1
             continue
+        if counting and n_pending - first == 2:
+            # both halves may be seen to be cut by the other unit at the rays that are there
+            cells = 0
+            for w in range(wr):
+                room.rest[w] = cell.alive[w] & ~(pending.negative[w, first] if w < nwr else np.uint64(0))
+            cells += last_cells(pending, first + 1, n_pending, room.rest)
+            for w in range(wr):
+                room.rest[w] = cell.alive[w] & ~(pending.positive[w, first] if w < nwr else np.uint64(0))
+            cells += last_cells(pending, first + 1, n_pending, room.rest)
+            if cells == 4:
+                control[C_CELLS] += cells
+                state.layer_cells[layer] += cells
+                status = DONE
+                break
         slot = free_slot(cell.used)
         if slot < 0:
             status = FACETS_FULL
