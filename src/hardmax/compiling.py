@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from llvmlite.ir import Constant
 
 # the first and the last version of numba with which the shortcuts are tested
 TESTED = ((0, 60), (0, 68))
@@ -157,7 +156,7 @@ class _Shortcuts:
 
     *Indices.* In Python, a negative index counts from the end. numba tests for that at each access ``a[i]``,
     and a loop over ``a[start + i]`` is then not vectorised, because its addresses may jump. Here an index is
-    taken as it is. So a kernel must not index from the end, except by a constant such as ``a[-1]``.
+    taken as it is: a kernel must not index from the end, not even by a constant.
     """
 
     lock: Any
@@ -268,11 +267,11 @@ class _Shortcuts:
         return answer
 
     def _index(self, context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
-        """Where an array is read or written: at the index itself, which only as a constant may be negative.
+        """Where an array is read or written: at the index itself, which must not be negative.
 
         numba's own functions keep theirs: code that is not ours may share them.
         """
-        if isinstance(index, Constant) or not kind.signed or builder.function.name.startswith(_OF_NUMBA):
+        if not kind.signed or builder.function.name.startswith(_OF_NUMBA):
             return self.from_the_end(context, builder, kind, index, size)
         return context.cast(builder, index, kind, self.integer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -116,34 +117,49 @@ def test_a_variable_switches_the_shortcuts_off(tmp_path):
     assert sums(tmp_path, APPLY, HARDMAX_PLAIN_NUMBA="1") == ["False", "20", "-1", "1", "1"]
 
 
-ENDS = """
+FROM_THE_END = """
 import numba
 import numpy as np
 from hardmax.compiling import _shortcuts, kernel
 
-@kernel(inner=True)
-def last(a):
-    return a[-1]
-
 @kernel
-def ends(a, i):
-    return a[i] + last(a)
+def here(a, i):
+    return a[i]
 
 @numba.njit
 def from_the_end(a, i):
     return a[i]
 
 a = np.arange(5.0)
-print(ends(a, 2), from_the_end(a, -2))
-view = a[3:]
-print(ends(view, -2) - view[-1] == (a[1] if _shortcuts.apply else view[-2]))
+print(here(a, 2), from_the_end(a, -2), here(a[3:], -2) == (1.0 if _shortcuts.apply else 3.0))
 """
 
 
 @pytest.mark.parametrize("plain", ["", "1"])
-def test_only_constants_and_code_that_is_not_ours_index_from_the_end(tmp_path, plain):
-    """An index is taken as it is: that of a view may reach in front of it."""
-    assert run(tmp_path, ENDS, HARDMAX_PLAIN_NUMBA=plain).stdout.split() == ["6.0", "3.0", "True"]
+def test_a_kernel_takes_an_index_as_it_is_and_other_code_does_not(tmp_path, plain):
+    assert run(tmp_path, FROM_THE_END, HARDMAX_PLAIN_NUMBA=plain).stdout.split() == ["2.0", "3.0", "True"]
+
+
+def kernels_of(path):
+    """The kernels of a file, as trees."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            names = {getattr(getattr(d, "func", d), "id", "") for d in node.decorator_list}
+            if names & {"kernel"}:
+                yield node
+
+
+def test_no_kernel_indexes_from_the_end_by_a_constant():
+    package, seen = Path(hardmax.__file__).parent, 0
+    for path in package.rglob("*.py"):
+        for function in kernels_of(path):
+            seen += 1
+            for node in ast.walk(function):
+                if isinstance(node, ast.Subscript):
+                    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+                    negative = [p for p in parts if isinstance(p, ast.UnaryOp) and isinstance(p.op, ast.USub)]
+                    assert not negative, f"{path.name}:{node.lineno}"
+    assert seen > 200
 
 
 SURPRISES = {

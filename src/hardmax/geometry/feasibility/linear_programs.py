@@ -683,10 +683,11 @@ def _surely_positive(rows, row_error, start, stop, x):  # type: ignore[no-untype
 def tabulate_walls_kernel(points, error, key_start, walls):  # type: ignore[no-untyped-def]
     """Unit rows points[j] - points[l] for all pairs of keys of each head, with a bound on their errors."""
     k = 0
+    errors = walls[:, walls.shape[1] - 1]
     for g in range(key_start.shape[0] - 1):
         first, last = key_start[g], key_start[g + 1]
         for j in range(first, last):
-            fill_rows_kernel(points, error, first, last, j, walls, walls[:, -1], k)
+            fill_rows_kernel(points, error, first, last, j, walls, errors, k)
             k += last - first - 1
 
 

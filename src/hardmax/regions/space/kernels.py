@@ -1322,6 +1322,7 @@ def run(columns, net, state, cell, pending, room, keys, out, budget):
         here = layer_row(net.table, layer)
         n_pending, nf, tied = si[end - 4], si[end - 3] >> 1, si[end - 3] & 1
         io, fo = end - si[end - 2], floats - si[end - 1]
+        before = control[C_CELLS]
         if nr > cell.rays.shape[0] or nf > cell.facets.shape[0]:
             control[C_STATUS] = RAYS_FULL if nr > cell.rays.shape[0] else FACETS_FULL
             return
@@ -1381,8 +1382,8 @@ def run(columns, net, state, cell, pending, room, keys, out, budget):
                     status = STACK_FULL
         if status == RUNNING or (kind == FOLD and status == DONE) or (kind == WALL and status == BUDGET):
             continue
-        if kind == FOLD and nr > 0:
-            # halves may lie where the node was, or are counted: what is left of it goes on top of them
+        if kind == FOLD and (control[C_INTS] > io or control[C_CELLS] > before or status == UNDECIDED_FOLD):
+            # halves lie where the node was, or are counted: what is left of it goes on top of them
             push_fold(D, net, state, cell, cell.alive, layer, pending, first, n_pending, 0, room)
         else:  # nothing was changed: the node is still where it was
             control[C_INTS] = end
