@@ -180,24 +180,26 @@ def faces_of(bits, level, sets, n_sets, words, out):
 def direction(points, d, v, base, basis, top, level):
     """The part of ``points[v] - points[base]`` orthogonal to the directions of the levels above; its length.
 
-    Directions of levels ``top - 1`` down to ``level + 1`` are unit vectors; this one goes to ``level``.
+    Directions of levels ``top - 1`` down to ``level + 1`` are unit vectors; this one goes to ``level``. Level
+    -1 is the last row.
     """
+    row = level if level >= 0 else basis.shape[0] - 1
     for c in range(d):
-        basis[level, c] = points[v, c] - points[base, c]
+        basis[row, c] = points[v, c] - points[base, c]
     for _ in range(2):  # once more, against rounding
         for l in range(top - 1, level, -1):
             s = 0.0
             for c in range(d):
-                s += basis[level, c] * basis[l, c]
+                s += basis[row, c] * basis[l, c]
             for c in range(d):
-                basis[level, c] -= s * basis[l, c]
+                basis[row, c] -= s * basis[l, c]
     s = 0.0
     for c in range(d):
-        s += basis[level, c] * basis[level, c]
+        s += basis[row, c] * basis[row, c]
     s = np.sqrt(s)
     if s > 0.0:
         for c in range(d):
-            basis[level, c] /= s
+            basis[row, c] /= s
     return s
 
 
@@ -241,7 +243,6 @@ def pull(room, k, whole, sets, n_sets, words, apex):
                     size = product[1] * direction(points, d, other, base, basis, k, 0)
                     result[0] += size / factorial
                     if apex >= 0:
-                        # level -1 is the last row of the basis
                         height = direction(points, d, apex, base, basis, k, -1)
                         result[1] += size * height / (factorial * (k + 1))
                 entering = False
