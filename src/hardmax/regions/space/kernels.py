@@ -909,9 +909,8 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
                 room.row[c] = path[z_at + pending.unit[j] + c * n]
             k = 0
             for w in range(wr):
-                up, down = np.uint64(0), np.uint64(0)
-                if w < nwr:
-                    up, down = pending.positive[w, j] & ~room.fresh[w], pending.negative[w, j] & ~room.fresh[w]
+                old = ~room.fresh[w] if w < nwr else np.uint64(0)
+                up, down = pending.positive[w, j] & old, pending.negative[w, j] & old
                 for _ in range(popcount(room.fresh[w])):
                     v, t = room.slots[k], room.bounds[k]
                     s = dot(D, room.row, cell.rays, v)
