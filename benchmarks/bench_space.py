@@ -1,4 +1,4 @@
-"""Cells in space: split polyhedra against linear programs, and against the Monte Carlo of numpy."""
+"""Cells in space: split polyhedra against linear programs, the Monte Carlo of numpy, and forward passes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np  # isort: skip (the thread counts come first)
 import hardmax as hm
 
 WIDTHS = ([3, 32, 32, 1], [4, 16, 16, 1])
+POINTS = 4096  # of a forward pass
+PASSES = {(3, 64, 64, 1): 2.5, (4, 16, 16, 1): 12.0}  # the most that counting may take, in forward passes
 
 
 def against_linear_programs() -> list[Comparison]:
@@ -54,8 +56,38 @@ def against_numpy() -> Comparison:
     )  # fmt: skip
 
 
+def against_forward_passes() -> list[Comparison]:
+    """The exact count against one forward pass of numpy per cell, in batches."""
+    comparisons = []
+    for widths, target in PASSES.items():
+        network, box = hm.Network.random_mlp(list(widths), 0), hm.Box.cube(widths[0], -4, 4)
+        count = hm.count_cells(network, box)  # also compiles
+        points = np.random.default_rng(0).uniform(-4, 4, (POINTS, widths[0]))
+        first, *_ = blocks = network.blocks
+        layers = [(first.w_in.floats, first.b_in.floats), *((b.w_out.floats, b.b_out.floats) for b in blocks)]
+
+        def passes(layers=layers, n_cells=count.n_cells, points=points) -> None:
+            for start in range(0, n_cells, POINTS):
+                y = points[: n_cells - start]
+                for weights, biases in layers:
+                    y = np.maximum(y @ weights.T + biases, 0)
+
+        counted, reference = side_by_side(
+            lambda network=network, box=box: hm.count_cells(network, box), passes, repeats=5, rounds=5
+        )
+        comparisons.append(
+            Comparison(
+                f"count over forward passes {list(widths)}".replace(", ", ","), counted, reference, target,
+                at_most=True,
+                note=f"{count.n_cells:,} cells, certified; numpy sends as many points through the network, "
+                f"{POINTS:,} at a time",
+            )
+        )  # fmt: skip
+    return comparisons
+
+
 def run() -> list[Comparison]:
-    return [*against_linear_programs(), against_numpy()]
+    return [*against_linear_programs(), against_numpy(), *against_forward_passes()]
 
 
 if __name__ == "__main__":

@@ -67,7 +67,10 @@ def _training() -> None:
 # A tiny input for every group of kernels, the longest first. One entry is one process, because the later
 # groups call kernels of the earlier ones.
 KERNELS: tuple[dict[str, Callable[[], object]], ...] = (
-    {"space": lambda: _count(3), "volumes and adjacency in space": lambda: _glue(3)},
+    {
+        **{f"space, d = {d}": lambda d=d: _count(d) for d in range(3, 7)},  # type: ignore[misc]
+        "volumes and adjacency in space": lambda: _glue(3),
+    },
     {
         "splitting": _splitting,
         "candidates": lambda: hm.attention_diagram(_normal(300, 2)).nonempty.any(),

@@ -140,6 +140,40 @@ def test_a_run_can_be_stopped_and_resumed_anywhere():
     np.testing.assert_array_equal(a.masks.content, b.masks.content)
 
 
+@pytest.mark.parametrize("number", range(0, 60, 4))
+def test_cells_that_are_only_counted_are_those_that_are_stored(number):
+    """Counting does not build the last cells: their number, and of the unbounded ones, must not change."""
+    case, rng = space_instance(number), np.random.default_rng(number)
+    counts = []
+    for store, steps in ((True, 100_000), (False, 100_000), (False, 3)):
+        machine = SpaceMachine(
+            layers_of(case.network), case.domain, arithmetic="certified", store=store, sliver=1e-9
+        )
+        while not machine.done:
+            if steps == 3:  # a stack that is full at any moment
+                ints = int(machine.control[space_kernels.C_INTS]) + int(rng.integers(1, 1500))
+                floats = int(machine.control[space_kernels.C_FLOATS]) + int(rng.integers(1, 1500))
+                machine.si, machine.sf = machine.si[:ints].copy(), machine.sf[:floats].copy()
+            machine.advance(steps)
+        counts.append((machine.n_cells, machine.n_unbounded, machine.layer_cells.tolist()))
+    assert counts[0] == counts[1] == counts[2]
+
+
+@pytest.mark.parametrize("arithmetic", ["certified", "exact", "float"])
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 6, 7, 40, 41, 42, 43])
+def test_counting_stops_at_the_limit(arithmetic, most):
+    """Cells are counted up to four at a time, but never beyond the limit."""
+    network, box = hm.Network.random_mlp([3, 6, 6, 1], 0), hm.Box.cube(3, -4, 4)
+    machine = SpaceMachine(layers_of(network), box, arithmetic=arithmetic, store=False, sliver=1e-9)
+    machine.limit(most)
+    machine.advance(100_000)
+    assert machine.n_cells == most
+    machine.limit(None)
+    while not machine.done:
+        machine.advance(100_000)
+    assert machine.n_cells == hm.enumerate_regions(network, box).n_cells
+
+
 @pytest.mark.parametrize(
     ("domain", "sentence"),
     [

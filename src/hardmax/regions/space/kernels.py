@@ -73,7 +73,7 @@ CONTROL = 20
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, RAYS_FULL = range(7)
 BUDGET, UNCERTAIN, HAS_LINES, BAG_FULL, FACETS_FULL = 7, 8, 9, 10, 11
 
-AT_INFINITY = -2  # owner of the facet x0 >= 0
+AT_INFINITY = -2  # owner of the facet x0 >= 0, which a polyhedron that touches it has in slot 0
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -114,7 +114,7 @@ class Pending(NamedTuple):
     """Units whose sign is not settled, with the rays at which they may be positive or negative."""
 
     unit: Integers
-    positive: Words
+    positive: Words  # (words, units), so that loops over units touch memory in order
     negative: Words
 
 
@@ -136,6 +136,8 @@ class Room(NamedTuple):
     residual: Floats
     row: Floats
     slots: Integers
+    near: Words
+    pairs: Integers
     bounds: Floats
     size: Integers
     place: Integers
@@ -187,6 +189,12 @@ def top_slot(words):
 
 
 @kernel(inlined=True)
+def touches_infinity(cell):
+    """Whether infinity is a facet of the working cell."""
+    return cell.used[0] & np.uint64(1) != np.uint64(0) and cell.label[0, 0] == AT_INFINITY
+
+
+@kernel(inlined=True)
 def dot(D, row, rays, v):
     """The value of a row at ray v."""
     if D == 4:
@@ -229,7 +237,7 @@ def threshold(trust, D, rays, v, e):
 # facets and rays
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def write_facet(D, row, error, cell, slot, owner, wall, side):
     """Put a hyperplane, scaled by a power of two to 1-norm at most 1, into a facet slot."""
     size = 0.0
@@ -247,7 +255,7 @@ def write_facet(D, row, error, cell, slot, owner, wall, side):
     cell.used[slot >> 6] |= bit(slot)
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def new_ray(D, rays, facets, mask, used, pick, v, minors):
     """rays[v] = the ray on the picked facets that points inside, with a bound on its error.
 
@@ -296,31 +304,70 @@ def new_ray(D, rays, facets, mask, used, pick, v, minors):
         rays[v, D] = np.inf
 
 
-@kernel(inner=True)
-def divide(D, cell, slot, room):
-    """Put a ray into a free slot for every edge that facet ``slot`` crosses; ``fresh`` = the new rays.
+@kernel(inlined=True)
+def is_simple(d, cell):
+    """Whether every ray of the working cell lies on d facets."""
+    mask, alive, wf = cell.mask, cell.alive, cell.used.shape[0]
+    for w in range(alive.shape[0]):
+        odd = np.uint64(0)
+        if wf == 1:
+            flat = cell.flat_mask
+            for v in range(64):
+                odd |= np.uint64(popcount(flat[(w << 6) + v]) != d) << np.uint64(v)
+            odd &= alive[w]
+        else:
+            word = alive[w]
+            while word != np.uint64(0):
+                v = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                count = 0
+                for f in range(wf):
+                    count += popcount(mask[v, f])
+                odd |= np.uint64(count != d)
+        if odd != np.uint64(0):
+            return False
+    return True
 
-    ``above`` and ``below`` are the rays on its two sides; those on it learn of it. ``rest`` collects the
-    slots that are taken. False when the slots do not suffice.
+
+@kernel(inlined=True)
+def edges(d, cell, simple, room):
+    """List the pairs of a ray above and a ray below that span an edge; returns how many there are.
+
+    -1 when there are more than slots for rays.
     """
-    rays, mask, alive, facets, used = cell.rays, cell.mask, cell.alive, cell.facets, cell.used
-    above, below, fresh, rest = room.above, room.below, room.fresh, room.rest
-    pick, pool = room.pick, room.pool
-    wr, wf = alive.shape[0], used.shape[0]
-    d = D - 1
-    simple = True
-    for w in range(wr):
-        fresh[w] = np.uint64(0)
-        rest[w] = alive[w]
-        word = alive[w]
-        while word != np.uint64(0):
-            v = (w << 6) + lowest(word)
-            word &= word - np.uint64(1)
-            count = popcount(mask[v, 0])
-            for f in range(1, wf):
-                count += popcount(mask[v, f])
-            if count != d:
-                simple = False
+    mask, alive = cell.mask, cell.alive
+    above, below, near, pairs = room.above, room.below, room.near, room.pairs
+    wr, wf = alive.shape[0], cell.used.shape[0]
+    most = pairs.shape[0]
+    found = 0
+    if simple and wf == 1:  # most cells are of this kind
+        n_near = 0
+        for w in range(wr):
+            word = below[w]
+            while word != np.uint64(0):
+                q = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                near[n_near] = mask[q, 0]
+                room.slots[n_near] = q
+                n_near += 1
+        for w in range(wr):
+            word = above[w]
+            while word != np.uint64(0):
+                p = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                mine = mask[p, 0]
+                for k0 in range(0, n_near, 64):
+                    hits = np.uint64(0)
+                    for k in range(min(n_near - k0, 64)):
+                        hits |= np.uint64(popcount(mine & near[k0 + k]) == d - 1) << np.uint64(k)
+                    if found + popcount(hits) > most:
+                        return -1
+                    while hits != np.uint64(0):
+                        pairs[found, 0] = p
+                        pairs[found, 1] = room.slots[k0 + lowest(hits)]
+                        found += 1
+                        hits &= hits - np.uint64(1)
+        return found
     for wp in range(wr):
         word_p = above[wp]
         while word_p != np.uint64(0):
@@ -331,8 +378,8 @@ def divide(D, cell, slot, room):
                 while word_q != np.uint64(0):
                     q = (wq << 6) + lowest(word_q)
                     word_q &= word_q - np.uint64(1)
-                    count = popcount(mask[p, 0] & mask[q, 0])
-                    for f in range(1, wf):
+                    count = 0
+                    for f in range(wf):
                         count += popcount(mask[p, f] & mask[q, f])
                     if count < d - 1 or (simple and count != d - 1):
                         continue
@@ -353,33 +400,61 @@ def divide(D, cell, slot, room):
                                     edge = False
                         if not edge:
                             continue
-                    v = free_slot(rest)
-                    if v < 0:
-                        return False
-                    rest[v >> 6] |= bit(v)
-                    fresh[v >> 6] |= bit(v)
-                    k = 0
-                    for f in range(wf):
-                        mask[v, f] = mask[p, f] & mask[q, f]
-                        word = mask[v, f]
-                        while word != np.uint64(0):
-                            pool[k] = (f << 6) + lowest(word)
-                            k += 1
-                            word &= word - np.uint64(1)
-                    if count == d - 1:
-                        copy(pool, 0, pick, 0, k)
-                        k = d - 1
-                    else:
-                        k = choose(D, d - 1, pool, k, facets, pick, room.residual)
-                    mask[v, slot >> 6] |= bit(slot)
-                    if k < d - 1:
-                        for c in range(D):
-                            rays[v, c] = 0.0
-                        rays[v, D - 1] = 1.0
-                        rays[v, D] = np.inf
-                    else:
-                        pick[d - 1] = slot
-                        new_ray(D, rays, facets, mask, used, pick, v, room.minors)
+                    if found == most:
+                        return -1
+                    pairs[found, 0] = p
+                    pairs[found, 1] = q
+                    found += 1
+    return found
+
+
+@kernel(inlined=True)
+def divide(D, cell, slot, room):
+    """Put a ray into a free slot for every edge that facet ``slot`` crosses; ``fresh`` = the new rays.
+
+    ``above`` and ``below`` are the rays on its two sides; those on it learn of it. ``rest`` collects the
+    slots that are taken. False when the slots do not suffice.
+    """
+    rays, mask, alive, facets, used = cell.rays, cell.mask, cell.alive, cell.facets, cell.used
+    above, below, fresh, rest = room.above, room.below, room.fresh, room.rest
+    pick, pool = room.pick, room.pool
+    wr, wf = alive.shape[0], used.shape[0]
+    d = D - 1
+    found = edges(d, cell, is_simple(d, cell), room)
+    if found < 0:
+        return False
+    for w in range(wr):
+        fresh[w] = np.uint64(0)
+        rest[w] = alive[w]
+    for e in range(found):
+        p, q = room.pairs[e, 0], room.pairs[e, 1]
+        v = free_slot(rest)
+        if v < 0:
+            return False
+        rest[v >> 6] |= bit(v)
+        fresh[v >> 6] |= bit(v)
+        k = 0
+        for f in range(wf):
+            word = mask[p, f] & mask[q, f]
+            mask[v, f] = word
+            while word != np.uint64(0):
+                pool[k] = (f << 6) + lowest(word)
+                k += 1
+                word &= word - np.uint64(1)
+        if k == d - 1:
+            for i in range(d - 1):
+                pick[i] = pool[i]
+        else:
+            k = choose(D, d - 1, pool, k, facets, pick, room.residual)
+        mask[v, slot >> 6] |= bit(slot)
+        if k < d - 1:
+            for c in range(D):
+                rays[v, c] = 0.0
+            rays[v, D - 1] = 1.0
+            rays[v, D] = np.inf
+        else:
+            pick[d - 1] = slot
+            new_ray(D, rays, facets, mask, used, pick, v, room.minors)
     for w in range(wr):
         word = alive[w] & ~above[w] & ~below[w]
         while word != np.uint64(0):
@@ -390,19 +465,24 @@ def divide(D, cell, slot, room):
 
 
 @kernel(inlined=True)
+def touched(cell, alive, f):
+    """Word f of the facets that the rays ``alive`` lie on."""
+    facets = np.uint64(0)
+    for w in range(alive.shape[0]):
+        word = alive[w]
+        while word != np.uint64(0):
+            facets |= cell.mask[(w << 6) + lowest(word), f]
+            word &= word - np.uint64(1)
+    return facets
+
+
+@kernel(inlined=True)
 def replace(cell, lost, fresh):
     """Some rays of the working cell are replaced by new ones; facets without a ray are given up."""
-    wf = cell.used.shape[0]
-    for f in range(wf):
-        cell.used[f] = np.uint64(0)
     for w in range(cell.alive.shape[0]):
         cell.alive[w] = (cell.alive[w] & ~lost[w]) | fresh[w]
-        word = cell.alive[w]
-        while word != np.uint64(0):
-            v = (w << 6) + lowest(word)
-            word &= word - np.uint64(1)
-            for f in range(wf):
-                cell.used[f] |= cell.mask[v, f]
+    for f in range(cell.used.shape[0]):
+        cell.used[f] = touched(cell, cell.alive, f)
 
 
 # nodes
@@ -417,27 +497,19 @@ def write_polyhedron(D, cell, alive, ints, words, floats, io, fo, size, place):
     """
     nr = top_slot(alive)
     wf = cell.used.shape[0]
-    for f in range(wf):
-        place[f] = 0
-    touched = place  # words as integers
-    for w in range(alive.shape[0]):
-        word = alive[w]
-        while word != np.uint64(0):
-            v = (w << 6) + lowest(word)
-            word &= word - np.uint64(1)
-            for f in range(wf):
-                touched[f] |= np.int64(cell.mask[v, f])
     nf = 0
     for f in range(wf):
-        if touched[f] != 0:
-            nf = (f << 6) + highest(np.uint64(touched[f])) + 1
+        facets = touched(cell, alive, f)
+        place[f] = np.int64(facets)
+        if facets != np.uint64(0):
+            nf = (f << 6) + highest(facets) + 1
     size[0] = nr
     size[1] = nf
     nwf, nwr = (nf + 63) >> 6, (nr + 63) >> 6
     at = io
     copy(cell.flat_label, 0, ints, at, 3 * nf)
     at += 3 * nf
-    copy(touched, 0, ints, at, nwf)
+    copy(place, 0, ints, at, nwf)
     at += nwf
     copy(alive, 0, words, at, nwr)
     at += nwr
@@ -486,22 +558,27 @@ def load(D, state, cell, io, fo, nr, nf):
     return at, y
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def add_signs(D, path, z_at, n, rays, v, t, sums, pending):
     """Signs of all rows at ray v, as bits of their sets."""
-    for i in range(n):
-        sums[i] = path[z_at + i] * rays[v, 0]
-    for c in range(1, D):
-        x = rays[v, c]
-        for i in range(n):
-            sums[i] += path[z_at + c * n + i] * x
     w, shift = v >> 6, np.uint64(v & 63)
+    x0, x1, x2, x3 = rays[v, 0], rays[v, 1], rays[v, 2], rays[v, 3]
+    z1, z2, z3 = z_at + n, z_at + 2 * n, z_at + 3 * n
+    if D > 4:
+        for i in range(n):
+            sums[i] = path[z_at + 4 * n + i] * rays[v, 4]
+        for c in range(5, D):
+            for i in range(n):
+                sums[i] += path[z_at + c * n + i] * rays[v, c]
     for i in range(n):
-        pending.positive[i, w] |= np.uint64(not (sums[i] <= -t)) << shift
-        pending.negative[i, w] |= np.uint64(not (sums[i] >= t)) << shift
+        s = (path[z_at + i] * x0 + path[z1 + i] * x1) + (path[z2 + i] * x2 + path[z3 + i] * x3)
+        if D > 4:
+            s += sums[i]
+        pending.positive[w, i] |= np.uint64(not (s <= -t)) << shift
+        pending.negative[w, i] |= np.uint64(not (s >= t)) << shift
 
 
-@kernel
+@kernel(inlined=True)
 def descend(D, net, state, cell, nr, layer, pending, room):
     """The working polyhedron enters ``layer``, its hidden vector in the path: push its first node. False: no
     room.
@@ -542,8 +619,8 @@ def descend(D, net, state, cell, nr, layer, pending, room):
     if here.kind == FOLD:
         for i in range(n):
             for w in range(nwr):
-                pending.positive[i, w] = np.uint64(0)
-                pending.negative[i, w] = np.uint64(0)
+                pending.positive[w, i] = np.uint64(0)
+                pending.negative[w, i] = np.uint64(0)
         for w in range(nwr):
             word = cell.alive[w]
             while word != np.uint64(0):
@@ -555,14 +632,14 @@ def descend(D, net, state, cell, nr, layer, pending, room):
         for i in range(n):
             pos, neg = np.uint64(0), np.uint64(0)
             for w in range(nwr):
-                pos |= pending.positive[i, w]
-                neg |= pending.negative[i, w]
+                pos |= pending.positive[w, i]
+                neg |= pending.negative[w, i]
             if nr == 0 or (pos != np.uint64(0) and neg != np.uint64(0)):
                 si[at] = i
                 at += 1
                 for w in range(nwr):
-                    su[at] = pending.positive[i, w]
-                    su[at + nwr] = pending.negative[i, w]
+                    su[at] = pending.positive[w, i]
+                    su[at + nwr] = pending.negative[w, i]
                     at += 1
                 at += nwr
                 n_pending += 1
@@ -590,6 +667,12 @@ def descend(D, net, state, cell, nr, layer, pending, room):
     return True
 
 
+@kernel
+def begin(D, net, state, cell, nr, pending, room):
+    """The working polyhedron enters the first layer. False: no room."""
+    return descend(D, net, state, cell, nr, 0, pending, room)
+
+
 # folds
 
 
@@ -597,7 +680,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
 def settle(D, path, z_at, n, i, cell, e, trust, pending, first, nwr):
     """Try in floats the signs of a pending unit that are still open."""
     for w in range(nwr):
-        word = pending.positive[first, w] & pending.negative[first, w]
+        word = pending.positive[w, first] & pending.negative[w, first]
         while word != np.uint64(0):
             v = (w << 6) + lowest(word)
             word &= word - np.uint64(1)
@@ -606,9 +689,9 @@ def settle(D, path, z_at, n, i, cell, e, trust, pending, first, nwr):
             for c in range(D):
                 s += path[z_at + c * n + i] * cell.rays[v, c]
             if s <= -t:
-                pending.positive[first, w] &= ~bit(v)
+                pending.positive[w, first] &= ~bit(v)
             if s >= t:
-                pending.negative[first, w] &= ~bit(v)
+                pending.negative[w, first] &= ~bit(v)
 
 
 @kernel(inlined=True)
@@ -631,7 +714,7 @@ def push_fold(D, net, state, cell, alive, layer, pending, first, n_pending, n_on
     for j in range(first, n_pending):
         pos, neg = np.uint64(0), np.uint64(0)
         for w in range(nwr):
-            a, b = pending.positive[j, w] & alive[w], pending.negative[j, w] & alive[w]
+            a, b = pending.positive[w, j] & alive[w], pending.negative[w, j] & alive[w]
             su[at + 1 + w] = a
             su[at + 1 + nwr + w] = b
             pos |= a
@@ -677,9 +760,9 @@ def keep_half(D, net, state, cell, lost, slot, layer, pending, first, n_pending,
     for j in range(first, n_pending):
         pos, neg = np.uint64(0), np.uint64(0)
         for w in range(wr):
-            a, b = pending.positive[j, w] & cell.alive[w], pending.negative[j, w] & cell.alive[w]
-            pending.positive[count, w] = a
-            pending.negative[count, w] = b
+            a, b = pending.positive[w, j] & cell.alive[w], pending.negative[w, j] & cell.alive[w]
+            pending.positive[w, count] = a
+            pending.negative[w, count] = b
             pos |= a
             neg |= b
         i = pending.unit[j]
@@ -700,12 +783,36 @@ def keep_half(D, net, state, cell, lost, slot, layer, pending, first, n_pending,
 
 
 @kernel(inlined=True)
+def last_cells(pending, first, n_pending, alive):
+    """How many cells of the last layer the polyhedron with rays ``alive`` falls into; 0 if only cutting
+    tells.
+
+    One if no pending unit from ``first`` on changes sign there, two if one does so for sure.
+    """
+    cells = 1
+    for j in range(first, n_pending):
+        pos, neg, up, down = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+        for w in range(alive.shape[0]):
+            a, b = pending.positive[w, j] & alive[w], pending.negative[w, j] & alive[w]
+            pos |= a
+            neg |= b
+            up |= a & ~b
+            down |= b & ~a
+        if pos != np.uint64(0) and neg != np.uint64(0):
+            if cells == 2 or up == np.uint64(0) or down == np.uint64(0):
+                return 0
+            cells = 2
+    return cells
+
+
+@kernel(inlined=True)
 def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_step):
     """Cut the fold node in the work arrays until it is a leaf; returns a status and the pending units that
     are left.
 
     The half where the unit is on goes onto the stack, the other stays in the work arrays: a step for each
-    cut. ``RUNNING`` when it is a leaf, ``BUDGET`` after the cut of the last step.
+    cut. ``RUNNING`` when it is a leaf, ``BUDGET`` after the cut of the last step, ``DONE`` when its cells are
+    counted already: who counts cells needs to know how many there are, and not what they look like.
     """
     here = layer_row(net.table, layer)
     path, control = state.path, state.control
@@ -717,7 +824,15 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
     owner = state.signs[here.sign_at]
     first = 0
     status = RUNNING
+    counting = control[C_LAST] == layer and control[C_EMIT] == 0 and not touches_infinity(cell)
     while first < n_pending:
+        # a cut counts at most four cells at once, and the other half is left
+        counting = counting and control[C_CELLS] + 5 <= control[C_MOST_CELLS]
+        if counting and first == n_pending - 1 and last_cells(pending, first, n_pending, cell.alive) == 2:
+            control[C_CELLS] += 2
+            state.layer_cells[layer] += 2
+            status = DONE
+            break
         # room for both halves
         most = 3 * 64 * wf + wf + wr + 64 * wr * wf + n_pending * (1 + 2 * wr) + here.words + HEADER
         if control[C_INTS] + 2 * most > state.si.shape[0]:
@@ -729,14 +844,14 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
         i = pending.unit[first]
         both, pos, neg = np.uint64(0), np.uint64(0), np.uint64(0)
         for w in range(nwr):
-            both |= pending.positive[first, w] & pending.negative[first, w]
+            both |= pending.positive[w, first] & pending.negative[w, first]
         if both != np.uint64(0) and trust != EXACT:
             settle(D, path, z_at, n, i, cell, error, trust, pending, first, nwr)
             both = np.uint64(0)
         for w in range(nwr):
-            both |= pending.positive[first, w] & pending.negative[first, w]
-            pos |= pending.positive[first, w]
-            neg |= pending.negative[first, w]
+            both |= pending.positive[w, first] & pending.negative[w, first]
+            pos |= pending.positive[w, first]
+            neg |= pending.negative[w, first]
         if both != np.uint64(0):
             status = UNDECIDED_FOLD
             break
@@ -751,6 +866,20 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
                     )  # fmt: skip
             first += 1
             continue
+        if counting and n_pending - first == 2:
+            # both halves may be seen to be cut by the other unit at the rays that are there
+            cells = 0
+            for w in range(wr):
+                room.rest[w] = cell.alive[w] & ~(pending.negative[w, first] if w < nwr else np.uint64(0))
+            cells += last_cells(pending, first + 1, n_pending, room.rest)
+            for w in range(wr):
+                room.rest[w] = cell.alive[w] & ~(pending.positive[w, first] if w < nwr else np.uint64(0))
+            cells += last_cells(pending, first + 1, n_pending, room.rest)
+            if cells == 4:
+                control[C_CELLS] += cells
+                state.layer_cells[layer] += cells
+                status = DONE
+                break
         slot = free_slot(cell.used)
         if slot < 0:
             status = FACETS_FULL
@@ -760,18 +889,14 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
         wall = (layer << 54) | (i << 38)
         write_facet(D, room.row, (D - 1) * error[RA] + error[RC], cell, slot, owner, wall, 1)
         for w in range(wr):
-            room.above[w] = pending.positive[first, w] if w < nwr else np.uint64(0)
-            room.below[w] = pending.negative[first, w] if w < nwr else np.uint64(0)
+            room.above[w] = pending.positive[w, first] if w < nwr else np.uint64(0)
+            room.below[w] = pending.negative[w, first] if w < nwr else np.uint64(0)
         if not divide(D, cell, slot, room):
             status = RAYS_FULL
             break
         # signs of the other pending units at the new rays
         n_fresh = 0
         for w in range(wr):
-            if w >= nwr:
-                for j in range(first + 1, n_pending):
-                    pending.positive[j, w] = np.uint64(0)
-                    pending.negative[j, w] = np.uint64(0)
             word = room.fresh[w]
             while word != np.uint64(0):
                 v = (w << 6) + lowest(word)
@@ -782,19 +907,35 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
         for j in range(first + 1, n_pending):
             for c in range(D):
                 room.row[c] = path[z_at + pending.unit[j] + c * n]
-            for k in range(n_fresh):
-                v, t = room.slots[k], room.bounds[k]
-                w, shift = v >> 6, np.uint64(v & 63)
-                s = dot(D, room.row, cell.rays, v)
-                keep = ~(np.uint64(1) << shift)
-                up, down = np.uint64(not (s <= -t)), np.uint64(not (s >= t))
-                pending.positive[j, w] = (pending.positive[j, w] & keep) | (up << shift)
-                pending.negative[j, w] = (pending.negative[j, w] & keep) | (down << shift)
+            k = 0
+            for w in range(wr):
+                old = ~room.fresh[w] if w < nwr else np.uint64(0)
+                up, down = pending.positive[w, j] & old, pending.negative[w, j] & old
+                for _ in range(popcount(room.fresh[w])):
+                    v, t = room.slots[k], room.bounds[k]
+                    s = dot(D, room.row, cell.rays, v)
+                    shift = np.uint64(v & 63)
+                    up |= np.uint64(not (s <= -t)) << shift
+                    down |= np.uint64(not (s >= t)) << shift
+                    k += 1
+                pending.positive[w, j] = up
+                pending.negative[w, j] = down
         # the half where the unit is on waits below the other
         for w in range(wr):
             room.rest[w] = (cell.alive[w] & ~room.below[w]) | room.fresh[w]
         first += 1
-        push_fold(D, net, state, cell, room.rest, layer, pending, first, n_pending, 1, room)
+        cells = last_cells(pending, first, n_pending, room.rest) if counting else 0
+        if cells == 0:
+            push_fold(D, net, state, cell, room.rest, layer, pending, first, n_pending, 1, room)
+        if counting:
+            for w in range(wr):
+                room.rest[w] = (cell.alive[w] & ~room.above[w]) | room.fresh[w]
+            off = last_cells(pending, first, n_pending, room.rest)
+            control[C_CELLS] += cells + off
+            state.layer_cells[layer] += cells + off
+            if off > 0:
+                status = DONE
+                break
         n_pending = keep_half(D, net, state, cell, room.above, slot, layer, pending, first, n_pending, room)
         first = 0
         nwr = (top_slot(cell.alive) + 63) >> 6
@@ -1099,99 +1240,92 @@ def closed_up(word, used):
 
 
 @kernel(inner=True)
-def emit(D, net, state, cell, nr, out, room):
-    """Count a finished cell and, if asked, write it down; returns a status."""
+def write_cell(D, net, state, cell, nr, out, room):
+    """Write down a finished cell; returns a status."""
     control = state.control
     wr, wf = cell.alive.shape[0], cell.used.shape[0]
-    infinity = -1
+    at_infinity = touches_infinity(cell)
+    if nr == 0:
+        return HAS_LINES
+    n_cell, n_ray, n_facet = control[C_OUT_CELLS], control[C_OUT_RAYS], control[C_OUT_FACETS]
+    rays, facets = 0, 0
+    known = True
+    for w in range(wr):
+        rays += popcount(cell.alive[w])
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            scale = cell.rays[v, D - 1]
+            if at_infinity and cell.mask[v, 0] & np.uint64(1) != np.uint64(0):
+                scale = 1.0
+            known = known and cell.rays[v, D] < 1e-6 * scale
+    for f in range(wf):
+        facets += popcount(cell.used[f])
+    if not known and control[C_TRUST] != FLOAT and control[C_FREE] == 0:
+        return UNCERTAIN
+    if n_cell + 1 >= out.ray_start.shape[0] or (n_ray + rays) * (D + 1) > out.rays.shape[0]:
+        return OUTPUT_FULL
+    words = (facets + 63) >> 6
+    if words > out.mask.shape[1] or n_ray + rays > out.mask.shape[0]:
+        return OUTPUT_FULL
+    if 2 * (n_facet + facets) > out.label.shape[0]:
+        return OUTPUT_FULL
+    witness(D, cell, out.witness, n_cell * D)
+    out.free[n_cell] = control[C_FREE] >> 1
+    k = 0
     for f in range(wf):
         word = cell.used[f]
         while word != np.uint64(0):
             s = (f << 6) + lowest(word)
             word &= word - np.uint64(1)
-            if cell.label[s, 0] == AT_INFINITY:
-                infinity = s
-    far = nr == 0 or infinity >= 0 or control[C_FREE] > 1
-    if control[C_EMIT] == 1:
-        if nr == 0:
-            return HAS_LINES
-        n_cell, n_ray, n_facet = control[C_OUT_CELLS], control[C_OUT_RAYS], control[C_OUT_FACETS]
-        rays, facets = 0, 0
-        known = True
-        for w in range(wr):
-            rays += popcount(cell.alive[w])
-            word = cell.alive[w]
-            while word != np.uint64(0):
-                v = (w << 6) + lowest(word)
-                word &= word - np.uint64(1)
-                scale = cell.rays[v, D - 1]
-                if infinity >= 0 and cell.mask[v, infinity >> 6] & bit(infinity) != np.uint64(0):
-                    scale = 1.0
-                known = known and cell.rays[v, D] < 1e-6 * scale
-        for f in range(wf):
-            facets += popcount(cell.used[f])
-        if not known and control[C_TRUST] != FLOAT and control[C_FREE] == 0:
-            return UNCERTAIN
-        if n_cell + 1 >= out.ray_start.shape[0] or (n_ray + rays) * (D + 1) > out.rays.shape[0]:
-            return OUTPUT_FULL
-        words = (facets + 63) >> 6
-        if words > out.mask.shape[1] or n_ray + rays > out.mask.shape[0]:
-            return OUTPUT_FULL
-        if 2 * (n_facet + facets) > out.label.shape[0]:
-            return OUTPUT_FULL
-        witness(D, cell, out.witness, n_cell * D)
-        out.free[n_cell] = control[C_FREE] >> 1
-        k = 0
-        for f in range(wf):
-            word = cell.used[f]
-            while word != np.uint64(0):
-                s = (f << 6) + lowest(word)
-                word &= word - np.uint64(1)
-                room.place[s] = k
-                out.label[2 * (n_facet + k)] = cell.label[s, 0]
-                out.label[2 * (n_facet + k) + 1] = cell.label[s, 1]
-                k += 1
-        r = n_ray
-        to, length = np.uintp(n_ray * (D + 1)), np.uintp(D + 1)
-        for w in range(wr):
-            word = cell.alive[w]
-            while word != np.uint64(0):
-                v = (w << 6) + lowest(word)
-                word &= word - np.uint64(1)
-                at = np.uintp(v) * length
-                for c in range(D + 1):
-                    out.rays[to + np.uintp(c)] = cell.flat_rays[at + np.uintp(c)]
-                to += length
-                for f in range(out.mask.shape[1]):
-                    out.mask[r, f] = np.uint64(0)
-                if wf == 1:
-                    out.mask[r, 0] = closed_up(cell.mask[v, 0], cell.used[0])
-                else:
-                    for f in range(wf):
-                        on = cell.mask[v, f] & cell.used[f]
-                        while on != np.uint64(0):
-                            s = room.place[(f << 6) + lowest(on)]
-                            on &= on - np.uint64(1)
-                            out.mask[r, s >> 6] |= bit(s)
-                r += 1
-        out.tied[n_cell] = write_signature(
-            net, control[C_LAST], state.signs, out, n_cell, control[C_WORDS], control[C_ROUTES]
-        )
-        control[C_OUT_CELLS] = n_cell + 1
-        control[C_OUT_RAYS] = n_ray + rays
-        control[C_OUT_FACETS] = n_facet + facets
-        out.ray_start[n_cell + 1] = n_ray + rays
-        out.facet_start[n_cell + 1] = n_facet + facets
-        control[C_FREE] = 0
-    control[C_CELLS] += 1
-    if far:
-        control[C_UNBOUNDED] += 1
+            room.place[s] = k
+            out.label[2 * (n_facet + k)] = cell.label[s, 0]
+            out.label[2 * (n_facet + k) + 1] = cell.label[s, 1]
+            k += 1
+    r = n_ray
+    to, length = np.uintp(n_ray * (D + 1)), np.uintp(D + 1)
+    for w in range(wr):
+        word = cell.alive[w]
+        while word != np.uint64(0):
+            v = (w << 6) + lowest(word)
+            word &= word - np.uint64(1)
+            at = np.uintp(v) * length
+            for c in range(D + 1):
+                out.rays[to + np.uintp(c)] = cell.flat_rays[at + np.uintp(c)]
+            to += length
+            for f in range(out.mask.shape[1]):
+                out.mask[r, f] = np.uint64(0)
+            if wf == 1:
+                out.mask[r, 0] = closed_up(cell.mask[v, 0], cell.used[0])
+            else:
+                for f in range(wf):
+                    on = cell.mask[v, f] & cell.used[f]
+                    while on != np.uint64(0):
+                        s = room.place[(f << 6) + lowest(on)]
+                        on &= on - np.uint64(1)
+                        out.mask[r, s >> 6] |= bit(s)
+            r += 1
+    out.tied[n_cell] = write_signature(
+        net, control[C_LAST], state.signs, out, n_cell, control[C_WORDS], control[C_ROUTES]
+    )
+    control[C_OUT_CELLS] = n_cell + 1
+    control[C_OUT_RAYS] = n_ray + rays
+    control[C_OUT_FACETS] = n_facet + facets
+    out.ray_start[n_cell + 1] = n_ray + rays
+    out.facet_start[n_cell + 1] = n_facet + facets
+    control[C_FREE] = 0
     return RUNNING
 
 
 @kernel
-def run(D, net, state, cell, pending, room, keys, out, budget):
-    """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed."""
+def run(columns, net, state, cell, pending, room, keys, out, budget):
+    """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed.
+
+    ``columns`` is a tuple of D numbers, of which only the length counts: it belongs to the type, so the
+    machine code is made for one dimension, and loops over coordinates are none.
+    """
+    D = len(columns)
     control, si, su, sf = state.control, state.si, state.su, state.sf
     last = control[C_LAST]
     last_step = control[C_STEPS] + budget
@@ -1208,6 +1342,7 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
         here = layer_row(net.table, layer)
         n_pending, nf, tied = si[end - 4], si[end - 3] >> 1, si[end - 3] & 1
         io, fo = end - si[end - 2], floats - si[end - 1]
+        before = control[C_CELLS]
         if nr > cell.rays.shape[0] or nf > cell.facets.shape[0]:
             control[C_STATUS] = RAYS_FULL if nr > cell.rays.shape[0] else FACETS_FULL
             return
@@ -1224,8 +1359,8 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                 pending.unit[j] = si[at]
                 at += 1
                 for w in range(nwr):
-                    pending.positive[j, w] = su[at + w]
-                    pending.negative[j, w] = su[at + nwr + w]
+                    pending.positive[w, j] = su[at + w]
+                    pending.negative[w, j] = su[at + nwr + w]
                 at += 2 * nwr
             copy(si, at, room.word, 0, here.words)
             copy(sf, y, room.hidden, 0, D * e)
@@ -1252,8 +1387,12 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                 status = head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys)
         if leaf:
             if layer == last:
-                status = emit(D, net, state, cell, nr, out, room)
+                far = nr == 0 or touches_infinity(cell) or control[C_FREE] > 1
+                if control[C_EMIT] == 1:
+                    status = write_cell(D, net, state, cell, nr, out, room)
                 if status == RUNNING:
+                    control[C_CELLS] += 1
+                    control[C_UNBOUNDED] += 1 if far else 0
                     state.layer_cells[layer] += 1
             else:
                 leave(D, net, state.path, state.errors, layer, room.routes, room.hidden)
@@ -1261,10 +1400,10 @@ def run(D, net, state, cell, pending, room, keys, out, budget):
                     state.layer_cells[layer] += 1
                 else:
                     status = STACK_FULL
-        if status == RUNNING or (kind == WALL and status == BUDGET):
+        if status == RUNNING or (kind == FOLD and status == DONE) or (kind == WALL and status == BUDGET):
             continue
-        if kind == FOLD and (control[C_INTS] > io or status == UNDECIDED_FOLD):
-            # halves lie where the node was: what is left of it goes on top of them
+        if kind == FOLD and (control[C_INTS] > io or control[C_CELLS] > before or status == UNDECIDED_FOLD):
+            # halves lie where the node was, or are counted: what is left of it goes on top of them
             push_fold(D, net, state, cell, cell.alive, layer, pending, first, n_pending, 0, room)
         else:  # nothing was changed: the node is still where it was
             control[C_INTS] = end

@@ -110,7 +110,7 @@ class SpaceMachine(StackMachine):
             flat_label=label.reshape(-1),
         )
         self.pending = kernels.Pending(
-            ints(widest), words(widest, self._ray_words), words(widest, self._ray_words)
+            ints(widest), words(self._ray_words, widest), words(self._ray_words, widest)
         )
         self._node_ints = (
             3 * facets + self._facet_words + self._ray_words + rays * self._facet_words
@@ -135,6 +135,8 @@ class SpaceMachine(StackMachine):
             residual=np.zeros((facets, D)),
             row=np.zeros(D),
             slots=ints(rays),
+            near=words(rays),
+            pairs=np.zeros((rays, 2), dtype=np.int64),
             bounds=np.zeros(rays),
             size=ints(2),
             place=ints(facets),
@@ -202,8 +204,8 @@ class SpaceMachine(StackMachine):
     def _begin(self, cone: RationalCone) -> None:
         self.path[: self.D * self.d] = np.vstack([np.eye(self.d), np.zeros((1, self.d))]).ravel()
         rays = self._put(cone)
-        while not kernels.descend(
-            self.D, self.program.net, self._state, self.cell, rays, 0, self.pending, self.room
+        while not kernels.begin(
+            self.D, self.program.net, self._state, self.cell, rays, self.pending, self.room
         ):
             self._grow_stack()
 
@@ -243,8 +245,8 @@ class SpaceMachine(StackMachine):
 
     def _run(self, budget: int) -> None:
         kernels.run(
-            self.D, self.program.net, self._state, self.cell, self.pending, self.room, self.keys, self._out,
-            budget,
+            (0,) * self.D, self.program.net, self._state, self.cell, self.pending, self.room, self.keys,
+            self._out, budget,
         )  # fmt: skip
 
     def _resume(self, status: int) -> None:
