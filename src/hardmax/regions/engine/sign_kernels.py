@@ -600,6 +600,29 @@ def pair_sign_at(D, net, state, rungs, layer, i, j, column, turn):
 
 
 @kernel(inner=True)
+def place_at(D, net, state, rungs, column, turn, out, at):
+    """Write the vertex in question, rounded from double-double to a largest coordinate of about 1; returns a
+    bound on the error of its coordinates, infinite if it is not known to eight digits.
+
+    Coordinate ``column`` of the vertex has the sign ``turn``.
+    """
+    if rungs.fresh[PAIRS] == 0:
+        _ray_pairs(D, net, state, rungs)
+        rungs.fresh[PAIRS] = 1
+    error, largest = rungs.size[0], 0.0
+    if not (error < 1.0) or not (abs(rungs.ray_high[column]) > error):
+        return np.inf
+    for c in range(D):
+        largest = max(largest, abs(rungs.ray_high[c]))
+    if not (largest > 1e8 * error) or not (largest > 1e-200):
+        return np.inf
+    scale = (1.0 if (rungs.ray_high[column] > 0.0) == (turn > 0.0) else -1.0) / largest
+    for c in range(D):
+        out[at + c] = rungs.ray_high[c] * scale
+    return 1.02 * (error / largest + 2.0 * layer_kernels.UNIT)
+
+
+@kernel(inner=True)
 def sign_at(D, net, state, rungs, layer, i, j, value, column, turn):
     """The sign of row i (minus row j) of a layer at the vertex in question: the compiled rungs in order."""
     code = zero_at(D, net, state, rungs, layer, i, j, value)

@@ -71,6 +71,7 @@ from hardmax.regions.engine.sign_kernels import (
     follow_twins,
     forget_twins,
     multiple_of,
+    place_at,
     vanishes,
 )
 from hardmax.regions.engine.sign_kernels import sign_at as compiled_sign_at
@@ -1140,8 +1141,34 @@ def witness(p, k, far, known, out, at):
     out[at + 2] = margin if margin > 0.0 else 0.0
 
 
+@kernel(inner=True)
+def place(net, state, rungs, p, q, k, v):
+    """Replace a vertex that floats know badly by what double-double knows of it."""
+    u, o = v - 1 if v > 0 else k - 1, v * FLOATS_PER_EDGE
+    if q[2 * u] == AT_INFINITY or q[2 * v] == AT_INFINITY:
+        return
+    names = rungs.names
+    names[0], names[1], names[2], names[3] = q[2 * u], q[2 * u + 1], q[2 * v], q[2 * v + 1]
+    ask_at(COLUMNS, rungs, state.errors)
+    x, y, w = p[o + X], p[o + Y], p[o + W]
+    error = place_at(COLUMNS, net, state, rungs, 2, 1.0, p, o + X)
+    if error < np.inf:
+        p[o + EXY] = 2.0 * error
+        p[o + EW] = error
+    else:
+        p[o + X], p[o + Y], p[o + W] = x, y, w
+
+
 @kernel(inlined=True)
-def emit(net, state, work, out, k):
+def placed(p, o, unit):
+    """Whether it is roughly known where a vertex is; only what rationals have placed has no error in W."""
+    size = p[o + W] + (abs(p[o + X]) + abs(p[o + Y])) * unit
+    rough = p[o + EW] < 1e-6 * p[o + W] and p[o + EXY] * unit < 1e-6 * size
+    return rough or p[o + EW] == 0.0
+
+
+@kernel(inlined=True)
+def emit(net, state, work, rungs, out, k):
     """Count a finished cell and, if asked, write it down; returns a status.
 
     A cell with a vertex whose place is not even roughly known is handed back: its corners are wanted in
@@ -1159,9 +1186,14 @@ def emit(net, state, work, out, k):
     for v in range(k):
         far = far or q[2 * v] == AT_INFINITY
         o = v * FLOATS_PER_EDGE
-        size = p[o + W] + (abs(p[o + X]) + abs(p[o + Y])) * unit
-        rough = p[o + EW] < 1e-6 * p[o + W] and p[o + EXY] * unit < 1e-6 * size
-        known = known and (rough or p[o + EW] == 0.0)  # only corners placed by rationals have no error in W
+        known = known and placed(p, o, unit)
+    if not known and control[C_TRUST] == CERTIFIED:
+        known = True
+        for v in range(k):
+            o = v * FLOATS_PER_EDGE
+            if not placed(p, o, unit):
+                place(net, state, rungs, p, q, k, v)
+                known = known and placed(p, o, unit)
     if not known and control[C_TRUST] != FLOAT:
         return UNCERTAIN
     if far:
@@ -1268,7 +1300,7 @@ def run(net, state, work, keys, rungs, out, budget):
             if layer == last:
                 if kind == FOLD:
                     copy(word, 0, signs, here.sign_at + 2, here.words)
-                status = emit(net, state, work, out, k)
+                status = emit(net, state, work, rungs, out, k)
                 if status == RUNNING:
                     layer_cells[layer] += 1
                     held = False
