@@ -18,7 +18,8 @@ by :math:`\bar c`, their errors by :math:`\delta_a, \delta_c`, and :math:`\varep
     |\mathrm{fl}(a \cdot x + c x_0) - \text{exact}| \le (\delta_a + (D+2)u \bar a) \|x\|_1
         + (\delta_c + (D+2) u \bar c) x_0 + \varepsilon (d (\bar a + \delta_a) + \bar c + \delta_c) .
 
-A sign below that bound is *undecided*: the caller decides it in rationals. Which pairs of rays span an edge
+A sign below that bound is *undecided*, and :mod:`~hardmax.regions.engine.sign_kernels` decides it where it is
+made; what is open even then, the caller decides in rationals. Which pairs of rays span an edge
 is combinatorial, so it is right once the signs are: in a simple polyhedron, those with :math:`d - 1` common
 facets; in any other, those whose common facets no third ray shares.
 
@@ -39,6 +40,7 @@ from hardmax.geometry.cones.ray_kernels import choose, cross, free_slot, highest
 from hardmax.regions.engine.layer_kernels import (
     A_MAX,
     C_MAX,
+    CERTIFIED,
     EXACT,
     FLOAT,
     FOLD,
@@ -61,6 +63,18 @@ from hardmax.regions.engine.layer_kernels import (
     write_header,
     write_signature,
 )
+from hardmax.regions.engine.sign_kernels import (
+    N_ZERO,
+    OPEN,
+    add_twin,
+    ask_at,
+    follow_twins,
+    forget_twins,
+    multiple_of,
+    place_at,
+    vanishes,
+)
+from hardmax.regions.engine.sign_kernels import sign_at as compiled_sign_at
 
 # header of a node, at its end: kind, layer, head, ray slots, pending, 2 * facet slots + tied, ints, floats
 
@@ -558,6 +572,115 @@ def load(D, state, cell, io, fo, nr, nf):
     return at, y
 
 
+@kernel(inner=True)
+def ask_at_ray(D, rungs, errors, cell, v, room):
+    """The questions that follow are about ray v; returns a coordinate whose sign is certain, and that sign
+    (0: nothing is known, or no facets that determine it were found).
+    """
+    k = 0
+    for f in range(cell.used.shape[0]):
+        word = cell.mask[v, f]
+        while word != np.uint64(0):
+            room.pool[k] = (f << 6) + lowest(word)
+            k += 1
+            word &= word - np.uint64(1)
+    if k == D - 1:
+        copy(room.pool, 0, room.pick, 0, k)
+    elif choose(D, D - 1, room.pool, k, cell.facets, room.pick, room.residual) < D - 1:
+        return 0, 0.0
+    for f in range(D - 1):
+        rungs.names[2 * f] = cell.label[room.pick[f], 0]
+        rungs.names[2 * f + 1] = cell.label[room.pick[f], 1]
+    ask_at(D, rungs, errors)
+    column = 0
+    for c in range(1, D):
+        if abs(cell.rays[v, c]) > abs(cell.rays[v, column]):
+            column = c
+    if abs(cell.rays[v, column]) > cell.rays[v, D]:
+        return column, 1.0 if cell.rays[v, column] > 0.0 else -1.0
+    far = touches_infinity(cell) and cell.mask[v, 0] & np.uint64(1) != np.uint64(0)
+    return D - 1, 0.0 if far else 1.0
+
+
+@kernel(inner=True)
+def ray_sign(D, net, state, rungs, cell, v, layer, i, j, room):
+    """The sign of row i (minus row j, if that is not negative) of a layer at ray v when floats leave it open:
+    0 zero, 1 positive, 2 negative, 3 still open.
+
+    A ray that floats know badly is placed anew.
+    """
+    column, turn = ask_at_ray(D, rungs, state.errors, cell, v, room)
+    if turn == 0.0:
+        return OPEN
+    here, rays = layer_row(net.table, layer), cell.rays
+    value = 0.0
+    for c in range(D):
+        z = here.z_at + c * here.rows
+        value += (state.path[z + i] - (state.path[z + j] if j >= 0 else 0.0)) * rays[v, c]
+    finite = rays[v, D - 1] - rays[v, D]
+    size = abs(value) + 2.0 * threshold(CERTIFIED, D, rays, v, state.errors[layer])
+    bound = 1.01 * size / finite if finite > 0.0 and size < 1e300 else np.inf
+    code = compiled_sign_at(D, net, state, rungs, layer, i, j, bound, column, turn)
+    if not (rays[v, D] < 1e-12):
+        place_ray(D, net, state, rungs, cell, v, column, turn)
+    return code
+
+
+@kernel(inner=True)
+def place_ray(D, net, state, rungs, cell, v, column, turn):
+    """Replace the ray in question, in slot v, by what double-double knows of it, if that is more."""
+    error = place_at(D, net, state, rungs, column, turn, rungs.minors_high, 0)
+    if error < cell.rays[v, D]:
+        for c in range(D):
+            cell.rays[v, c] = rungs.minors_high[c]
+        cell.rays[v, D] = error
+
+
+@kernel(inner=True)
+def settle_pending(D, net, state, rungs, cell, layer, pending, first, n_pending, rays, room):
+    """Decide the open signs of pending units from ``first`` on, at some rays of the working cell.
+
+    The lists of pending units do not change: a unit may be positive, or negative, nowhere afterwards.
+    """
+    for w in range(rays.shape[0]):
+        everywhere = np.uint64(0)
+        for j in range(first, n_pending):
+            everywhere |= pending.positive[w, j] & pending.negative[w, j]
+        everywhere &= rays[w]
+        while everywhere != np.uint64(0):
+            v = (w << 6) + lowest(everywhere)
+            everywhere &= everywhere - np.uint64(1)
+            for j in range(first, n_pending):
+                if pending.positive[w, j] & pending.negative[w, j] & bit(v) != np.uint64(0):
+                    code = ray_sign(D, net, state, rungs, cell, v, layer, pending.unit[j], -1, room)
+                    if code & 1 == 0:
+                        pending.positive[w, j] &= ~bit(v)
+                    if code & 2 == 0:
+                        pending.negative[w, j] &= ~bit(v)
+
+
+@kernel(inner=True)
+def find_twins(D, net, state, rungs, layer, pending, n_pending, nwr):
+    """Pending units that vanish, or follow others, are no longer pending; returns how many are left."""
+    here = layer_row(net.table, layer)
+    kept = 0
+    for j in range(n_pending):
+        unit = pending.unit[j]
+        sign = 0
+        for r in range(kept):
+            sign = multiple_of(D, net, state, rungs, layer, pending.unit[r], unit)
+            if sign != 0:
+                add_twin(here, state.signs, unit, pending.unit[r], sign)
+                break
+        if sign == 0 and not vanishes(D, net, state, rungs, layer, unit):
+            pending.unit[kept] = unit
+            for w in range(nwr):
+                pending.positive[w, kept] = pending.positive[w, j]
+                pending.negative[w, kept] = pending.negative[w, j]
+            kept += 1
+    return kept
+
+
 @kernel(inlined=True)
 def add_signs(D, path, z_at, n, rays, v, t, sums, pending):
     """Signs of all rows at ray v, as bits of their sets."""
@@ -579,7 +702,7 @@ def add_signs(D, path, z_at, n, rays, v, t, sums, pending):
 
 
 @kernel(inlined=True)
-def descend(D, net, state, cell, nr, layer, pending, room):
+def descend(D, net, state, cell, nr, layer, pending, room, rungs):
     """The working polyhedron enters ``layer``, its hidden vector in the path: push its first node. False: no
     room.
     """
@@ -628,6 +751,7 @@ def descend(D, net, state, cell, nr, layer, pending, room):
                 word &= word - np.uint64(1)
                 t = threshold(control[C_TRUST], D, cell.rays, v, errors[layer])
                 add_signs(D, path, z_at, n, cell.rays, v, t, room.sums, pending)
+        forget_twins(here, state.signs)
         n_on = 0
         for i in range(n):
             pos, neg = np.uint64(0), np.uint64(0)
@@ -635,17 +759,34 @@ def descend(D, net, state, cell, nr, layer, pending, room):
                 pos |= pending.positive[w, i]
                 neg |= pending.negative[w, i]
             if nr == 0 or (pos != np.uint64(0) and neg != np.uint64(0)):
-                si[at] = i
-                at += 1
+                pending.unit[n_pending] = i
                 for w in range(nwr):
-                    su[at] = pending.positive[w, i]
-                    su[at + nwr] = pending.negative[w, i]
-                    at += 1
-                at += nwr
+                    pending.positive[w, n_pending] = pending.positive[w, i]
+                    pending.negative[w, n_pending] = pending.negative[w, i]
                 n_pending += 1
             elif pos != np.uint64(0):
                 room.on[n_on] = i
                 n_on += 1
+        if nr > 0 and control[C_TRUST] == CERTIFIED:
+            if rungs.counts[N_ZERO] > 0:
+                n_pending = find_twins(D, net, state, rungs, layer, pending, n_pending, nwr)
+            settle_pending(D, net, state, rungs, cell, layer, pending, 0, n_pending, cell.alive, room)
+        count = 0
+        for j in range(n_pending):
+            pos, neg = np.uint64(0), np.uint64(0)
+            for w in range(nwr):
+                pos |= pending.positive[w, j]
+                neg |= pending.negative[w, j]
+                su[at + 1 + w] = pending.positive[w, j]
+                su[at + 1 + nwr + w] = pending.negative[w, j]
+            si[at] = pending.unit[j]
+            if nr == 0 or (pos != np.uint64(0) and neg != np.uint64(0)):
+                at += 1 + 2 * nwr
+                count += 1
+            elif pos != np.uint64(0):
+                room.on[n_on] = pending.unit[j]
+                n_on += 1
+        n_pending = count
         for j in range(words):
             si[at + j] = 0
         for j in range(n_on):
@@ -668,9 +809,9 @@ def descend(D, net, state, cell, nr, layer, pending, room):
 
 
 @kernel
-def begin(D, net, state, cell, nr, pending, room):
+def begin(D, net, state, cell, nr, pending, room, rungs):
     """The working polyhedron enters the first layer. False: no room."""
-    return descend(D, net, state, cell, nr, 0, pending, room)
+    return descend(D, net, state, cell, nr, 0, pending, room, rungs)
 
 
 # folds
@@ -782,6 +923,27 @@ def keep_half(D, net, state, cell, lost, slot, layer, pending, first, n_pending,
     return count
 
 
+@kernel(inner=True)
+def add_twins(D, net, state, layer, room):
+    """On a leaf, units that follow others get their bits, and send what they have to send."""
+    here, signs = layer_row(net.table, layer), state.signs
+    at = here.sign_at + 2 + here.words
+    if signs[at] == 0:
+        return
+    follow_twins(here, signs, room.word)
+    n_on = 0
+    for t in range(signs[at]):
+        unit = signs[at + 1 + 2 * t]
+        if (room.word[unit >> 6] >> (unit & 63)) & 1:
+            room.on[n_on] = unit
+            n_on += 1
+    e = carried(here, state.control[C_LAST] == layer)
+    if e > 0:
+        add_units(
+            D, net.weights, here.outputs, e, room.on, n_on, state.path, here.z_at, here.rows, room.hidden, 0
+        )
+
+
 @kernel(inlined=True)
 def last_cells(pending, first, n_pending, alive):
     """How many cells of the last layer the polyhedron with rays ``alive`` falls into; 0 if only cutting
@@ -806,7 +968,7 @@ def last_cells(pending, first, n_pending, alive):
 
 
 @kernel(inlined=True)
-def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_step):
+def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, rungs, last_step):
     """Cut the fold node in the work arrays until it is a leaf; returns a status and the pending units that
     are left.
 
@@ -847,6 +1009,8 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
             both |= pending.positive[w, first] & pending.negative[w, first]
         if both != np.uint64(0) and trust != EXACT:
             settle(D, path, z_at, n, i, cell, error, trust, pending, first, nwr)
+            if trust == CERTIFIED:  # primes may have come since it was made
+                settle_pending(D, net, state, rungs, cell, layer, pending, first, first + 1, cell.alive, room)
             both = np.uint64(0)
         for w in range(nwr):
             both |= pending.positive[w, first] & pending.negative[w, first]
@@ -904,6 +1068,7 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
                 room.slots[n_fresh] = v
                 room.bounds[n_fresh] = threshold(trust, D, cell.rays, v, error)
                 n_fresh += 1
+        doubt = np.uint64(0)
         for j in range(first + 1, n_pending):
             for c in range(D):
                 room.row[c] = path[z_at + pending.unit[j] + c * n]
@@ -920,6 +1085,9 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
                     k += 1
                 pending.positive[w, j] = up
                 pending.negative[w, j] = down
+                doubt |= up & down & room.fresh[w]
+        if doubt != np.uint64(0) and trust == CERTIFIED:
+            settle_pending(D, net, state, rungs, cell, layer, pending, first + 1, n_pending, room.fresh, room)
         # the half where the unit is on waits below the other
         for w in range(wr):
             room.rest[w] = (cell.alive[w] & ~room.below[w]) | room.fresh[w]
@@ -950,12 +1118,16 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, last_st
 
 
 @kernel(inner=True)
-def clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room):
+def clip(D, net, state, rungs, layer, j, l, cell, owner, wall, room):
     """Keep the part of the working cell where key j beats key l.
 
     Returns 0 if l is nowhere above, 1 after a cut, 2 if nothing is left, 3 if a sign is undecided, 4 or 5 if
     slots for rays or facets are missing.
     """
+    here, path, error, trust = (
+        layer_row(net.table, layer), state.path, state.errors[layer], state.control[C_TRUST],
+    )  # fmt: skip
+    z_at, n = here.z_at, here.rows
     wr = cell.alive.shape[0]
     for c in range(D):
         room.row[c] = path[z_at + c * n + j] - path[z_at + c * n + l]
@@ -971,6 +1143,9 @@ def clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room):
             t = 2.0 * threshold(trust, D, cell.rays, v, error)
             s = dot(D, room.row, cell.rays, v)
             up, down = not (s <= -t), not (s >= t)
+            if up and down and trust == CERTIFIED:
+                code = ray_sign(D, net, state, rungs, cell, v, layer, j, l, room)
+                up, down = code & 1 != 0, code & 2 != 0
             if up and down:
                 return 3
             if up:
@@ -981,11 +1156,10 @@ def clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room):
                 any_below = True
             else:
                 level += 1
-    if not any_below:
-        # level on a whole facet: who wins beyond it, and under which name, is for the caller to say
-        return 3 if level >= D - 1 or not any_above else 0
     if not any_above:
-        return 2
+        return 2 if any_below else 3  # keys that tie on the whole cell are for the caller to join
+    if not any_below and level < D - 1:
+        return 0
     slot = free_slot(cell.used)
     if slot < 0:
         return 5
@@ -994,6 +1168,15 @@ def clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room):
         size += abs(room.row[c])
     bound = 2.0 * ((D - 1) * error[RA] + error[RC]) + UNIT * size
     write_facet(D, room.row, bound, cell, slot, owner, wall, 1 if j > l else -1)
+    if not any_below:
+        # level on a whole facet, which has two names from now on: key l may be the one that wins beyond it
+        for w in range(wr):
+            word = cell.alive[w] & ~room.above[w]
+            while word != np.uint64(0):
+                v = (w << 6) + lowest(word)
+                word &= word - np.uint64(1)
+                cell.mask[v, slot >> 6] |= bit(slot)
+        return 1
     if not divide(D, cell, slot, room):
         return 4
     replace(cell, room.below, room.fresh)
@@ -1020,7 +1203,7 @@ def write_head(D, net, state, cell, layer, head, key, tied, room, ints, words, f
 
 
 @kernel(inner=True)
-def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys):
+def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys, rungs):
     """Cut the node at ``io``, ``fo`` of the stack into the cells of one head; returns a status.
 
     The winners inside a convex polyhedron are connected through their common walls, so a walk from one winner
@@ -1109,7 +1292,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
         for k in range(n_rivals):
             l = rivals[2 * k]
             wall = (layer << 54) | (head << 38) | (min(j, l) << 19) | max(j, l)
-            result = clip(D, path, z_at, n, error, trust, j, l, cell, owner, wall, room)
+            result = clip(D, net, state, rungs, layer, j, l, cell, owner, wall, room)
             if result >= 2:
                 break
         if result >= 4:
@@ -1319,7 +1502,7 @@ def write_cell(D, net, state, cell, nr, out, room):
 
 
 @kernel
-def run(columns, net, state, cell, pending, room, keys, out, budget):
+def run(columns, net, state, cell, pending, room, keys, rungs, out, budget):
     """Take nodes off the stack until it is empty, the budget is used up, or the caller is needed.
 
     ``columns`` is a tuple of D numbers, of which only the length counts: it belongs to the type, so the
@@ -1369,11 +1552,12 @@ def run(columns, net, state, cell, pending, room, keys, out, budget):
                     status = HAS_LINES
                 else:
                     status, first, n_pending = fold_step(
-                        D, net, state, cell, pending, n_pending, nwr, layer, room, last_step
+                        D, net, state, cell, pending, n_pending, nwr, layer, room, rungs, last_step
                     )
                     nr = top_slot(cell.alive)
             if status == RUNNING:
                 leaf = True
+                add_twins(D, net, state, layer, room)
                 copy(room.word, 0, state.signs, here.sign_at + 2, here.words)
         else:
             heads = here.heads
@@ -1384,7 +1568,7 @@ def run(columns, net, state, cell, pending, room, keys, out, budget):
                 state.signs[here.sign_at + 1] = tied
                 copy(room.routes, 0, state.signs, here.sign_at + 2, heads)
             else:
-                status = head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys)
+                status = head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys, rungs)
         if leaf:
             if layer == last:
                 far = nr == 0 or touches_infinity(cell) or control[C_FREE] > 1
@@ -1396,7 +1580,7 @@ def run(columns, net, state, cell, pending, room, keys, out, budget):
                     state.layer_cells[layer] += 1
             else:
                 leave(D, net, state.path, state.errors, layer, room.routes, room.hidden)
-                if descend(D, net, state, cell, nr, layer + 1, pending, room):
+                if descend(D, net, state, cell, nr, layer + 1, pending, room, rungs):
                     state.layer_cells[layer] += 1
                 else:
                     status = STACK_FULL

@@ -205,7 +205,7 @@ class SpaceMachine(StackMachine):
         self.path[: self.D * self.d] = np.vstack([np.eye(self.d), np.zeros((1, self.d))]).ravel()
         rays = self._put(cone)
         while not kernels.begin(
-            self.D, self.program.net, self._state, self.cell, rays, self.pending, self.room
+            self.D, self.program.net, self._state, self.cell, rays, self.pending, self.room, self.ladder.rungs
         ):
             self._grow_stack()
 
@@ -246,7 +246,7 @@ class SpaceMachine(StackMachine):
     def _run(self, budget: int) -> None:
         kernels.run(
             (0,) * self.D, self.program.net, self._state, self.cell, self.pending, self.room, self.keys,
-            self._out, budget,
+            self.ladder.rungs, self._out, budget,
         )  # fmt: skip
 
     def _resume(self, status: int) -> None:
