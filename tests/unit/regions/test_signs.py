@@ -25,12 +25,12 @@ from hardmax.regions.space.machine import SpaceMachine
 
 @kernel
 def row_modulo(D, net, signs, rungs, k, layer, i):
-    return sign_kernels._provide_mod(D, net, signs, rungs, 1 + k, layer, i)
+    return sign_kernels._provide_mod(D, net, signs, rungs, 1 + k, 2 + k, layer, i)
 
 
 @kernel
 def row_of_pairs(D, net, signs, rungs, layer, i):
-    return sign_kernels._provide_pairs(D, net, signs, rungs, PAIRS, layer, i)
+    return sign_kernels._provide_pairs(D, net, signs, rungs, PAIRS, PAIRS + 1, layer, i)
 
 
 @kernel

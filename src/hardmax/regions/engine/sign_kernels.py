@@ -286,22 +286,26 @@ def _walk(row, add_unit, add_weights, move, reduce, exact):
         return True
 
     @kernel(inner=True)
-    def compute_row(D, net, signs, rungs, walk, layer, i):
-        """Compute row i of a layer on the path; False if that cannot be done."""
+    def compute_row(D, net, signs, rungs, first, end, layer, i):
+        """Compute row i of a layer on the path, for some walks; False if that cannot be done."""
         here = layer_row(net.table, layer)
-        entered = layer == 0 or rungs.entered[walk, layer] == signs[here.sign_at]
-        if not entered and not enter(D, net, signs, rungs, walk, layer):
-            return False
-        ensure_row(D, net, signs, rungs, walk, here, i)
+        for walk in range(first, end):
+            entered = layer == 0 or rungs.entered[walk, layer] == signs[here.sign_at]
+            if not entered and not enter(D, net, signs, rungs, walk, layer):
+                return False
+            ensure_row(D, net, signs, rungs, walk, here, i)
         return True
 
     @kernel(inlined=True)
-    def provide(D, net, signs, rungs, walk, layer, i):
-        """Have row i of a layer at its place in the path; False if that cannot be done."""
+    def provide(D, net, signs, rungs, walk, end, layer, i):
+        """Have row i of a layer at its place in the path; False if that cannot be done.
+
+        Where it is missing, it is computed for the walks up to ``end``, too: they come next.
+        """
         here = layer_row(net.table, layer)
         if rungs.known[walk, here.z_at + i] == signs[here.sign_at]:
             return True
-        return compute_row(D, net, signs, rungs, walk, layer, i)
+        return compute_row(D, net, signs, rungs, walk, end, layer, i)
 
     return provide
 
@@ -335,12 +339,14 @@ def _at_infinity(D, owner, wall, out, at):
 
 
 @kernel(inlined=True)
-def _difference_mod(D, net, signs, rungs, k, layer, i, j, out, at):
-    """Row i of a layer, minus row j if that is not negative, modulo prime k; False if it is not known."""
+def _difference_mod(D, net, signs, rungs, k, count, layer, i, j, out, at):
+    """Row i of a layer, minus row j if that is not negative, modulo prime k of ``count`` that are needed;
+    False if it is not known.
+    """
     here = layer_row(net.table, layer)
-    if not _provide_mod(D, net, signs, rungs, 1 + k, layer, i):
+    if not _provide_mod(D, net, signs, rungs, 1 + k, 1 + count, layer, i):
         return False
-    if j >= 0 and not _provide_mod(D, net, signs, rungs, 1 + k, layer, j):
+    if j >= 0 and not _provide_mod(D, net, signs, rungs, 1 + k, 1 + count, layer, j):
         return False
     for c in range(D):
         value = rungs.mod[k, here.z_at + c * here.rows + i]
@@ -351,7 +357,7 @@ def _difference_mod(D, net, signs, rungs, k, layer, i, j, out, at):
 
 
 @kernel(inlined=True)
-def _named_mod(D, net, signs, rungs, k, owner, wall, out, at):
+def _named_mod(D, net, signs, rungs, k, count, owner, wall, out, at):
     """The row of a facet modulo prime k; False if it is not known."""
     if owner in (AT_INFINITY, FAR_SIDE):
         _at_infinity(D, owner, wall, out, at)
@@ -361,7 +367,7 @@ def _named_mod(D, net, signs, rungs, k, owner, wall, out, at):
             out[at + c] = rungs.sides_mod[k, wall * D + c]
         return True
     layer, i, j = _wall_parts(wall)
-    return _difference_mod(D, net, signs, rungs, k, layer, i, j, out, at)
+    return _difference_mod(D, net, signs, rungs, k, count, layer, i, j, out, at)
 
 
 @kernel(inner=True)
@@ -388,11 +394,11 @@ def _difference_pairs(D, net, state, rungs, layer, i, j, high, low, at):
     """
     here = layer_row(net.table, layer)
     e = state.errors[layer]
-    if not _provide_pairs(D, net, state.signs, rungs, PAIRS, layer, i):
+    if not _provide_pairs(D, net, state.signs, rungs, PAIRS, PAIRS + 1, layer, i):
         return np.inf
     error = FINER * ((D - 1) * e[RA] + e[RC])
     if j >= 0:
-        if not _provide_pairs(D, net, state.signs, rungs, PAIRS, layer, j):
+        if not _provide_pairs(D, net, state.signs, rungs, PAIRS, PAIRS + 1, layer, j):
             return np.inf
         error *= 2.0
     for c in range(D):
@@ -425,15 +431,15 @@ def _named_pairs(D, net, state, rungs, owner, wall, high, low, at):
 # rays
 
 
-@kernel(inner=True)
-def _ray_mod(D, net, signs, rungs, k):
+@kernel(inlined=True)
+def _ray_mod(D, net, signs, rungs, k, count):
     """The ray of the vertex in question modulo prime k: the minors of its facets; returns 0 if it is not
     known, 1 if it vanishes, 2 if not.
     """
     facets, minors, ray, prime = rungs.facets_high, rungs.minors_high, rungs.rays_mod[k], rungs.primes[k]
     for f in range(D - 1):
         owner, wall = rungs.names[2 * f], rungs.names[2 * f + 1]
-        if not _named_mod(D, net, signs, rungs, k, owner, wall, facets, f * D):
+        if not _named_mod(D, net, signs, rungs, k, count, owner, wall, facets, f * D):
             return 0
     full = (1 << D) - 1
     minors[0] = 1.0
@@ -551,13 +557,15 @@ def zero_at(D, net, state, rungs, layer, i, j, value):
         return OPEN
     known = -2.0  # the bits of the primes so far, less a margin for the rounding of logarithms
     independent = False  # of facets that are dependent every determinant vanishes: one ray must not
+    needed = min(rungs.primes.shape[0], 1 + np.int64(max(bits + 2.0, 0.0) / modulo.BITS))
     for k in range(rungs.primes.shape[0]):
+        count = 1 if k == 0 else max(needed, k + 1)  # the first prime tells whether the others are worth it
         if rungs.fresh[1 + k] == 0:
-            rungs.fresh[1 + k] = _ray_mod(D, net, state.signs, rungs, k)
+            rungs.fresh[1 + k] = _ray_mod(D, net, state.signs, rungs, k, count)
         if rungs.fresh[1 + k] == 0:
             return OPEN
         independent = independent or rungs.fresh[1 + k] == 2
-        if not _difference_mod(D, net, state.signs, rungs, k, layer, i, j, row, 0):
+        if not _difference_mod(D, net, state.signs, rungs, k, count, layer, i, j, row, 0):
             return OPEN
         total = 0.0
         for c in range(D):
@@ -649,7 +657,7 @@ def vanishes(D, net, state, rungs, layer, i):
             return False
     bits = 2.0 + math.log2(2.0 * max(e[RA], e[RC]) + 1e-300) + rungs.denominators[layer]
     for k in range(rungs.primes.shape[0]):
-        if not _provide_mod(D, net, state.signs, rungs, 1 + k, layer, i):
+        if not _provide_mod(D, net, state.signs, rungs, 1 + k, 2 + k, layer, i):
             return False
         for c in range(D):
             if rungs.mod[k, here.z_at + c * here.rows + i] != 0.0:
@@ -686,9 +694,11 @@ def multiple_of(D, net, state, rungs, layer, i, j):
     bits = 3.0 + 2.0 * (_norm_bits(D, state.errors, layer, True) + rungs.denominators[layer])
     if not (bits < 1e6):
         return 0
+    needed = min(rungs.primes.shape[0], 1 + np.int64(max(bits, 0.0) / modulo.BITS))
     for k in range(rungs.primes.shape[0]):
-        known = _provide_mod(D, net, state.signs, rungs, 1 + k, layer, i)
-        if not known or not _provide_mod(D, net, state.signs, rungs, 1 + k, layer, j):
+        end = 2 + k if k == 0 else max(1 + needed, 2 + k)
+        known = _provide_mod(D, net, state.signs, rungs, 1 + k, end, layer, i)
+        if not known or not _provide_mod(D, net, state.signs, rungs, 1 + k, end, layer, j):
             return 0
         mod, prime = rungs.mod[k], rungs.primes[k]
         a, b = mod[z + pivot * n + i], mod[z + pivot * n + j]
