@@ -19,31 +19,47 @@ TERMS = 1000  # products that are summed before a reduction
 
 
 @kernel(reorder=True, inlined=True)
-def reduced(value, prime):
-    """The residue of an integer between -2^52 and 2^52."""
-    return value - prime * np.rint(value / prime)
+def reduced(value, prime, inverse):
+    """The residue of an integer between -2^52 and 2^52; ``inverse`` is 1 / prime, rounded."""
+    return value - prime * np.rint(value * inverse)
 
 
 @kernel(reorder=True, inner=True)
-def reduce_all(path, at, count, prime):
+def reduce_all(path, at, count, prime, inverse):
     """Reduce some numbers in place."""
-    inverse = 1.0 / prime
     for r in range(at, at + count):
         path[r] -= prime * np.rint(path[r] * inverse)
 
 
 @kernel(reorder=True, inner=True)
-def dot(weights, w, path, y, count, prime):
-    """The residue of a sum of products."""
+def dot(weights, w, path, y, count, prime, inverse):
+    """A sum of products; not reduced, but small enough for another term."""
     total = 0.0
     first = 0
-    while first < count:
+    while first + TERMS < count:
         part = 0.0
-        for j in range(first, min(count, first + TERMS)):
+        for j in range(first, first + TERMS):
             part += weights[w + j] * path[y + j]
-        total += reduced(part, prime)
+        total = reduced(total + part, prime, inverse)
         first += TERMS
-    return reduced(total, prime)
+    for j in range(first, count):
+        total += weights[w + j] * path[y + j]
+    return total
+
+
+@kernel(reorder=True, inlined=True)
+def sparse_dot(weights, columns, first, end, path, y, prime, inverse):
+    """The same where weights other than zero are listed."""
+    total = 0.0
+    while first + TERMS < end:
+        part = 0.0
+        for t in range(first, first + TERMS):
+            part += weights[t] * path[y + columns[t]]
+        total = reduced(total + part, prime, inverse)
+        first += TERMS
+    for t in range(first, end):
+        total += weights[t] * path[y + columns[t]]
+    return total
 
 
 @kernel(reorder=True, inner=True)
@@ -51,14 +67,3 @@ def add_multiple(weights, w, factor, path, y, count):
     """path += factor * weights, not reduced."""
     for r in range(count):
         path[y + r] += weights[w + r] * factor
-
-
-@kernel(reorder=True, inlined=True)
-def sparse_dot(weights, columns, first, end, path, y, prime):
-    """The residue of a sum of products, where weights other than zero are listed."""
-    total = 0.0
-    for t in range(first, end):
-        total += weights[t] * path[y + columns[t]]
-        if (t - first) % TERMS == TERMS - 2:
-            total = reduced(total, prime)
-    return reduced(total, prime)

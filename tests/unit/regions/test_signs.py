@@ -18,19 +18,19 @@ from hardmax.exact.residues import Residues, primes_below
 from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import DOMAIN_SIDE, encode_wall
 from hardmax.regions.engine import layer_kernels, sign_kernels
-from hardmax.regions.engine.sign_kernels import MISSING, NEGATIVE, OPEN, PAIRS, POSITIVE, ZERO
+from hardmax.regions.engine.sign_kernels import MISSING, NEGATIVE, OPEN, POSITIVE, ZERO
 from hardmax.regions.plane.machine import PlaneMachine
 from hardmax.regions.space.machine import SpaceMachine
 
 
 @kernel
 def row_modulo(D, net, signs, rungs, k, layer, i):
-    return sign_kernels._provide_mod(D, net, signs, rungs, 1 + k, 2 + k, layer, i)
+    return sign_kernels._provide_mod(D, net, signs, rungs.mod, k, k + 1, layer, i)
 
 
 @kernel
 def row_of_pairs(D, net, signs, rungs, layer, i):
-    return sign_kernels._provide_pairs(D, net, signs, rungs, PAIRS, PAIRS + 1, layer, i)
+    return sign_kernels._provide_pairs(D, net, signs, rungs.pairs, 0, 1, layer, i)
 
 
 @kernel
@@ -120,14 +120,14 @@ def test_rows_modulo_primes_and_in_pairs_are_those_of_rationals(d):
                 places = here.z_at + here.rows * np.arange(D) + i
                 assert row_of_pairs(D, net, machine.signs, ladder.rungs, layer, i)
                 for place, value, bound in zip(places, row, bounds, strict=True):
-                    pair = Fraction(ladder.rungs.high[place]) + Fraction(ladder.rungs.low[place])
+                    pair = Fraction(ladder.rungs.pairs.high[place]) + Fraction(ladder.rungs.pairs.low[place])
                     assert abs(pair - Fraction(int(value.p), int(value.q))) <= Fraction(bound)
-                for k in (0, 1, len(ladder.rungs.primes) - 1):
+                for k in (0, 1, len(ladder.rungs.mod.primes) - 1):
                     assert row_modulo(D, net, machine.signs, ladder.rungs, k, layer, i)
-                    prime = int(ladder.rungs.primes[k])
-                    found = [int(v) % prime for v in ladder.rungs.mod[k, places]]
+                    prime = int(ladder.rungs.mod.primes[k])
+                    found = [int(v) % prime for v in ladder.rungs.mod.path[k, places]]
                     assert found == [residue(value, prime) for value in row]
-                    assert np.abs(ladder.rungs.mod[k, places]).max() <= prime / 2 + 1
+                    assert np.abs(ladder.rungs.mod.path[k, places]).max() <= prime / 2 + 1
                 compared += 1
     assert compared > 200
 
@@ -158,7 +158,7 @@ def test_signs_at_vertices_are_those_of_rationals(d):
                 code = OPEN
                 while code == OPEN:
                     rungs = machine.ladder.rungs
-                    rungs.names[: 2 * d] = np.ravel([facets[place][0] for place in choice])
+                    rungs.vertex.names[: 2 * d] = np.ravel([facets[place][0] for place in choice])
                     code = ask(D, net, state, rungs, layer, i, -1)
                     if not machine.ladder.grow():
                         break
@@ -192,7 +192,7 @@ def test_facets_that_are_dependent_prove_nothing():
     )
     machine.ladder.counts[MISSING] = 300
     assert machine.ladder.grow()
-    machine.ladder.rungs.names[:4] = DOMAIN_SIDE, 0, DOMAIN_SIDE, 0
+    machine.ladder.rungs.vertex.names[:4] = DOMAIN_SIDE, 0, DOMAIN_SIDE, 0
     assert ask(3, machine.program.net, machine._state, machine.ladder.rungs, 0, 0, -1) == OPEN
 
 
@@ -208,7 +208,8 @@ def test_balanced_residues_are_congruent_and_small():
 
 @kernel
 def dots(weights, path, prime):
-    return residue_kernels.dot(weights, 0, path, 0, len(weights), prime)
+    total = residue_kernels.dot(weights, 0, path, 0, len(weights), prime, 1.0 / prime)
+    return residue_kernels.reduced(total, prime, 1.0 / prime)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 999, 1000, 1001, 5000])

@@ -121,13 +121,15 @@ class CompiledLadder(Ladder):
 
     def forget(self) -> None:
         """Keep nothing about the path: the numbers of layer cells begin anew."""
-        for array in (self.rungs.entered, self.rungs.origin, self.rungs.known, self.rungs.asked):
-            array[...] = kernels.NO_FACET
+        for numbers in (self.rungs.mod, self.rungs.pairs):
+            for array in (numbers.entered, numbers.origin, numbers.known):
+                array[...] = kernels.NO_FACET
+        self.rungs.vertex.asked[...] = kernels.NO_FACET
 
     def grow(self) -> bool:
         """Provide the primes that the last proof lacked; False if it lacked none, or too many."""
         bits, self.counts[kernels.MISSING] = int(self.counts[kernels.MISSING]), 0
-        before = len(self.rungs.primes)
+        before = len(self.rungs.mod.primes)
         needed = ceil((bits + 8) / BITS)
         size = 8 * (sum(len(place) for place, _ in self._numbers) + 2 * self._program.path_size)
         if needed <= before or needed > _MOST_PRIMES or needed * size > _MEMORY:
@@ -190,33 +192,46 @@ class CompiledLadder(Ladder):
         denominator = (common_denominator(domain.a) * common_denominator(domain.b)).bit_length()
         bits = np.column_stack([np.log2(scale * D + 1e-300) + 0.1, np.full(len(scale), float(denominator))])
         return kernels.Rungs(
-            primes=np.array(primes, dtype=np.float64),
-            weights_mod=weights,
-            nonzero_mod=listed,
-            sides_mod=side_rows,
-            weights_low=program.by_rows(lambda array: pair_of(array)[1]),
-            sides_high=sides(lambda array: pair_of(array)[0]),
-            sides_low=sides(lambda array: pair_of(array)[1]),
-            sides_error=4.0 * UNIT * scale if rounded else np.zeros(len(scale)),
-            sides_bits=bits,
+            mod=kernels.Modulo(
+                primes=np.array(primes, dtype=np.float64),
+                inverses=1.0 / np.array(primes, dtype=np.float64),
+                weights=weights,
+                nonzero=listed,
+                path=np.tile(identity, (P, 1)),
+                entered=none(P, layers),
+                origin=none(P, layers),
+                words=none(P, program.sign_size),
+                known=none(P, path),
+            ),
+            pairs=kernels.Pairs(
+                weights_low=program.by_rows(lambda array: pair_of(array)[1]),
+                high=identity.copy(),
+                low=np.zeros(path),
+                entered=none(1, layers),
+                origin=none(1, layers),
+                words=none(1, program.sign_size),
+                known=none(1, path),
+            ),
+            sides=kernels.Sides(
+                mod=side_rows,
+                high=sides(lambda array: pair_of(array)[0]),
+                low=sides(lambda array: pair_of(array)[1]),
+                error=4.0 * UNIT * scale if rounded else np.zeros(len(scale)),
+                bits=bits,
+            ),
+            vertex=kernels.Vertex(
+                names=none(2 * D),
+                asked=none(2 * D),
+                rays_mod=np.zeros((P, D)),
+                ray_high=np.zeros(D),
+                ray_low=np.zeros(D),
+                fresh=np.zeros(1 + P, dtype=np.int64),
+                facets_high=np.zeros(D * D),
+                facets_low=np.zeros(D * D),
+                minors_high=np.zeros(1 << D),
+                minors_low=np.zeros(1 << D),
+                size=np.zeros(3),
+            ),
             denominators=np.concatenate([program.denominators, [0]]).astype(np.float64),
-            mod=np.tile(identity, (P, 1)),
-            high=identity.copy(),
-            low=np.zeros(path),
-            entered=none(1 + P, layers),
-            origin=none(1 + P, layers),
-            words=none(1 + P, program.sign_size),
-            known=none(1 + P, path),
-            names=none(2 * D),
-            asked=none(2 * D),
-            rays_mod=np.zeros((P, D)),
-            ray_high=np.zeros(D),
-            ray_low=np.zeros(D),
-            fresh=np.zeros(1 + P, dtype=np.int64),
-            facets_high=np.zeros(D * D),
-            facets_low=np.zeros(D * D),
-            minors_high=np.zeros(1 << D),
-            minors_low=np.zeros(1 << D),
-            size=np.zeros(3),
             counts=self.counts,
         )

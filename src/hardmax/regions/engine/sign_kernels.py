@@ -50,7 +50,7 @@ NO_FACET = -9
 # sum of n products of pairs is off by at most n + 8 units of 2^-98, one of floats by n + 6 units.
 FINER = 1.5 * pairs.UNIT / layer_kernels.UNIT
 
-PAIRS = 0  # the number of the double-double walk; prime k has the walk 1 + k
+PAIRS = 0  # where it stands that the double-double ray is known; that modulo prime k stands at 1 + k
 ZERO, POSITIVE, NEGATIVE, OPEN = range(4)  # signs, as kernels write them
 
 # what was counted: zeros proven, signs from double-double, questions left open, bits that primes lack
@@ -61,37 +61,66 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class Rungs(NamedTuple):
-    """Tables of the network for both rungs, what is known along the path, and room to work in."""
+class Modulo(NamedTuple):
+    """The network modulo primes, and what is known along the path: row k of each array is modulo prime k."""
 
     primes: Floats  # (P,)
-    weights_mod: Floats  # (P, weights); those that are listed are left out
-    nonzero_mod: Floats  # (P, listed weights)
-    sides_mod: Floats  # (P, sides * D)
-    weights_low: Floats  # second halves of the weights
-    sides_high: Floats  # (sides * D,): rows of the domain
-    sides_low: Floats
-    sides_error: Floats  # (sides,): of the pairs, per entry
-    sides_bits: Floats  # (sides, 2): log2 of the norm, and of the denominator
-    denominators: Floats  # (layers,): log2 of the denominator of its rows
-    mod: Floats  # (P, path)
+    inverses: Floats  # (P,): one over them, rounded
+    weights: Floats  # (P, weights); those that are listed are left out
+    nonzero: Floats  # (P, listed weights)
+    path: Floats  # (P, path)
+    entered: Integers  # (P, layers): the layer cell whose hidden vector is there
+    origin: Integers  # (P, layers): the layer cell before, and below, the signs there
+    words: Integers  # (P, signs)
+    known: Integers  # (P, path): the layer cell whose row is there, at its first column
+
+
+class Pairs(NamedTuple):
+    """The same in double-double, with one row: the first halves of the weights are the network's."""
+
+    weights_low: Floats
     high: Floats  # (path,)
     low: Floats
-    entered: Integers  # (1 + P, layers): the layer cell whose hidden vector is there
-    origin: Integers  # (1 + P, layers): the layer cell before, and below, the signs there
-    words: Integers  # (1 + P, signs)
-    known: Integers  # (1 + P, path): the layer cell whose row is there, at its first column
-    names: Integers  # (2 * D,): owners and walls of the facets of the vertex in question
+    entered: Integers
+    origin: Integers
+    words: Integers
+    known: Integers
+
+
+class Sides(NamedTuple):
+    """Rows of the domain."""
+
+    mod: Floats  # (P, sides * D)
+    high: Floats  # (sides * D,)
+    low: Floats
+    error: Floats  # (sides,): of the pairs, per entry
+    bits: Floats  # (sides, 2): log2 of the norm, and of the denominator
+
+
+class Vertex(NamedTuple):
+    """The vertex in question: the facets it is on, its ray, and room to compute that."""
+
+    names: Integers  # (2 * D,): owners and walls of its facets
     asked: Integers  # those of the vertex for which rays are known
     rays_mod: Floats  # (P, D): its ray modulo primes
     ray_high: Floats  # (D,)
     ray_low: Floats
-    fresh: Integers  # (1 + P,): which rays are those of the vertex in question; 2 for one that is not zero
+    fresh: Integers  # (1 + P,): which rays are known, in pairs and modulo primes; 2 for one that is not zero
     facets_high: Floats  # (D * D,)
     facets_low: Floats
     minors_high: Floats  # (2^D,)
     minors_low: Floats
-    size: Floats  # (3,): error of the double-double ray, bits of the facets of the vertex by slopes, by norms
+    size: Floats  # (3,): error of the double-double ray, bits of the facets by slopes, by norms
+
+
+class Rungs(NamedTuple):
+    """What the compiled rungs of the ladder work with."""
+
+    mod: Modulo
+    pairs: Pairs
+    sides: Sides
+    vertex: Vertex
+    denominators: Floats  # (layers,): log2 of the denominator of the rows of a layer
     counts: Integers
 
 
@@ -100,9 +129,11 @@ class Rungs(NamedTuple):
 
 
 @kernel(inlined=True)
-def _row_mod(D, net, rungs, walk, here, i):
+def _row_mod(D, net, numbers, walk, here, i):
     """Row i of a layer modulo a prime, column by column."""
-    path, weights, prime = rungs.mod[walk - 1], rungs.weights_mod[walk - 1], rungs.primes[walk - 1]
+    path, weights, prime, inverse = (
+        numbers.path[walk], numbers.weights[walk], numbers.primes[walk], numbers.inverses[walk],
+    )  # fmt: skip
     m, n, w = here.d_in, here.rows, here.scores + i * here.d_in
     first, end = nonzeros(net, here.nonzero_scores, i)
     for c in range(D):
@@ -110,40 +141,40 @@ def _row_mod(D, net, rungs, walk, here, i):
         if here.scores < 0:
             value = path[y + i]
         elif first >= 0:
-            value = modulo.sparse_dot(rungs.nonzero_mod[walk - 1], net.nonzero, first, end, path, y, prime)
+            value = modulo.sparse_dot(numbers.nonzero[walk], net.nonzero, first, end, path, y, prime, inverse)
         else:
-            value = modulo.dot(weights, w, path, y, m, prime)
+            value = modulo.dot(weights, w, path, y, m, prime, inverse)
         if c == D - 1:
-            value = modulo.reduced(value + weights[here.biases + i], prime)
-        path[here.z_at + c * n + i] = value
+            value += weights[here.biases + i]
+        path[here.z_at + c * n + i] = modulo.reduced(value, prime, inverse)
 
 
 @kernel(inlined=True)
-def _row_pairs(D, net, rungs, walk, here, i):
+def _row_pairs(D, net, numbers, walk, here, i):
     """The same in double-double."""
     m, n, w = here.d_in, here.rows, here.scores + i * here.d_in
     first, end = nonzeros(net, here.nonzero_scores, i)
     for c in range(D):
         y, z = here.y_at + c * m, here.z_at + c * n + i
         if here.scores < 0:
-            h, l = rungs.high[y + i], rungs.low[y + i]
+            h, l = numbers.high[y + i], numbers.low[y + i]
         elif first >= 0:
             h, l = pairs.sparse_dot(
-                net.weights, rungs.weights_low, w, net.nonzero, first, end, rungs.high, rungs.low, y
+                net.weights, numbers.weights_low, w, net.nonzero, first, end, numbers.high, numbers.low, y
             )
         else:
-            h, l = pairs.dot(net.weights, rungs.weights_low, w, rungs.high, rungs.low, y, m)
+            h, l = pairs.dot(net.weights, numbers.weights_low, w, numbers.high, numbers.low, y, m)
         if c == D - 1:
             b = here.biases + i
-            h, l = pairs.add(h, l, net.weights[b], rungs.weights_low[b])
-        rungs.high[z] = h
-        rungs.low[z] = l
+            h, l = pairs.add(h, l, net.weights[b], numbers.weights_low[b])
+        numbers.high[z] = h
+        numbers.low[z] = l
 
 
 @kernel(inlined=True)
-def _add_unit_mod(D, net, rungs, walk, before, i, sign, to):
+def _add_unit_mod(D, net, numbers, walk, before, i, sign, to):
     """Add what unit i of the layer before sends, or take it away; not reduced."""
-    path, weights = rungs.mod[walk - 1], rungs.weights_mod[walk - 1]
+    path, weights = numbers.path[walk], numbers.weights[walk]
     e = before.d_out
     first, end = nonzeros(net, before.nonzero_outputs, i)
     for c in range(D):
@@ -154,61 +185,61 @@ def _add_unit_mod(D, net, rungs, walk, before, i, sign, to):
         if first >= 0:
             for t in range(first, end):
                 r = net.nonzero[t]
-                path[y + r] += rungs.nonzero_mod[walk - 1, t] * factor
+                path[y + r] += numbers.nonzero[walk, t] * factor
         else:
             modulo.add_multiple(weights, w, factor, path, y, e)
 
 
 @kernel(inlined=True)
-def _add_unit_pairs(D, net, rungs, walk, before, i, sign, to):
+def _add_unit_pairs(D, net, numbers, walk, before, i, sign, to):
     """The same in double-double."""
     e = before.d_out
     for c in range(D):
         z = before.z_at + c * before.rows + i
-        fh, fl = sign * rungs.high[z], sign * rungs.low[z]
+        fh, fl = sign * numbers.high[z], sign * numbers.low[z]
         if fh != 0.0:
             pairs.add_multiple(
-                net.weights, rungs.weights_low, before.outputs + i * e, fh, fl, rungs.high, rungs.low,
+                net.weights, numbers.weights_low, before.outputs + i * e, fh, fl, numbers.high, numbers.low,
                 to + c * e, e,
             )  # fmt: skip
 
 
 @kernel(inlined=True)
-def _add_weights_mod(net, rungs, walk, w, to, count):
+def _add_weights_mod(net, numbers, walk, w, to, count):
     """Add weights to numbers of the path; not reduced."""
-    modulo.add_multiple(rungs.weights_mod[walk - 1], w, 1.0, rungs.mod[walk - 1], to, count)
+    modulo.add_multiple(numbers.weights[walk], w, 1.0, numbers.path[walk], to, count)
 
 
 @kernel(inlined=True)
-def _add_weights_pairs(net, rungs, walk, w, to, count):
+def _add_weights_pairs(net, numbers, walk, w, to, count):
     """The same in double-double."""
-    pairs.add_multiple(net.weights, rungs.weights_low, w, 1.0, 0.0, rungs.high, rungs.low, to, count)
+    pairs.add_multiple(net.weights, numbers.weights_low, w, 1.0, 0.0, numbers.high, numbers.low, to, count)
 
 
 @kernel(inlined=True)
-def _move_mod(rungs, walk, source, to, count):
+def _move_mod(numbers, walk, source, to, count):
     """Copy numbers of the path; zeros where ``source`` is negative."""
-    path = rungs.mod[walk - 1]
+    path = numbers.path[walk]
     for r in range(count):
         path[to + r] = path[source + r] if source >= 0 else 0.0
 
 
 @kernel(inlined=True)
-def _move_pairs(rungs, walk, source, to, count):
+def _move_pairs(numbers, walk, source, to, count):
     """The same in double-double."""
     for r in range(count):
-        rungs.high[to + r] = rungs.high[source + r] if source >= 0 else 0.0
-        rungs.low[to + r] = rungs.low[source + r] if source >= 0 else 0.0
+        numbers.high[to + r] = numbers.high[source + r] if source >= 0 else 0.0
+        numbers.low[to + r] = numbers.low[source + r] if source >= 0 else 0.0
 
 
 @kernel(inlined=True)
-def _reduce_mod(rungs, walk, to, count):
+def _reduce_mod(numbers, walk, to, count):
     """Bring sums back between -p/2 and p/2."""
-    modulo.reduce_all(rungs.mod[walk - 1], to, count, rungs.primes[walk - 1])
+    modulo.reduce_all(numbers.path[walk], to, count, numbers.primes[walk], numbers.inverses[walk])
 
 
 @kernel(inlined=True)
-def _reduce_pairs(rungs, walk, to, count):
+def _reduce_pairs(numbers, walk, to, count):
     """Pairs need no reduction."""
 
 
@@ -219,19 +250,19 @@ def _walk(row, add_unit, add_weights, move, reduce, exact):
     """
 
     @kernel(inlined=True)
-    def ensure_row(D, net, signs, rungs, walk, here, i):
+    def ensure_row(D, net, signs, numbers, walk, here, i):
         """Compute row i of a layer whose hidden vector is there, unless it is known."""
         serial = signs[here.sign_at]
-        if rungs.known[walk, here.z_at + i] != serial:
-            row(D, net, rungs, walk, here, i)
-            rungs.known[walk, here.z_at + i] = serial
+        if numbers.known[walk, here.z_at + i] != serial:
+            row(D, net, numbers, walk, here, i)
+            numbers.known[walk, here.z_at + i] = serial
 
     @kernel(inner=True)
-    def enter(D, net, signs, rungs, walk, layer):
+    def enter(D, net, signs, numbers, walk, layer):
         """Compute what enters a layer on the path; False if keys that tie before it leave a mean."""
         first = layer
         while first > 0:
-            if rungs.entered[walk, first] == signs[layer_row(net.table, first).sign_at]:
+            if numbers.entered[walk, first] == signs[layer_row(net.table, first).sign_at]:
                 break
             first -= 1
         for l in range(first + 1, layer + 1):
@@ -240,72 +271,72 @@ def _walk(row, add_unit, add_weights, move, reduce, exact):
             at = before.sign_at + 2
             if before.kind == AFFINE:
                 for i in range(n):
-                    ensure_row(D, net, signs, rungs, walk, before, i)
-                move(rungs, walk, before.z_at, to, D * n)
+                    ensure_row(D, net, signs, numbers, walk, before, i)
+                move(numbers, walk, before.z_at, to, D * n)
             elif before.kind == FOLD:
-                follows = exact and rungs.origin[walk, l] == signs[before.sign_at]
+                follows = exact and numbers.origin[walk, l] == signs[before.sign_at]
                 if not follows:
-                    move(rungs, walk, before.y_at if before.skip == 1 else -1, to, D * e)
-                    add_weights(net, rungs, walk, before.offsets, to + (D - 1) * e, e)
+                    move(numbers, walk, before.y_at if before.skip == 1 else -1, to, D * e)
+                    add_weights(net, numbers, walk, before.offsets, to + (D - 1) * e, e)
                 terms = 0
                 for w in range(before.words):
                     now = np.uint64(signs[at + w])
-                    old = np.uint64(rungs.words[walk, at + w]) if follows else np.uint64(0)
+                    old = np.uint64(numbers.words[walk, at + w]) if follows else np.uint64(0)
                     changed = now ^ old
                     while changed != np.uint64(0):
                         j = lowest(changed)
                         changed &= changed - np.uint64(1)
-                        ensure_row(D, net, signs, rungs, walk, before, (w << 6) + j)
+                        ensure_row(D, net, signs, numbers, walk, before, (w << 6) + j)
                         sign = 1.0 if (now >> np.uint64(j)) & np.uint64(1) != np.uint64(0) else -1.0
-                        add_unit(D, net, rungs, walk, before, (w << 6) + j, sign, to)
+                        add_unit(D, net, numbers, walk, before, (w << 6) + j, sign, to)
                         terms += 1
                         if terms == modulo.TERMS - 2:
-                            reduce(rungs, walk, to, D * e)
+                            reduce(numbers, walk, to, D * e)
                             terms = 0
-                    rungs.words[walk, at + w] = signs[at + w]
-                reduce(rungs, walk, to, D * e)
-                rungs.origin[walk, l] = signs[before.sign_at]
+                    numbers.words[walk, at + w] = signs[at + w]
+                reduce(numbers, walk, to, D * e)
+                numbers.origin[walk, l] = signs[before.sign_at]
             elif before.outputs < 0:  # the winning scores leave, and what entered beside them
                 kept = e - before.heads
                 for h in range(before.heads):
-                    ensure_row(D, net, signs, rungs, walk, before, signs[at + h])
+                    ensure_row(D, net, signs, numbers, walk, before, signs[at + h])
                 for c in range(D):
-                    move(rungs, walk, before.y_at + c * m, to + c * e, kept)
+                    move(numbers, walk, before.y_at + c * m, to + c * e, kept)
                     for h in range(before.heads):
-                        move(rungs, walk, before.z_at + c * n + signs[at + h], to + c * e + kept + h, 1)
+                        move(numbers, walk, before.z_at + c * n + signs[at + h], to + c * e + kept + h, 1)
             else:
                 if signs[at - 1] != 0:
                     return False
-                move(rungs, walk, before.y_at if before.skip == 1 else -1, to, D * e)
+                move(numbers, walk, before.y_at if before.skip == 1 else -1, to, D * e)
                 for h in range(before.heads):
-                    add_weights(net, rungs, walk, before.outputs + signs[at + h] * e, to + (D - 1) * e, e)
+                    add_weights(net, numbers, walk, before.outputs + signs[at + h] * e, to + (D - 1) * e, e)
                     if h % modulo.TERMS == modulo.TERMS - 2:
-                        reduce(rungs, walk, to, D * e)
-                reduce(rungs, walk, to, D * e)
-            rungs.entered[walk, l] = signs[here.sign_at]
+                        reduce(numbers, walk, to, D * e)
+                reduce(numbers, walk, to, D * e)
+            numbers.entered[walk, l] = signs[here.sign_at]
         return True
 
     @kernel(inner=True)
-    def compute_row(D, net, signs, rungs, first, end, layer, i):
+    def compute_row(D, net, signs, numbers, first, end, layer, i):
         """Compute row i of a layer on the path, for some walks; False if that cannot be done."""
         here = layer_row(net.table, layer)
         for walk in range(first, end):
-            entered = layer == 0 or rungs.entered[walk, layer] == signs[here.sign_at]
-            if not entered and not enter(D, net, signs, rungs, walk, layer):
+            entered = layer == 0 or numbers.entered[walk, layer] == signs[here.sign_at]
+            if not entered and not enter(D, net, signs, numbers, walk, layer):
                 return False
-            ensure_row(D, net, signs, rungs, walk, here, i)
+            ensure_row(D, net, signs, numbers, walk, here, i)
         return True
 
     @kernel(inlined=True)
-    def provide(D, net, signs, rungs, walk, end, layer, i):
+    def provide(D, net, signs, numbers, walk, end, layer, i):
         """Have row i of a layer at its place in the path; False if that cannot be done.
 
         Where it is missing, it is computed for the walks up to ``end``, too: they come next.
         """
         here = layer_row(net.table, layer)
-        if rungs.known[walk, here.z_at + i] == signs[here.sign_at]:
+        if numbers.known[walk, here.z_at + i] == signs[here.sign_at]:
             return True
-        return compute_row(D, net, signs, rungs, walk, end, layer, i)
+        return compute_row(D, net, signs, numbers, walk, end, layer, i)
 
     return provide
 
@@ -344,14 +375,15 @@ def _difference_mod(D, net, signs, rungs, k, count, layer, i, j, out, at):
     False if it is not known.
     """
     here = layer_row(net.table, layer)
-    if not _provide_mod(D, net, signs, rungs, 1 + k, 1 + count, layer, i):
+    if not _provide_mod(D, net, signs, rungs.mod, k, count, layer, i):
         return False
-    if j >= 0 and not _provide_mod(D, net, signs, rungs, 1 + k, 1 + count, layer, j):
+    if j >= 0 and not _provide_mod(D, net, signs, rungs.mod, k, count, layer, j):
         return False
     for c in range(D):
-        value = rungs.mod[k, here.z_at + c * here.rows + i]
+        value = rungs.mod.path[k, here.z_at + c * here.rows + i]
         if j >= 0:
-            value = modulo.reduced(value - rungs.mod[k, here.z_at + c * here.rows + j], rungs.primes[k])
+            value -= rungs.mod.path[k, here.z_at + c * here.rows + j]
+            value = modulo.reduced(value, rungs.mod.primes[k], rungs.mod.inverses[k])
         out[at + c] = value
     return True
 
@@ -364,7 +396,7 @@ def _named_mod(D, net, signs, rungs, k, count, owner, wall, out, at):
         return True
     if owner == DOMAIN_SIDE:
         for c in range(D):
-            out[at + c] = rungs.sides_mod[k, wall * D + c]
+            out[at + c] = rungs.sides.mod[k, wall * D + c]
         return True
     layer, i, j = _wall_parts(wall)
     return _difference_mod(D, net, signs, rungs, k, count, layer, i, j, out, at)
@@ -394,19 +426,19 @@ def _difference_pairs(D, net, state, rungs, layer, i, j, high, low, at):
     """
     here = layer_row(net.table, layer)
     e = state.errors[layer]
-    if not _provide_pairs(D, net, state.signs, rungs, PAIRS, PAIRS + 1, layer, i):
+    if not _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, i):
         return np.inf
     error = FINER * ((D - 1) * e[RA] + e[RC])
     if j >= 0:
-        if not _provide_pairs(D, net, state.signs, rungs, PAIRS, PAIRS + 1, layer, j):
+        if not _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, j):
             return np.inf
         error *= 2.0
     for c in range(D):
         z = here.z_at + c * here.rows
-        h, l = rungs.high[z + i], rungs.low[z + i]
+        h, l = rungs.pairs.high[z + i], rungs.pairs.low[z + i]
         if j >= 0:
-            error += 4.0 * pairs.UNIT * (abs(h) + abs(rungs.high[z + j]))
-            h, l = pairs.add(h, l, -rungs.high[z + j], -rungs.low[z + j])
+            error += 4.0 * pairs.UNIT * (abs(h) + abs(rungs.pairs.high[z + j]))
+            h, l = pairs.add(h, l, -rungs.pairs.high[z + j], -rungs.pairs.low[z + j])
         high[at + c], low[at + c] = h, l
     return _scaled(D, high, low, at, error)
 
@@ -421,9 +453,9 @@ def _named_pairs(D, net, state, rungs, owner, wall, high, low, at):
         return _scaled(D, high, low, at, 0.0)
     if owner == DOMAIN_SIDE:
         for c in range(D):
-            high[at + c] = rungs.sides_high[wall * D + c]
-            low[at + c] = rungs.sides_low[wall * D + c]
-        return _scaled(D, high, low, at, D * rungs.sides_error[wall])
+            high[at + c] = rungs.sides.high[wall * D + c]
+            low[at + c] = rungs.sides.low[wall * D + c]
+        return _scaled(D, high, low, at, D * rungs.sides.error[wall])
     layer, i, j = _wall_parts(wall)
     return _difference_pairs(D, net, state, rungs, layer, i, j, high, low, at)
 
@@ -436,9 +468,14 @@ def _ray_mod(D, net, signs, rungs, k, count):
     """The ray of the vertex in question modulo prime k: the minors of its facets; returns 0 if it is not
     known, 1 if it vanishes, 2 if not.
     """
-    facets, minors, ray, prime = rungs.facets_high, rungs.minors_high, rungs.rays_mod[k], rungs.primes[k]
+    facets, minors, ray, prime = (
+        rungs.vertex.facets_high,
+        rungs.vertex.minors_high,
+        rungs.vertex.rays_mod[k],
+        rungs.mod.primes[k],
+    )
     for f in range(D - 1):
-        owner, wall = rungs.names[2 * f], rungs.names[2 * f + 1]
+        owner, wall = rungs.vertex.names[2 * f], rungs.vertex.names[2 * f + 1]
         if not _named_mod(D, net, signs, rungs, k, count, owner, wall, facets, f * D):
             return 0
     full = (1 << D) - 1
@@ -453,7 +490,7 @@ def _ray_mod(D, net, signs, rungs, k, count):
             rest &= rest - np.uint64(1)
             total += sign * facets[(size - 1) * D + column] * minors[subset ^ (1 << column)]
             sign = -sign
-        minors[subset] = modulo.reduced(total, prime)
+        minors[subset] = modulo.reduced(total, prime, rungs.mod.inverses[k])
     sign = 1.0
     for column in range(D):
         ray[column] = sign * minors[full ^ (1 << column)]
@@ -467,13 +504,18 @@ def _ray_mod(D, net, signs, rungs, k, count):
 @kernel(inner=True)
 def _ray_pairs(D, net, state, rungs):
     """The ray of the vertex in question in double-double, with its error in ``size[0]``."""
-    high, low, mh, ml = rungs.facets_high, rungs.facets_low, rungs.minors_high, rungs.minors_low
+    high, low, mh, ml = (
+        rungs.vertex.facets_high,
+        rungs.vertex.facets_low,
+        rungs.vertex.minors_high,
+        rungs.vertex.minors_low,
+    )
     error = D * D * pairs.UNIT
     for f in range(D - 1):
         error += _named_pairs(
-            D, net, state, rungs, rungs.names[2 * f], rungs.names[2 * f + 1], high, low, f * D
+            D, net, state, rungs, rungs.vertex.names[2 * f], rungs.vertex.names[2 * f + 1], high, low, f * D
         )
-    rungs.size[0] = 1.01 * error
+    rungs.vertex.size[0] = 1.01 * error
     if not (error < 1.0):
         return
     full = (1 << D) - 1
@@ -494,7 +536,7 @@ def _ray_pairs(D, net, state, rungs):
     sign = 1.0
     for column in range(D):
         other = full ^ (1 << column)
-        rungs.ray_high[column], rungs.ray_low[column] = sign * mh[other], sign * ml[other]
+        rungs.vertex.ray_high[column], rungs.vertex.ray_low[column] = sign * mh[other], sign * ml[other]
         sign = -sign
 
 
@@ -516,17 +558,17 @@ def ask_at(D, rungs, errors):
     """The questions that follow are about the vertex on the facets in ``names``, unless they are already."""
     same = True
     for f in range(2 * D - 2):
-        same = same and rungs.names[f] == rungs.asked[f]
-        rungs.asked[f] = rungs.names[f]
+        same = same and rungs.vertex.names[f] == rungs.vertex.asked[f]
+        rungs.vertex.asked[f] = rungs.vertex.names[f]
     if same:
         return
     slopes, norms, denominators = 0.0, 0.0, 0.0
     for f in range(D - 1):
-        owner, wall = rungs.names[2 * f], rungs.names[2 * f + 1]
+        owner, wall = rungs.vertex.names[2 * f], rungs.vertex.names[2 * f + 1]
         if owner == DOMAIN_SIDE:
-            slopes += rungs.sides_bits[wall, 0]
-            norms += rungs.sides_bits[wall, 0]
-            denominators += rungs.sides_bits[wall, 1]
+            slopes += rungs.sides.bits[wall, 0]
+            norms += rungs.sides.bits[wall, 0]
+            denominators += rungs.sides.bits[wall, 1]
         elif owner in (AT_INFINITY, FAR_SIDE):
             slopes += 1.0
             norms += 1.0
@@ -535,9 +577,9 @@ def ask_at(D, rungs, errors):
             slopes += _norm_bits(D, errors, layer, False) + (1.0 if j >= 0 else 0.0)
             norms += _norm_bits(D, errors, layer, True) + (1.0 if j >= 0 else 0.0)
             denominators += rungs.denominators[layer]
-    rungs.size[1], rungs.size[2] = slopes + denominators, norms + denominators
-    for w in range(rungs.fresh.shape[0]):
-        rungs.fresh[w] = 0
+    rungs.vertex.size[1], rungs.vertex.size[2] = slopes + denominators, norms + denominators
+    for w in range(rungs.vertex.fresh.shape[0]):
+        rungs.vertex.fresh[w] = 0
 
 
 @kernel(inlined=True)
@@ -548,29 +590,29 @@ def zero_at(D, net, state, rungs, layer, i, j, value):
     ``value`` bounds the row at that point, where floats can tell: the determinant is the value times the
     minor of the slopes of the facets. Otherwise the norms of all rows bound it.
     """
-    row = rungs.facets_low
-    bits = rungs.size[2] + _norm_bits(D, state.errors, layer, True) + (1.0 if j >= 0 else 0.0)
+    row = rungs.vertex.facets_low
+    bits = rungs.vertex.size[2] + _norm_bits(D, state.errors, layer, True) + (1.0 if j >= 0 else 0.0)
     if value < 1e300:
-        bits = min(bits, rungs.size[1] + math.log2(1.01 * value + 1e-300))
+        bits = min(bits, rungs.vertex.size[1] + math.log2(1.01 * value + 1e-300))
     bits += rungs.denominators[layer]
     if not (bits < 1e6):
         return OPEN
     known = -2.0  # the bits of the primes so far, less a margin for the rounding of logarithms
     independent = False  # of facets that are dependent every determinant vanishes: one ray must not
-    needed = min(rungs.primes.shape[0], 1 + np.int64(max(bits + 2.0, 0.0) / modulo.BITS))
-    for k in range(rungs.primes.shape[0]):
+    needed = min(rungs.mod.primes.shape[0], 1 + np.int64(max(bits + 2.0, 0.0) / modulo.BITS))
+    for k in range(rungs.mod.primes.shape[0]):
         count = 1 if k == 0 else max(needed, k + 1)  # the first prime tells whether the others are worth it
-        if rungs.fresh[1 + k] == 0:
-            rungs.fresh[1 + k] = _ray_mod(D, net, state.signs, rungs, k, count)
-        if rungs.fresh[1 + k] == 0:
+        if rungs.vertex.fresh[1 + k] == 0:
+            rungs.vertex.fresh[1 + k] = _ray_mod(D, net, state.signs, rungs, k, count)
+        if rungs.vertex.fresh[1 + k] == 0:
             return OPEN
-        independent = independent or rungs.fresh[1 + k] == 2
+        independent = independent or rungs.vertex.fresh[1 + k] == 2
         if not _difference_mod(D, net, state.signs, rungs, k, count, layer, i, j, row, 0):
             return OPEN
         total = 0.0
         for c in range(D):
-            total += row[c] * rungs.rays_mod[k, c]
-        if modulo.reduced(total, rungs.primes[k]) != 0.0:
+            total += row[c] * rungs.vertex.rays_mod[k, c]
+        if modulo.reduced(total, rungs.mod.primes[k], rungs.mod.inverses[k]) != 0.0:
             return POSITIVE
         known += modulo.BITS
         if known > bits and independent:
@@ -585,22 +627,22 @@ def pair_sign_at(D, net, state, rungs, layer, i, j, column, turn):
 
     Coordinate ``column`` of the vertex has the sign ``turn``.
     """
-    if rungs.fresh[PAIRS] == 0:
+    if rungs.vertex.fresh[PAIRS] == 0:
         _ray_pairs(D, net, state, rungs)
-        rungs.fresh[PAIRS] = 1
+        rungs.vertex.fresh[PAIRS] = 1
     at = (D - 1) * D
-    high, low = rungs.facets_high, rungs.facets_low
-    error = rungs.size[0]
-    if not (abs(rungs.ray_high[column]) > error):
+    high, low = rungs.vertex.facets_high, rungs.vertex.facets_low
+    error = rungs.vertex.size[0]
+    if not (abs(rungs.vertex.ray_high[column]) > error):
         return OPEN
-    if rungs.ray_high[column] < 0.0:
+    if rungs.vertex.ray_high[column] < 0.0:
         turn = -turn
     error += _difference_pairs(D, net, state, rungs, layer, i, j, high, low, at) + (D + 2.0) * pairs.UNIT
     if not (error < 1.0):
         return OPEN
     sh, sl = 0.0, 0.0
     for c in range(D):
-        ph, pl = pairs.multiply(high[at + c], low[at + c], rungs.ray_high[c], rungs.ray_low[c])
+        ph, pl = pairs.multiply(high[at + c], low[at + c], rungs.vertex.ray_high[c], rungs.vertex.ray_low[c])
         sh, sl = pairs.add(sh, sl, ph, pl)
     if not (abs(sh) > 1.01 * error):
         return OPEN
@@ -614,19 +656,19 @@ def place_at(D, net, state, rungs, column, turn, out, at):
 
     Coordinate ``column`` of the vertex has the sign ``turn``.
     """
-    if rungs.fresh[PAIRS] == 0:
+    if rungs.vertex.fresh[PAIRS] == 0:
         _ray_pairs(D, net, state, rungs)
-        rungs.fresh[PAIRS] = 1
-    error, largest = rungs.size[0], 0.0
-    if not (error < 1.0) or not (abs(rungs.ray_high[column]) > error):
+        rungs.vertex.fresh[PAIRS] = 1
+    error, largest = rungs.vertex.size[0], 0.0
+    if not (error < 1.0) or not (abs(rungs.vertex.ray_high[column]) > error):
         return np.inf
     for c in range(D):
-        largest = max(largest, abs(rungs.ray_high[c]))
+        largest = max(largest, abs(rungs.vertex.ray_high[c]))
     if not (largest > 1e8 * error) or not (largest > 1e-200):
         return np.inf
-    scale = (1.0 if (rungs.ray_high[column] > 0.0) == (turn > 0.0) else -1.0) / largest
+    scale = (1.0 if (rungs.vertex.ray_high[column] > 0.0) == (turn > 0.0) else -1.0) / largest
     for c in range(D):
-        out[at + c] = rungs.ray_high[c] * scale
+        out[at + c] = rungs.vertex.ray_high[c] * scale
     return 1.02 * (error / largest + 2.0 * layer_kernels.UNIT)
 
 
@@ -655,12 +697,19 @@ def vanishes(D, net, state, rungs, layer, i):
     for c in range(D):
         if not (abs(state.path[here.z_at + c * here.rows + i]) <= (e[RA] if c < D - 1 else e[RC])):
             return False
+    return _proven_zero(D, net, state, rungs, layer, i)
+
+
+@kernel(inlined=True)
+def _proven_zero(D, net, state, rungs, layer, i):
+    """Whether residues prove that a row is zero of which floats know no more than their errors."""
+    here, e = layer_row(net.table, layer), state.errors[layer]
     bits = 2.0 + math.log2(2.0 * max(e[RA], e[RC]) + 1e-300) + rungs.denominators[layer]
-    for k in range(rungs.primes.shape[0]):
-        if not _provide_mod(D, net, state.signs, rungs, 1 + k, 2 + k, layer, i):
+    for k in range(rungs.mod.primes.shape[0]):
+        if not _provide_mod(D, net, state.signs, rungs.mod, k, 1 + k, layer, i):
             return False
         for c in range(D):
-            if rungs.mod[k, here.z_at + c * here.rows + i] != 0.0:
+            if rungs.mod.path[k, here.z_at + c * here.rows + i] != 0.0:
                 return False
         bits -= modulo.BITS
         if bits < 0.0:
@@ -671,10 +720,8 @@ def vanishes(D, net, state, rungs, layer, i):
 
 @kernel(inner=True)
 def multiple_of(D, net, state, rungs, layer, i, j):
-    r"""The sign of the number that row j of a layer is times row i, proven on the whole layer cell; 0 if it
+    """The sign of the number that row j of a layer is times row i, proven on the whole layer cell; 0 if it
     is no multiple, or that is not proven.
-
-    With :math:`r_{i,c} \ne 0`, it is one if all minors :math:`r_{i,c} r_{j,c'} - r_{i,c'} r_{j,c}` vanish.
     """
     here, e, path = layer_row(net.table, layer), state.errors[layer], state.path
     n, z = here.rows, here.z_at
@@ -682,35 +729,47 @@ def multiple_of(D, net, state, rungs, layer, i, j):
     for c in range(1, D - 1):
         if abs(path[z + c * n + i]) > abs(path[z + pivot * n + i]):
             pivot = c
-    if not (abs(path[z + pivot * n + i]) > 2.0 * e[RA]):
+    a, b = path[z + pivot * n + i], path[z + pivot * n + j]
+    if not (abs(a) > 2.0 * e[RA]) or not (abs(b) > 2.0 * e[RA]):
         return 0
-    factor = path[z + pivot * n + j] / path[z + pivot * n + i]
     for c in range(D):
-        error = 4.0 * (1.0 + abs(factor)) * (e[RA] if c < D - 1 else e[RC])
-        if not (abs(path[z + c * n + j] - factor * path[z + c * n + i]) <= error):
+        error = 4.0 * (abs(a) + abs(b)) * (e[RA] if c < D - 1 else e[RC])
+        if not (abs(a * path[z + c * n + j] - b * path[z + c * n + i]) <= error):
             return 0
-    if not (abs(path[z + pivot * n + j]) > 2.0 * e[RA]):
+    if not _proven_multiple(D, net, state, rungs, layer, i, j, pivot):
         return 0
+    return 1 if (a > 0.0) == (b > 0.0) else -1
+
+
+@kernel(inlined=True)
+def _proven_multiple(D, net, state, rungs, layer, i, j, pivot):
+    r"""Whether residues prove that row j of a layer is a multiple of row i, whose coordinate ``pivot`` is not
+    zero.
+
+    It is one if all minors :math:`r_{i,p} r_{j,c} - r_{i,c} r_{j,p}` vanish, with :math:`p` the pivot.
+    """
+    here = layer_row(net.table, layer)
+    n, z = here.rows, here.z_at
     bits = 3.0 + 2.0 * (_norm_bits(D, state.errors, layer, True) + rungs.denominators[layer])
     if not (bits < 1e6):
-        return 0
-    needed = min(rungs.primes.shape[0], 1 + np.int64(max(bits, 0.0) / modulo.BITS))
-    for k in range(rungs.primes.shape[0]):
-        end = 2 + k if k == 0 else max(1 + needed, 2 + k)
-        known = _provide_mod(D, net, state.signs, rungs, 1 + k, end, layer, i)
-        if not known or not _provide_mod(D, net, state.signs, rungs, 1 + k, end, layer, j):
-            return 0
-        mod, prime = rungs.mod[k], rungs.primes[k]
+        return False
+    needed = min(rungs.mod.primes.shape[0], 1 + np.int64(max(bits, 0.0) / modulo.BITS))
+    for k in range(rungs.mod.primes.shape[0]):
+        end = 1 if k == 0 else max(needed, 1 + k)
+        known = _provide_mod(D, net, state.signs, rungs.mod, k, end, layer, i)
+        if not known or not _provide_mod(D, net, state.signs, rungs.mod, k, end, layer, j):
+            return False
+        mod, prime = rungs.mod.path[k], rungs.mod.primes[k]
         a, b = mod[z + pivot * n + i], mod[z + pivot * n + j]
         for c in range(D):
             minor = a * mod[z + c * n + j] - b * mod[z + c * n + i]
-            if modulo.reduced(minor, prime) != 0.0:
-                return 0
+            if modulo.reduced(minor, prime, rungs.mod.inverses[k]) != 0.0:
+                return False
         bits -= modulo.BITS
         if bits < 0.0:
             rungs.counts[N_ZERO] += 1
-            return 1 if factor > 0.0 else -1
-    return 0
+            return True
+    return False
 
 
 @kernel(inlined=True)

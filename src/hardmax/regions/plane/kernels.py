@@ -487,25 +487,29 @@ def vertex_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer
     value = 1.01 * (abs(value) + 2.0 * t) / room if room > 0.0 else np.inf
     if not (value >= 0.0):  # nothing is known about the vertex
         value = np.inf
-    names = rungs.names
+    names = rungs.vertex.names
     names[0], names[1], names[2], names[3] = owner_a, wall_a, owner_b, wall_b
-    if owner_a == AT_INFINITY or owner_b == AT_INFINITY:
-        dx, dy = p[o + DX], p[o + DY]
-        if owner_a == AT_INFINITY and owner_b == AT_INFINITY:
-            names[2], names[3] = FAR_SIDE, 4 if dx * dy < 0.0 else 5
+    far = owner_a == AT_INFINITY or owner_b == AT_INFINITY
+    while True:
+        column, turn, bound = COLUMNS - 1, 1.0, value
+        if far:  # the power of M first
+            dx, dy = p[o + DX], p[o + DY]
+            if owner_a == AT_INFINITY and owner_b == AT_INFINITY:
+                names[2], names[3] = FAR_SIDE, 4 if dx * dy < 0.0 else 5
+            column = 0 if abs(dx) >= abs(dy) else 1
+            size = dx if column == 0 else dy
+            turn, bound = 1.0 if size > 0.0 else -1.0, np.inf
         ask_at(COLUMNS, rungs, state.errors)
-        column = 0 if abs(dx) >= abs(dy) else 1
-        size = dx if column == 0 else dy
-        turn = (1.0 if size > 0.0 else -1.0) if abs(size) > p[o + ED] else np.nan
-        code = compiled_sign_at(COLUMNS, net, state, rungs, layer, i, j, np.inf, column, turn)
+        code = compiled_sign_at(COLUMNS, net, state, rungs, layer, i, j, bound, column, turn)
+        if not far:
+            return code
         if code != ZERO:
-            return code if turn == turn else OPEN
+            return code if abs(size) > p[o + ED] else OPEN
+        far = False
         if owner_a == AT_INFINITY:
             names[0], names[1] = FAR_SIDE, wall_a
         if owner_b == AT_INFINITY:
             names[2], names[3] = FAR_SIDE, wall_b
-    ask_at(COLUMNS, rungs, state.errors)
-    return compiled_sign_at(COLUMNS, net, state, rungs, layer, i, j, value, COLUMNS - 1, 1.0)
 
 
 @kernel(inner=True)
@@ -1147,7 +1151,7 @@ def place(net, state, rungs, p, q, k, v):
     u, o = v - 1 if v > 0 else k - 1, v * FLOATS_PER_EDGE
     if q[2 * u] == AT_INFINITY or q[2 * v] == AT_INFINITY:
         return
-    names = rungs.names
+    names = rungs.vertex.names
     names[0], names[1], names[2], names[3] = q[2 * u], q[2 * u + 1], q[2 * v], q[2 * v + 1]
     ask_at(COLUMNS, rungs, state.errors)
     x, y, w = p[o + X], p[o + Y], p[o + W]

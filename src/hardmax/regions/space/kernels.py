@@ -589,8 +589,8 @@ def ask_at_ray(D, rungs, errors, cell, v, room):
     elif choose(D, D - 1, room.pool, k, cell.facets, room.pick, room.residual) < D - 1:
         return 0, 0.0
     for f in range(D - 1):
-        rungs.names[2 * f] = cell.label[room.pick[f], 0]
-        rungs.names[2 * f + 1] = cell.label[room.pick[f], 1]
+        rungs.vertex.names[2 * f] = cell.label[room.pick[f], 0]
+        rungs.vertex.names[2 * f + 1] = cell.label[room.pick[f], 1]
     ask_at(D, rungs, errors)
     column = 0
     for c in range(1, D):
@@ -629,10 +629,10 @@ def ray_sign(D, net, state, rungs, cell, v, layer, i, j, room):
 @kernel(inner=True)
 def place_ray(D, net, state, rungs, cell, v, column, turn):
     """Replace the ray in question, in slot v, by what double-double knows of it, if that is more."""
-    error = place_at(D, net, state, rungs, column, turn, rungs.minors_high, 0)
+    error = place_at(D, net, state, rungs, column, turn, rungs.vertex.minors_high, 0)
     if error < cell.rays[v, D]:
         for c in range(D):
-            cell.rays[v, c] = rungs.minors_high[c]
+            cell.rays[v, c] = rungs.vertex.minors_high[c]
         cell.rays[v, D] = error
 
 
