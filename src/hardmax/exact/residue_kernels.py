@@ -1,6 +1,6 @@
-r"""Compiled arithmetic modulo a prime below :math:`2^{22}`, with floats that hold integers.
+r"""Compiled arithmetic modulo a prime below :math:`2^{24}`, with floats that hold integers.
 
-A residue lies between :math:`-p/2` and :math:`p/2`, so a product of two is at most :math:`2^{42}` and a sum
+A residue lies between :math:`-p/2` and :math:`p/2`, so a product of two is at most :math:`2^{46}` and a sum
 of :data:`TERMS` of them stays below :math:`2^{52}`: every intermediate number is an integer that a float
 holds exactly, in any order of summation, and the loops are those of float vectors. One reduction follows the
 sum. It subtracts the nearest multiple of the prime; the quotient may be off by one in the last place, where
@@ -13,9 +13,9 @@ import numpy as np
 
 from hardmax.compiling import kernel
 
-TOP = 1 << 22  # primes are below
-BITS = 21.9  # of every prime that is used: the largest thousands below the top
-TERMS = 1000  # products that are summed before a reduction
+TOP = 1 << 24  # primes are below
+BITS = 23.9  # of every prime that is used: the largest thousands below the top
+TERMS = 60  # products that are summed before a reduction
 
 
 @kernel(reorder=True, inlined=True)

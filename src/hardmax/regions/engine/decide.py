@@ -39,7 +39,7 @@ from hardmax.regions.engine.layer_kernels import LayerRow
 from hardmax.regions.engine.program import Program
 
 _MEMORY = 2**28  # bytes that tables of residues may take
-_FEWEST_PRIMES, _MOST_PRIMES = 8, 400  # to begin with; beyond, rationals are as fast
+_FEW_PRIMES, _MOST_PRIMES = 12, 400  # the most to begin with; beyond, rationals are as fast
 
 
 class Ladder:
@@ -134,7 +134,9 @@ class CompiledLadder(Ladder):
         size = 8 * (sum(len(place) for place, _ in self._numbers) + 2 * self._program.path_size)
         if needed <= before or needed > _MOST_PRIMES or needed * size > _MEMORY:
             return False
-        count = min(max(needed, 2 * before, _FEWEST_PRIMES), _MEMORY // size)
+        # as many as a vertex on rows of the deepest layer will need, where these are few
+        deepest = ceil((self._domain.d + 1) * float(self.rungs.denominators.max()) / BITS)
+        count = min(max(needed, 2 * before, min(deepest, _FEW_PRIMES)), _MEMORY // size)
         arrays = [array for array, _ in self._program.parts]
         arrays += [self._domain.a, self._domain.b]
         self.rungs = self._tables(list(islice(primes_below(TOP, arrays), count)))
@@ -166,14 +168,14 @@ class CompiledLadder(Ladder):
     def _tables(self, primes: list[int]) -> kernels.Rungs:
         program, domain = self._program, self._domain
         d, D, P = domain.d, domain.d + 1, len(primes)
-        layers, path = len(program.table), program.path_size
-        weights = np.zeros((P, len(program.weights)))
-        listed = np.zeros((P, len(program.nonzeros[2])))
+        layers, path = len(program.table), _apart(program.path_size)
+        weights = np.zeros((P, _apart(len(program.weights))))
+        listed = np.zeros((P, _apart(len(program.nonzeros[2]))))
         side_rows = np.zeros((P, domain.b.shape[0] * D))
         for k, prime in enumerate(primes):
             (places, dense), (_, sparse) = self._numbers
             weights[k, places] = dense.balanced(prime)
-            listed[k] = sparse.balanced(prime)
+            listed[k, : len(program.nonzeros[2])] = sparse.balanced(prime)
             a, b = Residues(domain.a).balanced(prime), Residues(domain.b).balanced(prime)
             side_rows[k] = np.hstack([-a.reshape(-1, d), b[:, None]]).ravel()
 
@@ -235,3 +237,9 @@ class CompiledLadder(Ladder):
             denominators=np.concatenate([program.denominators, [0]]).astype(np.float64),
             counts=self.counts,
         )
+
+
+def _apart(length: int) -> int:
+    """A length of rows, at least that, with which entries of one column are not in the same cache lines."""
+    lines = -(-length // 8)
+    return 8 * (lines + 1 - lines % 2)

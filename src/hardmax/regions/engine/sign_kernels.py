@@ -544,17 +544,34 @@ def _ray_pairs(D, net, state, rungs):
 
 
 @kernel(inlined=True)
-def _norm_bits(D, errors, layer, constants):
-    """log2 of a bound on the norms of the rows of a layer, with or without their constants; infinite where
-    floats know nothing.
+def _norms(D, net, state, layer, i, j):
+    """Bounds on the norms of the slopes, and of the whole, of row i of a layer, minus row j if that is not
+    negative; infinite where floats know nothing.
     """
-    e = errors[layer]
-    norm = (D - 1) * e[A_MAX] + (e[C_MAX] if constants else 0.0)
-    return math.log2(1.01 * norm + 1e-300) if norm < 1e300 else np.inf
+    here, e, path = layer_row(net.table, layer), state.errors[layer], state.path
+    slopes, constant = (D - 1) * e[RA], e[RC]
+    if j >= 0:
+        slopes, constant = 2.0 * slopes, 2.0 * constant
+    for c in range(D):
+        z = here.z_at + c * here.rows
+        size = abs(path[z + i]) + (abs(path[z + j]) if j >= 0 else 0.0)
+        if c < D - 1:
+            slopes += size
+        else:
+            constant += size
+    if not (slopes + constant < 1e300):
+        return np.inf, np.inf
+    return 1.01 * slopes, 1.01 * (slopes + constant)
+
+
+@kernel(inlined=True)
+def _bits(size):
+    """log2, a little above."""
+    return math.log2(size + 1e-300) + 1e-9
 
 
 @kernel(inner=True)
-def ask_at(D, rungs, errors):
+def ask_at(D, net, state, rungs):
     """The questions that follow are about the vertex on the facets in ``names``, unless they are already."""
     same = True
     for f in range(2 * D - 2):
@@ -573,9 +590,10 @@ def ask_at(D, rungs, errors):
             slopes += 1.0
             norms += 1.0
         else:
-            layer, _, j = _wall_parts(wall)
-            slopes += _norm_bits(D, errors, layer, False) + (1.0 if j >= 0 else 0.0)
-            norms += _norm_bits(D, errors, layer, True) + (1.0 if j >= 0 else 0.0)
+            layer, i, j = _wall_parts(wall)
+            size, norm = _norms(D, net, state, layer, i, j)
+            slopes += _bits(size)
+            norms += _bits(norm)
             denominators += rungs.denominators[layer]
     rungs.vertex.size[1], rungs.vertex.size[2] = slopes + denominators, norms + denominators
     for w in range(rungs.vertex.fresh.shape[0]):
@@ -591,9 +609,9 @@ def zero_at(D, net, state, rungs, layer, i, j, value):
     minor of the slopes of the facets. Otherwise the norms of all rows bound it.
     """
     row = rungs.vertex.facets_low
-    bits = rungs.vertex.size[2] + _norm_bits(D, state.errors, layer, True) + (1.0 if j >= 0 else 0.0)
+    bits = rungs.vertex.size[2] + _bits(_norms(D, net, state, layer, i, j)[1])
     if value < 1e300:
-        bits = min(bits, rungs.vertex.size[1] + math.log2(1.01 * value + 1e-300))
+        bits = min(bits, rungs.vertex.size[1] + _bits(value))
     bits += rungs.denominators[layer]
     if not (bits < 1e6):
         return OPEN
@@ -690,6 +708,22 @@ def sign_at(D, net, state, rungs, layer, i, j, value, column, turn):
 # rows that coincide
 
 
+@kernel(inlined=True)
+def may_vanish(net, state, layer, i):
+    """Whether the first slope of a row could be zero: a look that spares most questions."""
+    return abs(state.path[layer_row(net.table, layer).z_at + i]) <= state.errors[layer, RA]
+
+
+@kernel(inlined=True)
+def may_be_multiple(net, state, layer, i, j):
+    """Whether the first two slopes of two rows could be proportional."""
+    here, path = layer_row(net.table, layer), state.path
+    a, b = path[here.z_at + i], path[here.z_at + here.rows + i]
+    c, d = path[here.z_at + j], path[here.z_at + here.rows + j]
+    error = 8.0 * (abs(a) + abs(b) + abs(c) + abs(d)) * state.errors[layer, RA]
+    return abs(a * d - b * c) <= error + 1e-14 * abs(a * d)
+
+
 @kernel(inner=True)
 def vanishes(D, net, state, rungs, layer, i):
     """Whether it is proven that row i of a layer is zero on the whole layer cell."""
@@ -736,21 +770,25 @@ def multiple_of(D, net, state, rungs, layer, i, j):
         error = 4.0 * (abs(a) + abs(b)) * (e[RA] if c < D - 1 else e[RC])
         if not (abs(a * path[z + c * n + j] - b * path[z + c * n + i]) <= error):
             return 0
-    if not _proven_multiple(D, net, state, rungs, layer, i, j, pivot):
+    # what a minor is at most: what floats found, the errors of its four numbers, and its rounding
+    off, size, largest = max(e[RA], e[RC]), abs(a) + abs(b), e[A_MAX] + e[C_MAX]
+    most = 5.0 * size * off + 2.0 * (largest + off) * e[RA] + 4.0 * layer_kernels.UNIT * size * largest
+    if not _proven_multiple(D, net, state, rungs, layer, i, j, pivot, most):
         return 0
     return 1 if (a > 0.0) == (b > 0.0) else -1
 
 
 @kernel(inlined=True)
-def _proven_multiple(D, net, state, rungs, layer, i, j, pivot):
+def _proven_multiple(D, net, state, rungs, layer, i, j, pivot, most):
     r"""Whether residues prove that row j of a layer is a multiple of row i, whose coordinate ``pivot`` is not
     zero.
 
-    It is one if all minors :math:`r_{i,p} r_{j,c} - r_{i,c} r_{j,p}` vanish, with :math:`p` the pivot.
+    It is one if all minors :math:`r_{i,p} r_{j,c} - r_{i,c} r_{j,p}` vanish, with :math:`p` the pivot. None
+    of them is larger than ``most``.
     """
     here = layer_row(net.table, layer)
     n, z = here.rows, here.z_at
-    bits = 3.0 + 2.0 * (_norm_bits(D, state.errors, layer, True) + rungs.denominators[layer])
+    bits = 2.0 + _bits(most) + 2.0 * rungs.denominators[layer]
     if not (bits < 1e6):
         return False
     needed = min(rungs.mod.primes.shape[0], 1 + np.int64(max(bits, 0.0) / modulo.BITS))

@@ -70,6 +70,8 @@ from hardmax.regions.engine.sign_kernels import (
     ask_at,
     follow_twins,
     forget_twins,
+    may_be_multiple,
+    may_vanish,
     multiple_of,
     place_at,
     vanishes,
@@ -499,7 +501,7 @@ def vertex_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer
             column = 0 if abs(dx) >= abs(dy) else 1
             size = dx if column == 0 else dy
             turn, bound = 1.0 if size > 0.0 else -1.0, np.inf
-        ask_at(COLUMNS, rungs, state.errors)
+        ask_at(COLUMNS, net, state, rungs)
         code = compiled_sign_at(COLUMNS, net, state, rungs, layer, i, j, bound, column, turn)
         if not far:
             return code
@@ -521,11 +523,13 @@ def find_twins(net, state, rungs, layer, pend, n_pend):
         unit, pos, neg = pend[3 * j], pend[3 * j + 1], pend[3 * j + 2]
         sign = 0
         for r in range(kept):
-            sign = multiple_of(COLUMNS, net, state, rungs, layer, pend[3 * r], unit)
+            if may_be_multiple(net, state, layer, pend[3 * r], unit):
+                sign = multiple_of(COLUMNS, net, state, rungs, layer, pend[3 * r], unit)
             if sign != 0:
                 add_twin(here, state.signs, unit, pend[3 * r], sign)
                 break
-        if sign == 0 and not vanishes(COLUMNS, net, state, rungs, layer, unit):
+        zero = sign == 0 and may_vanish(net, state, layer, unit)
+        if sign == 0 and not (zero and vanishes(COLUMNS, net, state, rungs, layer, unit)):
             pend[3 * kept] = unit
             pend[3 * kept + 1] = pos
             pend[3 * kept + 2] = neg
@@ -1153,7 +1157,7 @@ def place(net, state, rungs, p, q, k, v):
         return
     names = rungs.vertex.names
     names[0], names[1], names[2], names[3] = q[2 * u], q[2 * u + 1], q[2 * v], q[2 * v + 1]
-    ask_at(COLUMNS, rungs, state.errors)
+    ask_at(COLUMNS, net, state, rungs)
     x, y, w = p[o + X], p[o + Y], p[o + W]
     error = place_at(COLUMNS, net, state, rungs, 2, 1.0, p, o + X)
     if error < np.inf:

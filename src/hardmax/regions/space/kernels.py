@@ -70,6 +70,8 @@ from hardmax.regions.engine.sign_kernels import (
     ask_at,
     follow_twins,
     forget_twins,
+    may_be_multiple,
+    may_vanish,
     multiple_of,
     place_at,
     vanishes,
@@ -573,7 +575,7 @@ def load(D, state, cell, io, fo, nr, nf):
 
 
 @kernel(inner=True)
-def ask_at_ray(D, rungs, errors, cell, v, room):
+def ask_at_ray(D, net, state, rungs, cell, v, room):
     """The questions that follow are about ray v; returns a coordinate whose sign is certain, and that sign
     (0: nothing is known, or no facets that determine it were found).
     """
@@ -591,7 +593,7 @@ def ask_at_ray(D, rungs, errors, cell, v, room):
     for f in range(D - 1):
         rungs.vertex.names[2 * f] = cell.label[room.pick[f], 0]
         rungs.vertex.names[2 * f + 1] = cell.label[room.pick[f], 1]
-    ask_at(D, rungs, errors)
+    ask_at(D, net, state, rungs)
     column = 0
     for c in range(1, D):
         if abs(cell.rays[v, c]) > abs(cell.rays[v, column]):
@@ -609,7 +611,7 @@ def ray_sign(D, net, state, rungs, cell, v, layer, i, j, room):
 
     A ray that floats know badly is placed anew.
     """
-    column, turn = ask_at_ray(D, rungs, state.errors, cell, v, room)
+    column, turn = ask_at_ray(D, net, state, rungs, cell, v, room)
     if turn == 0.0:
         return OPEN
     here, rays = layer_row(net.table, layer), cell.rays
@@ -668,11 +670,13 @@ def find_twins(D, net, state, rungs, layer, pending, n_pending, nwr):
         unit = pending.unit[j]
         sign = 0
         for r in range(kept):
-            sign = multiple_of(D, net, state, rungs, layer, pending.unit[r], unit)
+            if may_be_multiple(net, state, layer, pending.unit[r], unit):
+                sign = multiple_of(D, net, state, rungs, layer, pending.unit[r], unit)
             if sign != 0:
                 add_twin(here, state.signs, unit, pending.unit[r], sign)
                 break
-        if sign == 0 and not vanishes(D, net, state, rungs, layer, unit):
+        zero = sign == 0 and may_vanish(net, state, layer, unit)
+        if sign == 0 and not (zero and vanishes(D, net, state, rungs, layer, unit)):
             pending.unit[kept] = unit
             for w in range(nwr):
                 pending.positive[w, kept] = pending.positive[w, j]
