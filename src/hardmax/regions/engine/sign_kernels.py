@@ -257,7 +257,7 @@ def _walk(row, add_unit, add_weights, move, reduce, exact):
             row(D, net, numbers, walk, here, i)
             numbers.known[walk, here.z_at + i] = serial
 
-    @kernel(inner=True)
+    @kernel(inlined=True)
     def enter(D, net, signs, numbers, walk, layer):
         """Compute what enters a layer on the path; False if keys that tie before it leave a mean."""
         first = layer
@@ -570,7 +570,7 @@ def _bits(size):
     return math.log2(size + 1e-300) + 1e-9
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def ask_at(D, net, state, rungs):
     """The questions that follow are about the vertex on the facets in ``names``, unless they are already."""
     same = True
@@ -690,7 +690,7 @@ def place_at(D, net, state, rungs, column, turn, out, at):
     return 1.02 * (error / largest + 2.0 * layer_kernels.UNIT)
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def sign_at(D, net, state, rungs, layer, i, j, value, column, turn):
     """The sign of row i (minus row j) of a layer at the vertex in question: the compiled rungs in order."""
     code = zero_at(D, net, state, rungs, layer, i, j, value)
@@ -724,40 +724,43 @@ def may_be_multiple(net, state, layer, i, j):
     return abs(a * d - b * c) <= error + 1e-14 * abs(a * d)
 
 
+# These two take arrays one by one: passing named tuples along takes longer than a proof.
+
+
 @kernel(inner=True)
-def vanishes(D, net, state, rungs, layer, i):
+def vanishes(D, net, path, errors, signs, mod, denominators, counts, layer, i):
     """Whether it is proven that row i of a layer is zero on the whole layer cell."""
-    here, e = layer_row(net.table, layer), state.errors[layer]
+    here, e = layer_row(net.table, layer), errors[layer]
     for c in range(D):
-        if not (abs(state.path[here.z_at + c * here.rows + i]) <= (e[RA] if c < D - 1 else e[RC])):
+        if not (abs(path[here.z_at + c * here.rows + i]) <= (e[RA] if c < D - 1 else e[RC])):
             return False
-    return _proven_zero(D, net, state, rungs, layer, i)
+    return _proven_zero(D, net, errors, signs, mod, denominators, counts, layer, i)
 
 
 @kernel(inlined=True)
-def _proven_zero(D, net, state, rungs, layer, i):
+def _proven_zero(D, net, errors, signs, mod, denominators, counts, layer, i):
     """Whether residues prove that a row is zero of which floats know no more than their errors."""
-    here, e = layer_row(net.table, layer), state.errors[layer]
-    bits = 2.0 + math.log2(2.0 * max(e[RA], e[RC]) + 1e-300) + rungs.denominators[layer]
-    for k in range(rungs.mod.primes.shape[0]):
-        if not _provide_mod(D, net, state.signs, rungs.mod, k, 1 + k, layer, i):
+    here, e = layer_row(net.table, layer), errors[layer]
+    bits = 2.0 + math.log2(2.0 * max(e[RA], e[RC]) + 1e-300) + denominators[layer]
+    for k in range(mod.primes.shape[0]):
+        if not _provide_mod(D, net, signs, mod, k, 1 + k, layer, i):
             return False
         for c in range(D):
-            if rungs.mod.path[k, here.z_at + c * here.rows + i] != 0.0:
+            if mod.path[k, here.z_at + c * here.rows + i] != 0.0:
                 return False
         bits -= modulo.BITS
         if bits < 0.0:
-            rungs.counts[N_ZERO] += 1
+            counts[N_ZERO] += 1
             return True
     return False
 
 
 @kernel(inner=True)
-def multiple_of(D, net, state, rungs, layer, i, j):
+def multiple_of(D, net, path, errors, signs, mod, denominators, counts, layer, i, j):
     """The sign of the number that row j of a layer is times row i, proven on the whole layer cell; 0 if it
     is no multiple, or that is not proven.
     """
-    here, e, path = layer_row(net.table, layer), state.errors[layer], state.path
+    here, e = layer_row(net.table, layer), errors[layer]
     n, z = here.rows, here.z_at
     pivot = 0
     for c in range(1, D - 1):
@@ -773,13 +776,13 @@ def multiple_of(D, net, state, rungs, layer, i, j):
     # what a minor is at most: what floats found, the errors of its four numbers, and its rounding
     off, size, largest = max(e[RA], e[RC]), abs(a) + abs(b), e[A_MAX] + e[C_MAX]
     most = 5.0 * size * off + 2.0 * (largest + off) * e[RA] + 4.0 * layer_kernels.UNIT * size * largest
-    if not _proven_multiple(D, net, state, rungs, layer, i, j, pivot, most):
+    if not _proven_multiple(D, net, signs, mod, denominators, counts, layer, i, j, pivot, most):
         return 0
     return 1 if (a > 0.0) == (b > 0.0) else -1
 
 
 @kernel(inlined=True)
-def _proven_multiple(D, net, state, rungs, layer, i, j, pivot, most):
+def _proven_multiple(D, net, signs, mod, denominators, counts, layer, i, j, pivot, most):
     r"""Whether residues prove that row j of a layer is a multiple of row i, whose coordinate ``pivot`` is not
     zero.
 
@@ -788,24 +791,24 @@ def _proven_multiple(D, net, state, rungs, layer, i, j, pivot, most):
     """
     here = layer_row(net.table, layer)
     n, z = here.rows, here.z_at
-    bits = 2.0 + _bits(most) + 2.0 * rungs.denominators[layer]
+    bits = 2.0 + _bits(most) + 2.0 * denominators[layer]
     if not (bits < 1e6):
         return False
-    needed = min(rungs.mod.primes.shape[0], 1 + np.int64(max(bits, 0.0) / modulo.BITS))
-    for k in range(rungs.mod.primes.shape[0]):
+    needed = min(mod.primes.shape[0], 1 + np.int64(max(bits, 0.0) / modulo.BITS))
+    for k in range(mod.primes.shape[0]):
         end = 1 if k == 0 else max(needed, 1 + k)
-        known = _provide_mod(D, net, state.signs, rungs.mod, k, end, layer, i)
-        if not known or not _provide_mod(D, net, state.signs, rungs.mod, k, end, layer, j):
+        known = _provide_mod(D, net, signs, mod, k, end, layer, i)
+        if not known or not _provide_mod(D, net, signs, mod, k, end, layer, j):
             return False
-        mod, prime = rungs.mod.path[k], rungs.mod.primes[k]
-        a, b = mod[z + pivot * n + i], mod[z + pivot * n + j]
+        residues, prime = mod.path[k], mod.primes[k]
+        a, b = residues[z + pivot * n + i], residues[z + pivot * n + j]
         for c in range(D):
-            minor = a * mod[z + c * n + j] - b * mod[z + c * n + i]
-            if modulo.reduced(minor, prime, rungs.mod.inverses[k]) != 0.0:
+            minor = a * residues[z + c * n + j] - b * residues[z + c * n + i]
+            if modulo.reduced(minor, prime, mod.inverses[k]) != 0.0:
                 return False
         bits -= modulo.BITS
         if bits < 0.0:
-            rungs.counts[N_ZERO] += 1
+            counts[N_ZERO] += 1
             return True
     return False
 

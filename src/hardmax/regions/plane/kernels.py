@@ -514,7 +514,7 @@ def vertex_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer
             names[2], names[3] = FAR_SIDE, wall_b
 
 
-@kernel(inner=True)
+@kernel(inlined=True)
 def find_twins(net, state, rungs, layer, pend, n_pend):
     """Pending units that vanish, or follow others, are no longer pending; returns how many are left."""
     here = layer_row(net.table, layer)
@@ -524,12 +524,20 @@ def find_twins(net, state, rungs, layer, pend, n_pend):
         sign = 0
         for r in range(kept):
             if may_be_multiple(net, state, layer, pend[3 * r], unit):
-                sign = multiple_of(COLUMNS, net, state, rungs, layer, pend[3 * r], unit)
+                sign = multiple_of(
+                    COLUMNS, net, state.path, state.errors, state.signs, rungs.mod, rungs.denominators,
+                    rungs.counts, layer, pend[3 * r], unit,
+                )  # fmt: skip
             if sign != 0:
                 add_twin(here, state.signs, unit, pend[3 * r], sign)
                 break
         zero = sign == 0 and may_vanish(net, state, layer, unit)
-        if sign == 0 and not (zero and vanishes(COLUMNS, net, state, rungs, layer, unit)):
+        if zero:
+            zero = vanishes(
+                COLUMNS, net, state.path, state.errors, state.signs, rungs.mod, rungs.denominators,
+                rungs.counts, layer, unit,
+            )  # fmt: skip
+        if sign == 0 and not zero:
             pend[3 * kept] = unit
             pend[3 * kept + 1] = pos
             pend[3 * kept + 2] = neg
@@ -575,6 +583,17 @@ def settle(net, state, rungs, p, q, k, layer, pend, first, n_pend, word):
     return kept
 
 
+@kernel(inner=True)
+def settle_all(net, state, rungs, p, q, k, layer, pend, n_pend, word):
+    """What can be said of pending units when a layer is entered; returns how many are pending then.
+
+    Twins are looked for in networks in which numbers were zero before.
+    """
+    if rungs.counts[N_ZERO] > 0:
+        n_pend = find_twins(net, state, rungs, layer, pend, n_pend)
+    return settle(net, state, rungs, p, q, k, layer, pend, 0, n_pend, word)
+
+
 @kernel(inlined=True)
 def descend(net, state, work, rungs, k, layer):
     """The polygon in the work arrays enters ``layer``, its hidden vector in the path.
@@ -604,9 +623,7 @@ def descend(net, state, work, rungs, k, layer):
         )  # fmt: skip
         forget_twins(here, signs)
         if control[C_TRUST] == CERTIFIED and k <= MASK:
-            if rungs.counts[N_ZERO] > 0:
-                n_pend = find_twins(net, state, rungs, layer, work.pend, n_pend)
-            n_pend = settle(net, state, rungs, p, q, k, layer, work.pend, 0, n_pend, work.word)
+            n_pend = settle_all(net, state, rungs, p, q, k, layer, work.pend, n_pend, work.word)
         return layer, n_pend
     copy(p, 0, sf, fo, FLOATS_PER_EDGE * k)
     copy(q, 0, si, io, 2 * k)

@@ -671,12 +671,20 @@ def find_twins(D, net, state, rungs, layer, pending, n_pending, nwr):
         sign = 0
         for r in range(kept):
             if may_be_multiple(net, state, layer, pending.unit[r], unit):
-                sign = multiple_of(D, net, state, rungs, layer, pending.unit[r], unit)
+                sign = multiple_of(
+                    D, net, state.path, state.errors, state.signs, rungs.mod, rungs.denominators,
+                    rungs.counts, layer, pending.unit[r], unit,
+                )  # fmt: skip
             if sign != 0:
                 add_twin(here, state.signs, unit, pending.unit[r], sign)
                 break
         zero = sign == 0 and may_vanish(net, state, layer, unit)
-        if sign == 0 and not (zero and vanishes(D, net, state, rungs, layer, unit)):
+        if zero:
+            zero = vanishes(
+                D, net, state.path, state.errors, state.signs, rungs.mod, rungs.denominators,
+                rungs.counts, layer, unit,
+            )  # fmt: skip
+        if sign == 0 and not zero:
             pending.unit[kept] = unit
             for w in range(nwr):
                 pending.positive[w, kept] = pending.positive[w, j]
