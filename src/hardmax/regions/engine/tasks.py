@@ -2,9 +2,11 @@ r"""The work of an enumeration: a list of tasks that depends on the question onl
 
 The tree of cells is cut into subtrees. The first task is the whole tree; when it has found ``HEAD`` cells and
 is not done, the subtrees that wait on its stack become tasks of their own, the biggest of them cut further
-until there are ``ENOUGH``. Every other task that has found ``QUOTA`` cells is cut in the same way, so none is
-long. All of that is decided by counting cells, never by time or by the number of workers: the list is the
-same for every number of workers and every order in which they process it.
+until there are ``ENOUGH``. These find ``FIRST`` cells before they are cut in the same way, their pieces twice
+as many, and so on up to ``QUOTA``: the list grows fast at first, so that many workers are busy soon, and what
+is big is cut into long tasks, so that a cluster exchanges few messages (``benchmarks/cluster.py`` simulates
+it). All of that is decided by counting cells, never by time or by the number of workers: the list is the same
+for every number of workers and every order in which they process it.
 
 Results are joined in the order of the list, which is the order of cells: cells one after the other, sums of
 areas added from the first task to the last. Layer cells are numbered inside each task, with the task's number
@@ -23,7 +25,9 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +40,11 @@ from hardmax.regions.cells import JoinedTables, Table, plain_table, table_of
 from hardmax.regions.engine.stack_machine import SERIALS, State, Tally
 
 HEAD = 1 << 15  # cells that the first task finds before it is cut, in the plane
-QUOTA = 1 << 16  # the same for every other task
+FIRST = 1 << 13  # the same for the tasks of the first cut; twice as many with every later cut,
+QUOTA = 1 << 19  # but never more than that
 ENOUGH = 32  # tasks after the first cut
-PIECES = 16  # tasks after every later cut
+PIECES = 8  # tasks after every later cut
+WINDOW = 256  # tasks that are looked for at once
 
 _LOCAL = (1 << SERIALS) - 1
 _ENDLESS = np.iinfo(np.int64).max  # the quota of what cannot be cut
@@ -65,9 +71,15 @@ class Task:
     state: State | None
     begin: State | None  # as it was cut
     quota: int
+    generation: int = 0  # cuts between the root and this task
     tally: Tally = field(default_factory=Tally)
     cells: list[Table] = field(default_factory=list)  # found, and not joined yet
     running: bool = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to do that no worker does."""
+        return self.state is not None and not self.running
 
 
 class Schedule:
@@ -85,8 +97,10 @@ class Schedule:
         self.machine = machine
         self.max_cells = max_cells
         root = snapshot(machine)
-        self.tasks = [Task(0, root, root, self._quota(HEAD))]
+        self.tasks = [Task(0, root, root, self._quota(0))]
         self.n_numbers = 1
+        self.n_waiting = 1
+        self._found: deque[Task] = deque()  # tasks that wait, the first ones when they were looked for
         self.joined = Tally()
         self.cells = JoinedTables()
         self._ready: deque[Table] = deque()  # cells that are next in order
@@ -96,16 +110,35 @@ class Schedule:
     # starting tasks and taking their outcomes
 
     def next(self) -> Task | None:
-        """The first task that waits for a worker and can be among the first ``max_cells`` cells."""
+        """The first task that waits for a worker and can be among the first ``max_cells`` cells.
+
+        Without a limit it is one of the first: a window of them is looked for at once, because a cluster may
+        have thousands of tasks under way in front of them.
+        """
+        if self.max_cells is None:
+            return self._next_found()
         before = self.joined.n_cells
         for task in self.tasks:
             if self.max_cells is not None and before + _settled(task) >= self.max_cells:
                 return None
-            if task.state is not None and not task.running:
-                task.running = True
-                return task
+            if task.waiting:
+                return self._started(task)
             before += task.tally.n_cells
         return None
+
+    def _next_found(self) -> Task | None:
+        for _ in range(2):
+            while self._found:
+                task = self._found.popleft()
+                if task.waiting:
+                    return self._started(task)
+            self._found.extend(islice((task for task in self.tasks if task.waiting), WINDOW))
+        return None
+
+    def _started(self, task: Task) -> Task:
+        task.running = True
+        self.n_waiting -= 1
+        return task
 
     def limit(self, task: Task) -> int:
         """How many cells a task may find before it is looked at again."""
@@ -124,13 +157,16 @@ class Schedule:
         task.state, task.tally = outcome.state, outcome.tally
         if outcome.cells is not None:
             task.cells.append(outcome.cells)
-        if task.state is not None and task.tally.n_cells >= task.quota:
-            self._cut(task)
+        if task.state is not None:
+            self.n_waiting += 1
+            if task.tally.n_cells >= task.quota:
+                self._cut(task)
         self._join()
 
-    def put_back(self) -> None:
-        """No worker is left: tasks that were running go back to the state they were started from."""
-        for task in self.tasks:
+    def put_back(self, tasks: Iterable[Task] | None = None) -> None:
+        """Their workers are gone: these tasks, or all, are in the state that they were started from."""
+        for task in self.tasks if tasks is None else tasks:
+            self.n_waiting += task.running and task.state is not None
             task.running = False
 
     @property
@@ -169,26 +205,28 @@ class Schedule:
         """Replace the rest of a task by the subtrees on its stack."""
         first = task.number == 0
         pieces = self.machine.cut(task.state, 4 * ENOUGH if first else PIECES)
-        self._follow(task, pieces)
+        self._follow(task, pieces, task.generation + 1)
         if first:
             self._cut_further()
 
-    def _follow(self, task: Task, pieces: list[State]) -> None:
+    def _follow(self, task: Task, pieces: list[State], generation: int) -> None:
         """A task is done, and these come after it."""
         task.state = None
+        self.n_waiting += len(pieces) - 1
         at = self.tasks.index(task) + 1
-        self.tasks[at:at] = [self._new(piece) for piece in pieces]
+        self.tasks[at:at] = [self._new(piece, generation) for piece in pieces]
 
-    def _new(self, piece: State) -> Task:
+    def _new(self, piece: State, generation: int) -> Task:
         number = self.n_numbers
         self.n_numbers += 1
         if number >= len(self.serials_before):
             self.serials_before = np.concatenate([self.serials_before, np.zeros_like(self.serials_before)])
         state = self.machine.numbered(piece, number)
-        return Task(number, state, state, self._quota(QUOTA))
+        return Task(number, state, state, self._quota(generation), generation)
 
-    def _quota(self, cells: int) -> int:
-        """Fewer cells where each takes longer; no end where nothing can be cut."""
+    def _quota(self, generation: int) -> int:
+        """Cells of a task before it is cut; fewer where each takes longer."""
+        cells = min(FIRST << min(generation - 1, 32), QUOTA) if generation else HEAD
         return max(2, cells >> self.machine.log2_cost) if self.machine.can_cut else _ENDLESS
 
     def _cut_further(self) -> None:
@@ -206,7 +244,7 @@ class Schedule:
                 whole.add(task.number)
                 continue
             task.tally = self.machine.tally
-            self._follow(task, self.machine.cut(self.machine.state(), ENOUGH))
+            self._follow(task, self.machine.cut(self.machine.state(), ENOUGH), task.generation)
 
     # joining
 
@@ -412,11 +450,13 @@ class Checkpoint:
                 now,
                 begin,
                 int(task["quota"]),
+                int(task["generation"]),
                 _tally(task["tally"]),
                 [table_of(part) for part in task["cells"]],
             )
             for task, now, begin in zip(state["tasks"], states, beginnings, strict=True)
         ]
+        schedule.n_waiting = sum(task.waiting for task in schedule.tasks)
 
 
 def _task_state(task: Task) -> dict[str, Any]:
@@ -424,7 +464,8 @@ def _task_state(task: Task) -> dict[str, Any]:
     for part in task.cells:
         cells.append(part)
     parts = [plain_table(cells.part(0, cells.n))] if cells.n else []
-    return {"number": task.number, "quota": task.quota, "tally": asdict(task.tally), "cells": parts}
+    plain = {"number": task.number, "quota": task.quota, "generation": task.generation}
+    return plain | {"tally": asdict(task.tally), "cells": parts}
 
 
 def _tally(state: dict[str, Any]) -> Tally:

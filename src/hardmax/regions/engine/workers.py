@@ -5,7 +5,8 @@ the state it has come to. So the list of tasks always knows a moment from which 
 progress, Ctrl-C, checkpoints and workers that die all rely on that and on nothing else.
 
 Threads share the list, each with a machine of its own; the compiled machines hold no lock of the interpreter.
-Any other backend of joblib gets the tasks as messages: plain arrays, and the network once per worker.
+Processes, here or on a Dask cluster, get the tasks as messages: plain arrays, and the network once per
+worker. joblib says which of them are wanted.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
-import joblib
-from joblib.parallel import get_active_backend
+from joblib.externals.loky import get_reusable_executor
+from joblib.parallel import LokyBackend, MultiprocessingBackend, get_active_backend
 
 from hardmax.errors import HardmaxError, InvalidInputError
 from hardmax.progress import Progress
@@ -30,9 +33,18 @@ from hardmax.regions.engine.tasks import Checkpoint, Outcome, Schedule, Task, sn
 from hardmax.regions.maps.merging import Fingerprints
 
 _SLICE = 0.05  # seconds between two looks at the clock
-_FAR_SLICE = 1.0  # seconds that a message keeps a worker of a cluster busy
-_BUNDLE = 8  # tasks in a message, at most
+BUNDLE = 64  # tasks in a message to a worker of a cluster, at most
+AHEAD = 2  # messages per worker that are under way: one waits while one is processed
 _PATIENCE = 3  # failures in a row without any progress before a cluster's error is raised
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def far_slice(jobs: int) -> float:
+    """Seconds that a message keeps one of so many workers busy, at most.
+
+    A message costs the scheduler of Dask about a millisecond, so a thousand workers need longer messages.
+    """
+    return max(1.0, 0.003 * jobs)
 
 
 class Worker:
@@ -122,7 +134,7 @@ def run(
             if backend is None:
                 _in_threads(question, worker, schedule, limits, jobs)
             else:
-                _far_away(question, schedule, limits, n_jobs, jobs)
+                _far_away(question, schedule, limits, partial(_executor, backend, jobs), jobs)
     except BaseException:
         schedule.put_back()
         if checkpoint is not None:
@@ -167,7 +179,6 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
     changed = threading.Condition()
     stop, over = threading.Event(), threading.Event()
     errors: list[BaseException] = []
-    schedule.machine = question.machine()  # the first thread has the old one
 
     def loop(worker: Worker | None) -> None:
         try:
@@ -217,6 +228,7 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
 # clusters
 # ----------------------------------------------------------------------------------------------------------
 
+Message = tuple[str, dict[str, Any] | None, list[tuple[int, State, int]], float]
 _here = threading.local()  # the machine that a thread of a worker process keeps between messages
 
 
@@ -244,95 +256,115 @@ def work(
     return results
 
 
-def _far_away(question: Question, schedule: Schedule, limits: _Limits, n_jobs: int | None, jobs: int) -> None:
-    """Process tasks on the workers of a backend of joblib, in messages of about a second."""
+def _executor(backend: Any, jobs: int) -> Executor:
+    """The processes of a backend of joblib, as :mod:`concurrent.futures` sees them."""
+    if hasattr(backend, "client"):  # Dask
+        executor: Executor = backend.client.get_executor(pure=False)
+        return executor
+    if isinstance(backend, LokyBackend | MultiprocessingBackend):
+        executor = get_reusable_executor(max_workers=jobs, env=_ONE_THREAD)
+        return executor
+    raise InvalidInputError(
+        "joblib's backend must be threading, loky, multiprocessing or dask, but was "
+        f"{type(backend).__name__}; try joblib.parallel_config(backend='loky')."
+    )
+
+
+def _far_away(
+    question: Question, schedule: Schedule, limits: _Limits, executors: Callable[[], Executor], jobs: int
+) -> None:
+    """Process tasks in other processes, in messages.
+
+    As many messages are under way as workers can take, whatever the others wait for: the pieces of a task
+    that is cut go out when its answer is here.
+    """
     messages = _Messages(question, schedule, limits, jobs)
-    failures = 0
-    while not messages.stopped and not schedule.done and not schedule.full:
-        cluster = joblib.Parallel(
-            n_jobs=n_jobs, batch_size=1, pre_dispatch=2 * jobs, return_as="generator_unordered"
-        )
-        try:
-            with _closing(cluster(messages.waiting())) as answers:
-                for answer in answers:
-                    messages.receive(answer)
-                    failures = 0
-        except HardmaxError:
-            raise
-        except Exception:
-            # workers died, or their connections: every task is where it was before they got it
-            failures += 1
-            if failures > _PATIENCE:
-                raise
-            messages.lost()
-
-
-@contextmanager
-def _closing(answers: Any) -> Iterator[Any]:
-    """Leave without joblib's warning about cancelled work: it is done again, or not needed."""
+    answers: SimpleQueue[Future[Any]] = SimpleQueue()
+    under_way: dict[Future[Any], tuple[Executor, list[int]]] = {}
+    executor, failures = executors(), 0
     try:
-        yield answers
+        while True:
+            while len(under_way) < AHEAD * jobs and (message := messages.next()) is not None:
+                future = executor.submit(work, *message)
+                under_way[future] = executor, [number for number, _, _ in message[2]]
+                future.add_done_callback(answers.put)
+            if not under_way:
+                return
+            try:
+                future = answers.get(timeout=_SLICE)
+            except Empty:
+                messages.look()
+                continue
+            asked, numbers = under_way.pop(future)
+            try:
+                answer = future.result()
+            except HardmaxError:
+                raise
+            except Exception:
+                # workers died, or their connections: tasks are where they were before they were sent
+                messages.lost(numbers)
+                if asked is executor:  # the first of perhaps many messages that this loses
+                    failures += 1
+                    if failures > _PATIENCE:
+                        raise
+                    executor = executors()
+            else:
+                failures = 0
+                messages.receive(answer)
     finally:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*have been cancelled")
-            answers.close()
+        for future in under_way:
+            future.cancel()
 
 
 class _Messages:
-    """Messages to the workers of a cluster. joblib fetches them from threads of its own."""
+    """Messages to the workers of a cluster, and their answers."""
 
     def __init__(self, question: Question, schedule: Schedule, limits: _Limits, jobs: int) -> None:
         self.run = secrets.token_hex(8)
         self.question = question.message()
         self.schedule, self.limits, self.jobs = schedule, limits, jobs
-        self.stopped = False
-        self._lock = threading.Lock()
+        self.stopped = schedule.full
         self._under_way: dict[int, Task] = {}
         self._new_workers = jobs  # that do not have the question yet
 
-    def waiting(self) -> Iterator[Any]:
-        """A message for every bundle of tasks that waits, until there are none."""
-        while True:
-            with self._lock:
-                bundle = [] if self.stopped else self._bundle()
-                if not bundle:
-                    return
-                question = self.question if self._new_workers > 0 else None
-                self._new_workers -= question is not None
-            seconds = max(0.01, min(_FAR_SLICE, self.limits.left()))
-            yield joblib.delayed(work)(self.run, question, bundle, seconds)
-
-    def _bundle(self) -> list[tuple[int, State, int]]:
-        waiting = sum(task.state is not None and not task.running for task in self.schedule.tasks)
+    def next(self) -> Message | None:
+        """A message with the first tasks that wait; ``None`` if there are none."""
+        if self.stopped:
+            return None
         bundle: list[tuple[int, State, int]] = []
-        for _ in range(max(1, min(_BUNDLE, waiting // (2 * self.jobs)))):
+        for _ in range(max(1, min(BUNDLE, self.schedule.n_waiting // (2 * self.jobs)))):
             task = self.schedule.next()
             if task is None or task.state is None:
                 break
             self._under_way[task.number] = task
             bundle.append((task.number, task.state, self.schedule.limit(task)))
-        return bundle
+        if not bundle:
+            return None
+        question = self.question if self._new_workers > 0 else None
+        self._new_workers -= question is not None
+        left = self.limits.left() / AHEAD  # it may have to wait for another message to be processed
+        return self.run, question, bundle, max(0.01, min(far_slice(self.jobs), left))
 
     def receive(self, answer: list[tuple[int, Outcome | None]]) -> None:
         """Write down what a worker sent back."""
-        with self._lock:
-            if all(outcome is None for _, outcome in answer):
-                self._new_workers += 1
-            for number, outcome in answer:
-                task = self._under_way.pop(number)
-                if outcome is None:
-                    task.running = False
-                else:
-                    self.schedule.give_back(task, outcome)
-        if self.limits.look(self._lock):
-            self.stopped = True
+        if all(outcome is None for _, outcome in answer):
+            self._new_workers += 1
+        for number, outcome in answer:
+            task = self._under_way.pop(number)
+            if outcome is None:
+                self.schedule.put_back([task])
+            else:
+                self.schedule.give_back(task, outcome)
+        self.look()
 
-    def lost(self) -> None:
-        """No answer will come for what is under way."""
-        with self._lock:
-            self._under_way.clear()
-            self.schedule.put_back()
-            self._new_workers = self.jobs
+    def look(self) -> None:
+        """Report, save, and stop at a limit."""
+        self.stopped = self.limits.look(nullcontext()) or self.schedule.full
+
+    def lost(self, numbers: list[int]) -> None:
+        """No answer will come for these tasks."""
+        self.schedule.put_back([self._under_way.pop(number) for number in numbers])
+        self._new_workers += 1
 
 
 def check_jobs(n_jobs: int | None) -> None:
