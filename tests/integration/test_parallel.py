@@ -22,6 +22,7 @@ from oracles.random_space import space_instance
 
 import hardmax as hm
 from hardmax.errors import FileFormatError, InvalidInputError, UnsupportedDimensionError
+from hardmax.networks import sawtooth_network
 from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import Cells, JoinedTables, Ragged
 from hardmax.regions.engine import tasks
@@ -586,6 +587,44 @@ def test_other_engines_are_split_too(many_tasks, tmp_path, network, domain, engi
         assert (part.n_cells, part.complete) == (most, False)
     resumed = hm.enumerate_regions(network, domain, engine=engine, checkpoint=path)
     assert same_cells(resumed.cells, cells)
+
+
+LINE_NETWORKS = {
+    "folds": (hm.Network.random_mlp([1, 40, 40, 40, 1], 0), hm.WholeSpace(1)),
+    "heads": (hm.Network.random(1, 12, 2, 3, 20, 0), hm.Box([-40], [40])),
+    "one layer": (hm.Network.random_mlp([1, 300, 1], 0), hm.Box([-4], [4])),
+    "sawtooth": (sawtooth_network(1, n_tokens=3, teeth=2, depth=3), hm.Box([0], [1])),
+}
+
+
+@pytest.mark.parametrize("name", LINE_NETWORKS)
+def test_a_line_is_split_between_batches(many_tasks, monkeypatch, tmp_path, name):
+    """The same bits as from one machine, the numbers of layer cells included."""
+    monkeypatch.setattr("hardmax.regions.segment.machine._NUMBERS", 1)  # 32 intervals in a batch
+    network, domain = LINE_NETWORKS[name]
+    question = Question(network, domain, "certified", 1e-9, "cells")
+    machine = question.machine()
+    while not machine.done:
+        machine.advance(10_000)
+    tally, cells = machine.tally, machine.cells()
+    assert tally.n_cells > 100
+    for jobs in (1, 2):
+        found = hm.enumerate_regions(network, domain, n_jobs=jobs)
+        assert same_cells(found.cells, cells)
+        count = hm.count_cells(network, domain, n_jobs=jobs)
+        assert (count.n_cells, count.n_rational) == (tally.n_cells, tally.n_rational)
+    path = tmp_path / "run.npz"
+    for most in (3, 30, 60):
+        part = hm.enumerate_regions(network, domain, max_cells=most, checkpoint=path, n_jobs=2)
+        assert (part.n_cells, part.complete) == (most, False)
+    assert same_cells(hm.enumerate_regions(network, domain, checkpoint=path).cells, cells)
+    schedule = Schedule(question.machine())
+    worker = running.Worker(question, schedule.machine)
+    n_tasks = 0
+    while (task := schedule.next()) is not None:
+        schedule.give_back(task, worker.work(task.state, task.quota, 1.0))
+        n_tasks = max(n_tasks, schedule.n_numbers)
+    assert n_tasks > 5
 
 
 def test_regions_in_space_by_fingerprints(many_tasks, monkeypatch):

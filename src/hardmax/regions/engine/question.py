@@ -8,7 +8,7 @@ the network ignores, and the search can do the plane and space: cells correspond
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple, Self
@@ -114,7 +114,10 @@ class Question:
         """The cells whose columns were kept, in the order of their signatures."""
         engine = ENGINES[self.name]
         cells = Cells(kind=engine.kind, **table) if table else machine.take()
-        return cells if engine.in_order else cells.in_order(machine.layers)
+        if engine.in_order:
+            return cells
+        # tasks find their cells from left to right, and so they were joined
+        return replace(cells, position=np.arange(cells.n)).in_order(machine.layers)
 
     @cached_property
     def digest(self) -> str:

@@ -47,7 +47,6 @@ PIECES = 8  # tasks after every later cut
 WINDOW = 256  # tasks that are looked for at once
 
 _LOCAL = (1 << SERIALS) - 1
-_ENDLESS = np.iinfo(np.int64).max  # the quota of what cannot be cut
 _EVERY = 20.0  # seconds between two checkpoints
 _PART = 1 << 26  # bytes of cells that are worth a part
 _LEFTOVER = r"\.{}(\.part-\d+)?\.npz\.[0-9a-f]{{8}}\.partial"
@@ -227,7 +226,7 @@ class Schedule:
     def _quota(self, generation: int) -> int:
         """Cells of a task before it is cut; fewer where each takes longer."""
         cells = min(FIRST << min(generation - 1, 32), QUOTA) if generation else HEAD
-        return max(2, cells >> self.machine.log2_cost) if self.machine.can_cut else _ENDLESS
+        return max(2, cells >> self.machine.log2_cost)
 
     def _cut_further(self) -> None:
         """Cut the biggest tasks, step by step, until there are enough."""
@@ -296,8 +295,9 @@ def _settled(task: Task) -> int:
 
 
 def snapshot(machine: Any) -> State:
-    """A copy of the state of a machine whose cells were taken."""
-    return {name: array.copy() for name, array in machine.state().items() if not name.startswith("output_")}
+    """The state of a machine whose cells were taken, copied where the machine goes on writing."""
+    state = {name: array for name, array in machine.state().items() if not name.startswith("output_")}
+    return state if machine.state_lasts else {name: array.copy() for name, array in state.items()}
 
 
 # Checkpoints

@@ -8,7 +8,8 @@ big network.
 
 A *frame* holds intervals that entered a layer and their children, which are taken from it a batch at a time
 into the frame of the next layer; the children of the last layer are cells. The frames are a stack, so memory
-does not grow with the number of cells, and cells come out in the order of the line.
+does not grow with the number of cells, and cells come out in the order of the line. Whole batches that wait
+in a frame are pieces that another machine can process: it forms the same products, to the last bit.
 
 Floats decide with the bounds of :func:`~hardmax.regions.engine.layer_kernels.enter`. Signs at ends, winners
 and the order of breaks that they leave open are decided behind them
@@ -18,8 +19,9 @@ and the order of breaks that they leave open are decided behind them
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -34,7 +36,7 @@ from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells
 from hardmax.regions.engine import layer_kernels as constants
 from hardmax.regions.engine.layer_kernels import ERRORS, GAMMA, GAMMA_OUT, RHO, RHO_OUT, TAME
 from hardmax.regions.engine.program import Program, norms_of
-from hardmax.regions.engine.stack_machine import ARITHMETICS, Tally
+from hardmax.regions.engine.stack_machine import ARITHMETICS, SERIALS, State, Tally
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.segment import kernels
 from hardmax.regions.segment.geometry import Place, interval_cells, interval_of
@@ -222,7 +224,7 @@ class SegmentMachine:
     (True, 144)
     """
 
-    can_cut = False
+    state_lasts = True  # arrays of a frame are replaced, never written again
 
     def __init__(
         self,
@@ -252,9 +254,16 @@ class SegmentMachine:
         self.serial = 0
         self.n_cells = self.n_slivers = self.n_unbounded = 0
         self.total = 0.0
+        self.log2_cost = self._log2_cost()
         self.whole = True  # false while a batch is being booked
         self.written: list[dict[str, NDArray[Any]]] = []
         self._begin(sliver)
+
+    def _log2_cost(self) -> int:
+        """A cell takes about 2^log2_cost times as long as in the plane, in floats; it pays for products."""
+        weights = sum(stage.size for stage in self.stages)
+        slow = int(np.clip(weights.bit_length() - 14, 0, 8))
+        return slow + (6 if self.trust == constants.EXACT else 0)
 
     # the domain
 
@@ -585,7 +594,7 @@ class SegmentMachine:
             self.n_cells,
             self.n_slivers,
             self.n_unbounded,
-            self.serial,
+            self.serial & ((1 << SERIALS) - 1),
             self.total,
             tuple(self.layer_cells.tolist()),
             self.n_rational,
@@ -594,14 +603,9 @@ class SegmentMachine:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a later process needs to go on, as arrays."""
-        tally = self.tally
-        counts = [tally.serials, tally.n_cells, tally.n_slivers, tally.n_unbounded]
-        counts += [tally.n_rational, tally.n_double_double, len(self.frames)]
-        state = {"counts": np.array(counts), "layer_cells": self.layer_cells.copy()}
-        state["size"] = np.array([self.total])
-        for i, frame in enumerate(self.frames):
-            for f in fields(Frame):
-                state[f"frame.{i}.{f.name}"] = np.array(getattr(frame, f.name))
+        counts = [self.serial, self.n_cells, self.n_slivers, self.n_unbounded]
+        counts += [self.n_rational, self.n_double_double]
+        state = _state(self.frames, counts, self.layer_cells, self.total)
         if self.written:
             for name in self.written[0]:
                 state[f"output_{name}"] = np.concatenate([part[name] for part in self.written])
@@ -613,13 +617,96 @@ class SegmentMachine:
          self.undecided.ladder.n_double_double, n_frames) = state["counts"].tolist()  # fmt: skip
         self.layer_cells = np.array(state["layer_cells"])
         self.total = float(state["size"][0])
-        self.frames = []
-        for i in range(n_frames):
-            arrays: dict[str, Any] = {f.name: np.array(state[f"frame.{i}.{f.name}"]) for f in fields(Frame)}
-            arrays |= {name: int(arrays[name]) for name in ("layer", "cursor")}
-            self.frames.append(Frame(**arrays))
+        self.frames = _frames(state, n_frames)
         found = {name.removeprefix("output_"): a for name, a in state.items() if name.startswith("output_")}
         self.written = [found] if found else []
+
+
+    # pieces
+
+    def cut(self, state: State, most: int) -> list[State]:
+        """The batches that wait in the frames of a state, in the order of cells, each a state of its own that
+        has found nothing.
+
+        There are at most ``most`` pieces: a piece may be several batches in a row, and the upper frames stay
+        together in the first.
+        """
+        frames = _frames(state, int(state["counts"][-1]))
+        ranges: list[list[Frame]] = []  # from right to left
+        while frames:
+            frame, room = frames[0], most - len(ranges)
+            batches = -(-(frame.children - frame.cursor) // self.batch)
+            n = min(batches, room if len(frames) == 1 else room - 1)
+            if n < 1:
+                break
+            frames.pop(0)
+            ends = frame.cursor + self.batch * (batches * np.arange(n + 1) // n)
+            ends[-1] = frame.children
+            parts = [frame] if n == 1 else [self._part(frame, a, b) for a, b in pairwise(ends.tolist())]
+            ranges += [[part] for part in reversed(parts)]
+        if frames:
+            ranges.append(frames)
+        counts, layer_cells = [0] * 6, np.zeros_like(state["layer_cells"])
+        return [_state(stack, counts, layer_cells, 0.0) for stack in reversed(ranges)]
+
+    def _part(self, frame: Frame, begin: int, end: int) -> Frame:
+        """The children ``begin:end`` of a frame as a frame of their own."""
+        n = len(frame.tied)
+        first, last = int(frame.child_parent[begin]), int(frame.child_parent[end - 1]) + 1
+        carry: Any = frame.carry_bits, frame.carry_y, frame.carry_winner
+        leftmost = max(frame.cursor, int(np.searchsorted(frame.child_parent, first)))
+        if leftmost < begin:  # inside a parent: what its earlier children lead to
+            before = replace(frame, cursor=leftmost)
+            carry = self._children(before, begin - leftmost, frame.layer != self.last)[2]
+        events = slice(int(frame.ev_start[begin]), int(frame.ev_start[end]))
+
+        def own(array: NDArray[Any], axis: int = 0) -> NDArray[Any]:
+            """The rows of the parents; arrays that the layer does not need have none."""
+            if array.shape[axis] != n:
+                return array
+            return np.ascontiguousarray(array[first:last] if axis == 0 else array[:, first:last])
+
+        return Frame(
+            frame.layer, own(frame.bits), own(frame.routings), own(frame.tied),
+            frame.child_parent[begin:end] - first, frame.ev_start[begin : end + 1] - events.start,
+            np.ascontiguousarray(frame.ends[:, begin:end]), np.ascontiguousarray(frame.names[:, begin:end]),
+            carry[0], ev_group=frame.ev_group[events].copy(), ev_key=frame.ev_key[events].copy(),
+            y=own(frame.y, 1), z=own(frame.z, 1), errors=own(frame.errors, 1), on=own(frame.on),
+            winner=own(frame.winner), more_outputs=frame.more_outputs, more_keys=frame.more_keys,
+            carry_y=carry[1], carry_winner=carry[2],
+        )  # fmt: skip
+
+    @staticmethod
+    def numbered(state: State, number: int) -> State:
+        """The state of a piece whose intervals are numbered from ``number`` times 2^32 on."""
+        counts = state["counts"].copy()
+        counts[0] = number << SERIALS
+        return {**state, "counts": counts}
+
+    @staticmethod
+    def depth(state: State) -> tuple[int, int, int]:
+        """How far a piece is from the root: the lower, the bigger it may be."""
+        top = int(state["counts"][-1]) - 1
+        waiting = len(state[f"frame.{top}.child_parent"]) - int(state[f"frame.{top}.cursor"])
+        return int(state[f"frame.{top}.layer"]), 0, -waiting
+
+
+def _state(frames: list[Frame], counts: list[int], layer_cells: Integers, size: float) -> State:
+    state = {"counts": np.array([*counts, len(frames)]), "layer_cells": layer_cells.copy()}
+    state["size"] = np.array([size])
+    for i, frame in enumerate(frames):
+        for f in fields(Frame):
+            state[f"frame.{i}.{f.name}"] = np.asarray(getattr(frame, f.name))
+    return state
+
+
+def _frames(state: State, n: int) -> list[Frame]:
+    frames = []
+    for i in range(n):
+        arrays: dict[str, Any] = {f.name: np.asarray(state[f"frame.{i}.{f.name}"]) for f in fields(Frame)}
+        arrays |= {name: int(arrays[name]) for name in ("layer", "cursor")}
+        frames.append(Frame(**arrays))
+    return frames
 
 
 def _collected(
