@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -84,14 +85,14 @@ class Cluster:
     bandwidth: float = 1.0e9  # bytes per second through the client
     ahead: int = workers.AHEAD
     bundle: int = workers.BUNDLE
+    alone: bool = False  # whether a worker gives the pieces of its tasks back instead of going on with them
     message: float = 0.0  # seconds of a message; 0: what workers.py takes
     deaths: float = 0.0
     back: float = 30.0
 
-    @property
-    def seconds(self) -> float:
-        """How long a message keeps a worker busy."""
-        return self.message or workers.far_slice(self.workers)
+    def seconds(self, under_way: int) -> float:
+        """How long a message keeps a worker busy, when so many are under way."""
+        return self.message or workers.far_slice(under_way)
 
 
 @dataclass(frozen=True)
@@ -131,11 +132,6 @@ class Run:
     waiting: int  # tasks in the list, at most
 
 
-@dataclass
-class _Message:
-    tasks: list[tuple[int, float]] = field(default_factory=list)  # with the seconds that are left
-
-
 def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
     """Process every task on simulated workers.
 
@@ -147,14 +143,14 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
     (3.0, 0.8333333333333334)
     """
     random = np.random.default_rng(rng)
-    left = tree.seconds.astype(float).tolist()
+    left = tree.seconds.tolist()
     waiting = list(tree.roots)
     heapq.heapify(waiting)
     events: list[tuple[float, int, str, Any]] = []
-    queue: list[_Message] = []
+    queue: deque[tuple[list[int], float]] = deque()
     idle = cluster.workers
     under_way = serial = messages = most_waiting = 0
-    client_free = scheduler_free = now = worked = repeated = 0.0
+    client_free = scheduler_free = now = repeated = 0.0
     client_used = scheduler_used = 0.0
 
     def later(at: float, what: str, data: Any = None) -> None:
@@ -162,9 +158,9 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
         serial += 1
         heapq.heappush(events, (at, serial, what, data))
 
-    def by_client(size: float) -> float:
+    def by_client(chosen: list[int]) -> float:
         nonlocal client_free, client_used
-        cost = 0.5 * cluster.client + size / cluster.bandwidth
+        cost = 0.5 * cluster.client + sum(tree.bytes[task] for task in chosen) / cluster.bandwidth
         client_free = max(client_free, now) + cost
         client_used += cost
         return client_free
@@ -182,27 +178,29 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
             chosen = [heapq.heappop(waiting) for _ in range(min(size, len(waiting)))]
             under_way += 1
             messages += 1
-            sent = sum(tree.bytes[task] for task in chosen) / 2
-            later(by_client(sent), "to scheduler", _Message([(task, left[task]) for task in chosen]))
+            later(by_client(chosen), "to scheduler", (chosen, cluster.seconds(under_way)))
 
     def start() -> None:
         nonlocal idle
         while queue and idle:
             idle -= 1
-            message = queue.pop(0)
-            spent, done = 0.0, []
-            for task, seconds in message.tasks:
-                if done and spent >= cluster.seconds:
-                    done.append((task, 0.0))  # comes back as it was
-                    continue
-                took = min(seconds, max(cluster.seconds - spent, 0.0))
+            chosen, seconds = queue.popleft()
+            spent, done, rest = 0.0, [], chosen[::-1]
+            while rest and (spent < seconds or not done):
+                task = rest.pop()
+                took = min(left[task], max(seconds - spent, 0.0))
                 done.append((task, took))
                 spent += took
+                if took < left[task]:
+                    rest.append(task)
+                    break
+                if not cluster.alone:
+                    rest += tree.children[task][::-1]
             death = random.exponential(1.0 / cluster.deaths) if cluster.deaths else np.inf
             if death < spent:
-                later(now + death, "dead", (message, death))
+                later(now + death, "dead", ((chosen, seconds), death))
             else:
-                later(now + spent, "worked", (done, spent))
+                later(now + spent, "worked", (done, rest))
 
     hand_out()
     while events:
@@ -213,26 +211,27 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
             queue.append(data)
         elif what == "worked":
             idle += 1
-            done, spent = data
-            worked += spent
-            later(now + cluster.latency, "at scheduler", done)
+            later(now + cluster.latency, "at scheduler", data)
         elif what == "dead":
             message, spent = data
             repeated += spent
-            queue.insert(0, message)
+            queue.appendleft(message)
             later(now + cluster.back, "back")
         elif what == "back":
             idle += 1
         elif what == "at scheduler":
             later(by_scheduler(), "at client", data)
         elif what == "at client":
-            later(by_client(sum(tree.bytes[task] for task, _ in data) / 2), "received", data)
+            later(by_client(data[1]), "received", data)
         else:
             under_way -= 1
-            for task, took in data:
+            done, rest = data
+            for task, took in done:
                 left[task] -= took
-                for other in [task] if left[task] > 1e-9 else tree.children[task]:
-                    heapq.heappush(waiting, other)
+                if cluster.alone and left[task] <= 0.0:
+                    rest += tree.children[task]
+            for task in rest:
+                heapq.heappush(waiting, task)
             most_waiting = max(most_waiting, len(waiting))
             hand_out()
         start()

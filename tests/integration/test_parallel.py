@@ -380,6 +380,50 @@ def test_tasks_of_workers_that_died_are_run_again(flaky):
     assert same_cells(found.cells, straight.cells())
 
 
+@pytest.mark.parametrize("number", INSTANCES[::4])
+def test_workers_cut_the_tasks_that_the_list_would_cut(many_tasks, monkeypatch, flaky, number):
+    """A worker goes on with the pieces of its task: the same cells and the same tasks, one after the other."""
+    case = instance(number)
+    seen: dict[str, list] = {}
+    join = Schedule._join
+
+    def note(self):
+        before = [(task.generation, task.tally) for task in self.tasks]
+        join(self)
+        seen.setdefault(name, []).extend(before[: len(before) - len(self.tasks)])
+
+    monkeypatch.setattr(Schedule, "_join", note)
+    name = "far"
+    far = hm.enumerate_regions(case.network, case.domain)
+    monkeypatch.setattr(running, "_NUMBERS", 0)
+    name = "far, cut here"
+    assert same_cells(hm.enumerate_regions(case.network, case.domain).cells, far.cells)
+    monkeypatch.setattr(running, "_jobs", lambda n_jobs: (n_jobs or 1, None))
+    for jobs in (1, 3):
+        name = f"{jobs} here"
+        here = hm.enumerate_regions(case.network, case.domain, n_jobs=jobs)
+        assert same_cells(far.cells, here.cells)
+        assert far.coverage == here.coverage
+    assert all(tasks == seen["1 here"] for tasks in seen.values())
+
+
+def test_a_count_from_a_cluster_is_resumed_with_a_limit(many_tasks, flaky, monkeypatch, tmp_path):
+    path, whole = tmp_path / "run.npz", hm.count_cells(DEEP, SQUARE)
+
+    def interrupt(progress):
+        if progress.n_cells > whole.n_cells // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hm.count_cells(DEEP, SQUARE, checkpoint=path, progress=interrupt)
+    for most in (whole.n_cells // 3, whole.n_cells - 5):
+        straight = hm.count_cells(DEEP, SQUARE, max_cells=most, n_jobs=1)
+        part = hm.count_cells(DEEP, SQUARE, max_cells=most, checkpoint=path)
+        assert numbers(part)[:2] == numbers(straight)[:2]
+        assert part.cells_by_depth == straight.cells_by_depth
+    assert numbers(hm.count_cells(DEEP, SQUARE, checkpoint=path)) == numbers(whole)
+
+
 def test_a_cluster_that_never_answers_is_given_up(flaky, monkeypatch, tmp_path):
     monkeypatch.setattr(Flaky, "lasts", 0)
     path = tmp_path / "count.npz"
@@ -393,13 +437,16 @@ def test_a_worker_asks_for_the_question_it_does_not_know():
     question = Question(LINES, SQUARE, "certified", 1e-9, "nothing")
     schedule = Schedule(question.machine())
     task = schedule.next()
-    message = [(task.number, task.state, 1000)]
-    assert running.work("a run", None, message, 1.0) == [(0, None)]
-    [(_, outcome)] = running.work("a run", question.message(), message, 1.0)
-    assert outcome.tally.n_cells == 1000
-    [(_, again)] = running.work("a run", None, message, 1.0)
-    assert again.tally == outcome.tally
-    assert running.work("another run", None, message, 1.0) == [(0, None)]
+
+    def message(run, asked=None):
+        return running.Message(run, asked, [(replace(task, begin=None), 1000)], range(0), 1.0)
+
+    assert running.work(message("a run")).tasks is None
+    [[found]] = running.work(message("a run", question.message())).tasks
+    assert found.tally.n_cells == 1000
+    [[again]] = running.work(message("a run")).tasks
+    assert again.tally == found.tally
+    assert running.work(message("another run")).tasks is None
 
 
 @pytest.mark.parametrize("number", range(0, 40, 7))

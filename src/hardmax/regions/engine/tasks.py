@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -41,9 +41,9 @@ from hardmax.regions.engine.stack_machine import SERIALS, State, Tally
 
 HEAD = 1 << 15  # cells that the first task finds before it is cut, in the plane
 FIRST = 1 << 13  # the same for the tasks of the first cut; twice as many with every later cut,
-QUOTA = 1 << 19  # but never more than that
+QUOTA = 1 << 17  # but never more than that
 ENOUGH = 32  # tasks after the first cut
-PIECES = 8  # tasks after every later cut
+PIECES = 4  # tasks after every later cut
 WINDOW = 256  # tasks that are looked for at once
 
 _LOCAL = (1 << SERIALS) - 1
@@ -54,12 +54,13 @@ _LEFTOVER = r"\.{}(\.part-\d+)?\.npz\.[0-9a-f]{{8}}\.partial"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a task stands after some work: its state (``None``: done), what it counted in all, and the
-    cells it found this time."""
+    """Where a task stands after some work: its state (``None``: done), what it counted in all, the cells it
+    found this time, and how many seconds the machine took."""
 
     state: State | None
     tally: Tally
     cells: Table | None
+    seconds: float = 0.0
 
 
 @dataclass(eq=False)
@@ -68,17 +69,55 @@ class Task:
 
     number: int
     state: State | None
-    begin: State | None  # as it was cut
+    begin: State | None  # as it was cut; None if another process cut it
     quota: int
     generation: int = 0  # cuts between the root and this task
     tally: Tally = field(default_factory=Tally)
     cells: list[Table] = field(default_factory=list)  # found, and not joined yet
     running: bool = False
+    seconds: float = 0.0  # that machines took for it, as far as this process knows
+
+    def take(self, outcome: Outcome) -> None:
+        """Write down what a worker did."""
+        self.state, self.tally = outcome.state, outcome.tally
+        self.seconds += outcome.seconds
+        if outcome.cells is not None:
+            self.cells.append(outcome.cells)
+
+    @property
+    def used_up(self) -> bool:
+        """Whether it is to be cut: not done after as many cells as it may find."""
+        return self.state is not None and self.tally.n_cells >= self.quota
 
     @property
     def waiting(self) -> bool:
         """Whether there is something to do that no worker does."""
         return self.state is not None and not self.running
+
+
+def quota(machine: Any, generation: int) -> int:
+    """Cells of a task before it is cut; fewer where each takes longer."""
+    cells = min(FIRST << min(generation - 1, 32), QUOTA) if generation else HEAD
+    return max(2, cells >> machine.log2_cost)
+
+
+def new_task(machine: Any, piece: State, number: int, generation: int) -> Task:
+    """The task of a piece."""
+    state = machine.numbered(piece, number)
+    return Task(number, state, state, quota(machine, generation), generation)
+
+
+def cut_task(machine: Any, task: Task, numbers: Iterator[int]) -> list[Task] | None:
+    """The tasks into which one is cut that has used up its quota; ``None`` if there are too few numbers."""
+    reserved = list(islice(numbers, PIECES))
+    if task.state is None or len(reserved) < PIECES:
+        return None
+    pieces = machine.cut(task.state, PIECES)
+    task.state = None
+    return [
+        new_task(machine, piece, number, task.generation + 1)
+        for piece, number in zip(pieces, reserved, strict=False)
+    ]
 
 
 class Schedule:
@@ -96,9 +135,11 @@ class Schedule:
         self.machine = machine
         self.max_cells = max_cells
         root = snapshot(machine)
-        self.tasks = [Task(0, root, root, self._quota(0))]
+        self._root = root
+        self.tasks = [Task(0, root, root, quota(machine, 0))]
         self.n_numbers = 1
         self.n_waiting = 1
+        self._spare: list[range] = []  # numbers that were reserved and not used
         self._found: deque[Task] = deque()  # tasks that wait, the first ones when they were looked for
         self.joined = Tally()
         self.cells = JoinedTables()
@@ -153,13 +194,35 @@ class Schedule:
     def give_back(self, task: Task, outcome: Outcome) -> None:
         """Write down what a worker did, cut the task if its quota is used up, and join what can be joined."""
         task.running = False
-        task.state, task.tally = outcome.state, outcome.tally
-        if outcome.cells is not None:
-            task.cells.append(outcome.cells)
+        task.take(outcome)
         if task.state is not None:
             self.n_waiting += 1
-            if task.tally.n_cells >= task.quota:
+            if task.used_up:
                 self._cut(task)
+        self._join()
+
+    def reserve(self, count: int) -> range:
+        """Numbers for tasks that another process will cut."""
+        if self._spare and len(self._spare[-1]) >= count:
+            return self._spare.pop()
+        numbers = range(self.n_numbers, self.n_numbers + count)
+        self._numbered(numbers.stop)
+        return numbers
+
+    def exchange(self, task: Task, tasks: list[Task], numbers: range) -> None:
+        """Put the tasks that another process made of one in its place; ``numbers`` were not used."""
+        first = tasks[0]
+        first.begin, first.cells = task.begin, task.cells + first.cells
+        first.seconds += task.seconds
+        task.running = False
+        at = self.tasks.index(task)
+        self.tasks[at : at + 1] = tasks
+        self.n_waiting += sum(other.waiting for other in tasks)
+        for other in tasks:
+            if other.used_up:  # it had no time or no numbers
+                self._cut(other)
+        if numbers:
+            self._spare.append(numbers)
         self._join()
 
     def put_back(self, tasks: Iterable[Task] | None = None) -> None:
@@ -189,44 +252,51 @@ class Schedule:
         if not self.tasks or self.max_cells is None:
             return self.joined
         task, left = self.tasks[0], self.max_cells - self.joined.n_cells
-        if task.tally.n_cells <= left or task.begin is None:
+        if task.tally.n_cells <= left:
             return self.joined + task.tally
-        self.machine.restore(task.begin)
-        self.machine.limit(left)
-        while self.machine.n_cells < left:
+        if task.begin is None:  # found without a limit on a cluster, resumed with one
+            return self._counted_again(self._root, self.max_cells)
+        return self.joined + self._counted_again(task.begin, left)
+
+    def _counted_again(self, state: State, n_cells: int) -> Tally:
+        self.machine.restore(state)
+        self.machine.limit(n_cells)
+        while self.machine.n_cells < n_cells:
             self.machine.advance(1000)
-        counted: Tally = self.machine.tally
-        return self.joined + counted
+        tally: Tally = self.machine.tally
+        return tally
 
     # cutting
 
     def _cut(self, task: Task) -> None:
         """Replace the rest of a task by the subtrees on its stack."""
-        first = task.number == 0
-        pieces = self.machine.cut(task.state, 4 * ENOUGH if first else PIECES)
-        self._follow(task, pieces, task.generation + 1)
-        if first:
+        if task.generation:
+            self._follow(task, cut_task(self.machine, task, self._numbers()))
+        else:
+            self._follow(task, self._new(self.machine.cut(task.state, 4 * ENOUGH), 1))
             self._cut_further()
 
-    def _follow(self, task: Task, pieces: list[State], generation: int) -> None:
+    def _follow(self, task: Task, tasks: list[Task] | None) -> None:
         """A task is done, and these come after it."""
-        task.state = None
-        self.n_waiting += len(pieces) - 1
+        tasks, task.state = tasks or [], None
+        self.n_waiting += len(tasks) - 1
         at = self.tasks.index(task) + 1
-        self.tasks[at:at] = [self._new(piece, generation) for piece in pieces]
+        self.tasks[at:at] = tasks
 
-    def _new(self, piece: State, generation: int) -> Task:
-        number = self.n_numbers
-        self.n_numbers += 1
-        if number >= len(self.serials_before):
+    def _new(self, pieces: list[State], generation: int) -> list[Task]:
+        numbers = self._numbers()
+        return [new_task(self.machine, piece, next(numbers), generation) for piece in pieces]
+
+    def _numbers(self) -> Iterator[int]:
+        """Numbers for new tasks."""
+        while True:
+            self._numbered(self.n_numbers + 1)
+            yield self.n_numbers - 1
+
+    def _numbered(self, n: int) -> None:
+        self.n_numbers = n
+        while n > len(self.serials_before):
             self.serials_before = np.concatenate([self.serials_before, np.zeros_like(self.serials_before)])
-        state = self.machine.numbered(piece, number)
-        return Task(number, state, state, self._quota(generation), generation)
-
-    def _quota(self, generation: int) -> int:
-        """Cells of a task before it is cut; fewer where each takes longer."""
-        cells = min(FIRST << min(generation - 1, 32), QUOTA) if generation else HEAD
-        return max(2, cells >> self.machine.log2_cost)
 
     def _cut_further(self) -> None:
         """Cut the biggest tasks, step by step, until there are enough."""
@@ -243,7 +313,7 @@ class Schedule:
                 whole.add(task.number)
                 continue
             task.tally = self.machine.tally
-            self._follow(task, self.machine.cut(self.machine.state(), ENOUGH), task.generation)
+            self._follow(task, self._new(self.machine.cut(self.machine.state(), ENOUGH), task.generation))
 
     # joining
 

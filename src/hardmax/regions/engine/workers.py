@@ -14,10 +14,10 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -29,22 +29,24 @@ from hardmax.errors import HardmaxError, InvalidInputError
 from hardmax.progress import Progress
 from hardmax.regions.engine.question import Question
 from hardmax.regions.engine.stack_machine import State
-from hardmax.regions.engine.tasks import Checkpoint, Outcome, Schedule, Task, snapshot
+from hardmax.regions.engine.tasks import Checkpoint, Outcome, Schedule, Task, cut_task, snapshot
 from hardmax.regions.maps.merging import Fingerprints
 
 _SLICE = 0.05  # seconds between two looks at the clock
 BUNDLE = 64  # tasks in a message to a worker of a cluster, at most
 AHEAD = 2  # messages per worker that are under way: one waits while one is processed
+_NUMBERS = 1 << 10  # tasks that a message may lead to
 _PATIENCE = 3  # failures in a row without any progress before a cluster's error is raised
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def far_slice(jobs: int) -> float:
-    """Seconds that a message keeps one of so many workers busy, at most.
+def far_slice(under_way: int) -> float:
+    """Seconds that a message keeps a worker of a cluster busy, at most.
 
-    A message costs the scheduler of Dask about a millisecond, so a thousand workers need longer messages.
+    A message costs the scheduler of Dask and the client about a millisecond each. The more messages are under
+    way, the longer they are, so that the two can follow; while there are few, pieces come back soon.
     """
-    return max(1.0, 0.003 * jobs)
+    return max(0.5, 0.0025 * under_way)
 
 
 class Worker:
@@ -73,13 +75,36 @@ class Worker:
             spent, before = now - before, now
             left = min(_SLICE, seconds - (now - begin))
             self._steps = max(1, min(int(self._steps * left / max(spent, 1e-6)), 4 * self._steps))
+        inside = now - begin
         if self._prints is None:
             self._prints = self.question.prints(machine)
         cells = self.question.kept(machine, self._prints)
         if machine.done:
-            return Outcome(None, machine.tally, cells)
+            return Outcome(None, machine.tally, cells, inside)
         self._at = snapshot(machine)
-        return Outcome(self._at, machine.tally, cells)
+        return Outcome(self._at, machine.tally, cells, inside)
+
+    def explore(self, task: Task, limit: int, numbers: Iterator[int], end: float) -> list[Task]:
+        """Process a task and the tasks it is cut into, as long as there is time and there are numbers.
+
+        Returns all of them, in order. They are those that the list of tasks would have cut.
+        """
+        tasks, at = [task], 0
+        while at < len(tasks):
+            task, left = tasks[at], end - time.monotonic()
+            if task.state is None or (left <= 0 and at > 0):
+                break
+            task.take(self.work(task.state, limit if at == 0 else task.quota, max(left, 0.0)))
+            task.begin = None
+            at += 1
+            if task.used_up and task.generation:
+                pieces = cut_task(self.machine, task, numbers)
+                if pieces is None:
+                    break
+                tasks[at:at] = pieces
+            elif task.state is not None:
+                break
+        return tasks
 
 
 @dataclass(frozen=True)
@@ -228,32 +253,46 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
 # clusters
 # ----------------------------------------------------------------------------------------------------------
 
-Message = tuple[str, dict[str, Any] | None, list[tuple[int, State, int]], float]
+@dataclass(frozen=True)
+class Message:
+    """What a worker gets: tasks with the cells that each may find, numbers for more tasks, and the time it
+    has; the question, if the worker may not have it."""
+
+    run: str
+    question: dict[str, Any] | None
+    tasks: list[tuple[Task, int]]
+    numbers: range
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of the tasks of a message, each in one or more tasks, and how many numbers were used.
+
+    ``None``: the worker does not have the question of this run yet. Tasks that are left out were not started.
+    """
+
+    tasks: list[list[Task]] | None
+    used: int = 0
+
+
 _here = threading.local()  # the machine that a thread of a worker process keeps between messages
 
 
-def work(
-    run: str, question: dict[str, Any] | None, tasks: list[tuple[int, State, int]], seconds: float
-) -> list[tuple[int, Outcome | None]]:
-    """What a worker of a cluster does with a message: the numbers of its tasks, and what came of them.
-
-    ``None`` stands for a task that was not started: no time was left, or the worker does not have the
-    question of this run yet.
-    """
-    if getattr(_here, "run", None) != run:
-        if question is None:
-            return [(number, None) for number, _, _ in tasks]
-        asked = Question.of_message(question)
-        _here.worker, _here.run = Worker(asked, asked.machine()), run
-    results: list[tuple[int, Outcome | None]] = []
-    end = time.monotonic() + seconds
-    for number, state, limit in tasks:
-        left = end - time.monotonic()
-        outcome = None
-        if left > 0 or not results:
-            outcome = _here.worker.work(state, limit, max(left, 0.0))
-        results.append((number, outcome))
-    return results
+def work(message: Message) -> Answer:
+    """What a worker of a cluster does with a message."""
+    if getattr(_here, "run", None) != message.run:
+        if message.question is None:
+            return Answer(None)
+        asked = Question.of_message(message.question)
+        _here.worker, _here.run = Worker(asked, asked.machine()), message.run
+    numbers, end = iter(message.numbers), time.monotonic() + message.seconds
+    results: list[list[Task]] = []
+    for task, limit in message.tasks:
+        if results and time.monotonic() >= end:
+            break
+        results.append(_here.worker.explore(task, limit, numbers, end))
+    return Answer(results, len(message.numbers) - len(list(numbers)))
 
 
 def _executor(backend: Any, jobs: int) -> Executor:
@@ -280,13 +319,13 @@ def _far_away(
     """
     messages = _Messages(question, schedule, limits, jobs)
     answers: SimpleQueue[Future[Any]] = SimpleQueue()
-    under_way: dict[Future[Any], tuple[Executor, list[int]]] = {}
+    under_way: dict[Future[Any], tuple[Executor, _Sent]] = {}
     executor, failures = executors(), 0
     try:
         while True:
-            while len(under_way) < AHEAD * jobs and (message := messages.next()) is not None:
-                future = executor.submit(work, *message)
-                under_way[future] = executor, [number for number, _, _ in message[2]]
+            while len(under_way) < AHEAD * jobs and (sent := messages.next(len(under_way))) is not None:
+                future = executor.submit(work, sent.message)
+                under_way[future] = executor, sent
                 future.add_done_callback(answers.put)
             if not under_way:
                 return
@@ -295,14 +334,14 @@ def _far_away(
             except Empty:
                 messages.look()
                 continue
-            asked, numbers = under_way.pop(future)
+            asked, sent = under_way.pop(future)
             try:
                 answer = future.result()
             except HardmaxError:
                 raise
             except Exception:
                 # workers died, or their connections: tasks are where they were before they were sent
-                messages.lost(numbers)
+                messages.lost(sent)
                 if asked is executor:  # the first of perhaps many messages that this loses
                     failures += 1
                     if failures > _PATIENCE:
@@ -310,10 +349,18 @@ def _far_away(
                     executor = executors()
             else:
                 failures = 0
-                messages.receive(answer)
+                messages.receive(sent, answer)
     finally:
         for future in under_way:
             future.cancel()
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A message that is under way, and the tasks of the list that it stands for."""
+
+    message: Message
+    tasks: list[Task]
 
 
 class _Messages:
@@ -324,46 +371,51 @@ class _Messages:
         self.question = question.message()
         self.schedule, self.limits, self.jobs = schedule, limits, jobs
         self.stopped = schedule.full
-        self._under_way: dict[int, Task] = {}
         self._new_workers = jobs  # that do not have the question yet
 
-    def next(self) -> Message | None:
+    def next(self, under_way: int) -> _Sent | None:
         """A message with the first tasks that wait; ``None`` if there are none."""
         if self.stopped:
             return None
-        bundle: list[tuple[int, State, int]] = []
-        for _ in range(max(1, min(BUNDLE, self.schedule.n_waiting // (2 * self.jobs)))):
-            task = self.schedule.next()
-            if task is None or task.state is None:
+        schedule, tasks = self.schedule, []
+        for _ in range(max(1, min(BUNDLE, schedule.n_waiting // (2 * self.jobs)))):
+            task = schedule.next()
+            if task is None:
                 break
-            self._under_way[task.number] = task
-            bundle.append((task.number, task.state, self.schedule.limit(task)))
-        if not bundle:
+            tasks.append(task)
+        if not tasks:
             return None
         question = self.question if self._new_workers > 0 else None
         self._new_workers -= question is not None
+        # with a limit on cells, tasks are cut here, where it is known who comes before
+        numbers = schedule.reserve(_NUMBERS) if schedule.max_cells is None else range(0)
         left = self.limits.left() / AHEAD  # it may have to wait for another message to be processed
-        return self.run, question, bundle, max(0.01, min(far_slice(self.jobs), left))
+        seconds = max(0.01, min(far_slice(under_way), left))
+        bundle = [
+            (replace(task, begin=None, cells=[], running=False, seconds=0.0), schedule.limit(task))
+            for task in tasks
+        ]
+        return _Sent(Message(self.run, question, bundle, numbers, seconds), tasks)
 
-    def receive(self, answer: list[tuple[int, Outcome | None]]) -> None:
+    def receive(self, sent: _Sent, answer: Answer) -> None:
         """Write down what a worker sent back."""
-        if all(outcome is None for _, outcome in answer):
-            self._new_workers += 1
-        for number, outcome in answer:
-            task = self._under_way.pop(number)
-            if outcome is None:
-                self.schedule.put_back([task])
-            else:
-                self.schedule.give_back(task, outcome)
+        if answer.tasks is None:
+            self.lost(sent)
+            return
+        spare = sent.message.numbers[answer.used :]
+        for task, tasks in zip(sent.tasks, answer.tasks, strict=False):
+            self.schedule.exchange(task, tasks, spare)
+            spare = range(0)
+        self.schedule.put_back(sent.tasks[len(answer.tasks) :])
         self.look()
 
     def look(self) -> None:
         """Report, save, and stop at a limit."""
         self.stopped = self.limits.look(nullcontext()) or self.schedule.full
 
-    def lost(self, numbers: list[int]) -> None:
-        """No answer will come for these tasks."""
-        self.schedule.put_back([self._under_way.pop(number) for number in numbers])
+    def lost(self, sent: _Sent) -> None:
+        """No answer will come; whoever gets the next message may be new."""
+        self.schedule.put_back(sent.tasks)
         self._new_workers += 1
 
 
