@@ -1,8 +1,8 @@
-"""A billion cells, counted and compared with a formula: `python benchmarks/billion.py [lines] [--kill-at share]`.
+"""A billion cells, counted and compared with a formula: `python benchmarks/billion.py`.
 
 n lines in general position cut the plane into 1 + n + n(n-1)/2 cells; 44,721 random lines are the units of a
-one-hidden-layer network. Two threads count its cells, with a checkpoint. The process is killed (SIGKILL) on the
-way, and a second one goes on from the file. Each prints its memory as it goes; the last one compares.
+one-hidden-layer network. Two threads count its cells, with a checkpoint. The process is killed (SIGKILL) on
+the way, and a second one goes on from the file. Each prints its memory as it goes; the last one compares.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import hardmax as hm
+from hardmax.progress import Progress
 
 
 def network(lines: int) -> hm.Network:
@@ -32,7 +33,7 @@ def count(lines: int, path: Path, kill_at: float | None) -> int:
     expected = 1 + lines + lines * (lines - 1) // 2
     begin, shown = time.perf_counter(), 0
 
-    def progress(state: hm.regions.Progress) -> None:
+    def progress(state: Progress) -> None:
         nonlocal shown
         tenth = int(20 * state.n_cells / expected)
         if tenth > shown:
@@ -53,8 +54,9 @@ def count(lines: int, path: Path, kill_at: float | None) -> int:
     seconds, cpu = time.perf_counter() - begin, time.process_time()
     right = found.complete and found.exact and found.n_cells == expected
     print(
-        f"{found!r}\n1 + n + n(n-1)/2 = {expected:,}: {'equal' if right else 'DIFFERENT'}; {found.n_unbounded:,} "
-        f"unbounded (2n = {2 * lines:,}); this process {seconds:.0f} s, {cpu:.0f} s of processor time, "
+        f"{found!r}\n1 + n + n(n-1)/2 = {expected:,}: {'equal' if right else 'DIFFERENT'}; "
+        f"{found.n_unbounded:,} unbounded (2n = {2 * lines:,}); "
+        f"this process {seconds:.0f} s, {cpu:.0f} s of processor time, "
         f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB; "
         f"{found.n_double_double} signs in double-double, {found.n_rational} in rationals",
         flush=True,

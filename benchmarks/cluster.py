@@ -1,16 +1,17 @@
 """What a cluster would do: tasks measured on two processes here, workers simulated from 16 to 4,096.
 
-    python benchmarks/cluster.py measure deep --out deep.json     a count on a Dask cluster of two processes
-    python benchmarks/cluster.py simulate deep.json ...           workers, makespan, idle share, load
+    python benchmarks/cluster.py measure deep-1e7                 a count on a Dask cluster of two processes
+    python benchmarks/cluster.py simulate out/tasks-deep-1e7.json     workers, makespan, busy share, load
 
-`measure` counts the cells of a network on a scheduler and two workers, processes of their own on this machine, and
-writes one line per task: the task it was cut from, cells, seconds in the machine, seconds outside of it, bytes
-sent and returned. It also measures what a message costs the scheduler and the client.
+`measure` counts the cells of a network on a scheduler and two workers, processes of their own on this
+machine, and writes down of every task the task it was cut from, its cells and its seconds in the machine, and
+of every message the seconds outside of it and the bytes sent and returned. It also measures what a message
+costs the scheduler and the client. Seconds are processor time: other work on this machine does not count.
 
-`simulate` replays the tree of tasks. The client hands out the first tasks of the list that wait, in messages, as
-`hardmax.regions.engine.workers` does; the client and the scheduler handle one message at a time; a task is
-cut when its answer arrives, and only then do its pieces wait. Bigger counts are copies of the tree that was
-measured, side by side: the longest tasks of a bigger tree are no longer than those, only more of them are long.
+`simulate` replays the tree of tasks. The client hands out the first tasks of the list that wait, in messages,
+as `hardmax.regions.engine.workers` does; the client and the scheduler handle one message at a time; a worker
+goes on with the pieces of its tasks while the message lasts, and what is left then waits in the list again.
+Bigger counts are copies of the measured tree, side by side.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ import argparse
 import heapq
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,9 +42,9 @@ from hardmax.regions.engine import tasks, workers
 NETWORKS = {  # name: widths, half the side of the square, in cells about
     "small": ([2, 1500, 1], 4.0),  # 9e5
     "line-1e7": ([2, 5000, 1], 4.0),
-    "deep-1e7": ([2, 1100, 1100, 1], 8.0),
+    "deep-1e7": ([2, 2300, 2300, 1], 8.0),
     "line-1e8": ([2, 15_500, 1], 4.0),
-    "deep-1e8": ([2, 3600, 3600, 1], 8.0),
+    "deep-1e8": ([2, 7300, 7300, 1], 8.0),
 }
 
 
@@ -53,11 +56,8 @@ class Measured:
     cells: list[int]
     parents: list[int]
     seconds: list[float]  # in the machine
-    outside: list[float]  # of the worker: restoring and copying states
-    sent: list[int]  # bytes
-    returned: list[int]
+    notes: list[dict[str, Any]]  # of every message: bytes sent and returned, seconds, tasks left
     elapsed: float  # of the whole count
-    messages: int
     scheduler: float  # processor seconds per message
     client: float
 
@@ -100,7 +100,7 @@ class Tree:
     """Tasks in the order of the list: seconds, bytes, and the tasks that each is cut into."""
 
     seconds: np.ndarray
-    bytes: np.ndarray
+    bytes: np.ndarray  # of a state, sent or returned
     children: list[list[int]]
     roots: list[int]
 
@@ -113,9 +113,11 @@ class Tree:
         for copy in range(copies):
             for i, parent in enumerate(measured.parents):
                 (roots if parent < 0 else children[copy * n + parent]).append(copy * n + i)
-        seconds = np.tile(np.add(measured.seconds, measured.outside), copies)
-        size = np.tile(np.add(measured.sent, measured.returned), copies)
-        return cls(seconds, size, children, roots)
+        notes = measured.notes
+        inside, whole = (sum(note[what] for note in notes) for what in ("inside", "seconds"))
+        sent, n_sent = (sum(note[what] for note in notes) for what in ("sent", "tasks"))
+        seconds = np.tile(np.array(measured.seconds) * max(whole / inside, 1.0), copies)
+        return cls(seconds, np.full(n * copies, sent / n_sent), children, roots)
 
 
 @dataclass
@@ -240,3 +242,231 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
         cluster.workers, now, float(tree.seconds.sum()) / total if total else 1.0, messages,
         scheduler_used / now if now else 0.0, client_used / now if now else 0.0, repeated, most_waiting,
     )  # fmt: skip
+
+
+# Measuring
+# ----------------------------------------------------------------------------------------------------------
+
+
+class Recorded(tasks.Schedule):
+    """A schedule that notes every task that is joined: generation, cells, seconds."""
+
+    joined_tasks: ClassVar[list[tuple[int, int, float]]] = []
+
+    def _join(self) -> None:
+        before = list(self.tasks)
+        super()._join()
+        for task in before[: len(before) - len(self.tasks)]:
+            self.joined_tasks.append((task.generation, task.tally.n_cells, task.seconds))
+
+
+class Counted:
+    """An executor that notes the bytes of every message and its answer, and how long the worker had it."""
+
+    def __init__(self, executor: Any, notes: list[dict[str, Any]]) -> None:
+        self._executor, self._notes = executor, notes
+
+    def submit(self, function: Any, message: workers.Message) -> Future[Any]:
+        sent = len(pickle.dumps(message, protocol=5))
+        note = {"sent": sent, "tasks": len(message.tasks)}
+        self._notes.append(note)
+        inner, outer = self._executor.submit(timed, message), Future()
+
+        def done(inner: Future[Any]) -> None:
+            try:
+                answer, seconds = inner.result()
+            except BaseException as error:
+                outer.set_exception(error)
+                return
+            found = [task for tasks in answer.tasks or [] for task in tasks]
+            note["returned"] = len(pickle.dumps(answer, protocol=5))
+            note["seconds"], note["inside"] = seconds, sum(task.seconds for task in found)
+            note["left"] = sum(task.state is not None for task in found)
+            note["cut"] = len(found)
+            outer.set_result(answer)
+
+        inner.add_done_callback(done)
+        return outer
+
+
+def timed(message: workers.Message) -> tuple[workers.Answer, float]:
+    """What a worker does, and how much processor time it takes."""
+    begin = time.thread_time()
+    answer = workers.work(message)
+    return answer, time.thread_time() - begin
+
+
+def nothing(data: Any) -> Any:
+    """A task without work: what is left is the cost of a message."""
+    return data
+
+
+@contextmanager
+def local_cluster(n_workers: int) -> Iterator[tuple[Any, int]]:
+    """A client of a scheduler with workers of one thread, each a process; also the scheduler's process id."""
+    from distributed import Client
+
+    here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": here, **workers._ONE_THREAD}
+    with tempfile.TemporaryDirectory() as folder:
+        where, log = Path(folder) / "scheduler.json", subprocess.DEVNULL
+
+        def start(*arguments: str) -> subprocess.Popen[bytes]:
+            command = [sys.executable, "-m", "dask", *arguments, "--scheduler-file", str(where)]
+            command += ["--host", "127.0.0.1", "--no-dashboard"]
+            return subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
+
+        started = [start("scheduler", "--port", "0")]
+        try:
+            while not where.exists():
+                time.sleep(0.05)
+            started += [start("worker", "--nthreads", "1", "--no-nanny") for _ in range(n_workers)]
+            with Client(scheduler_file=str(where)) as client:
+                client.wait_for_workers(n_workers, timeout=120)
+                yield client, started[0].pid
+        finally:
+            for process in reversed(started):
+                process.kill()
+                process.wait()
+
+
+def message_cost(client: Any, scheduler: int, size: int, n: int = 400) -> tuple[float, float]:
+    """Processor seconds of the scheduler and of the client per message of this size."""
+    import psutil
+
+    def used() -> tuple[float, float]:
+        return tuple(sum(psutil.Process(pid).cpu_times()[:2]) for pid in (scheduler, os.getpid()))
+
+    executor, data = client.get_executor(pure=False), np.zeros(max(size // 8, 1))
+    list(executor.map(nothing, [data] * 20))
+    before, waiting = used(), deque(executor.submit(nothing, data) for _ in range(8))
+    for _ in range(n - 8):
+        waiting.popleft().result()
+        waiting.append(executor.submit(nothing, data))
+    for future in waiting:
+        future.result()
+    after = used()
+    return (after[0] - before[0]) / n, (after[1] - before[1]) / n
+
+
+def measure(name: str) -> Measured:
+    """Count the cells of a network on a local cluster of two processes."""
+    import joblib
+
+    widths, half = NETWORKS[name]
+    network, domain = hm.Network.random_mlp(widths, 0), hm.Box.cube(2, -half, half)
+    hm.count_cells(network, domain, max_cells=1000)  # compiles
+    notes: list[dict[str, Any]] = []
+    executor = workers._executor
+    workers._executor = lambda backend, jobs: Counted(executor(backend, jobs), notes)  # type: ignore[assignment]
+    api.Schedule = Recorded  # type: ignore[misc]
+    Recorded.joined_tasks.clear()
+    with local_cluster(2) as (client, scheduler):
+        with joblib.parallel_config(backend="dask", client=client):
+            hm.count_cells(
+                hm.Network.random_mlp([2, 600, 1], 0), hm.Box.cube(2, -4, 4)
+            )  # workers load kernels
+            Recorded.joined_tasks.clear()
+            notes.clear()
+            begin = time.perf_counter()
+            count = hm.count_cells(network, domain)
+            elapsed = time.perf_counter() - begin
+        mean = int(np.mean([note["sent"] + note["returned"] for note in notes]) / 2)
+        costs = message_cost(client, scheduler, mean)
+    print(f"{count!r} in {elapsed:.1f} s, load {os.getloadavg()[0]:.1f}")
+    generations, cells, seconds = zip(*Recorded.joined_tasks, strict=True)
+    parents, latest = [], {-1: -1}
+    for i, generation in enumerate(generations):
+        parents.append(latest[generation - 1])
+        latest[generation] = i
+    return Measured(name, list(cells), parents, list(seconds), notes, elapsed, *costs)
+
+
+def describe(measured: Measured) -> None:
+    """Print what was measured."""
+    notes, seconds = measured.notes, np.array(measured.seconds)
+    cells = np.array(measured.cells)
+    worker = sum(note["seconds"] for note in notes)
+    inside = sum(note["inside"] for note in notes)
+    print(f"{measured.name}: {measured.n_cells:,} cells, {len(cells):,} tasks, {len(notes):,} messages")
+    for what, values in (("cells of a task", cells), ("milliseconds of a task", 1e3 * seconds)):
+        marks = np.quantile(values, [0.1, 0.5, 0.9, 0.99, 1.0])
+        print(f"  {what:24} 10 %, 50 %, 90 %, 99 %, most: " + ", ".join(f"{v:,.3g}" for v in marks))
+    print(f"  {1e6 * seconds.sum() / cells.sum():.2f} us per cell in the machine")
+    print(
+        f"  workers: {worker:.2f} s in messages, {inside:.2f} s in the machine, "
+        f"{1 - inside / worker:.2%} outside"
+    )
+    for what in ("sent", "returned"):
+        size = [note[what] for note in notes]
+        print(
+            f"  bytes {what}: {np.mean(size):,.0f} per message, {max(size):,} at most, {sum(size):,} in all"
+        )
+    print(
+        f"  a message costs the scheduler {1e3 * measured.scheduler:.2f} ms, "
+        f"the client {1e3 * measured.client:.2f} ms"
+    )
+
+
+def table(measured: Measured, copies: int, sizes: list[int], **options: Any) -> None:
+    """Print what clusters of these sizes would do."""
+    tree, cells = Tree.of(measured, copies), measured.n_cells * copies
+    print(
+        f"{measured.name} x {copies}: {cells:.3g} cells, {tree.seconds.sum():,.0f} s of work, {options or ''}"
+    )
+    print("  workers  makespan s   busy  messages  scheduler  client  repeated s  waiting tasks")
+    for n in sizes:
+        run = simulate(tree, cluster_of(measured, n, **options))
+        print(
+            f"  {n:7,} {run.makespan:11.1f} {run.busy:6.1%} {run.messages:9,} {run.scheduler_load:10.0%} "
+            f"{run.client_load:7.0%} {run.repeated:11.0f} {run.waiting:14,}",
+            flush=True,
+        )
+
+
+def cluster_of(measured: Measured, n: int, **options: Any) -> Cluster:
+    """So many workers at the costs that were measured."""
+    return Cluster(n, **{"scheduler": measured.scheduler, "client": measured.client} | options)
+
+
+def smallest(measured: Measured, n: int, busy: float = 0.85) -> int | None:
+    """Copies of the tree from which so many workers are busy for this share of the time."""
+    for power in range(30):
+        copies = round(2 ** (power / 2))
+        if simulate(Tree.of(measured, copies), cluster_of(measured, n)).busy >= busy:
+            return copies
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["measure", "simulate"])
+    parser.add_argument("names", nargs="+", help=f"measure: {', '.join(NETWORKS)}; simulate: files")
+    parser.add_argument("--folder", type=Path, default=Path("out"))
+    parser.add_argument("--cells", type=float, nargs="+", default=[1e9, 1e10])
+    options = parser.parse_args()
+    for name in options.names:
+        if options.what == "measure":
+            measured = measure(name)
+            describe(measured)
+            options.folder.mkdir(parents=True, exist_ok=True)
+            (options.folder / f"tasks-{name}.json").write_text(json.dumps(asdict(measured)))
+            continue
+        measured = Measured(**json.loads(Path(name).read_text()))
+        describe(measured)
+        here = simulate(Tree.of(measured), cluster_of(measured, 2))
+        print(f"  two workers: {measured.elapsed:.1f} s measured, {here.makespan:.1f} s simulated")
+        sizes = [16, 64, 256, 1000, 4096]
+        for cells in options.cells:
+            copies = max(1, round(cells / measured.n_cells))
+            table(measured, copies, sizes)
+            table(measured, copies, [1000], deaths=1 / 3600)
+            table(measured, copies, [1000], alone=True, bundle=8, message=1.0)
+        for n in sizes:
+            copies = smallest(measured, n)
+            found = "never" if copies is None else f"from {copies * measured.n_cells:.2g} cells on"
+            print(f"  {n:,} workers are 85 % busy {found}")
+
+
+if __name__ == "__main__":
+    main()

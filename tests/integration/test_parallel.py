@@ -382,7 +382,7 @@ def test_tasks_of_workers_that_died_are_run_again(flaky):
 
 @pytest.mark.parametrize("number", INSTANCES[::4])
 def test_workers_cut_the_tasks_that_the_list_would_cut(many_tasks, monkeypatch, flaky, number):
-    """A worker goes on with the pieces of its task: the same cells and the same tasks, one after the other."""
+    """A worker goes on with the pieces of its task: the same cells and the same tasks, in the same order."""
     case = instance(number)
     seen: dict[str, list] = {}
     join = Schedule._join

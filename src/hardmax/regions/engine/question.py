@@ -18,7 +18,7 @@ import numpy as np
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Domain, domain_of
-from hardmax.networks.layers import layers_of
+from hardmax.networks.layers import Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.regions.cells import Cells, Table
 from hardmax.regions.maps.merging import Fingerprints
@@ -84,9 +84,14 @@ class Question:
         """The engine that answers."""
         return engine_for(self.domain.d, self.engine)
 
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The network, the same for all machines: they share its program."""
+        return layers_of(self.network)
+
     def machine(self) -> Any:
         """A machine at its beginning."""
-        layers, domain = layers_of(self.network), self.domain
+        layers, domain = self.layers, self.domain
         if self.name == "plane":
             layers, domain = planar(layers, domain)
         kind = getattr(
@@ -136,7 +141,7 @@ class Question:
                 digest.update(repr(value).encode())
             digest.update(b"|")
 
-        for layer in layers_of(self.network):
+        for layer in self.layers:
             feed(type(layer).__name__)
             for name in layer.__dataclass_fields__:
                 feed(getattr(layer, name))

@@ -44,7 +44,7 @@ FIRST = 1 << 13  # the same for the tasks of the first cut; twice as many with e
 QUOTA = 1 << 17  # but never more than that
 ENOUGH = 32  # tasks after the first cut
 PIECES = 4  # tasks after every later cut
-WINDOW = 256  # tasks that are looked for at once
+WINDOW = 16  # the share of the list that is looked for at once is one in so many
 
 _LOCAL = (1 << SERIALS) - 1
 _EVERY = 20.0  # seconds between two checkpoints
@@ -55,7 +55,7 @@ _LEFTOVER = r"\.{}(\.part-\d+)?\.npz\.[0-9a-f]{{8}}\.partial"
 @dataclass(frozen=True)
 class Outcome:
     """Where a task stands after some work: its state (``None``: done), what it counted in all, the cells it
-    found this time, and how many seconds the machine took."""
+    found this time, and the processor time of the machine."""
 
     state: State | None
     tally: Tally
@@ -69,13 +69,13 @@ class Task:
 
     number: int
     state: State | None
-    begin: State | None  # as it was cut; None if another process cut it
+    begin: State | None  # as it was cut; kept only where the number of cells is limited
     quota: int
     generation: int = 0  # cuts between the root and this task
     tally: Tally = field(default_factory=Tally)
     cells: list[Table] = field(default_factory=list)  # found, and not joined yet
     running: bool = False
-    seconds: float = 0.0  # that machines took for it, as far as this process knows
+    seconds: float = 0.0  # of processor time that machines took for it, as far as this process knows
 
     def take(self, outcome: Outcome) -> None:
         """Write down what a worker did."""
@@ -98,13 +98,12 @@ class Task:
 def quota(machine: Any, generation: int) -> int:
     """Cells of a task before it is cut; fewer where each takes longer."""
     cells = min(FIRST << min(generation - 1, 32), QUOTA) if generation else HEAD
-    return max(2, cells >> machine.log2_cost)
+    return max(2, cells >> int(machine.log2_cost))
 
 
 def new_task(machine: Any, piece: State, number: int, generation: int) -> Task:
     """The task of a piece."""
-    state = machine.numbered(piece, number)
-    return Task(number, state, state, quota(machine, generation), generation)
+    return Task(number, machine.numbered(piece, number), None, quota(machine, generation), generation)
 
 
 def cut_task(machine: Any, task: Task, numbers: Iterator[int]) -> list[Task] | None:
@@ -136,7 +135,7 @@ class Schedule:
         self.max_cells = max_cells
         root = snapshot(machine)
         self._root = root
-        self.tasks = [Task(0, root, root, quota(machine, 0))]
+        self.tasks = [Task(0, root, None, quota(machine, 0))]
         self.n_numbers = 1
         self.n_waiting = 1
         self._spare: list[range] = []  # numbers that were reserved and not used
@@ -152,7 +151,7 @@ class Schedule:
     def next(self) -> Task | None:
         """The first task that waits for a worker and can be among the first ``max_cells`` cells.
 
-        Without a limit it is one of the first: a window of them is looked for at once, because a cluster may
+        Without a limit it is one of the first: some of them are looked for at once, because a cluster may
         have thousands of tasks under way in front of them.
         """
         if self.max_cells is None:
@@ -172,12 +171,15 @@ class Schedule:
                 task = self._found.popleft()
                 if task.waiting:
                     return self._started(task)
-            self._found.extend(islice((task for task in self.tasks if task.waiting), WINDOW))
+            window = 1 + len(self.tasks) // WINDOW
+            self._found.extend(islice((task for task in self.tasks if task.waiting), window))
         return None
 
     def _started(self, task: Task) -> Task:
         task.running = True
         self.n_waiting -= 1
+        if self.max_cells is not None and not task.tally.n_cells:
+            task.begin = task.state
         return task
 
     def limit(self, task: Task) -> int:
@@ -254,7 +256,7 @@ class Schedule:
         task, left = self.tasks[0], self.max_cells - self.joined.n_cells
         if task.tally.n_cells <= left:
             return self.joined + task.tally
-        if task.begin is None:  # found without a limit on a cluster, resumed with one
+        if task.begin is None:  # found without a limit, resumed with one
             return self._counted_again(self._root, self.max_cells)
         return self.joined + self._counted_again(task.begin, left)
 

@@ -67,6 +67,7 @@ class Worker:
         self._at = None
         machine.limit(limit)
         begin = before = time.monotonic()
+        used = time.thread_time()
         while True:
             machine.advance(self._steps)
             now = time.monotonic()
@@ -75,14 +76,14 @@ class Worker:
             spent, before = now - before, now
             left = min(_SLICE, seconds - (now - begin))
             self._steps = max(1, min(int(self._steps * left / max(spent, 1e-6)), 4 * self._steps))
-        inside = now - begin
+        used = time.thread_time() - used
         if self._prints is None:
             self._prints = self.question.prints(machine)
         cells = self.question.kept(machine, self._prints)
         if machine.done:
-            return Outcome(None, machine.tally, cells, inside)
+            return Outcome(None, machine.tally, cells, used)
         self._at = snapshot(machine)
-        return Outcome(self._at, machine.tally, cells, inside)
+        return Outcome(self._at, machine.tally, cells, used)
 
     def explore(self, task: Task, limit: int, numbers: Iterator[int], end: float) -> list[Task]:
         """Process a task and the tasks it is cut into, as long as there is time and there are numbers.
@@ -95,7 +96,6 @@ class Worker:
             if task.state is None or (left <= 0 and at > 0):
                 break
             task.take(self.work(task.state, limit if at == 0 else task.quota, max(left, 0.0)))
-            task.begin = None
             at += 1
             if task.used_up and task.generation:
                 pieces = cut_task(self.machine, task, numbers)
@@ -253,6 +253,7 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
 # clusters
 # ----------------------------------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True)
 class Message:
     """What a worker gets: tasks with the cells that each may find, numbers for more tasks, and the time it
@@ -297,16 +298,17 @@ def work(message: Message) -> Answer:
 
 def _executor(backend: Any, jobs: int) -> Executor:
     """The processes of a backend of joblib, as :mod:`concurrent.futures` sees them."""
+    executor: Executor
     if hasattr(backend, "client"):  # Dask
-        executor: Executor = backend.client.get_executor(pure=False)
-        return executor
-    if isinstance(backend, LokyBackend | MultiprocessingBackend):
+        executor = backend.client.get_executor(pure=False)
+    elif isinstance(backend, LokyBackend | MultiprocessingBackend):
         executor = get_reusable_executor(max_workers=jobs, env=_ONE_THREAD)
-        return executor
-    raise InvalidInputError(
-        "joblib's backend must be threading, loky, multiprocessing or dask, but was "
-        f"{type(backend).__name__}; try joblib.parallel_config(backend='loky')."
-    )
+    else:
+        raise InvalidInputError(
+            "joblib's backend must be threading, loky, multiprocessing or dask, but was "
+            f"{type(backend).__name__}; try joblib.parallel_config(backend='loky')."
+        )
+    return executor
 
 
 def _far_away(

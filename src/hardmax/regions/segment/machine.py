@@ -621,7 +621,6 @@ class SegmentMachine:
         found = {name.removeprefix("output_"): a for name, a in state.items() if name.startswith("output_")}
         self.written = [found] if found else []
 
-
     # pieces
 
     def cut(self, state: State, most: int) -> list[State]:
