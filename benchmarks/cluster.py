@@ -266,11 +266,11 @@ class Counted:
     def __init__(self, executor: Any, notes: list[dict[str, Any]]) -> None:
         self._executor, self._notes = executor, notes
 
-    def submit(self, function: Any, message: workers.Message) -> Future[Any]:
+    def submit(self, function: Any, message: workers.Message, question: Any) -> Future[Any]:
         sent = len(pickle.dumps(message, protocol=5))
         note = {"sent": sent, "tasks": len(message.tasks)}
         self._notes.append(note)
-        inner, outer = self._executor.submit(timed, message), Future()
+        inner, outer = self._executor.submit(timed, message, question), Future()
 
         def done(inner: Future[Any]) -> None:
             try:
@@ -289,10 +289,10 @@ class Counted:
         return outer
 
 
-def timed(message: workers.Message) -> tuple[workers.Answer, float]:
+def timed(message: workers.Message, question: Any) -> tuple[workers.Answer, float]:
     """What a worker does, and how much processor time it takes."""
     begin = time.thread_time()
-    answer = workers.work(message)
+    answer = workers.work(message, question)
     return answer, time.thread_time() - begin
 
 
@@ -358,7 +358,12 @@ def measure(name: str) -> Measured:
     hm.count_cells(network, domain, max_cells=1000)  # compiles
     notes: list[dict[str, Any]] = []
     executor = workers._executor
-    workers._executor = lambda backend, jobs: Counted(executor(backend, jobs), notes)  # type: ignore[assignment]
+
+    def counted(*arguments: Any) -> tuple[Any, Any]:
+        inner, question = executor(*arguments)
+        return Counted(inner, notes), question
+
+    workers._executor = counted
     api.Schedule = Recorded  # type: ignore[misc]
     Recorded.joined_tasks.clear()
     with local_cluster(2) as (client, scheduler):

@@ -353,7 +353,7 @@ class Flaky:
     calls = 0
     lasts = 3
 
-    def __init__(self, backend, jobs):
+    def __init__(self):
         Flaky.calls += 1
         self.call, self.messages = Flaky.calls, 0
 
@@ -369,7 +369,7 @@ class Flaky:
 @pytest.fixture
 def flaky(monkeypatch):
     Flaky.calls = 0
-    monkeypatch.setattr(running, "_executor", Flaky)
+    monkeypatch.setattr(running, "_executor", lambda backend, jobs, question: (Flaky(), question))
     monkeypatch.setattr(running, "_jobs", lambda n_jobs: (2, "cluster"))
 
 
@@ -438,15 +438,15 @@ def test_a_worker_asks_for_the_question_it_does_not_know():
     schedule = Schedule(question.machine())
     task = schedule.next()
 
-    def message(run, asked=None):
-        return running.Message(run, asked, [(replace(task, begin=None), 1000)], range(0), 1.0)
+    def message(run):
+        return running.Message(run, [(replace(task, begin=None), 1000)], range(0), 1.0)
 
-    assert running.work(message("a run")).tasks is None
-    [[found]] = running.work(message("a run", question.message())).tasks
+    assert running.work(message("a run"), None).tasks is None
+    [[found]] = running.work(message("a run"), question.message()).tasks
     assert found.tally.n_cells == 1000
-    [[again]] = running.work(message("a run")).tasks
+    [[again]] = running.work(message("a run"), None).tasks
     assert again.tally == found.tally
-    assert running.work(message("another run")).tasks is None
+    assert running.work(message("another run"), None).tasks is None
 
 
 @pytest.mark.parametrize("number", range(0, 40, 7))

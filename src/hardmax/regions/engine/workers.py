@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -159,7 +158,7 @@ def run(
             if backend is None:
                 _in_threads(question, worker, schedule, limits, jobs)
             else:
-                _far_away(question, schedule, limits, partial(_executor, backend, jobs), jobs)
+                _far_away(question, schedule, limits, backend, jobs)
     except BaseException:
         schedule.put_back()
         if checkpoint is not None:
@@ -257,10 +256,9 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
 @dataclass(frozen=True)
 class Message:
     """What a worker gets: tasks with the cells that each may find, numbers for more tasks, and the time it
-    has; the question, if the worker may not have it."""
+    has."""
 
     run: str
-    question: dict[str, Any] | None
     tasks: list[tuple[Task, int]]
     numbers: range
     seconds: float
@@ -280,12 +278,12 @@ class Answer:
 _here = threading.local()  # the machine that a thread of a worker process keeps between messages
 
 
-def work(message: Message) -> Answer:
-    """What a worker of a cluster does with a message."""
+def work(message: Message, question: dict[str, Any] | None) -> Answer:
+    """What a worker of a cluster does with a message; the question comes along if it may be new to it."""
     if getattr(_here, "run", None) != message.run:
-        if message.question is None:
+        if question is None:
             return Answer(None)
-        asked = Question.of_message(message.question)
+        asked = Question.of_message(question)
         _here.worker, _here.run = Worker(asked, asked.machine()), message.run
     numbers, end = iter(message.numbers), time.monotonic() + message.seconds
     results: list[list[Task]] = []
@@ -296,11 +294,15 @@ def work(message: Message) -> Answer:
     return Answer(results, len(message.numbers) - len(list(numbers)))
 
 
-def _executor(backend: Any, jobs: int) -> Executor:
-    """The processes of a backend of joblib, as :mod:`concurrent.futures` sees them."""
+def _executor(backend: Any, jobs: int, question: dict[str, Any]) -> tuple[Executor, Any]:
+    """The processes of a backend of joblib, as :mod:`concurrent.futures` sees them, and the question.
+
+    Dask brings the question to every worker once, from one to the next.
+    """
     executor: Executor
     if hasattr(backend, "client"):  # Dask
         executor = backend.client.get_executor(pure=False)
+        [question] = backend.client.scatter([question], broadcast=True, hash=False)
     elif isinstance(backend, LokyBackend | MultiprocessingBackend):
         executor = get_reusable_executor(max_workers=jobs, env=_ONE_THREAD)
     else:
@@ -308,25 +310,24 @@ def _executor(backend: Any, jobs: int) -> Executor:
             "joblib's backend must be threading, loky, multiprocessing or dask, but was "
             f"{type(backend).__name__}; try joblib.parallel_config(backend='loky')."
         )
-    return executor
+    return executor, question
 
 
-def _far_away(
-    question: Question, schedule: Schedule, limits: _Limits, executors: Callable[[], Executor], jobs: int
-) -> None:
+def _far_away(question: Question, schedule: Schedule, limits: _Limits, backend: Any, jobs: int) -> None:
     """Process tasks in other processes, in messages.
 
     As many messages are under way as workers can take, whatever the others wait for: the pieces of a task
     that is cut go out when its answer is here.
     """
-    messages = _Messages(question, schedule, limits, jobs)
+    messages, asked = _Messages(schedule, limits, jobs), question.message()
     answers: SimpleQueue[Future[Any]] = SimpleQueue()
     under_way: dict[Future[Any], tuple[Executor, _Sent]] = {}
-    executor, failures = executors(), 0
+    (executor, shared), failures = _executor(backend, jobs, asked), 0
     try:
         while True:
             while len(under_way) < AHEAD * jobs and (sent := messages.next(len(under_way))) is not None:
-                future = executor.submit(work, sent.message)
+                resend = shared is not asked or messages.new_worker()
+                future = executor.submit(work, sent.message, shared if resend else None)
                 under_way[future] = executor, sent
                 future.add_done_callback(answers.put)
             if not under_way:
@@ -336,7 +337,7 @@ def _far_away(
             except Empty:
                 messages.look()
                 continue
-            asked, sent = under_way.pop(future)
+            by, sent = under_way.pop(future)
             try:
                 answer = future.result()
             except HardmaxError:
@@ -344,11 +345,11 @@ def _far_away(
             except Exception:
                 # workers died, or their connections: tasks are where they were before they were sent
                 messages.lost(sent)
-                if asked is executor:  # the first of perhaps many messages that this loses
+                if by is executor:  # the first of perhaps many messages that this loses
                     failures += 1
                     if failures > _PATIENCE:
                         raise
-                    executor = executors()
+                    executor, shared = _executor(backend, jobs, asked)
             else:
                 failures = 0
                 messages.receive(sent, answer)
@@ -368,9 +369,8 @@ class _Sent:
 class _Messages:
     """Messages to the workers of a cluster, and their answers."""
 
-    def __init__(self, question: Question, schedule: Schedule, limits: _Limits, jobs: int) -> None:
+    def __init__(self, schedule: Schedule, limits: _Limits, jobs: int) -> None:
         self.run = secrets.token_hex(8)
-        self.question = question.message()
         self.schedule, self.limits, self.jobs = schedule, limits, jobs
         self.stopped = schedule.full
         self._new_workers = jobs  # that do not have the question yet
@@ -387,8 +387,6 @@ class _Messages:
             tasks.append(task)
         if not tasks:
             return None
-        question = self.question if self._new_workers > 0 else None
-        self._new_workers -= question is not None
         # with a limit on cells, tasks are cut here, where it is known who comes before
         numbers = schedule.reserve(_NUMBERS) if schedule.max_cells is None else range(0)
         left = self.limits.left() / AHEAD  # it may have to wait for another message to be processed
@@ -397,7 +395,12 @@ class _Messages:
             (replace(task, begin=None, cells=[], running=False, seconds=0.0), schedule.limit(task))
             for task in tasks
         ]
-        return _Sent(Message(self.run, question, bundle, numbers, seconds), tasks)
+        return _Sent(Message(self.run, bundle, numbers, seconds), tasks)
+
+    def new_worker(self) -> bool:
+        """Whether the next message may go to a worker that does not have the question."""
+        self._new_workers -= 1
+        return self._new_workers >= 0
 
     def receive(self, sent: _Sent, answer: Answer) -> None:
         """Write down what a worker sent back."""
@@ -418,7 +421,7 @@ class _Messages:
     def lost(self, sent: _Sent) -> None:
         """No answer will come; whoever gets the next message may be new."""
         self.schedule.put_back(sent.tasks)
-        self._new_workers += 1
+        self._new_workers = max(self._new_workers, 0) + 1
 
 
 def check_jobs(n_jobs: int | None) -> None:
