@@ -674,6 +674,22 @@ def test_a_line_is_split_between_batches(many_tasks, monkeypatch, tmp_path, name
     assert n_tasks > 5
 
 
+def test_lengths_of_cells_that_are_only_counted():
+    """Cells of one interval in several batches, some so thin that their ends are asked for exactly."""
+    rng = np.random.default_rng(0)
+    layers, weights, signs = [], np.ones((104, 1)), np.where(np.arange(104) % 2, -208.0, 208.0)
+    signs[0] = 104.0
+    for _ in range(3):
+        layers.append((weights, -(np.arange(104) + 0.1 * rng.random(104)) / 104))
+        weights = np.tile(signs * (1 + 1e-4 * rng.random(104)), (104, 1))
+    network, domain = hm.Network.mlp([*layers, (weights[:1], [0.0])]), hm.Box([0], [1])
+    found = hm.enumerate_regions(network, domain)
+    for jobs in (1, 2):
+        count = hm.count_cells(network, domain, n_jobs=jobs)
+        assert (count.n_cells, count.n_slivers) == (found.n_cells, len(found.slivers))
+        assert count.coverage == found.coverage
+
+
 def test_regions_in_space_by_fingerprints(many_tasks, monkeypatch):
     monkeypatch.setattr("hardmax.regions.api.HEAD", 2)
     body = hm.Network.random_mlp([3, 6, 5, 1], 0).blocks

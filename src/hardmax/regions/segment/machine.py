@@ -47,6 +47,7 @@ Integers = NDArray[np.int64]
 
 _TERMS = 384  # summed at once
 _NUMBERS = 2**19  # per array of a batch: 4 MB
+_MOST = 512  # intervals of a batch; bigger ones are no faster, and more batches are more tasks
 _LAYER, _GROUP, _KEY = np.int64(54), np.int64(38), np.int64(19)  # where the parts of a wall's code begin
 
 
@@ -186,6 +187,7 @@ class Frame:
     more_keys: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     carry_y: Floats = field(default_factory=lambda: np.zeros((2, 1)))
     carry_winner: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    carried: int = 0  # the child before which the three above stand; cells that are only counted do not move it
 
     @property
     def children(self) -> int:
@@ -247,7 +249,7 @@ class SegmentMachine:
         self.store = store
         self.most_cells = np.iinfo(np.int64).max
         sizes = [max(len(stage.biases), stage.layer.d_in, stage.layer.d_out) for stage in self.stages]
-        self.batch = int(np.clip(_NUMBERS // max(sizes, default=1), 32, 8192))
+        self.batch = int(np.clip(_NUMBERS // max(sizes, default=1), 32, _MOST))
         if self.trust == constants.EXACT:
             self.batch = 32
         self.layer_cells = np.zeros(len(layers) + 1, dtype=np.int64)
@@ -358,16 +360,21 @@ class SegmentMachine:
         self._book(frame, take, carry)
         self.whole = True
 
-    def _book(self, frame: Frame, take: int, carry: tuple[Any, Any, Any]) -> None:
+    def _book(self, frame: Frame, take: int, carry: tuple[Any, Any, Any] | None) -> None:
         """The next children of a frame have been taken; frames that are used up go."""
-        frame.carry_bits, frame.carry_y, frame.carry_winner = carry
         frame.cursor += take
+        if carry is not None:
+            frame.carry_bits, frame.carry_y, frame.carry_winner = carry
+            frame.carried = frame.cursor
         while self.frames and self.frames[-1].cursor == self.frames[-1].children:
             self.frames.pop()
 
     def _children(self, frame: Frame, take: int, wanted: bool) -> tuple[Intervals, Floats, Any]:
         """The next children: their signatures and, if wanted, the maps of what enters the next layer."""
-        begin, end = frame.cursor, frame.cursor + take
+        end = frame.cursor + take
+        leftmost = int(np.searchsorted(frame.child_parent, frame.child_parent[frame.cursor]))
+        begin = max(leftmost, frame.carried)
+        late, take = frame.cursor - begin, end - begin
         bits = np.zeros((take, self.words), dtype=np.uint64)
         routings = np.zeros((take, self.heads), dtype=np.int32)
         tied = np.zeros(take, dtype=np.uint8)
@@ -403,9 +410,11 @@ class SegmentMachine:
                     y = np.concatenate([frame.y[:, parents], y], axis=2)
         else:
             y = frame.y[:, begin:end]
-        chosen = slice(begin, end)
+        chosen = slice(frame.cursor, end)
         low, low_error, high, high_error = frame.ends[:, chosen]
         low_owner, low_wall, high_owner, high_wall = frame.names[:, chosen]
+        if late:  # the children before them were only needed to get here
+            bits, routings, tied, y = bits[late:], routings[late:], tied[late:], y[:, late:]
         intervals = Intervals(
             bits, routings, tied, low, low_error, low_owner, low_wall, high, high_error, high_owner, high_wall
         )
@@ -418,7 +427,7 @@ class SegmentMachine:
         lengths = high - low
         doubt = 4.0 if self.undecided.pairs is not None else 1e7  # rationals are expensive in a big network
         thin = np.flatnonzero(~(lengths > doubt * (low_error + high_error)))
-        carry: Any = (frame.carry_bits, frame.carry_y, frame.carry_winner)
+        carry: Any = None
         written = None
         if self.store or (len(thin) and self.trust != constants.FLOAT):
             intervals, _, carry = self._children(frame, take, False)
@@ -653,10 +662,10 @@ class SegmentMachine:
         n = len(frame.tied)
         first, last = int(frame.child_parent[begin]), int(frame.child_parent[end - 1]) + 1
         carry: Any = frame.carry_bits, frame.carry_y, frame.carry_winner
-        leftmost = max(frame.cursor, int(np.searchsorted(frame.child_parent, first)))
-        if leftmost < begin:  # inside a parent: what its earlier children lead to
-            before = replace(frame, cursor=leftmost)
-            carry = self._children(before, begin - leftmost, frame.layer != self.last)[2]
+        inside = frame.ev_start[begin] < frame.ev_start[begin + 1]  # not the leftmost child of its parent
+        if inside and frame.carried != begin:
+            before = replace(frame, cursor=begin - 1)
+            carry = self._children(before, 1, frame.layer != self.last)[2]
         events = slice(int(frame.ev_start[begin]), int(frame.ev_start[end]))
 
         def own(array: NDArray[Any], axis: int = 0) -> NDArray[Any]:
@@ -703,7 +712,7 @@ def _frames(state: State, n: int) -> list[Frame]:
     frames = []
     for i in range(n):
         arrays: dict[str, Any] = {f.name: np.asarray(state[f"frame.{i}.{f.name}"]) for f in fields(Frame)}
-        arrays |= {name: int(arrays[name]) for name in ("layer", "cursor")}
+        arrays |= {name: int(arrays[name]) for name in ("layer", "cursor", "carried")}
         frames.append(Frame(**arrays))
     return frames
 
