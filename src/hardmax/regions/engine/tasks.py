@@ -276,7 +276,8 @@ class Schedule:
             self._follow(task, cut_task(self.machine, task, self._numbers()))
         else:
             self._follow(task, self._new(self.machine.cut(task.state, 4 * ENOUGH), 1))
-            self._cut_further()
+            if self.machine.small_steps:
+                self._cut_further()
 
     def _follow(self, task: Task, tasks: list[Task] | None) -> None:
         """A task is done, and these come after it."""

@@ -227,6 +227,7 @@ class SegmentMachine:
     """
 
     state_lasts = True  # arrays of a frame are replaced, never written again
+    small_steps = False  # a step is a whole batch
 
     def __init__(
         self,
@@ -264,7 +265,7 @@ class SegmentMachine:
     def _log2_cost(self) -> int:
         """A cell takes about 2^log2_cost times as long as in the plane, in floats; it pays for products."""
         weights = sum(stage.size for stage in self.stages)
-        slow = int(np.clip(weights.bit_length() - 14, 0, 8))
+        slow = int(np.clip(weights.bit_length() - 17, 0, 8))
         return slow + (6 if self.trust == constants.EXACT else 0)
 
     # the domain
@@ -643,8 +644,13 @@ class SegmentMachine:
         ranges: list[list[Frame]] = []  # from right to left
         while frames:
             frame, room = frames[0], most - len(ranges)
+            if frame.cursor == frame.children:  # used up, but for what waits above it
+                frames.pop(0)
+                continue
             batches = -(-(frame.children - frame.cursor) // self.batch)
             n = min(batches, room if len(frames) == 1 else room - 1)
+            if frame.layer == self.last:
+                n = min(n, 1)  # its cells are found: they only have to be counted or written down
             if n < 1:
                 break
             frames.pop(0)
