@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -62,6 +62,11 @@ class Measured:
     client: float
 
     @property
+    def start(self) -> float:
+        """Seconds until a worker is ready: it lays out the network and bounds its norms."""
+        return max(note["start"] for note in self.notes)
+
+    @property
     def n_cells(self) -> int:
         """Cells of the whole count."""
         return sum(self.cells)
@@ -87,6 +92,7 @@ class Cluster:
     bundle: int = workers.BUNDLE
     alone: bool = False  # whether a worker gives the pieces of its tasks back instead of going on with them
     message: float = 0.0  # seconds of a message; 0: what workers.py takes
+    start: float = 0.0  # of a worker, before its first message
     deaths: float = 0.0
     back: float = 30.0
 
@@ -150,7 +156,7 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
     heapq.heapify(waiting)
     events: list[tuple[float, int, str, Any]] = []
     queue: deque[tuple[list[int], float]] = deque()
-    idle = cluster.workers
+    idle = fresh = cluster.workers
     under_way = serial = messages = most_waiting = 0
     client_free = scheduler_free = now = repeated = 0.0
     client_used = scheduler_used = 0.0
@@ -183,9 +189,11 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
             later(by_client(chosen), "to scheduler", (chosen, cluster.seconds(under_way)))
 
     def start() -> None:
-        nonlocal idle
+        nonlocal idle, fresh
         while queue and idle:
             idle -= 1
+            first = cluster.start if fresh else 0.0
+            fresh = max(fresh - 1, 0)
             chosen, seconds = queue.popleft()
             spent, done, rest = 0.0, [], chosen[::-1]
             while rest and (spent < seconds or not done):
@@ -202,7 +210,7 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
             if death < spent:
                 later(now + death, "dead", ((chosen, seconds), death))
             else:
-                later(now + spent, "worked", (done, rest))
+                later(now + first + spent, "worked", (done, rest))
 
     hand_out()
     while events:
@@ -274,7 +282,7 @@ class Counted:
 
         def done(inner: Future[Any]) -> None:
             try:
-                answer, seconds = inner.result()
+                answer, seconds, note["start"] = inner.result()
             except BaseException as error:
                 outer.set_exception(error)
                 return
@@ -289,11 +297,14 @@ class Counted:
         return outer
 
 
-def timed(message: workers.Message, question: Any) -> tuple[workers.Answer, float]:
-    """What a worker does, and how much processor time it takes."""
+def timed(message: workers.Message, question: Any) -> tuple[workers.Answer, float, float]:
+    """What a worker does, and how much processor time it takes; before that, to lay out a new question."""
     begin = time.thread_time()
+    if getattr(workers._here, "run", None) != message.run:
+        workers.work(replace(message, tasks=[]), question)
+    ready = time.thread_time()
     answer = workers.work(message, question)
-    return answer, time.thread_time() - begin
+    return answer, time.thread_time() - ready, ready - begin
 
 
 def nothing(data: Any) -> Any:
@@ -407,6 +418,7 @@ def describe(measured: Measured) -> None:
         print(
             f"  bytes {what}: {np.mean(size):,.0f} per message, {max(size):,} at most, {sum(size):,} in all"
         )
+    print(f"  a worker is ready after {measured.start:.2f} s")
     print(
         f"  a message costs the scheduler {1e3 * measured.scheduler:.2f} ms, "
         f"the client {1e3 * measured.client:.2f} ms"
@@ -431,7 +443,8 @@ def table(measured: Measured, copies: int, sizes: list[int], **options: Any) -> 
 
 def cluster_of(measured: Measured, n: int, **options: Any) -> Cluster:
     """So many workers at the costs that were measured."""
-    return Cluster(n, **{"scheduler": measured.scheduler, "client": measured.client} | options)
+    costs = {"scheduler": measured.scheduler, "client": measured.client, "start": measured.start}
+    return Cluster(n, **costs | options)
 
 
 def smallest(measured: Measured, n: int, busy: float = 0.85) -> int | None:
