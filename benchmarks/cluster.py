@@ -39,6 +39,7 @@ import hardmax as hm
 from hardmax.regions import api
 from hardmax.regions.engine import tasks, workers
 
+EXECUTOR = workers._executor
 NETWORKS = {  # name: widths, half the side of the square, in cells about
     "small": ([2, 1500, 1], 4.0),  # 9e5
     "line-1e7": ([2, 5000, 1], 4.0),
@@ -103,12 +104,16 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Tree:
-    """Tasks in the order of the list: seconds, bytes, and the tasks that each is cut into."""
+    """Tasks in the order of the list: seconds, and the tasks that each is cut into.
+
+    The cost of a message was measured for ``usual`` tasks; each more takes ``bytes``.
+    """
 
     seconds: np.ndarray
-    bytes: np.ndarray  # of a state, sent or returned
     children: list[list[int]]
     roots: list[int]
+    bytes: float = 0.0
+    usual: float = 1.0
 
     @classmethod
     def of(cls, measured: Measured, copies: int = 1) -> Tree:
@@ -123,7 +128,7 @@ class Tree:
         inside, whole = (sum(note[what] for note in notes) for what in ("inside", "seconds"))
         sent, n_sent = (sum(note[what] for note in notes) for what in ("sent", "tasks"))
         seconds = np.tile(np.array(measured.seconds) * max(whole / inside, 1.0), copies)
-        return cls(seconds, np.full(n * copies, sent / n_sent), children, roots)
+        return cls(seconds, children, roots, sent / n_sent, n_sent / len(notes))
 
 
 @dataclass
@@ -145,7 +150,7 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
 
     Equal tasks without costs take ceil(n / workers) times as long as one:
 
-    >>> tree = Tree(np.ones(10), np.zeros(10), [[] for _ in range(10)], list(range(10)))
+    >>> tree = Tree(np.ones(10), [[] for _ in range(10)], list(range(10)))
     >>> run = simulate(tree, Cluster(4, scheduler=0, client=0, latency=0, ahead=1, bundle=1, message=9.0))
     >>> run.makespan, run.busy
     (3.0, 0.8333333333333334)
@@ -166,9 +171,9 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
         serial += 1
         heapq.heappush(events, (at, serial, what, data))
 
-    def by_client(chosen: list[int]) -> float:
+    def by_client(n_tasks: int) -> float:
         nonlocal client_free, client_used
-        cost = 0.5 * cluster.client + sum(tree.bytes[task] for task in chosen) / cluster.bandwidth
+        cost = 0.5 * cluster.client + max(n_tasks - tree.usual, 0.0) * tree.bytes / cluster.bandwidth
         client_free = max(client_free, now) + cost
         client_used += cost
         return client_free
@@ -186,7 +191,7 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
             chosen = [heapq.heappop(waiting) for _ in range(min(size, len(waiting)))]
             under_way += 1
             messages += 1
-            later(by_client(chosen), "to scheduler", (chosen, cluster.seconds(under_way)))
+            later(by_client(len(chosen)), "to scheduler", (chosen, cluster.seconds(under_way)))
 
     def start() -> None:
         nonlocal idle, fresh
@@ -213,7 +218,7 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
                 later(now + first + spent, "worked", (done, rest))
 
     hand_out()
-    while events:
+    while under_way:
         now, _, what, data = heapq.heappop(events)
         if what == "to scheduler":
             later(by_scheduler() + cluster.latency, "queued", data)
@@ -232,7 +237,7 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
         elif what == "at scheduler":
             later(by_scheduler(), "at client", data)
         elif what == "at client":
-            later(by_client(data[1]), "received", data)
+            later(by_client(len(data[1])), "received", data)
         else:
             under_way -= 1
             done, rest = data
@@ -368,10 +373,9 @@ def measure(name: str) -> Measured:
     network, domain = hm.Network.random_mlp(widths, 0), hm.Box.cube(2, -half, half)
     hm.count_cells(network, domain, max_cells=1000)  # compiles
     notes: list[dict[str, Any]] = []
-    executor = workers._executor
 
     def counted(*arguments: Any) -> tuple[Any, Any]:
-        inner, question = executor(*arguments)
+        inner, question = EXECUTOR(*arguments)
         return Counted(inner, notes), question
 
     workers._executor = counted
@@ -449,10 +453,11 @@ def cluster_of(measured: Measured, n: int, **options: Any) -> Cluster:
 
 def smallest(measured: Measured, n: int, busy: float = 0.85) -> int | None:
     """Copies of the tree from which so many workers are busy for this share of the time."""
-    for power in range(30):
-        copies = round(2 ** (power / 2))
+    copies = 1
+    while copies * len(measured.cells) < 3_000_000:
         if simulate(Tree.of(measured, copies), cluster_of(measured, n)).busy >= busy:
             return copies
+        copies = -(-5 * copies // 4)
     return None
 
 
@@ -482,7 +487,10 @@ def main() -> None:
             table(measured, copies, [1000], alone=True, bundle=8, message=1.0)
         for n in sizes:
             copies = smallest(measured, n)
-            found = "never" if copies is None else f"from {copies * measured.n_cells:.2g} cells on"
+            work = Tree.of(measured).seconds.sum()
+            found = "later than was simulated"
+            if copies is not None:
+                found = f"from {copies * measured.n_cells:.2g} cells on, {copies * work / n:.1f} s per worker"
             print(f"  {n:,} workers are 85 % busy {found}")
 
 

@@ -23,7 +23,7 @@ def cluster():
 
 
 def equal_tasks(cluster, n, seconds=1.0):
-    return cluster.Tree(np.full(n, seconds), np.zeros(n), [[] for _ in range(n)], list(range(n)))
+    return cluster.Tree(np.full(n, seconds), [[] for _ in range(n)], list(range(n)))
 
 
 def free(cluster, n, **options):

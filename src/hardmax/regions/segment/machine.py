@@ -47,6 +47,7 @@ Integers = NDArray[np.int64]
 
 _TERMS = 384  # summed at once
 _NUMBERS = 2**19  # per array of a batch: 4 MB
+_CELLS = 8192  # counted or written down at once
 _MOST = 512  # intervals of a batch; bigger ones are no faster, and more batches are more tasks
 _LAYER, _GROUP, _KEY = np.int64(54), np.int64(38), np.int64(19)  # where the parts of a wall's code begin
 
@@ -187,7 +188,7 @@ class Frame:
     more_keys: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     carry_y: Floats = field(default_factory=lambda: np.zeros((2, 1)))
     carry_winner: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    carried: int = 0  # the child before which the three above stand; cells that are only counted do not move it
+    carried: int = 0  # where the three above stand; cells that are only counted do not move it
 
     @property
     def children(self) -> int:
@@ -334,7 +335,7 @@ class SegmentMachine:
                 frame = self.frames[-1]
                 take = min(self.batch, frame.children - frame.cursor)
                 if frame.layer == self.last:
-                    take = min(take, self.most_cells - self.n_cells)
+                    take = min(_CELLS, frame.children - frame.cursor, self.most_cells - self.n_cells)
                     if take <= 0:
                         return
                     self._emit(frame, take)
