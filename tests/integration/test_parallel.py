@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -21,6 +22,7 @@ from oracles.random_space import space_instance
 
 import hardmax as hm
 from hardmax.errors import FileFormatError, InvalidInputError, UnsupportedDimensionError
+from hardmax.networks import sawtooth_network
 from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import Cells, JoinedTables, Ragged
 from hardmax.regions.engine import tasks
@@ -42,7 +44,9 @@ INSTANCES = range(0, 160, 3)
 def many_tasks(monkeypatch):
     """Small problems are cut into many tasks."""
     monkeypatch.setattr(tasks, "HEAD", 5)
+    monkeypatch.setattr(tasks, "FIRST", 3)
     monkeypatch.setattr(tasks, "QUOTA", 7)
+    monkeypatch.setattr(tasks, "WINDOW", 4)
     monkeypatch.setattr(tasks, "ENOUGH", 6)
     monkeypatch.setattr(tasks, "PIECES", 3)
 
@@ -344,25 +348,28 @@ def test_a_machine_goes_on_from_the_state_after_any_step(number):
 
 
 class Flaky:
-    """A stand-in for joblib.Parallel whose workers die after a few messages."""
+    """An executor whose workers die after a few messages."""
 
     calls = 0
+    lasts = 3
 
-    def __init__(self, **options):
-        self.options = options
-
-    def __call__(self, messages):
+    def __init__(self):
         Flaky.calls += 1
-        for number, (function, arguments, named) in enumerate(messages):
-            if number == 3 and Flaky.calls <= 4:
-                raise ConnectionError("a worker is gone")
-            yield function(*arguments, **named)
+        self.call, self.messages = Flaky.calls, 0
+
+    def submit(self, function, *arguments):
+        future, self.messages = Future(), self.messages + 1
+        if self.messages > self.lasts and self.call <= 4:
+            future.set_exception(ConnectionError("a worker is gone"))
+        else:
+            future.set_result(function(*arguments))
+        return future
 
 
 @pytest.fixture
 def flaky(monkeypatch):
     Flaky.calls = 0
-    monkeypatch.setattr(running.joblib, "Parallel", Flaky)
+    monkeypatch.setattr(running, "_executor", lambda backend, jobs, question: (Flaky(), question))
     monkeypatch.setattr(running, "_jobs", lambda n_jobs: (2, "cluster"))
 
 
@@ -373,10 +380,54 @@ def test_tasks_of_workers_that_died_are_run_again(flaky):
     assert same_cells(found.cells, straight.cells())
 
 
+@pytest.mark.parametrize("number", INSTANCES[::4])
+def test_workers_cut_the_tasks_that_the_list_would_cut(many_tasks, monkeypatch, flaky, number):
+    """A worker goes on with the pieces of its task: the same cells and the same tasks, in the same order."""
+    case = instance(number)
+    seen: dict[str, list] = {}
+    join = Schedule._join
+
+    def note(self):
+        before = [(task.generation, task.tally) for task in self.tasks]
+        join(self)
+        seen.setdefault(name, []).extend(before[: len(before) - len(self.tasks)])
+
+    monkeypatch.setattr(Schedule, "_join", note)
+    name = "far"
+    far = hm.enumerate_regions(case.network, case.domain)
+    monkeypatch.setattr(running, "_NUMBERS", 0)
+    name = "far, cut here"
+    assert same_cells(hm.enumerate_regions(case.network, case.domain).cells, far.cells)
+    monkeypatch.setattr(running, "_jobs", lambda n_jobs: (n_jobs or 1, None))
+    for jobs in (1, 3):
+        name = f"{jobs} here"
+        here = hm.enumerate_regions(case.network, case.domain, n_jobs=jobs)
+        assert same_cells(far.cells, here.cells)
+        assert far.coverage == here.coverage
+    assert all(tasks == seen["1 here"] for tasks in seen.values())
+
+
+def test_a_count_from_a_cluster_is_resumed_with_a_limit(many_tasks, flaky, monkeypatch, tmp_path):
+    path, whole = tmp_path / "run.npz", hm.count_cells(DEEP, SQUARE)
+
+    def interrupt(progress):
+        if progress.n_cells > whole.n_cells // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hm.count_cells(DEEP, SQUARE, checkpoint=path, progress=interrupt)
+    for most in (whole.n_cells // 3, whole.n_cells - 5):
+        straight = hm.count_cells(DEEP, SQUARE, max_cells=most, n_jobs=1)
+        part = hm.count_cells(DEEP, SQUARE, max_cells=most, checkpoint=path)
+        assert numbers(part)[:2] == numbers(straight)[:2]
+        assert part.cells_by_depth == straight.cells_by_depth
+    assert numbers(hm.count_cells(DEEP, SQUARE, checkpoint=path)) == numbers(whole)
+
+
 def test_a_cluster_that_never_answers_is_given_up(flaky, monkeypatch, tmp_path):
-    monkeypatch.setattr(Flaky, "__call__", lambda self, messages: iter([next(messages) and 1 / 0]))
+    monkeypatch.setattr(Flaky, "lasts", 0)
     path = tmp_path / "count.npz"
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ConnectionError):
         hm.count_cells(LINES, SQUARE, checkpoint=path)
     monkeypatch.undo()
     assert hm.count_cells(LINES, SQUARE, checkpoint=path).n_cells == hm.count_cells(LINES, SQUARE).n_cells
@@ -386,13 +437,16 @@ def test_a_worker_asks_for_the_question_it_does_not_know():
     question = Question(LINES, SQUARE, "certified", 1e-9, "nothing")
     schedule = Schedule(question.machine())
     task = schedule.next()
-    message = [(task.number, task.state, 1000)]
-    assert running.work("a run", None, message, 1.0) == [(0, None)]
-    [(_, outcome)] = running.work("a run", question.message(), message, 1.0)
-    assert outcome.tally.n_cells == 1000
-    [(_, again)] = running.work("a run", None, message, 1.0)
-    assert again.tally == outcome.tally
-    assert running.work("another run", None, message, 1.0) == [(0, None)]
+
+    def message(run):
+        return running.Message(run, [(replace(task, begin=None), 1000)], range(0), 1.0)
+
+    assert running.work(message("a run"), None).tasks is None
+    [[found]] = running.work(message("a run"), question.message()).tasks
+    assert found.tally.n_cells == 1000
+    [[again]] = running.work(message("a run"), None).tasks
+    assert again.tally == found.tally
+    assert running.work(message("another run"), None).tasks is None
 
 
 @pytest.mark.parametrize("number", range(0, 40, 7))
@@ -599,6 +653,60 @@ def test_other_engines_are_split_too(many_tasks, tmp_path, network, domain, engi
         assert (part.n_cells, part.complete) == (most, False)
     resumed = hm.enumerate_regions(network, domain, engine=engine, checkpoint=path)
     assert same_cells(resumed.cells, cells)
+
+
+LINE_NETWORKS = {
+    "folds": (hm.Network.random_mlp([1, 40, 40, 40, 1], 0), hm.WholeSpace(1)),
+    "heads": (hm.Network.random(1, 12, 2, 3, 20, 0), hm.Box([-40], [40])),
+    "one layer": (hm.Network.random_mlp([1, 300, 1], 0), hm.Box([-4], [4])),
+    "sawtooth": (sawtooth_network(1, n_tokens=3, teeth=2, depth=3), hm.Box([0], [1])),
+}
+
+
+@pytest.mark.parametrize("name", LINE_NETWORKS)
+def test_a_line_is_split_between_batches(many_tasks, monkeypatch, tmp_path, name):
+    """The same bits as from one machine, the numbers of layer cells included."""
+    monkeypatch.setattr("hardmax.regions.segment.machine._NUMBERS", 1)  # 32 intervals in a batch
+    network, domain = LINE_NETWORKS[name]
+    question = Question(network, domain, "certified", 1e-9, "cells")
+    machine = question.machine()
+    while not machine.done:
+        machine.advance(10_000)
+    tally, cells = machine.tally, machine.cells()
+    assert tally.n_cells > 100
+    for jobs in (1, 2):
+        found = hm.enumerate_regions(network, domain, n_jobs=jobs)
+        assert same_cells(found.cells, cells)
+        count = hm.count_cells(network, domain, n_jobs=jobs)
+        assert (count.n_cells, count.n_rational) == (tally.n_cells, tally.n_rational)
+    path = tmp_path / "run.npz"
+    for most in (3, 30, 60):
+        part = hm.enumerate_regions(network, domain, max_cells=most, checkpoint=path, n_jobs=2)
+        assert (part.n_cells, part.complete) == (most, False)
+    assert same_cells(hm.enumerate_regions(network, domain, checkpoint=path).cells, cells)
+    schedule = Schedule(question.machine())
+    worker = running.Worker(question, schedule.machine)
+    n_tasks = 0
+    while (task := schedule.next()) is not None:
+        schedule.give_back(task, worker.work(task.state, task.quota, 1.0))
+        n_tasks = max(n_tasks, schedule.n_numbers)
+    assert n_tasks > 5
+
+
+def test_lengths_of_cells_that_are_only_counted():
+    """Cells of one interval in several batches, some so thin that their ends are asked for exactly."""
+    rng = np.random.default_rng(0)
+    layers, weights, signs = [], np.ones((104, 1)), np.where(np.arange(104) % 2, -208.0, 208.0)
+    signs[0] = 104.0
+    for _ in range(3):
+        layers.append((weights, -(np.arange(104) + 0.1 * rng.random(104)) / 104))
+        weights = np.tile(signs * (1 + 1e-4 * rng.random(104)), (104, 1))
+    network, domain = hm.Network.mlp([*layers, (weights[:1], [0.0])]), hm.Box([0], [1])
+    found = hm.enumerate_regions(network, domain)
+    for jobs in (1, 2):
+        count = hm.count_cells(network, domain, n_jobs=jobs)
+        assert (count.n_cells, count.n_slivers) == (found.n_cells, len(found.slivers))
+        assert count.coverage == found.coverage
 
 
 def test_regions_in_space_by_fingerprints(many_tasks, monkeypatch):

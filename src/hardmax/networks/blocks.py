@@ -207,7 +207,8 @@ class FeedForward(BaseBlock):
     def layers(self, head: int, unit: int) -> list[Layer]:
         """The internal form; an identity in front is left out."""
         w = self.w_in
-        identity = w is None or (not w.rounded and np.array_equal(w.floats, np.eye(self.width)))
+        square = w is not None and w.shape[0] == w.shape[1]  # an identity as wide as the layer may be huge
+        identity = w is None or (square and not w.rounded and np.array_equal(w.floats, np.eye(self.width)))
         scores = None if identity else w
         return [ReluLayer(scores, self.b_in, self.w_out, self.b_out, self.skip, unit)]
 

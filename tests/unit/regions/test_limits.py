@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -30,6 +31,9 @@ class Clock:
 
     def __init__(self):
         self.now = 0.0
+
+    def thread_time(self):
+        return time.thread_time()
 
     def monotonic(self):
         self.now += 1.0

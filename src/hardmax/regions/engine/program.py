@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,7 @@ class Program:
     widest: int
     words: int
     heads: int
+    given: tuple[Layer, ...]  # all layers, those behind the last max-group included
 
     @property
     def net(self) -> kernels.Net:
@@ -141,8 +143,18 @@ class Program:
 
         ``columns`` is the number of vectors of a composed map: the slopes of every input coordinate, then the
         constants. A plane has three. ``whole`` keeps the affine layers behind the last max-group, too, and
-        the row behind the last layer then says where its output stands.
+        the row behind the last layer then says where its output stands. Machines for the same layers share a
+        program, because its bounds take products of matrices.
         """
+        key = tuple(map(id, layers)), columns, whole  # a program keeps its layers, so their names stay theirs
+        program = _known.get(key)
+        if program is None:
+            program = _known[key] = cls._laid_out(layers, columns, whole)
+        return program
+
+    @classmethod
+    def _laid_out(cls, layers: tuple[Layer, ...], columns: int, whole: bool) -> Program:
+        given = layers
         groups = [i for i, layer in enumerate(layers) if layer.cuts]
         last = groups[-1] if groups else 0
         if not whole:
@@ -221,7 +233,11 @@ class Program:
             widest=widest,
             words=-(-units // 64),
             heads=heads,
+            given=given,
         )
+
+
+_known: WeakValueDictionary[tuple[tuple[int, ...], int, bool], Program] = WeakValueDictionary()
 
 
 class _Nonzeros:

@@ -8,7 +8,7 @@ the network ignores, and the search can do the plane and space: cells correspond
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple, Self
@@ -18,7 +18,7 @@ import numpy as np
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Domain, domain_of
-from hardmax.networks.layers import layers_of
+from hardmax.networks.layers import Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.regions.cells import Cells, Table
 from hardmax.regions.maps.merging import Fingerprints
@@ -42,7 +42,7 @@ ENGINES = {  # the engine of choice for a dimension first
     "space": Engine(3, LARGEST_DIMENSION, "polyhedra"),
     "search": Engine(2, 1 << 20, "halfspaces"),
 }
-LAYOUT = 4  # grows when the state of a machine, or the way tasks are cut, changes its meaning
+LAYOUT = 5  # grows when the state of a machine, or the way tasks are cut, changes its meaning
 
 
 def engine_for(d: int, engine: str | None = None) -> str:
@@ -85,9 +85,14 @@ class Question:
         """The engine that answers."""
         return engine_for(self.domain.d, self.engine)
 
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The network, the same for all machines: they share its program."""
+        return layers_of(self.network)
+
     def machine(self) -> Any:
         """A machine at its beginning."""
-        layers, domain = layers_of(self.network), self.domain
+        layers, domain = self.layers, self.domain
         if self.name == "plane":
             layers, domain = planar(layers, domain)
         kind = getattr(
@@ -115,7 +120,10 @@ class Question:
         """The cells whose columns were kept, in the order of their signatures."""
         engine = ENGINES[self.name]
         cells = Cells(kind=engine.kind, **table) if table else machine.take()
-        return cells if engine.in_order else cells.in_order(machine.layers)
+        if engine.in_order:
+            return cells
+        # tasks find their cells from left to right, and so they were joined
+        return replace(cells, position=np.arange(cells.n)).in_order(machine.layers)
 
     @cached_property
     def outlook(self) -> Outlook:
@@ -139,7 +147,7 @@ class Question:
                 digest.update(repr(value).encode())
             digest.update(b"|")
 
-        for layer in layers_of(self.network):
+        for layer in self.layers:
             feed(type(layer).__name__)
             for name in layer.__dataclass_fields__:
                 feed(getattr(layer, name))

@@ -122,7 +122,8 @@ class StackMachine(ABC):
     saved: ClassVar[tuple[str, ...]] = ("control", "layer_cells", "path", "errors", "signs")
     stack: ClassVar[tuple[int, int]] = (1 << 16, 1 << 17)  # integers and floats to begin with
     slow: int = 0
-    can_cut: ClassVar[bool] = True  # whether a state can be cut into subtrees
+    small_steps: ClassVar[bool] = True  # whether a step takes next to no time
+    state_lasts: ClassVar[bool] = False  # whether the arrays of a state are never written again
     deadline: float = np.inf  # when, by time.monotonic, even a decision in rationals is left
 
     def __init__(self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool) -> None:

@@ -2,9 +2,11 @@ r"""The work of an enumeration: a list of tasks that depends on the question onl
 
 The tree of cells is cut into subtrees. The first task is the whole tree; when it has found ``HEAD`` cells and
 is not done, the subtrees that wait on its stack become tasks of their own, the biggest of them cut further
-until there are ``ENOUGH``. Every other task that has found ``QUOTA`` cells is cut in the same way, so none is
-long. All of that is decided by counting cells, never by time or by the number of workers: the list is the
-same for every number of workers and every order in which they process it.
+until there are ``ENOUGH``. These find ``FIRST`` cells before they are cut in the same way, their pieces twice
+as many, and so on up to ``QUOTA``: the list grows fast at first, so that many workers are busy soon, and what
+is big is cut into long tasks, so that a cluster exchanges few messages (``benchmarks/cluster.py`` simulates
+it). All of that is decided by counting cells, never by time or by the number of workers: the list is the same
+for every number of workers and every order in which they process it.
 
 Results are joined in the order of the list, which is the order of cells: cells one after the other, sums of
 areas added from the first task to the last. Layer cells are numbered inside each task, with the task's number
@@ -23,8 +25,9 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +40,13 @@ from hardmax.regions.cells import JoinedTables, Table, plain_table, table_of
 from hardmax.regions.engine.stack_machine import SERIALS, State, Tally
 
 HEAD = 1 << 15  # cells that the first task finds before it is cut, in the plane
-QUOTA = 1 << 16  # the same for every other task
+FIRST = 1 << 13  # the same for the tasks of the first cut; twice as many with every later cut,
+QUOTA = 1 << 17  # but never more than that
 ENOUGH = 32  # tasks after the first cut
-PIECES = 16  # tasks after every later cut
+PIECES = 4  # tasks after every later cut
+WINDOW = 16  # the share of the list that is looked for at once is one in so many
 
 _LOCAL = (1 << SERIALS) - 1
-_ENDLESS = np.iinfo(np.int64).max  # the quota of what cannot be cut
 _EVERY = 20.0  # seconds between two checkpoints
 _PART = 1 << 26  # bytes of cells that are worth a part
 _LEFTOVER = r"\.{}(\.part-\d+)?\.npz\.[0-9a-f]{{8}}\.partial"
@@ -50,12 +54,13 @@ _LEFTOVER = r"\.{}(\.part-\d+)?\.npz\.[0-9a-f]{{8}}\.partial"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a task stands after some work: its state (``None``: done), what it counted in all, and the
-    cells it found this time."""
+    """Where a task stands after some work: its state (``None``: done), what it counted in all, the cells it
+    found this time, and the processor time of the machine."""
 
     state: State | None
     tally: Tally
     cells: Table | None
+    seconds: float = 0.0
 
 
 @dataclass(eq=False)
@@ -64,11 +69,54 @@ class Task:
 
     number: int
     state: State | None
-    begin: State | None  # as it was cut
+    begin: State | None  # as it was cut; kept only where the number of cells is limited
     quota: int
+    generation: int = 0  # cuts between the root and this task
     tally: Tally = field(default_factory=Tally)
     cells: list[Table] = field(default_factory=list)  # found, and not joined yet
     running: bool = False
+    seconds: float = 0.0  # of processor time that machines took for it, as far as this process knows
+
+    def take(self, outcome: Outcome) -> None:
+        """Write down what a worker did."""
+        self.state, self.tally = outcome.state, outcome.tally
+        self.seconds += outcome.seconds
+        if outcome.cells is not None:
+            self.cells.append(outcome.cells)
+
+    @property
+    def used_up(self) -> bool:
+        """Whether it is to be cut: not done after as many cells as it may find."""
+        return self.state is not None and self.tally.n_cells >= self.quota
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to do that no worker does."""
+        return self.state is not None and not self.running
+
+
+def quota(machine: Any, generation: int) -> int:
+    """Cells of a task before it is cut; fewer where each takes longer."""
+    cells = min(FIRST << min(generation - 1, 32), QUOTA) if generation else HEAD
+    return max(2, cells >> int(machine.log2_cost))
+
+
+def new_task(machine: Any, piece: State, number: int, generation: int) -> Task:
+    """The task of a piece."""
+    return Task(number, machine.numbered(piece, number), None, quota(machine, generation), generation)
+
+
+def cut_task(machine: Any, task: Task, numbers: Iterator[int]) -> list[Task] | None:
+    """The tasks into which one is cut that has used up its quota; ``None`` if there are too few numbers."""
+    reserved = list(islice(numbers, PIECES))
+    if task.state is None or len(reserved) < PIECES:
+        return None
+    pieces = machine.cut(task.state, PIECES)
+    task.state = None
+    return [
+        new_task(machine, piece, number, task.generation + 1)
+        for piece, number in zip(pieces, reserved, strict=False)
+    ]
 
 
 class Schedule:
@@ -86,8 +134,12 @@ class Schedule:
         self.machine = machine
         self.max_cells = max_cells
         root = snapshot(machine)
-        self.tasks = [Task(0, root, root, self._quota(HEAD))]
+        self._root = root
+        self.tasks = [Task(0, root, None, quota(machine, 0))]
         self.n_numbers = 1
+        self.n_waiting = 1
+        self._spare: list[range] = []  # numbers that were reserved and not used
+        self._found: deque[Task] = deque()  # tasks that wait, the first ones when they were looked for
         self.joined = Tally()
         self.cells = JoinedTables()
         self._ready: deque[Table] = deque()  # cells that are next in order
@@ -97,16 +149,38 @@ class Schedule:
     # starting tasks and taking their outcomes
 
     def next(self) -> Task | None:
-        """The first task that waits for a worker and can be among the first ``max_cells`` cells."""
+        """The first task that waits for a worker and can be among the first ``max_cells`` cells.
+
+        Without a limit it is one of the first: some of them are looked for at once, because a cluster may
+        have thousands of tasks under way in front of them.
+        """
+        if self.max_cells is None:
+            return self._next_found()
         before = self.joined.n_cells
         for task in self.tasks:
             if self.max_cells is not None and before + _settled(task) >= self.max_cells:
                 return None
-            if task.state is not None and not task.running:
-                task.running = True
-                return task
+            if task.waiting:
+                return self._started(task)
             before += task.tally.n_cells
         return None
+
+    def _next_found(self) -> Task | None:
+        for _ in range(2):
+            while self._found:
+                task = self._found.popleft()
+                if task.waiting:
+                    return self._started(task)
+            window = 1 + len(self.tasks) // WINDOW
+            self._found.extend(islice((task for task in self.tasks if task.waiting), window))
+        return None
+
+    def _started(self, task: Task) -> Task:
+        task.running = True
+        self.n_waiting -= 1
+        if self.max_cells is not None and not task.tally.n_cells:
+            task.begin = task.state
+        return task
 
     def limit(self, task: Task) -> int:
         """How many cells a task may find before it is looked at again."""
@@ -122,16 +196,41 @@ class Schedule:
     def give_back(self, task: Task, outcome: Outcome) -> None:
         """Write down what a worker did, cut the task if its quota is used up, and join what can be joined."""
         task.running = False
-        task.state, task.tally = outcome.state, outcome.tally
-        if outcome.cells is not None:
-            task.cells.append(outcome.cells)
-        if task.state is not None and task.tally.n_cells >= task.quota:
-            self._cut(task)
+        task.take(outcome)
+        if task.state is not None:
+            self.n_waiting += 1
+            if task.used_up:
+                self._cut(task)
         self._join()
 
-    def put_back(self) -> None:
-        """No worker is left: tasks that were running go back to the state they were started from."""
-        for task in self.tasks:
+    def reserve(self, count: int) -> range:
+        """Numbers for tasks that another process will cut."""
+        if self._spare and len(self._spare[-1]) >= count:
+            return self._spare.pop()
+        numbers = range(self.n_numbers, self.n_numbers + count)
+        self._numbered(numbers.stop)
+        return numbers
+
+    def exchange(self, task: Task, tasks: list[Task], numbers: range) -> None:
+        """Put the tasks that another process made of one in its place; ``numbers`` were not used."""
+        first = tasks[0]
+        first.begin, first.cells = task.begin, task.cells + first.cells
+        first.seconds += task.seconds
+        task.running = False
+        at = self.tasks.index(task)
+        self.tasks[at : at + 1] = tasks
+        self.n_waiting += sum(other.waiting for other in tasks)
+        for other in tasks:
+            if other.used_up:  # it had no time or no numbers
+                self._cut(other)
+        if numbers:
+            self._spare.append(numbers)
+        self._join()
+
+    def put_back(self, tasks: Iterable[Task] | None = None) -> None:
+        """Their workers are gone: these tasks, or all, are in the state that they were started from."""
+        for task in self.tasks if tasks is None else tasks:
+            self.n_waiting += task.running and task.state is not None
             task.running = False
 
     @property
@@ -155,42 +254,52 @@ class Schedule:
         if not self.tasks or self.max_cells is None:
             return self.joined
         task, left = self.tasks[0], self.max_cells - self.joined.n_cells
-        if task.tally.n_cells <= left or task.begin is None:
+        if task.tally.n_cells <= left:
             return self.joined + task.tally
-        self.machine.restore(task.begin)
-        self.machine.limit(left)
-        while self.machine.n_cells < left:
+        if task.begin is None:  # found without a limit, resumed with one
+            return self._counted_again(self._root, self.max_cells)
+        return self.joined + self._counted_again(task.begin, left)
+
+    def _counted_again(self, state: State, n_cells: int) -> Tally:
+        self.machine.restore(state)
+        self.machine.limit(n_cells)
+        while self.machine.n_cells < n_cells:
             self.machine.advance(1000)
-        counted: Tally = self.machine.tally
-        return self.joined + counted
+        tally: Tally = self.machine.tally
+        return tally
 
     # cutting
 
     def _cut(self, task: Task) -> None:
         """Replace the rest of a task by the subtrees on its stack."""
-        first = task.number == 0
-        pieces = self.machine.cut(task.state, 4 * ENOUGH if first else PIECES)
-        self._follow(task, pieces)
-        if first:
-            self._cut_further()
+        if task.generation:
+            self._follow(task, cut_task(self.machine, task, self._numbers()))
+        else:
+            self._follow(task, self._new(self.machine.cut(task.state, 4 * ENOUGH), 1))
+            if self.machine.small_steps:
+                self._cut_further()
 
-    def _follow(self, task: Task, pieces: list[State]) -> None:
+    def _follow(self, task: Task, tasks: list[Task] | None) -> None:
         """A task is done, and these come after it."""
-        task.state = None
+        tasks, task.state = tasks or [], None
+        self.n_waiting += len(tasks) - 1
         at = self.tasks.index(task) + 1
-        self.tasks[at:at] = [self._new(piece) for piece in pieces]
+        self.tasks[at:at] = tasks
 
-    def _new(self, piece: State) -> Task:
-        number = self.n_numbers
-        self.n_numbers += 1
-        if number >= len(self.serials_before):
+    def _new(self, pieces: list[State], generation: int) -> list[Task]:
+        numbers = self._numbers()
+        return [new_task(self.machine, piece, next(numbers), generation) for piece in pieces]
+
+    def _numbers(self) -> Iterator[int]:
+        """Numbers for new tasks."""
+        while True:
+            self._numbered(self.n_numbers + 1)
+            yield self.n_numbers - 1
+
+    def _numbered(self, n: int) -> None:
+        self.n_numbers = n
+        while n > len(self.serials_before):
             self.serials_before = np.concatenate([self.serials_before, np.zeros_like(self.serials_before)])
-        state = self.machine.numbered(piece, number)
-        return Task(number, state, state, self._quota(QUOTA))
-
-    def _quota(self, cells: int) -> int:
-        """Fewer cells where each takes longer; no end where nothing can be cut."""
-        return max(2, cells >> self.machine.log2_cost) if self.machine.can_cut else _ENDLESS
 
     def _cut_further(self) -> None:
         """Cut the biggest tasks, step by step, until there are enough."""
@@ -207,7 +316,7 @@ class Schedule:
                 whole.add(task.number)
                 continue
             task.tally = self.machine.tally
-            self._follow(task, self.machine.cut(self.machine.state(), ENOUGH))
+            self._follow(task, self._new(self.machine.cut(self.machine.state(), ENOUGH), task.generation))
 
     # joining
 
@@ -270,8 +379,9 @@ def _settled(task: Task) -> int:
 
 
 def snapshot(machine: Any) -> State:
-    """A copy of the state of a machine whose cells were taken."""
-    return {name: array.copy() for name, array in machine.state().items() if not name.startswith("output_")}
+    """The state of a machine whose cells were taken, copied where the machine goes on writing."""
+    state = {name: array for name, array in machine.state().items() if not name.startswith("output_")}
+    return state if machine.state_lasts else {name: array.copy() for name, array in state.items()}
 
 
 # Checkpoints
@@ -424,11 +534,13 @@ class Checkpoint:
                 now,
                 begin,
                 int(task["quota"]),
+                int(task["generation"]),
                 _tally(task["tally"]),
                 [table_of(part) for part in task["cells"]],
             )
             for task, now, begin in zip(state["tasks"], states, beginnings, strict=True)
         ]
+        schedule.n_waiting = sum(task.waiting for task in schedule.tasks)
 
 
 def _task_state(task: Task) -> dict[str, Any]:
@@ -436,7 +548,8 @@ def _task_state(task: Task) -> dict[str, Any]:
     for part in task.cells:
         cells.append(part)
     parts = [plain_table(cells.part(0, cells.n))] if cells.n else []
-    return {"number": task.number, "quota": task.quota, "tally": asdict(task.tally), "cells": parts}
+    plain = {"number": task.number, "quota": task.quota, "generation": task.generation}
+    return plain | {"tally": asdict(task.tally), "cells": parts}
 
 
 def _tally(state: dict[str, Any]) -> Tally:

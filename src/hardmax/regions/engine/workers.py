@@ -5,7 +5,8 @@ the state it has come to. So the list of tasks always knows a moment from which 
 progress, Ctrl-C, checkpoints and workers that die all rely on that and on nothing else.
 
 Threads share the list, each with a machine of its own; the compiled machines hold no lock of the interpreter.
-Any other backend of joblib gets the tasks as messages: plain arrays, and the network once per worker.
+Processes, here or on a Dask cluster, get the tasks as messages: plain arrays, and the network once per
+worker. joblib says which of them are wanted.
 """
 
 from __future__ import annotations
@@ -14,28 +15,40 @@ import math
 import secrets
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
 from typing import Any
 
-import joblib
-from joblib.parallel import get_active_backend
+from joblib.externals.loky import get_reusable_executor
+from joblib.parallel import LokyBackend, MultiprocessingBackend, get_active_backend
 
 from hardmax.errors import HardmaxError, InvalidInputError
 from hardmax.progress import Progress
 from hardmax.regions.engine.question import Question
 from hardmax.regions.engine.stack_machine import State
-from hardmax.regions.engine.tasks import Checkpoint, Outcome, Schedule, Task, snapshot
+from hardmax.regions.engine.tasks import Checkpoint, Outcome, Schedule, Task, cut_task, snapshot
 from hardmax.regions.maps.merging import Fingerprints
 
 _SLICE = 0.05  # seconds between two looks at the clock
-_FAR_SLICE = 1.0  # seconds that a message keeps a worker of a cluster busy
-_BUNDLE = 8  # tasks in a message, at most
+BUNDLE = 64  # tasks in a message to a worker of a cluster, at most
+AHEAD = 2  # messages per worker that are under way: one waits while one is processed
+_NUMBERS = 1 << 10  # tasks that a message may lead to
 _EARLY = 1.0  # seconds after which it is worth to know what to expect
 _MOST_STEPS = 1 << 20  # in a call; an engine may return after fewer
 _PATIENCE = 3  # failures in a row without any progress before a cluster's error is raised
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def far_slice(under_way: int) -> float:
+    """Seconds that a message keeps a worker of a cluster busy, at most.
+
+    A message costs the scheduler of Dask and the client about a millisecond each. The more messages are under
+    way, the longer they are, so that the two can follow; while there are few, pieces come back soon.
+    """
+    return max(0.5, 0.0025 * under_way)
 
 
 class Worker:
@@ -58,6 +71,7 @@ class Worker:
         machine.limit(limit)
         machine.deadline = self.deadline
         begin = before = time.monotonic()
+        used = time.thread_time()
         while True:
             machine.advance(self._steps)
             now = time.monotonic()
@@ -68,13 +82,35 @@ class Worker:
             faster = min(int(self._steps * left / max(spent, 1e-6)), 4 * self._steps)
             self._steps = max(1, min(faster, _MOST_STEPS))
         machine.deadline = math.inf  # whoever else uses the machine needs an answer
+        used = time.thread_time() - used
         if self._prints is None:
             self._prints = self.question.prints(machine)
         cells = self.question.kept(machine, self._prints)
         if machine.done:
-            return Outcome(None, machine.tally, cells)
+            return Outcome(None, machine.tally, cells, used)
         self._at = snapshot(machine)
-        return Outcome(self._at, machine.tally, cells)
+        return Outcome(self._at, machine.tally, cells, used)
+
+    def explore(self, task: Task, limit: int, numbers: Iterator[int], end: float) -> list[Task]:
+        """Process a task and the tasks it is cut into, as long as there is time and there are numbers.
+
+        Returns all of them, in order. They are those that the list of tasks would have cut.
+        """
+        tasks, at = [task], 0
+        while at < len(tasks):
+            task, left = tasks[at], end - time.monotonic()
+            if task.state is None or (left <= 0 and at > 0):
+                break
+            task.take(self.work(task.state, limit if at == 0 else task.quota, max(left, 0.0)))
+            at += 1
+            if task.used_up and task.generation:
+                pieces = cut_task(self.machine, task, numbers)
+                if pieces is None:
+                    break
+                tasks[at:at] = pieces
+            elif task.state is not None:
+                break
+        return tasks
 
 
 @dataclass(frozen=True)
@@ -136,7 +172,7 @@ def run(
             if backend is None:
                 _in_threads(question, worker, schedule, limits, jobs)
             else:
-                _far_away(question, schedule, limits, n_jobs, jobs)
+                _far_away(question, schedule, limits, backend, jobs)
     except BaseException:
         schedule.put_back()
         if checkpoint is not None:
@@ -181,7 +217,6 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
     changed = threading.Condition()
     stop, over = threading.Event(), threading.Event()
     errors: list[BaseException] = []
-    schedule.machine = question.machine()  # the first thread has the old one
 
     def loop(worker: Worker | None) -> None:
         try:
@@ -231,122 +266,176 @@ def _in_threads(question: Question, worker: Worker, schedule: Schedule, limits: 
 # clusters
 # ----------------------------------------------------------------------------------------------------------
 
+
+@dataclass(frozen=True)
+class Message:
+    """What a worker gets: tasks with the cells that each may find, numbers for more tasks, and the time it
+    has."""
+
+    run: str
+    tasks: list[tuple[Task, int]]
+    numbers: range
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of the tasks of a message, each in one or more tasks, and how many numbers were used.
+
+    ``None``: the worker does not have the question of this run yet. Tasks that are left out were not started.
+    """
+
+    tasks: list[list[Task]] | None
+    used: int = 0
+
+
 _here = threading.local()  # the machine that a thread of a worker process keeps between messages
 
 
-def work(
-    run: str, question: dict[str, Any] | None, tasks: list[tuple[int, State, int]], seconds: float
-) -> list[tuple[int, Outcome | None]]:
-    """What a worker of a cluster does with a message: the numbers of its tasks, and what came of them.
-
-    ``None`` stands for a task that was not started: no time was left, or the worker does not have the
-    question of this run yet.
-    """
-    if getattr(_here, "run", None) != run:
+def work(message: Message, question: dict[str, Any] | None) -> Answer:
+    """What a worker of a cluster does with a message; the question comes along if it may be new to it."""
+    if getattr(_here, "run", None) != message.run:
         if question is None:
-            return [(number, None) for number, _, _ in tasks]
+            return Answer(None)
         asked = Question.of_message(question)
-        _here.worker, _here.run = Worker(asked, asked.machine()), run
-    results: list[tuple[int, Outcome | None]] = []
-    end = time.monotonic() + seconds
-    for number, state, limit in tasks:
-        left = end - time.monotonic()
-        outcome = None
-        if left > 0 or not results:
-            outcome = _here.worker.work(state, limit, max(left, 0.0))
-        results.append((number, outcome))
-    return results
+        _here.worker, _here.run = Worker(asked, asked.machine()), message.run
+    numbers, end = iter(message.numbers), time.monotonic() + message.seconds
+    results: list[list[Task]] = []
+    for task, limit in message.tasks:
+        if results and time.monotonic() >= end:
+            break
+        results.append(_here.worker.explore(task, limit, numbers, end))
+    return Answer(results, len(message.numbers) - len(list(numbers)))
 
 
-def _far_away(question: Question, schedule: Schedule, limits: _Limits, n_jobs: int | None, jobs: int) -> None:
-    """Process tasks on the workers of a backend of joblib, in messages of about a second."""
-    messages = _Messages(question, schedule, limits, jobs)
-    failures = 0
-    while not messages.stopped and not schedule.done and not schedule.full:
-        cluster = joblib.Parallel(
-            n_jobs=n_jobs, batch_size=1, pre_dispatch=2 * jobs, return_as="generator_unordered"
+def _executor(backend: Any, jobs: int, question: dict[str, Any]) -> tuple[Executor, Any]:
+    """The processes of a backend of joblib, as :mod:`concurrent.futures` sees them, and the question.
+
+    Dask brings the question to every worker once, from one to the next.
+    """
+    executor: Executor
+    if hasattr(backend, "client"):  # Dask
+        executor = backend.client.get_executor(pure=False)
+        [question] = backend.client.scatter([question], broadcast=True, hash=False)
+    elif isinstance(backend, LokyBackend | MultiprocessingBackend):
+        executor = get_reusable_executor(max_workers=jobs, env=_ONE_THREAD)
+    else:
+        raise InvalidInputError(
+            "joblib's backend must be threading, loky, multiprocessing or dask, but was "
+            f"{type(backend).__name__}; try joblib.parallel_config(backend='loky')."
         )
-        try:
-            with _closing(cluster(messages.waiting())) as answers:
-                for answer in answers:
-                    messages.receive(answer)
-                    failures = 0
-        except HardmaxError:
-            raise
-        except Exception:
-            # workers died, or their connections: every task is where it was before they got it
-            failures += 1
-            if failures > _PATIENCE:
-                raise
-            messages.lost()
+    return executor, question
 
 
-@contextmanager
-def _closing(answers: Any) -> Iterator[Any]:
-    """Leave without joblib's warning about cancelled work: it is done again, or not needed."""
+def _far_away(question: Question, schedule: Schedule, limits: _Limits, backend: Any, jobs: int) -> None:
+    """Process tasks in other processes, in messages.
+
+    As many messages are under way as workers can take, whatever the others wait for: the pieces of a task
+    that is cut go out when its answer is here.
+    """
+    messages, asked = _Messages(schedule, limits, jobs), question.message()
+    answers: SimpleQueue[Future[Any]] = SimpleQueue()
+    under_way: dict[Future[Any], tuple[Executor, _Sent]] = {}
+    (executor, shared), failures = _executor(backend, jobs, asked), 0
     try:
-        yield answers
+        while True:
+            while len(under_way) < AHEAD * jobs and (sent := messages.next(len(under_way))) is not None:
+                resend = shared is not asked or messages.new_worker()
+                future = executor.submit(work, sent.message, shared if resend else None)
+                under_way[future] = executor, sent
+                future.add_done_callback(answers.put)
+            if not under_way:
+                return
+            try:
+                future = answers.get(timeout=_SLICE)
+            except Empty:
+                messages.look()
+                continue
+            by, sent = under_way.pop(future)
+            try:
+                answer = future.result()
+            except HardmaxError:
+                raise
+            except Exception:
+                # workers died, or their connections: tasks are where they were before they were sent
+                messages.lost(sent)
+                if by is executor:  # the first of perhaps many messages that this loses
+                    failures += 1
+                    if failures > _PATIENCE:
+                        raise
+                    executor, shared = _executor(backend, jobs, asked)
+            else:
+                failures = 0
+                messages.receive(sent, answer)
     finally:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*have been cancelled")
-            answers.close()
+        for future in under_way:
+            future.cancel()
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A message that is under way, and the tasks of the list that it stands for."""
+
+    message: Message
+    tasks: list[Task]
 
 
 class _Messages:
-    """Messages to the workers of a cluster. joblib fetches them from threads of its own."""
+    """Messages to the workers of a cluster, and their answers."""
 
-    def __init__(self, question: Question, schedule: Schedule, limits: _Limits, jobs: int) -> None:
+    def __init__(self, schedule: Schedule, limits: _Limits, jobs: int) -> None:
         self.run = secrets.token_hex(8)
-        self.question = question.message()
         self.schedule, self.limits, self.jobs = schedule, limits, jobs
-        self.stopped = False
-        self._lock = threading.Lock()
-        self._under_way: dict[int, Task] = {}
+        self.stopped = schedule.full
         self._new_workers = jobs  # that do not have the question yet
 
-    def waiting(self) -> Iterator[Any]:
-        """A message for every bundle of tasks that waits, until there are none."""
-        while True:
-            with self._lock:
-                bundle = [] if self.stopped else self._bundle()
-                if not bundle:
-                    return
-                question = self.question if self._new_workers > 0 else None
-                self._new_workers -= question is not None
-            seconds = max(0.01, min(_FAR_SLICE, self.limits.left()))
-            yield joblib.delayed(work)(self.run, question, bundle, seconds)
-
-    def _bundle(self) -> list[tuple[int, State, int]]:
-        waiting = sum(task.state is not None and not task.running for task in self.schedule.tasks)
-        bundle: list[tuple[int, State, int]] = []
-        for _ in range(max(1, min(_BUNDLE, waiting // (2 * self.jobs)))):
-            task = self.schedule.next()
-            if task is None or task.state is None:
+    def next(self, under_way: int) -> _Sent | None:
+        """A message with the first tasks that wait; ``None`` if there are none."""
+        if self.stopped:
+            return None
+        schedule, tasks = self.schedule, []
+        for _ in range(max(1, min(BUNDLE, schedule.n_waiting // (2 * self.jobs)))):
+            task = schedule.next()
+            if task is None:
                 break
-            self._under_way[task.number] = task
-            bundle.append((task.number, task.state, self.schedule.limit(task)))
-        return bundle
+            tasks.append(task)
+        if not tasks:
+            return None
+        # with a limit on cells, tasks are cut here, where it is known who comes before
+        numbers = schedule.reserve(_NUMBERS) if schedule.max_cells is None else range(0)
+        left = self.limits.left() / AHEAD  # it may have to wait for another message to be processed
+        seconds = max(0.01, min(far_slice(under_way), left))
+        bundle = [
+            (replace(task, begin=None, cells=[], running=False, seconds=0.0), schedule.limit(task))
+            for task in tasks
+        ]
+        return _Sent(Message(self.run, bundle, numbers, seconds), tasks)
 
-    def receive(self, answer: list[tuple[int, Outcome | None]]) -> None:
+    def new_worker(self) -> bool:
+        """Whether the next message may go to a worker that does not have the question."""
+        self._new_workers -= 1
+        return self._new_workers >= 0
+
+    def receive(self, sent: _Sent, answer: Answer) -> None:
         """Write down what a worker sent back."""
-        with self._lock:
-            if all(outcome is None for _, outcome in answer):
-                self._new_workers += 1
-            for number, outcome in answer:
-                task = self._under_way.pop(number)
-                if outcome is None:
-                    task.running = False
-                else:
-                    self.schedule.give_back(task, outcome)
-        if self.limits.look(self._lock):
-            self.stopped = True
+        if answer.tasks is None:
+            self.lost(sent)
+            return
+        spare = sent.message.numbers[answer.used :]
+        for task, tasks in zip(sent.tasks, answer.tasks, strict=False):
+            self.schedule.exchange(task, tasks, spare)
+            spare = range(0)
+        self.schedule.put_back(sent.tasks[len(answer.tasks) :])
+        self.look()
 
-    def lost(self) -> None:
-        """No answer will come for what is under way."""
-        with self._lock:
-            self._under_way.clear()
-            self.schedule.put_back()
-            self._new_workers = self.jobs
+    def look(self) -> None:
+        """Report, save, and stop at a limit."""
+        self.stopped = self.limits.look(nullcontext()) or self.schedule.full
+
+    def lost(self, sent: _Sent) -> None:
+        """No answer will come; whoever gets the next message may be new."""
+        self.schedule.put_back(sent.tasks)
+        self._new_workers = max(self._new_workers, 0) + 1
 
 
 def check_jobs(n_jobs: int | None) -> None:

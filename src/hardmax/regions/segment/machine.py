@@ -8,7 +8,8 @@ big network.
 
 A *frame* holds intervals that entered a layer and their children, which are taken from it a batch at a time
 into the frame of the next layer; the children of the last layer are cells. The frames are a stack, so memory
-does not grow with the number of cells, and cells come out in the order of the line.
+does not grow with the number of cells, and cells come out in the order of the line. Whole batches that wait
+in a frame are pieces that another machine can process: it forms the same products, to the last bit.
 
 Floats decide with the bounds of :func:`~hardmax.regions.engine.layer_kernels.enter`. Signs at ends, winners
 and the order of breaks that they leave open are decided behind them
@@ -18,8 +19,9 @@ and the order of breaks that they leave open are decided behind them
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -34,7 +36,7 @@ from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells
 from hardmax.regions.engine import layer_kernels as constants
 from hardmax.regions.engine.layer_kernels import ERRORS, GAMMA, GAMMA_OUT, RHO, RHO_OUT, TAME
 from hardmax.regions.engine.program import Program, norms_of
-from hardmax.regions.engine.stack_machine import ARITHMETICS, Tally
+from hardmax.regions.engine.stack_machine import ARITHMETICS, SERIALS, State, Tally
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.segment import kernels
 from hardmax.regions.segment.geometry import Place, interval_cells, interval_of
@@ -45,6 +47,8 @@ Integers = NDArray[np.int64]
 
 _TERMS = 384  # summed at once
 _NUMBERS = 2**19  # per array of a batch: 4 MB
+_CELLS = 8192  # counted or written down at once
+_MOST = 512  # intervals of a batch; bigger ones are no faster, and more batches are more tasks
 _LAYER, _GROUP, _KEY = np.int64(54), np.int64(38), np.int64(19)  # where the parts of a wall's code begin
 
 
@@ -184,6 +188,7 @@ class Frame:
     more_keys: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     carry_y: Floats = field(default_factory=lambda: np.zeros((2, 1)))
     carry_winner: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    carried: int = 0  # where the three above stand; cells that are only counted do not move it
 
     @property
     def children(self) -> int:
@@ -222,7 +227,8 @@ class SegmentMachine:
     (True, 144)
     """
 
-    can_cut = False
+    state_lasts = True  # arrays of a frame are replaced, never written again
+    small_steps = False  # a step is a whole batch
 
     def __init__(
         self,
@@ -245,16 +251,23 @@ class SegmentMachine:
         self.store = store
         self.most_cells = np.iinfo(np.int64).max
         sizes = [max(len(stage.biases), stage.layer.d_in, stage.layer.d_out) for stage in self.stages]
-        self.batch = int(np.clip(_NUMBERS // max(sizes, default=1), 32, 8192))
+        self.batch = int(np.clip(_NUMBERS // max(sizes, default=1), 32, _MOST))
         if self.trust == constants.EXACT:
             self.batch = 32
         self.layer_cells = np.zeros(len(layers) + 1, dtype=np.int64)
         self.serial = 0
         self.n_cells = self.n_slivers = self.n_unbounded = 0
         self.total = 0.0
+        self.log2_cost = self._log2_cost()
         self.whole = True  # false while a batch is being booked
         self.written: list[dict[str, NDArray[Any]]] = []
         self._begin(sliver)
+
+    def _log2_cost(self) -> int:
+        """A cell takes about 2^log2_cost times as long as in the plane, in floats; it pays for products."""
+        weights = sum(stage.size for stage in self.stages)
+        slow = int(np.clip(weights.bit_length() - 17, 0, 8))
+        return slow + (6 if self.trust == constants.EXACT else 0)
 
     # the domain
 
@@ -331,7 +344,7 @@ class SegmentMachine:
                 frame = self.frames[-1]
                 take = min(self.batch, frame.children - frame.cursor)
                 if frame.layer == self.last:
-                    take = min(take, self.most_cells - self.n_cells)
+                    take = min(_CELLS, frame.children - frame.cursor, self.most_cells - self.n_cells)
                     if take <= 0:
                         return
                     self._emit(frame, take)
@@ -358,16 +371,21 @@ class SegmentMachine:
         self._book(frame, take, carry)
         self.whole = True
 
-    def _book(self, frame: Frame, take: int, carry: tuple[Any, Any, Any]) -> None:
+    def _book(self, frame: Frame, take: int, carry: tuple[Any, Any, Any] | None) -> None:
         """The next children of a frame have been taken; frames that are used up go."""
-        frame.carry_bits, frame.carry_y, frame.carry_winner = carry
         frame.cursor += take
+        if carry is not None:
+            frame.carry_bits, frame.carry_y, frame.carry_winner = carry
+            frame.carried = frame.cursor
         while self.frames and self.frames[-1].cursor == self.frames[-1].children:
             self.frames.pop()
 
     def _children(self, frame: Frame, take: int, wanted: bool) -> tuple[Intervals, Floats, Any]:
         """The next children: their signatures and, if wanted, the maps of what enters the next layer."""
-        begin, end = frame.cursor, frame.cursor + take
+        end = frame.cursor + take
+        leftmost = int(np.searchsorted(frame.child_parent, frame.child_parent[frame.cursor]))
+        begin = max(leftmost, frame.carried)
+        late, take = frame.cursor - begin, end - begin
         bits = np.zeros((take, self.words), dtype=np.uint64)
         routings = np.zeros((take, self.heads), dtype=np.int32)
         tied = np.zeros(take, dtype=np.uint8)
@@ -403,9 +421,11 @@ class SegmentMachine:
                     y = np.concatenate([frame.y[:, parents], y], axis=2)
         else:
             y = frame.y[:, begin:end]
-        chosen = slice(begin, end)
+        chosen = slice(frame.cursor, end)
         low, low_error, high, high_error = frame.ends[:, chosen]
         low_owner, low_wall, high_owner, high_wall = frame.names[:, chosen]
+        if late:  # the children before them were only needed to get here
+            bits, routings, tied, y = bits[late:], routings[late:], tied[late:], y[:, late:]
         intervals = Intervals(
             bits, routings, tied, low, low_error, low_owner, low_wall, high, high_error, high_owner, high_wall
         )
@@ -418,7 +438,7 @@ class SegmentMachine:
         lengths = high - low
         doubt = 4.0 if self.undecided.pairs is not None else 1e7  # rationals are expensive in a big network
         thin = np.flatnonzero(~(lengths > doubt * (low_error + high_error)))
-        carry: Any = (frame.carry_bits, frame.carry_y, frame.carry_winner)
+        carry: Any = None
         written = None
         if self.store or (len(thin) and self.trust != constants.FLOAT):
             intervals, _, carry = self._children(frame, take, False)
@@ -594,7 +614,7 @@ class SegmentMachine:
             self.n_cells,
             self.n_slivers,
             self.n_unbounded,
-            self.serial,
+            self.serial & ((1 << SERIALS) - 1),
             self.total,
             tuple(self.layer_cells.tolist()),
             self.n_rational,
@@ -604,14 +624,9 @@ class SegmentMachine:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a later process needs to go on, as arrays."""
-        tally = self.tally
-        counts = [tally.serials, tally.n_cells, tally.n_slivers, tally.n_unbounded]
-        counts += [*self.undecided.ladder.decided, len(self.frames)]
-        state = {"counts": np.array(counts), "layer_cells": self.layer_cells.copy()}
-        state["size"] = np.array([self.total])
-        for i, frame in enumerate(self.frames):
-            for f in fields(Frame):
-                state[f"frame.{i}.{f.name}"] = np.array(getattr(frame, f.name))
+        counts = [self.serial, self.n_cells, self.n_slivers, self.n_unbounded]
+        counts += [*self.undecided.ladder.decided]
+        state = _state(self.frames, counts, self.layer_cells, self.total)
         if self.written:
             for name in self.written[0]:
                 state[f"output_{name}"] = np.concatenate([part[name] for part in self.written])
@@ -624,13 +639,100 @@ class SegmentMachine:
         self.undecided.ladder.decided = decided
         self.layer_cells = np.array(state["layer_cells"])
         self.total = float(state["size"][0])
-        self.frames = []
-        for i in range(n_frames):
-            arrays: dict[str, Any] = {f.name: np.array(state[f"frame.{i}.{f.name}"]) for f in fields(Frame)}
-            arrays |= {name: int(arrays[name]) for name in ("layer", "cursor")}
-            self.frames.append(Frame(**arrays))
+        self.frames = _frames(state, n_frames)
         found = {name.removeprefix("output_"): a for name, a in state.items() if name.startswith("output_")}
         self.written = [found] if found else []
+
+    # pieces
+
+    def cut(self, state: State, most: int) -> list[State]:
+        """The batches that wait in the frames of a state, in the order of cells, each a state of its own that
+        has found nothing.
+
+        There are at most ``most`` pieces: a piece may be several batches in a row, and the upper frames stay
+        together in the first.
+        """
+        frames = _frames(state, int(state["counts"][-1]))
+        ranges: list[list[Frame]] = []  # from right to left
+        while frames:
+            frame, room = frames[0], most - len(ranges)
+            if frame.cursor == frame.children:  # used up, but for what waits above it
+                frames.pop(0)
+                continue
+            batches = -(-(frame.children - frame.cursor) // self.batch)
+            n = min(batches, room if len(frames) == 1 else room - 1)
+            if frame.layer == self.last:
+                n = min(n, 1)  # its cells are found: they only have to be counted or written down
+            if n < 1:
+                break
+            frames.pop(0)
+            ends = frame.cursor + self.batch * (batches * np.arange(n + 1) // n)
+            ends[-1] = frame.children
+            parts = [frame] if n == 1 else [self._part(frame, a, b) for a, b in pairwise(ends.tolist())]
+            ranges += [[part] for part in reversed(parts)]
+        if frames:
+            ranges.append(frames)
+        counts, layer_cells = [0] * 7, np.zeros_like(state["layer_cells"])
+        return [_state(stack, counts, layer_cells, 0.0) for stack in reversed(ranges)]
+
+    def _part(self, frame: Frame, begin: int, end: int) -> Frame:
+        """The children ``begin:end`` of a frame as a frame of their own."""
+        n = len(frame.tied)
+        first, last = int(frame.child_parent[begin]), int(frame.child_parent[end - 1]) + 1
+        carry: Any = frame.carry_bits, frame.carry_y, frame.carry_winner
+        inside = frame.ev_start[begin] < frame.ev_start[begin + 1]  # not the leftmost child of its parent
+        if inside and frame.carried != begin:
+            before = replace(frame, cursor=begin - 1)
+            carry = self._children(before, 1, frame.layer != self.last)[2]
+        events = slice(int(frame.ev_start[begin]), int(frame.ev_start[end]))
+
+        def own(array: NDArray[Any], axis: int = 0) -> NDArray[Any]:
+            """The rows of the parents; arrays that the layer does not need have none."""
+            if array.shape[axis] != n:
+                return array
+            return np.ascontiguousarray(array[first:last] if axis == 0 else array[:, first:last])
+
+        return Frame(
+            frame.layer, own(frame.bits), own(frame.routings), own(frame.tied),
+            frame.child_parent[begin:end] - first, frame.ev_start[begin : end + 1] - events.start,
+            np.ascontiguousarray(frame.ends[:, begin:end]), np.ascontiguousarray(frame.names[:, begin:end]),
+            carry[0], ev_group=frame.ev_group[events].copy(), ev_key=frame.ev_key[events].copy(),
+            y=own(frame.y, 1), z=own(frame.z, 1), errors=own(frame.errors, 1), on=own(frame.on),
+            winner=own(frame.winner), more_outputs=frame.more_outputs, more_keys=frame.more_keys,
+            carry_y=carry[1], carry_winner=carry[2],
+        )  # fmt: skip
+
+    @staticmethod
+    def numbered(state: State, number: int) -> State:
+        """The state of a piece whose intervals are numbered from ``number`` times 2^32 on."""
+        counts = state["counts"].copy()
+        counts[0] = number << SERIALS
+        return {**state, "counts": counts}
+
+    @staticmethod
+    def depth(state: State) -> tuple[int, int, int]:
+        """How far a piece is from the root: the lower, the bigger it may be."""
+        top = int(state["counts"][-1]) - 1
+        waiting = len(state[f"frame.{top}.child_parent"]) - int(state[f"frame.{top}.cursor"])
+        return int(state[f"frame.{top}.layer"]), 0, -waiting
+
+
+def _state(frames: list[Frame], counts: list[int], layer_cells: Integers, size: float) -> State:
+    state = {"counts": np.array([*counts, len(frames)]), "layer_cells": layer_cells.copy()}
+    state["size"] = np.array([size])
+    for i, frame in enumerate(frames):
+        for f in fields(Frame):
+            state[f"frame.{i}.{f.name}"] = np.asarray(getattr(frame, f.name))
+    return state
+
+
+def _frames(state: State, n: int) -> list[Frame]:
+    frames = []
+    for i in range(n):
+        arrays: dict[str, Any] = {f.name: np.asarray(state[f"frame.{i}.{f.name}"]) for f in fields(Frame)}
+        arrays |= {name: int(arrays[name]) for name in ("layer", "cursor", "carried")}
+        frames.append(Frame(**arrays))
+    return frames
 
 
 def _collected(
