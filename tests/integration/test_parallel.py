@@ -65,6 +65,18 @@ def same_cells(one, other) -> bool:
     return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
 
 
+def alike(one, other) -> bool:
+    """The same but for the last bits of places: the map of a cell depends on the cells before it."""
+    first, second = arrays_of(one), arrays_of(other)
+    places = {name for name in first if first[name].dtype == np.float64}
+    exact = all(np.array_equal(first[name], second[name]) for name in first.keys() - places)
+    return (
+        first.keys() == second.keys()
+        and exact
+        and all(np.allclose(first[name], second[name], rtol=1e-6, atol=1e-9) for name in places)
+    )
+
+
 def one_machine(network, domain, arithmetic="certified"):
     """The unsplit machine, worked off alone."""
     layers, plane = planar(layers_of(network), domain)
@@ -75,7 +87,9 @@ def one_machine(network, domain, arithmetic="certified"):
 
 
 def numbers(count) -> tuple:
-    return tuple(count.to_dict()[name] for name in count.to_dict() if name != "provenance")
+    """What is counted, but for how signs were decided: that depends on what a machine has met before."""
+    how = ("provenance", "n_zero", "n_double_double", "n_rational")
+    return tuple(count.to_dict()[name] for name in count.to_dict() if name not in how)
 
 
 # The same for every number of workers -------------------------------------------------------------
@@ -90,16 +104,13 @@ def test_tasks_give_what_one_machine_gives(many_tasks, number):
     counts = [hm.count_cells(case.network, case.domain, n_jobs=jobs) for jobs in (1, 3)]
     for result in found:
         assert result.complete
-        assert same_cells(result.cells, cells)
+        assert alike(result.cells, cells)
+    assert same_cells(found[0].cells, found[1].cells)
     assert numbers(counts[0]) == numbers(counts[1])
     assert (counts[0].n_cells, counts[0].n_slivers, counts[0].n_unbounded) == (
         tally.n_cells,
         tally.n_slivers,
         tally.n_unbounded,
-    )
-    assert (counts[0].n_double_double, counts[0].n_rational) == (
-        tally.n_double_double,
-        tally.n_rational,
     )
     assert found[0].coverage == found[1].coverage == counts[0].coverage
     if coverage is not None:
@@ -125,7 +136,8 @@ def test_a_limit_on_cells_gives_the_first_ones(many_tasks, most):
     counts = [hm.count_cells(DEEP, SQUARE, n_jobs=jobs, max_cells=most) for jobs in (1, 2, 3)]
     for result, count in zip(found, counts, strict=True):
         assert (result.n_cells, result.complete, count.complete) == (most, False, False)
-        assert same_cells(result.cells, first)
+        assert same_cells(result.cells, found[0].cells)
+        assert alike(result.cells, first)
         assert numbers(count) == numbers(counts[0])
         assert result.coverage == count.coverage
 
@@ -134,7 +146,7 @@ def test_exact_arithmetic_is_split_too(many_tasks):
     network = instance(8).network
     one, other = (hm.enumerate_regions(network, SQUARE, arithmetic="exact", n_jobs=j) for j in (1, 2))
     assert same_cells(one.cells, other.cells)
-    assert same_cells(one.cells, one_machine(network, SQUARE, "exact").cells())
+    assert alike(one.cells, one_machine(network, SQUARE, "exact").cells())
 
 
 def test_joblib_says_how_many(monkeypatch):
@@ -263,9 +275,7 @@ def test_a_part_that_is_gone_or_foreign_is_refused(many_tasks, monkeypatch, tmp_
     with pytest.raises(FileFormatError, match=r"part run\.part-1\.npz, which is missing"):
         hm.enumerate_regions(DEEP, SQUARE, checkpoint=path)
     part.write_bytes(data)
-    assert same_cells(
-        hm.enumerate_regions(DEEP, SQUARE, checkpoint=path).cells, one_machine(DEEP, SQUARE).cells()
-    )
+    assert alike(hm.enumerate_regions(DEEP, SQUARE, checkpoint=path).cells, one_machine(DEEP, SQUARE).cells())
 
 
 def cells_of_lines(n: int) -> int:
@@ -388,7 +398,8 @@ def test_workers_cut_the_tasks_that_the_list_would_cut(many_tasks, monkeypatch, 
     join = Schedule._join
 
     def note(self):
-        before = [(task.generation, task.tally) for task in self.tasks]
+        # how signs were decided depends on what a machine has met before
+        before = [(task.generation, replace(task.tally, n_zero=0, n_double_double=0)) for task in self.tasks]
         join(self)
         seen.setdefault(name, []).extend(before[: len(before) - len(self.tasks)])
 

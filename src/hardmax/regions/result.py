@@ -492,7 +492,7 @@ class CellCount(Result):
         Cells of the network cut off after each block that has walls or folds.
     n_zero, n_double_double, n_rational : int
         How often floats could not tell and a proof that the number is zero, double-double arithmetic, or
-        rationals decided.
+        rationals decided. Unlike all other numbers they depend on how the work was divided.
     outlook : Outlook or None
         If not complete: a bound and a sample of the number of cells.
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import Layer
 from hardmax.regions.engine.decide import Ladder
-from hardmax.regions.engine.layer_kernels import CERTIFIED, ERRORS, EXACT, FLOAT, FOLD, HEADER, WALL
+from hardmax.regions.engine.layer_kernels import CERTIFIED, CHANGES, ERRORS, EXACT, FLOAT, FOLD, HEADER, WALL
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps
 
@@ -459,6 +459,7 @@ class StackMachine(ABC):
             del ends[1 : len(ends) - most]
         own = {"control", "totals", "layer_cells", "decided", "stack_ints", "stack_floats"}
         shared = {name: array.copy() for name, array in state.items() if not name.startswith("output_")}
+        shared["errors"][:, CHANGES] = -1.0  # a piece computes its first maps anew, wherever it is processed
         for name in shared.keys() - own:
             shared[name].setflags(write=False)
         pieces: list[State] = []
