@@ -1052,7 +1052,15 @@ def head_step(net, state, work, keys, rungs, layer, head, k, tied):
             n_todo += 1
     found = 0
     done = 0
-    while done < n_todo:
+    while done < n_todo or found == 0:
+        if done == n_todo:  # at every corner the highest keys are level, and none of those tried has a cell
+            for i in range(k0, k1):
+                if bag_k[i] == -1:
+                    bag_k[i] = -2
+                    todo[n_todo] = i
+                    n_todo += 1
+            if done == n_todo:
+                return UNDECIDED_HEAD
         j = todo[done]
         done += 1
         if (found + 1) * room > bag_i.shape[0] // 2:
@@ -1083,8 +1091,6 @@ def head_step(net, state, work, keys, rungs, layer, head, k, tied):
                 todo[n_todo] = rival
                 n_todo += 1
         found += 1
-    if found == 0:
-        return UNDECIDED_HEAD
     before_i, before_f = control[C_INTS], control[C_FLOATS]
     for r in range(k1 - k0):
         j = k1 - 1 - r

@@ -1275,7 +1275,15 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
     found = 0
     done = 0
     fresh = False
-    while done < n_todo:
+    while done < n_todo or found == 0:
+        if done == n_todo:  # at every ray the highest keys are level, and none of those tried has a cell
+            for i in range(k0, k1):
+                if seen[i] == -1:
+                    seen[i] = 0
+                    todo[n_todo] = i
+                    n_todo += 1
+            if done == n_todo:
+                return UNDECIDED_HEAD
         j = todo[done]
         done += 1
         if fresh:
@@ -1333,8 +1341,6 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
             D, net, state, cell, layer, head, j, tied, room, bag_i, bag_u, bag_f, bag_at, bag_to, room.size
         )
         found += 1
-    if found == 0:
-        return UNDECIDED_HEAD
     place[2 * found] = bag_at
     place[2 * found + 1] = bag_to
     if control[C_INTS] + bag_at > state.si.shape[0] or control[C_FLOATS] + bag_to > state.sf.shape[0]:
