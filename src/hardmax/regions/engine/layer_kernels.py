@@ -42,7 +42,8 @@ RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
 DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
 STEP_DA, STEP_DC, STEP_EA, STEP_EC, CHANGES = range(14, 19)
 ROWS_EXACT, LEAVES_EXACT = 19, 20  # of the search: whether floats hold the rows, and what leaves, exactly
-ERRORS = 21
+PAIRS = 21  # in the first row: how much larger errors of pairs may be than FINER times those of floats; or 0
+ERRORS = 22
 HEADER = 8  # integers at the end of a node
 
 EXACT, CERTIFIED, FLOAT = 0, 1, 2  # arithmetics
@@ -325,10 +326,7 @@ def enter(columns, net, path, errors, layer, trust):
     if trust == FLOAT:
         return
     bound_errors(net.table, layer, f, e, y_na, y_nc, z_na, z_nc)
-    e[A_MAX] = z_na + e[RA]
-    e[C_MAX] = z_nc + e[RC]
-    e[T_A] = e[RA] + (columns + 2.0) * UNIT * z_na
-    e[T_C] = e[RC] + (columns + 2.0) * UNIT * z_nc
+    bound_values(columns, e, z_na, z_nc)
 
 
 @kernel(inner=True)
@@ -349,6 +347,13 @@ def bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc):
     :math:`2 (b + 1)` ``UNIT`` :math:`s`, because ``UNIT`` is 8 % above :math:`u`. What the weights are
     rounded counts once for a map, not once per change, and is in ``NEXT_*``.
     """
+    z_ea, z_ec = bound_scores(table, layer, f, e, y_na, y_nc)
+    bound_leaving(table, layer, f, e, y_na, y_nc, z_na, z_nc, z_ea, z_ec)
+
+
+@kernel(inner=True)
+def bound_scores(table, layer, f, e, y_na, y_nc):
+    """Bounds on the errors of scores, entry by entry; returns those in 2-norm, of slopes and of constants."""
     here = layer_row(table, layer)
     if here.scores < 0:
         e[RA] = e[DA]
@@ -360,6 +365,22 @@ def bound_errors(table, layer, f, e, y_na, y_nc, z_na, z_nc):
         e[RC] = f[RHO] * (e[EC] + f[GAMMA] * y_nc) + f[GAMMA] * f[B_MAX]
         z_ea = f[SIGMA] * e[EA] + f[GAMMA] * f[SIGMA_ABS] * y_na
         z_ec = f[SIGMA] * e[EC] + f[GAMMA] * (f[SIGMA_ABS] * y_nc + f[B_NORM])
+    return z_ea, z_ec
+
+
+@kernel(inner=True)
+def bound_values(columns, e, z_na, z_nc):
+    """Bounds on scores, and on the error of their values, from those on the errors of scores."""
+    e[A_MAX] = z_na + e[RA]
+    e[C_MAX] = z_nc + e[RC]
+    e[T_A] = e[RA] + (columns + 2.0) * UNIT * z_na
+    e[T_C] = e[RC] + (columns + 2.0) * UNIT * z_nc
+
+
+@kernel(inner=True)
+def bound_leaving(table, layer, f, e, y_na, y_nc, z_na, z_nc, z_ea, z_ec):
+    """Bounds on the errors of what leaves a layer, from those of its scores."""
+    here = layer_row(table, layer)
     g = f[GAMMA_OUT]
     if here.kind == FOLD:
         e[NEXT_DA] = f[RHO_OUT] * (z_ea + g * z_na)

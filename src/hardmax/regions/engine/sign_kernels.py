@@ -428,7 +428,7 @@ def _difference_pairs(D, net, state, rungs, layer, i, j, high, low, at):
     e = state.errors[layer]
     if not _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, i):
         return np.inf
-    error = FINER * ((D - 1) * e[RA] + e[RC])
+    error = FINER * max(1.0, state.errors[0, layer_kernels.PAIRS]) * ((D - 1) * e[RA] + e[RC])
     if j >= 0:
         if not _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, j):
             return np.inf
@@ -703,6 +703,49 @@ def sign_at(D, net, state, rungs, layer, i, j, value, column, turn):
         return code
     rungs.counts[N_OPEN] += 1
     return OPEN
+
+
+# rows without the errors of what entered
+
+
+@kernel(inner=True)
+def sharpen(D, net, state, rungs, layer):
+    """Round the rows of a layer from double-double, where cancellation has left floats with large errors.
+
+    That is worth it in the first layer that cuts, which has one layer cell: inputs in physical units are
+    brought to size one there, and all later layers inherit the errors. What was proportional to the unit of
+    rounding no longer is: errors of pairs are then bounded by ``FINER`` times the largest quotient of a bound
+    before and after. That holds for later layers too, because bounds are sums of what a layer adds, which is
+    in proportion, and of multiples of what enters.
+    """
+    here, e, f = layer_row(net.table, layer), state.errors[layer], net.bounds[layer]
+    m, n, z = here.d_in, here.rows, here.z_at
+    z_na = layer_kernels.largest_norm(state.path, z, n, D - 1)
+    z_nc = layer_kernels.largest_norm(state.path, z + (D - 1) * n, n, 1)
+    unit = layer_kernels.UNIT
+    if not (e[RA] > 8.0 * unit * z_na) and not (e[RC] > 8.0 * unit * z_nc):
+        return
+    if not (e[RA] < 1e100) or not (e[RC] < 1e100):
+        return
+    for i in range(n):
+        if not _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, i):
+            return
+    for r in range(z, z + D * n):
+        state.path[r] = rungs.pairs.high[r]
+    y_na = layer_kernels.largest_norm(state.path, here.y_at, m, D - 1)
+    y_nc = layer_kernels.largest_norm(state.path, here.y_at + (D - 1) * m, m, 1)
+    z_na = layer_kernels.largest_norm(state.path, z, n, D - 1)
+    z_nc = layer_kernels.largest_norm(state.path, z + (D - 1) * n, n, 1)
+    z_ea, z_ec = layer_kernels.bound_scores(net.table, layer, f, e, y_na, y_nc)
+    slopes, constants = unit * z_na + 1e-200, unit * z_nc + 1e-200
+    worse = max(e[RA] / (slopes + FINER * e[RA]), e[RC] / (constants + FINER * e[RC]))
+    worse = max(worse, max(z_ea / (slopes + FINER * z_ea), z_ec / (constants + FINER * z_ec)))
+    e[RA], e[RC] = slopes + FINER * e[RA], constants + FINER * e[RC]
+    state.errors[0, layer_kernels.PAIRS] = 1.01 * worse
+    layer_kernels.bound_values(D, e, z_na, z_nc)
+    layer_kernels.bound_leaving(
+        net.table, layer, f, e, y_na, y_nc, z_na, z_nc, slopes + FINER * z_ea, constants + FINER * z_ec
+    )
 
 
 # rows that coincide

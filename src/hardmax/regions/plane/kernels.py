@@ -74,6 +74,7 @@ from hardmax.regions.engine.sign_kernels import (
     may_vanish,
     multiple_of,
     place_at,
+    sharpen,
     vanishes,
 )
 from hardmax.regions.engine.sign_kernels import sign_at as compiled_sign_at
@@ -616,6 +617,8 @@ def descend(net, state, work, rungs, k, layer):
     control[C_SERIAL] += 1
     signs[here.sign_at] = control[C_SERIAL]
     signs[here.sign_at + 1] = 0
+    if control[C_SERIAL] == 1 and control[C_TRUST] == CERTIFIED:
+        sharpen(COLUMNS, net, state, rungs, layer)
     if here.kind == FOLD:
         n_pend = classify_all(
             path, here.z_at, n, p, k, control[C_TRUST], errors[layer], work.pend, work.word, work.limits,

@@ -74,6 +74,7 @@ from hardmax.regions.engine.sign_kernels import (
     may_vanish,
     multiple_of,
     place_at,
+    sharpen,
     vanishes,
 )
 from hardmax.regions.engine.sign_kernels import sign_at as compiled_sign_at
@@ -731,6 +732,8 @@ def descend(D, net, state, cell, nr, layer, pending, room, rungs):
     control[C_SERIAL] += 1
     state.signs[here.sign_at] = control[C_SERIAL]
     state.signs[here.sign_at + 1] = 0
+    if control[C_SERIAL] == 1 and control[C_TRUST] == CERTIFIED:
+        sharpen(D, net, state, rungs, layer)
     si, su, sf = state.si, state.su, state.sf
     if nr > 0:
         at, y = write_polyhedron(D, cell, cell.alive, si, su, sf, io, fo, room.size, room.place)
