@@ -232,3 +232,61 @@ def test_structured_networks_need_no_rationals():
         assert count.n_rational == 0
         assert count.n_cells == hm.count_cells(network, hm.Box.cube(2, -4, 4), arithmetic="exact").n_cells
         assert count.n_zero > 0
+
+
+def physical(d, seed):
+    """A network whose inputs are measured in thousands and thousandths, and the box in which they lie."""
+    rng = np.random.default_rng(seed)
+    one, zero = np.array([30_000.0, 3.2, 1e-3, 500.0])[:d], np.array([30_000.0, 0.0, 0.01, 600.0])[:d]
+    weights = rng.standard_normal((5, d)) / one
+    biases = rng.standard_normal(5) / 8 - weights @ zero
+    rest = [(rng.standard_normal((5, 5)), rng.standard_normal(5) / 4), (np.ones((1, 5)), None)]
+    return hm.Network.mlp([(weights, biases), *rest]), hm.Box(zero - one / 8, zero + one / 8)
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_inputs_of_different_sizes_leave_nothing_to_rationals(d):
+    for seed in range(6):
+        network, box = physical(d, seed)
+        found, exact = (hm.enumerate_regions(network, box, arithmetic=a) for a in ("certified", "exact"))
+        assert hm.count_cells(network, box).n_rational == 0
+        assert found.n_cells == exact.n_cells > 3
+        assert np.array_equal(found.bits, exact.bits)
+        assert found.n_regions == exact.n_regions
+        for witness, i in zip(found.witnesses, range(found.n_cells), strict=True):
+            assert np.array_equal(network.signature(witness).bits.ravel(), found.signature(i).bits.ravel())
+        assert found.verify().ok
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_rows_rounded_from_pairs_stay_within_their_error_bounds(d):
+    """Of a slice through physical units: its constants cancel in the first layer."""
+    sharpened = 0
+    for seed in range(4):
+        network, box = physical(d, seed)
+        centre = (box.low.floats + box.high.floats) / 2
+        network = network.restrict(centre, np.diag(box.high.floats - centre))
+        box = hm.Box.cube(d, -1, 1)
+        kind = PlaneMachine if d == 2 else SpaceMachine
+        machine = kind(layers_of(network), box, arithmetic="certified", store=False, sliver=0.0)
+        units = np.ldexp(1.0, machine._units) if d > 2 else np.ones(d)
+        worse = machine.errors[0, layer_kernels.PAIRS]
+        sharpened += worse > 1.0
+        while not machine.done:
+            machine.advance(3)
+            if machine.done:
+                break
+            for layer in range(layer_of(machine) + 1):
+                here, error = machine.program.row(layer), machine.errors[layer]
+                for i, row in enumerate(exact_rows(machine, layer)):
+                    places = here.z_at + here.rows * np.arange(d + 1) + i
+                    rungs = machine.ladder.rungs
+                    assert row_of_pairs(d + 1, machine.program.net, machine.signs, rungs, layer, i)
+                    for place, value, unit in zip(places, row, (*units, 1.0), strict=True):
+                        exact = Fraction(int(value.p), int(value.q)) * Fraction(unit)
+                        bound = error[layer_kernels.RC if place == places[-1] else layer_kernels.RA]
+                        assert abs(Fraction(machine.path[place]) - exact) <= Fraction(bound)
+                        pair = Fraction(rungs.pairs.high[place]) + Fraction(rungs.pairs.low[place])
+                        most = Fraction(sign_kernels.FINER * max(1.0, worse)) * Fraction(bound)
+                        assert abs(pair - exact) <= most
+    assert sharpened > 0

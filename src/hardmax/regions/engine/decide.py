@@ -109,14 +109,15 @@ class Ladder:
 class CompiledLadder(Ladder):
     """A ladder whose middle rungs are compiled: it holds their tables, for a network and a domain.
 
-    ``rungs`` begins without primes. When a proof lacks some, the kernel says how many bits they must have,
-    and :meth:`grow` provides them.
+    ``units`` are the powers of two in which a machine measures coordinates. ``rungs`` begins without primes.
+    When a proof lacks some, the kernel says how many bits they must have, and :meth:`grow` provides them.
     """
 
-    def __init__(self, program: Program, domain: Domain, *, pairs: bool) -> None:
+    def __init__(self, program: Program, domain: Domain, *, pairs: bool, units: Any = None) -> None:
         super().__init__(pairs=pairs)
         self._program = program
         self._domain = domain
+        self._units = np.zeros(domain.d, dtype=np.int64) if units is None else units
         self.rungs = self._tables([])
 
     def forget(self) -> None:
@@ -172,26 +173,31 @@ class CompiledLadder(Ladder):
         weights = np.zeros((P, _apart(len(program.weights))))
         listed = np.zeros((P, _apart(len(program.nonzeros[2]))))
         side_rows = np.zeros((P, domain.b.shape[0] * D))
+        units, start = np.ldexp(1.0, self._units), np.zeros((P, path))
         for k, prime in enumerate(primes):
             (places, dense), (_, sparse) = self._numbers
             weights[k, places] = dense.balanced(prime)
             listed[k, : len(program.nonzeros[2])] = sparse.balanced(prime)
-            a, b = Residues(domain.a).balanced(prime), Residues(domain.b).balanced(prime)
-            side_rows[k] = np.hstack([-a.reshape(-1, d), b[:, None]]).ravel()
+            a, b = Residues(domain.a).modulo(prime), Residues(domain.b).modulo(prime)
+            one = Residues(ExactArray(units)).modulo(prime)
+            rows = np.hstack([-a.reshape(-1, d) * one, b[:, None]]) % prime
+            side_rows[k] = np.where(rows > prime // 2, rows - prime, rows).ravel()
+            start[k, : d * d] = np.diag(np.where(one > prime // 2, one - prime, one)).ravel()
 
         def none(*shape: int) -> Any:
             return np.full(shape, kernels.NO_FACET, dtype=np.int64)
 
         def sides(read: Callable[[ExactArray], Any]) -> Any:
             a, b = read(domain.a).reshape(domain.a.shape), read(domain.b).reshape(-1, 1)
-            return np.hstack([-a, b]).ravel() if a.size else np.zeros(0)
+            return np.hstack([-a * units, b]).ravel() if a.size else np.zeros(0)
 
         identity = np.zeros(path)
-        identity[: D * d] = np.vstack([np.eye(d), np.zeros((1, d))]).ravel()
+        identity[: d * d] = np.diag(units).ravel()
         rounded = domain.a.rounded or domain.b.rounded
         rows = np.abs(sides(lambda array: array.floats)).reshape(-1, D)
         scale = rows.max(axis=1, initial=0.0)
-        denominator = (common_denominator(domain.a) * common_denominator(domain.b)).bit_length()
+        below = max(0, -int(self._units.min()))  # bits that units smaller than one add to denominators
+        denominator = (common_denominator(domain.a) * common_denominator(domain.b)).bit_length() + below
         bits = np.column_stack([np.log2(scale * D + 1e-300) + 0.1, np.full(len(scale), float(denominator))])
         return kernels.Rungs(
             mod=kernels.Modulo(
@@ -199,7 +205,7 @@ class CompiledLadder(Ladder):
                 inverses=1.0 / np.array(primes, dtype=np.float64),
                 weights=weights,
                 nonzero=listed,
-                path=np.tile(identity, (P, 1)),
+                path=start,
                 entered=none(P, layers),
                 origin=none(P, layers),
                 words=none(P, program.sign_size),
@@ -234,7 +240,7 @@ class CompiledLadder(Ladder):
                 minors_low=np.zeros(1 << D),
                 size=np.zeros(3),
             ),
-            denominators=np.concatenate([program.denominators, [0]]).astype(np.float64),
+            denominators=np.concatenate([program.denominators, [0]]).astype(np.float64) + below,
             counts=self.counts,
         )
 

@@ -60,6 +60,7 @@ class SpaceMachine(StackMachine):
     def __init__(
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float
     ) -> None:
+        self._units = _units(domain)
         super().__init__(layers, domain, arithmetic=arithmetic, store=store)
         self.d = domain.d
         self.D = domain.d + 1
@@ -81,7 +82,7 @@ class SpaceMachine(StackMachine):
     ladder: CompiledLadder
 
     def _ladder(self, *, pairs: bool) -> CompiledLadder:
-        return CompiledLadder(self.program, self.domain, pairs=pairs)
+        return CompiledLadder(self.program, self.domain, pairs=pairs, units=self._units)
 
     # arrays
 
@@ -202,7 +203,8 @@ class SpaceMachine(StackMachine):
         return cone
 
     def _begin(self, cone: RationalCone) -> None:
-        self.path[: self.D * self.d] = np.vstack([np.eye(self.d), np.zeros((1, self.d))]).ravel()
+        units = np.diag(np.ldexp(1.0, self._units))
+        self.path[: self.D * self.d] = np.vstack([units, np.zeros((1, self.d))]).ravel()
         rays = self._put(cone)
         while not kernels.begin(
             self.D, self.program.net, self._state, self.cell, rays, self.pending, self.room, self.ladder.rungs
@@ -220,16 +222,28 @@ class SpaceMachine(StackMachine):
         cell.mask[:] = 0
         for k, s in enumerate(keep):
             row, label = cone.facets[s]
-            cell.facets[k] = _rounded(row, sum(abs(v) for v in row))
+            cell.facets[k] = self._rounded_facet(row)
             cell.label[k] = (*label, 1) if len(label) == 2 else label
             cell.used[k >> 6] |= np.uint64(1 << (k & 63))
         for v, ray in enumerate(rays):
-            cell.rays[v] = _rounded(ray, max(abs(x) for x in ray))
+            cell.rays[v] = self._rounded_ray(ray)
             cell.alive[v >> 6] |= np.uint64(1 << (v & 63))
             for k, s in enumerate(keep):
                 if cone.masks[v] >> s & 1:
                     cell.mask[v, k >> 6] |= np.uint64(1 << (k & 63))
         return len(rays)
+
+    def _rounded_facet(self, row: Row) -> list[float]:
+        """An exact row in the machine's units, scaled to 1-norm at most 1, then the bound on its error."""
+        low = min(0, *self._units.tolist())
+        inner = [v << (k - low) for v, k in zip(row, (*self._units.tolist(), 0), strict=True)]
+        return _rounded(inner, sum(abs(v) for v in inner))
+
+    def _rounded_ray(self, ray: Row) -> list[float]:
+        """An exact ray in the machine's units, scaled to entries at most 1, then the bound on its error."""
+        high = max(0, *self._units.tolist())
+        inner = [v << (high - k) for v, k in zip(ray, (*self._units.tolist(), 0), strict=True)]
+        return _rounded(inner, max(abs(v) for v in inner))
 
     def _fit(self, rays: int, facets: int) -> None:
         """Room in the working cell for a polyhedron of this size, and for a cut of it."""
@@ -365,7 +379,7 @@ class SpaceMachine(StackMachine):
     def _refresh(self, node: _Node, v: int, ray: Row) -> None:
         """A ray that floats know badly becomes the exact one, rounded."""
         if not node.ray_floats[v, -1] < 1e-12:
-            node.ray_floats[v] = _rounded(ray, max(abs(x) for x in ray))
+            node.ray_floats[v] = self._rounded_ray(ray)
 
     def _place_rays(self) -> None:
         """Replace the rays of the top node that floats know badly by the exact ones, rounded."""
@@ -374,7 +388,7 @@ class SpaceMachine(StackMachine):
             x0, error = node.ray_floats[v, -2:]
             if not error < _ROUGHLY * x0:  # directions, with x0 = 0, among them
                 ray = self._ray(node, v)
-                node.ray_floats[v] = _rounded(ray, max(abs(x) for x in ray))
+                node.ray_floats[v] = self._rounded_ray(ray)
         self.control[kernels.C_FREE] = 1  # there is no better place for them: do not ask again
 
     def _cone(self, node: _Node) -> RationalCone:
@@ -526,12 +540,21 @@ class SpaceMachine(StackMachine):
         (n, rays, facets), common = self._written()
         D, o = self.D, self.output
         witness = o["witness"][: n * D].reshape(n, D)
+        vertices = o["rays"][: rays * (D + 1)].reshape(rays, D + 1)
+        if self._units.any():  # from the machine's units, with a largest coordinate of about 1 again
+            units = np.ldexp(1.0, self._units)
+            witness = np.column_stack([witness[:, : self.d] * units, witness[:, self.d] * units.min()])
+            vertices = vertices * np.concatenate([units, [1.0, max(units.max(), 1.0)]])
+            size = np.ldexp(1.0, -np.frexp(np.abs(vertices[:, :D]).max(axis=1, initial=1e-300))[1])
+            vertices *= size[:, None]
+            for array in (witness, vertices):
+                array.setflags(write=False)
         return Cells(
             kind="polyhedra",
             witnesses=witness[:, : self.d],
             margins=witness[:, self.d],
             facets=Ragged(o["facet_start"][: n + 1], o["label"][: 2 * facets].reshape(facets, 2)),
-            vertices=Ragged(o["ray_start"][: n + 1], o["rays"][: rays * (D + 1)].reshape(rays, D + 1)),
+            vertices=Ragged(o["ray_start"][: n + 1], vertices),
             masks=Ragged(o["ray_start"][: n + 1], o["mask"][:rays]),
             free=o["free"][:n],
             **common,
@@ -556,6 +579,19 @@ class _Node:
         self.labels, self.used, self.alive, self.masks, self.rows = labels, used, alive, masks, rows
         self.pending, self.nwr, self.at, self.float_at = pending, nwr, at, float_at
         self.ray_floats, self.bits, self.routings = ray_floats, bits, routings
+
+
+def _units(domain: Domain) -> Integers:
+    """The power of two in which each coordinate is measured: that of a box, if its sides differ much.
+
+    One bound on the error of a ray serves all its coordinates, so they should be of one size.
+    """
+    none = np.zeros(domain.d, dtype=np.int64)
+    if not isinstance(domain, Box):
+        return none
+    sizes = np.maximum(np.abs(domain.low.floats), np.abs(domain.high.floats))
+    units = np.frexp(sizes)[1].astype(np.int64)
+    return units if units.max() - units.min() >= 4 and np.abs(units).max() < 100 else none
 
 
 def _envelope(cone: RationalCone, rows: list[Row], name: Any) -> list[tuple[int, list[int], RationalCone]]:
