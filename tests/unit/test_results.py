@@ -389,6 +389,8 @@ def test_a_file_of_an_earlier_version_is_read_and_written_again_with_the_same_co
     for heads in (before.get("heads"), before.get("atlas", {}).get("heads")):
         if isinstance(heads, dict):
             heads.pop("certified", None)  # a column that said true everywhere
+    if kind == "CellCount":
+        before["n_zero"] = 0  # zeros were not proven then
     np.testing.assert_equal(after, before)
 
 
