@@ -174,11 +174,15 @@ def test_signs_at_vertices_are_those_of_rationals(d):
 
 
 def hidden_gap(d, gap):
-    """Two layers of one unit: max(x, 0), then max(x, 0) + K - (K - gap), which floats round to the former."""
-    large = 2**30
+    """A unit max(x, 0), then max(x, 0) + K - (K - gap), which floats round to the former.
+
+    Two units that are multiples of each other come first: primes are made when a zero is to be proven.
+    """
+    large, weights = 2**30, np.zeros((3, d))
+    weights[0, 0], weights[1:, 1] = 1.0, (3.0, -1.0)
     return hm.Network(
         [
-            hm.FeedForward(np.eye(1, d), [0.0], [[1.0]], [float(large)]),
+            hm.FeedForward(weights, [0.0] * 3, [[1.0, 0.0, 0.0]], [float(large)]),
             hm.FeedForward([[1.0]], [gap - large], [[1.0]], None),
         ]
     )
@@ -195,7 +199,7 @@ def test_no_number_is_called_zero_because_all_primes_but_one_say_so(d, count):
         for gap in (Fraction(prod(first), 2**shift), -Fraction(prod(first), 2**shift)):
             network = hidden_gap(d, gap)
             found, exact = (hm.enumerate_regions(network, box, arithmetic=a) for a in ("certified", "exact"))
-            assert found.n_cells == (2 if gap > 0 else 3)
+            assert found.n_cells == (4 if gap > 0 else 6)
             assert np.array_equal(found.bits, exact.bits)
 
 
