@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import fsum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -202,7 +203,8 @@ class ArgmaxLayer(_AnyLayer):
     def mean_output(self, keys: NDArray[np.int64]) -> NDArray[np.float64]:
         """What keys of one head add that win together: the mean over the keys of the block."""
         shares = self.multiplicities[keys] / self.multiplicities[keys].sum()
-        return np.asarray(shares @ self.outputs.floats[keys])
+        parts = shares[:, None] * self.outputs.floats[keys]
+        return np.array([fsum(column) for column in parts.T])  # off by three roundings, however many keys tie
 
     @property
     def jumps(self) -> bool:
