@@ -204,17 +204,25 @@ def test_no_number_is_called_zero_because_all_primes_but_one_say_so(d, count):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_units_are_no_twins_because_half_of_the_primes_say_so(count):
-    """Units x and x + gap, after a unit whose zeros are proven: only then twins are looked for."""
-    first = list(islice(primes_below(residue_kernels.TOP), count))
-    large, box = 2**30, hm.Box.cube(2, -1, 1)
-    for shift in range(24 * count + 22, 24 * count + 50, 3):
-        gap = Fraction(prod(first), 2**shift)
+def test_units_are_no_twins_because_all_primes_but_one_say_so(count):
+    """Units s x and s x + gap, where s and gap vanish modulo different primes, and so does every minor.
+
+    Both are sums with a large number that cancels. Twins are looked for once a zero is proven.
+    """
+    first = list(islice(primes_below(residue_kernels.TOP), 2 * count))
+    large, box = 2**30, hm.Box.cube(2, -2, 2)
+    for shift in range(24 * count + 18, 24 * count + 40):
+        gap, slope = (Fraction(prod(part), 2**shift) for part in (first[:count], first[count:]))
         weights = [[1.0, 0.0], [3.0, 3.0], [-1.0, -1.0]]
         network = hm.Network(
             [
-                hm.FeedForward(weights, [1.5, 0.0, 0.0], [[1.0, 0.0, 0.0]] * 2, [float(large)] * 2),
-                hm.FeedForward(np.eye(2), [-1.5 - large, gap - 1.5 - large], np.eye(2), None),
+                hm.FeedForward(weights, [4.0, 0.0, 0.0], [[1.0, 0.0, 0.0], [0.0] * 3], [0.0, float(large)]),
+                hm.FeedForward(
+                    np.array([[slope, Fraction(1)]] * 2, dtype=object),
+                    [-4 * slope - large, gap - 4 * slope - large],
+                    np.eye(2),
+                    None,
+                ),
             ]
         )
         found, exact = (hm.enumerate_regions(network, box, arithmetic=a) for a in ("certified", "exact"))

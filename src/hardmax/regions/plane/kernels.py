@@ -626,7 +626,11 @@ def descend(net, state, work, rungs, k, layer):
         )  # fmt: skip
         forget_twins(here, signs)
         if control[C_TRUST] == CERTIFIED and k <= MASK:
-            n_pend = settle_all(net, state, rungs, p, q, k, layer, work.pend, n_pend, work.word)
+            doubt = rungs.counts[N_ZERO]
+            for j in range(n_pend):
+                doubt |= work.pend[3 * j + 1] & work.pend[3 * j + 2]
+            if doubt != 0:
+                n_pend = settle_all(net, state, rungs, p, q, k, layer, work.pend, n_pend, work.word)
         return layer, n_pend
     copy(p, 0, sf, fo, FLOATS_PER_EDGE * k)
     copy(q, 0, si, io, 2 * k)

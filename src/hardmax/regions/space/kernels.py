@@ -768,11 +768,13 @@ def descend(D, net, state, cell, nr, layer, pending, room, rungs):
                 add_signs(D, path, z_at, n, cell.rays, v, t, room.sums, pending)
         forget_twins(here, state.signs)
         n_on = 0
+        doubt = np.uint64(rungs.counts[N_ZERO])
         for i in range(n):
             pos, neg = np.uint64(0), np.uint64(0)
             for w in range(nwr):
                 pos |= pending.positive[w, i]
                 neg |= pending.negative[w, i]
+                doubt |= pending.positive[w, i] & pending.negative[w, i]
             if nr == 0 or (pos != np.uint64(0) and neg != np.uint64(0)):
                 pending.unit[n_pending] = i
                 for w in range(nwr):
@@ -782,7 +784,7 @@ def descend(D, net, state, cell, nr, layer, pending, room, rungs):
             elif pos != np.uint64(0):
                 room.on[n_on] = i
                 n_on += 1
-        if nr > 0 and control[C_TRUST] == CERTIFIED:
+        if nr > 0 and control[C_TRUST] == CERTIFIED and doubt != np.uint64(0):
             if rungs.counts[N_ZERO] > 0:
                 n_pending = find_twins(D, net, state, rungs, layer, pending, n_pending, nwr)
             settle_pending(D, net, state, rungs, cell, layer, pending, 0, n_pending, cell.alive, room)
