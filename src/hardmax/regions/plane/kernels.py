@@ -474,8 +474,8 @@ def classify_all(path, z_at, n, p, k, trust, error, pend, word, limits, positive
     return count
 
 
-@kernel(inner=True)
-def vertex_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer, i, j):
+@kernel(inlined=True)
+def open_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer, i, j):
     """The sign of row i (minus row j, if that is not negative) of a layer at the vertex at ``p[o]``, where
     two sides meet, when floats leave it open: 0 zero, 1 positive, 2 negative, 3 still open.
     """
@@ -513,6 +513,12 @@ def vertex_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer
             names[0], names[1] = FAR_SIDE, wall_a
         if owner_b == AT_INFINITY:
             names[2], names[3] = FAR_SIDE, wall_b
+
+
+@kernel(inner=True)
+def vertex_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer, i, j):
+    """:func:`open_sign` as a call, for places where it is asked once."""
+    return open_sign(net, state, rungs, p, o, owner_a, wall_a, owner_b, wall_b, layer, i, j)
 
 
 @kernel(inlined=True)
@@ -563,7 +569,7 @@ def settle(net, state, rungs, p, q, k, layer, pend, first, n_pend, word):
         u = v - 1 if v > 0 else k - 1
         for j in range(first, n_pend):
             if ((pend[3 * j + 1] & pend[3 * j + 2]) >> v) & 1:
-                code = vertex_sign(
+                code = open_sign(
                     net, state, rungs, p, v * FLOATS_PER_EDGE, q[2 * u], q[2 * u + 1], q[2 * v], q[2 * v + 1],
                     layer, pend[3 * j], -1,
                 )  # fmt: skip
