@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.products import ExactProduct
-from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.exact.rationals import ExactArray, as_exact, fraction, nearest_float
 from hardmax.networks.affine_maps import FloatMap, exact_scores
 from hardmax.networks.block import (
     BaseBlock,
@@ -47,9 +47,11 @@ from hardmax.networks.block import (
     heads_of,
     many,
     mask_of,
+    no_routings,
     no_units,
 )
-from hardmax.networks.layers import ArgmaxLayer, Layer, decided_keys, mean_rows
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer, decided_keys, mean_rows
+from hardmax.networks.rules import RULES, TIES, Rule, chosen_keys, exact_weights, rule_of
 
 Floats = NDArray[np.float64]
 
@@ -111,7 +113,7 @@ class HeadBlock(BaseBlock):
         head, key = self._words
         masked = int((~self.mask).sum())
         return (
-            f"{type(self).__name__}({many(self.heads, head)}, {many(self.n_tokens, key)}, "
+            f"{type(self).__name__}({many(self.scores.shape[0], head)}, {many(self.n_tokens, key)}, "
             f"{self.d_in} -> {self.d_out}{', skip' if self.skip else ''}"
             f"{f', {masked} masked' if masked else ''})"
         )
@@ -121,8 +123,20 @@ class HeadBlock(BaseBlock):
 class Attention(HeadBlock):
     r"""Attention at fixed keys and values.
 
-    .. math:: x \mapsto [x +] \sum_{h=1}^{H} v_{h, j_h(x)}, \qquad
-              j_h(x) = \arg\max_j \; a_{hj} \cdot x + b_{hj} .
+    .. math:: x \mapsto [x +] \sum_{h=1}^{H} \sum_j p_{hj}(x)\, v_{hj}, \qquad
+              s_{hj}(x) = a_{hj} \cdot x + b_{hj} .
+
+    The rule says how the weights :math:`p` follow from the scores :math:`s`. All rules here are piecewise
+    affine, so every engine finds their exact cells:
+
+    =============  ==========================================================================================
+    rule           weights of a head
+    =============  ==========================================================================================
+    "hardmax"      1 for the largest score: :math:`x \mapsto v_{h, j_h(x)}` with :math:`j_h = \arg\max_j s_{hj}`
+    "top-k"        :math:`1/k` for each of the k largest scores
+    "sparsemax"    the point of the simplex nearest to :math:`s / \tau`, with :math:`\tau` the temperature
+    "relu"         :math:`\max(s_j, 0) / \tau`; :math:`\tau` is the number of keys unless it is given
+    =============  ==========================================================================================
 
     Parameters
     ----------
@@ -133,8 +147,17 @@ class Attention(HeadBlock):
         The constants :math:`b_{hj}`; ``None`` for zeros.
     outputs : (H, N, e) array_like
         The vectors :math:`v_{hj}`: values after the output projection.
+    rule : {"hardmax", "top-k", "sparsemax", "relu"}
+        How weights follow from scores.
+    k : int, optional
+        How many keys win; with rule "top-k" only.
+    temperature : number or (H,) array_like, optional
+        :math:`\tau`, of all heads or one per head; with the rules "sparsemax" and "relu" only.
+    ties : {"mean", "leftmost", "rightmost"}
+        Who wins among equal scores, with the rules "hardmax" and "top-k": all of them share, or the lowest
+        or the highest index wins.
     mask : (H, N) array_like of bool, optional
-        ``True`` where a key is present. Every head needs one.
+        ``True`` where a key is present. Every head needs one, and k of them with rule "top-k".
     skip : bool, default True
         Whether the input is added (then :math:`e = d`).
 
@@ -143,12 +166,22 @@ class Attention(HeadBlock):
     scores, biases, outputs : ExactArray
     mask : (H, N) bool, read-only
     skip : bool
-    d_in, d_out, heads, n_tokens : int
+    rule, ties : str
+    k : int or None
+    temperature : ExactArray or None
+    d_in, d_out, n_heads, n_tokens : int
+    heads : int
+        The heads with a routing in the signature: all of them with rule "hardmax", otherwise none.
+    width : int
+        The bits in the signature: with the other rules one per head and key, which says whether the key has
+        weight.
 
     Notes
     -----
-    Keys of a head that tie for the largest score share: the head adds the mean of their outputs, which is
-    the limit of softmax at temperature zero.
+    With ``ties="mean"``, keys of a head that tie for the largest score share: the head adds the mean of their
+    outputs, which is the limit of softmax at temperature zero. Keys that tie for the last of k places share
+    it. In a signature the lowest index stands for keys that tie on a whole cell (the highest with
+    ``ties="rightmost"``).
 
     Examples
     --------
@@ -159,6 +192,12 @@ class Attention(HeadBlock):
     array([-1.5,  0. ,  1.5])
     >>> head
     Attention(1 head, 2 keys, 1 -> 1, skip)
+
+    The same keys with sparsemax at temperature 1: between the two the map is continuous.
+
+    >>> soft = Attention([[[-1], [1]]], None, [[[-1], [1]]], rule="sparsemax", temperature=1)
+    >>> soft([[-0.5], [0.25], [0.5]])[:, 0]
+    array([-1.5,  0.75,  1.5 ])
     """
 
     scores: ExactArray
@@ -166,9 +205,14 @@ class Attention(HeadBlock):
     outputs: ExactArray
     mask: NDArray[np.bool_]
     skip: bool
+    rule: str
+    k: int | None
+    temperature: ExactArray | None
+    ties: str
     name: ClassVar[str] = "attention"
     _arrays: ClassVar[dict[str, int]] = {"scores": 3, "biases": 2, "outputs": 3}
     _options: ClassVar[tuple[str, ...]] = ("mask", "skip")
+    _more: ClassVar[tuple[str, ...]] = ("rule", "k", "temperature", "ties")
 
     def __init__(
         self,
@@ -176,6 +220,10 @@ class Attention(HeadBlock):
         biases: ArrayLike | Sequence[ArrayLike] | None,
         outputs: ArrayLike | Sequence[ArrayLike],
         *,
+        rule: str = "hardmax",
+        k: int | None = None,
+        temperature: ArrayLike | None = None,
+        ties: str = "mean",
         mask: ArrayLike | Sequence[ArrayLike] | None = None,
         skip: bool = True,
     ) -> None:
@@ -189,7 +237,31 @@ class Attention(HeadBlock):
                 f"a skip connection needs outputs of the dimension of the input ({self.d_in}), but they have "
                 f"{v.shape[2]}; say skip=False or change the outputs."
             )
-        self._set(outputs=v, skip=bool(skip))
+        chosen = rule_of(rule, k, temperature, ties, self.mask)
+        self._set(outputs=v, skip=bool(skip), _rule=chosen, rule=rule, k=chosen.k, ties=ties)
+        self._set(temperature=chosen.temperature)
+
+    _rule: ClassVar[Rule]  # the rule with what belongs to it
+
+    @property
+    def n_heads(self) -> int:
+        """The number of heads."""
+        return self.scores.shape[0]
+
+    @property
+    def heads(self) -> int:
+        """The number of heads with a routing in the signature: those that choose one key."""
+        return self.n_heads if self.rule == "hardmax" else 0
+
+    @property
+    def width(self) -> int:
+        """The number of bits in the signature: whether a key has weight, for heads that choose several."""
+        return 0 if self.rule == "hardmax" else self.n_heads * self.n_tokens
+
+    @property
+    def chooses_sets(self) -> bool:
+        """Whether heads choose sets of keys, which an engine must know before it starts."""
+        return self.rule in ("top-k", "sparsemax")
 
     @property
     def d_out(self) -> int:
@@ -199,7 +271,7 @@ class Attention(HeadBlock):
     @cached_property
     def keys(self) -> DistinctKeys:
         """The keys as the forward pass uses them: equal ones merged, masked ones gone."""
-        return distinct_keys(self.scores, self.biases, self.outputs, self.mask)
+        return distinct_keys(self.scores, self.biases, self.outputs, self.mask, self.ties)
 
     @classmethod
     def from_weights(
@@ -217,6 +289,10 @@ class Attention(HeadBlock):
         mask: ArrayLike | None = None,
         score_bias: ArrayLike | None = None,
         scale: Any = 1,
+        rule: str = "hardmax",
+        k: int | None = None,
+        temperature: ArrayLike | None = None,
+        ties: str = "mean",
         skip: bool = True,
     ) -> Attention:
         r"""A real attention layer whose context is held fixed.
@@ -244,6 +320,8 @@ class Attention(HeadBlock):
         scale : number or one per head, default 1
             :math:`\sigma_h > 0`. The default leaves the raw scores; softmax of raw scores over
             :math:`\sqrt{d_{head}}` is then temperature :math:`\sqrt{d_{head}}`.
+        rule, k, temperature, ties
+            As in :class:`Attention`.
         skip : bool, default True
 
         Returns
@@ -266,36 +344,85 @@ class Attention(HeadBlock):
         scores, biases, outputs = _factored(
             context, (W_Q, W_K, W_V, W_O), (b_Q, b_K, b_V), b_O, score_bias, scale
         )
-        return cls(scores, biases, outputs, mask=mask, skip=skip)
+        return cls(
+            scores, biases, outputs, rule=rule, k=k, temperature=temperature, ties=ties, mask=mask, skip=skip
+        )
 
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
-        """The output at the rows of a float64 matrix."""
-        if temperature == 0.0:
+        """The output at the rows of a float64 matrix; a temperature concerns hardmax heads only."""
+        if temperature == 0.0 or self.rule != "hardmax":
             return self.trace(points)[0]
         return self._sum(points, self.keys.soft(points, temperature))
 
     def trace(self, points: Floats) -> Traced:
-        """The output at temperature zero and the winning keys (n, H), the lowest index among ties."""
-        added, routings = self.keys.hard(points)
-        return self._sum(points, added), routings, no_units(points)
+        """The output, and the winning keys (n, H) or, for other rules than hardmax, which keys have weight.
+
+        Among ties the lowest index wins, or the highest.
+        """
+        if self.rule == "hardmax":
+            added, routings = self.keys.hard(points, mean=self.ties == "mean")
+            return self._sum(points, added), routings, no_units(points)
+        scores = self.keys.scores_of_keys(points)
+        weights, chosen = self._rule.weights(scores)
+        outputs = working_floats(self.outputs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            added = [weights[:, h] @ outputs[h] for h in range(self.n_heads)]
+        return self._sum(points, added), no_routings(points), chosen.reshape(len(points), -1)
+
+    def chosen(self, points: Floats) -> NDArray[np.bool_]:
+        """Which keys have weight at the rows of a float64 matrix, (n, H, N)."""
+        return self._rule.weights(self.keys.scores_of_keys(points))[1]
 
     def with_keys(self, n_tokens: int) -> Self:
         """The same block with the first keys of each head only; the others are masked."""
+        return self._with(mask=self.mask & (np.arange(self.n_tokens) < n_tokens))
+
+    def _with(self, **changes: Any) -> Self:
+        """The same block with other options."""
         kept: Any = (self.scores, self.biases, self.outputs)
-        first = np.arange(self.n_tokens) < n_tokens
-        return type(self)(*kept, mask=self.mask & first, skip=self.skip)
+        options = {name: getattr(self, name) for name in (*self._options, *self._more)}
+        return type(self)(*kept, **options | changes)
 
     def layers(self, head: int, unit: int) -> list[Layer]:
-        """The internal form: keys with the same score become one key with the mean of their outputs."""
-        decided, groups = decided_keys(self.scores, self.biases, self.mask)
+        """The internal form of heads that choose one key, and of ReLU attention.
+
+        Keys with the same score become one key with the mean of their outputs, or that of the first. Heads
+        that choose sets have one when the sets are listed: :mod:`hardmax.networks.key_sets`.
+        """
+        if self.chooses_sets:
+            raise InvalidInputError(f"{self!r} chooses sets of keys, which must be listed first.")
         outputs = self.outputs.rearranged(lambda array: array.reshape(-1, self.d_out))
+        if self.rule == "relu":
+            return [self._units(outputs, unit)]
+        decided, groups = decided_keys(self.scores, self.biases, self.mask, last=self.ties == "rightmost")
+        mean = self.ties == "mean"
+        if not mean:
+            groups = [group[:1] for group in groups]
         sizes = np.array([len(group) for group in groups], dtype=np.int64)
         means = mean_rows(outputs, groups)
-        return [ArgmaxLayer(**decided, multiplicities=sizes, outputs=means, skip=self.skip, first_head=head)]
+        return [
+            ArgmaxLayer(
+                **decided, multiplicities=sizes, outputs=means, skip=self.skip, first_head=head, mean=mean
+            )
+        ]
+
+    def _units(self, outputs: ExactArray, unit: int) -> ReluLayer:
+        """ReLU attention: a unit per key; a masked one has the score -1."""
+        masked = np.flatnonzero(~self.mask.ravel())
+        scores = self.scores.rearranged(lambda array: _replaced(array.reshape(-1, self.d_in), masked, 0))
+        biases = self.biases.rearranged(lambda array: _replaced(array.ravel(), masked, -1))
+        shares = np.repeat([1 / tau for tau in self._rule.temperatures], self.n_tokens)
+        weights = as_exact(fractions_of(outputs) * shares[:, None], "outputs over temperature", ndim=2)
+        offsets = ExactArray(np.zeros(self.d_out))
+        return ReluLayer(scores, biases, weights.transposed, offsets, self.skip, unit)
 
     def _added(
         self, current: FloatMap, choice: NDArray[Any], exactly: Callable[[], flint.fmpq_mat]
     ) -> FloatMap:
+        if self.rule != "hardmax":
+            added = self._added_exactly(exactly(), choice).tolist()
+            rows = np.array([[nearest_float(fraction(value)) for value in row] for row in added])
+            return FloatMap(rows, np.abs(rows))
         constant = np.zeros((self.d_out, current.rows.shape[1]))
         for h, key in enumerate(choice.tolist()):
             constant[:, -1] += self._output(h, key, current, exactly)
@@ -317,20 +444,37 @@ class Attention(HeadBlock):
             exact = exact_scores(self.scores, self.biases, self.mask, exactly())[h]
             near[near] = [exact[j] == exact[key] for j in keys.first[h, near].tolist()]
         weights, outputs = keys.counts[h, near], keys.outputs[h, near]
-        if len(weights) == 1:
+        if len(weights) == 1 or self.ties != "mean":
             return np.asarray(outputs[0])
         return np.asarray((weights[:, None] * outputs).cumsum(axis=0)[-1] / weights.sum())
 
     def _added_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat:
-        last = current.ncols() - 1
-        added = flint.fmpq_mat(self.d_out, last + 1)
+        columns = current.ncols()
+        added = flint.fmpq_mat(self.d_out, columns)
         for h, rows in enumerate(exact_scores(self.scores, self.biases, self.mask, current)):
-            winner = max(rows, key=rows.__getitem__) if choice is None else int(choice[h])
-            tied = [j for j, row in rows.items() if row == rows[winner]]
-            for i in range(self.d_out):
-                total = sum((self.outputs.rational((h, j, i)) for j in tied), flint.fmpq(0))
-                added[i, last] = added[i, last] + total / len(tied)
+            if choice is None:
+                won = None
+            elif self.rule == "hardmax":
+                won = [int(choice[h])]
+            else:
+                won = np.flatnonzero(choice.reshape(self.n_heads, -1)[h]).tolist()
+            weights = exact_weights(self._rule, h, rows, won)
+            values = [[self.outputs.rational((h, j, i)) for j in weights] for i in range(self.d_out)]
+            table = [weight for row in weights.values() for weight in row]
+            shares = flint.fmpq_mat(len(weights), columns, table)
+            added += flint.fmpq_mat(self.d_out, len(weights), [v for row in values for v in row]) * shares
         return added
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a file; the rule of a plain hardmax head need not."""
+        plain = self.rule == "hardmax" and self.ties == "mean"
+        tau = None if self.temperature is None else self.temperature.numbers
+        more = {"rule": self.rule, "k": self.k, "temperature": tau, "ties": self.ties}
+        return super().state() | ({} if plain else more)
+
+    def __repr__(self) -> str:
+        plain = self.rule == "hardmax" and self.ties == "mean"
+        return super().__repr__() if plain else f"{super().__repr__()[:-1]}, {self._rule})"
 
     def _sum(self, points: Floats, added: list[Floats]) -> Floats:
         y = points.copy() if self.skip else np.zeros((len(points), self.d_out))
@@ -355,11 +499,13 @@ class DistinctKeys:
     offsets : (H, K) float64
         Minus infinity for padding.
     first : (H, K) int32
-        The lowest index of a key that it stands for.
+        The lowest index of a key that it stands for, or the highest if that wins ties.
     counts : (H, K) float64
         The number of keys that it stands for, zero for padding.
     outputs : (H, K, e) float64
-        The mean of their outputs.
+        The mean of their outputs, or that of the key that wins a tie.
+    place : (H, N) int
+        Where each key stands among the distinct ones; -1 if it is not present.
     """
 
     slopes: Floats
@@ -367,6 +513,15 @@ class DistinctKeys:
     first: NDArray[np.int32]
     counts: Floats
     outputs: Floats
+    place: NDArray[np.intp]
+
+    def scores_of_keys(self, points: Floats) -> Floats:
+        """The scores of all keys (n, H, N); minus infinity for those that are not present."""
+        s = self.scores(points)[0]
+        found = np.full((*s.shape[:2], self.place.shape[1]), -np.inf)
+        for h, place in enumerate(self.place):
+            found[:, h, place >= 0] = s[:, h, place[place >= 0]]
+        return found
 
     def scores(self, points: Floats) -> tuple[Floats, NDArray[np.intp], Floats]:
         """The scores (n, H, K), the first winning key of each head (n, H, 1), and its score."""
@@ -381,11 +536,13 @@ class DistinctKeys:
             )
         return s, winners, best
 
-    def hard(self, points: Floats) -> tuple[list[Floats], NDArray[np.int32]]:
-        """What each head adds at temperature zero, and the routings (n, H)."""
+    def hard(self, points: Floats, *, mean: bool) -> tuple[list[Floats], NDArray[np.int32]]:
+        """What each head adds at temperature zero, and the routings (n, H); the first of tied keys, or their
+        mean.
+        """
         s, winners, best = self.scores(points)
         tied = s == best
-        several = np.count_nonzero(tied, axis=2) > 1
+        several = (np.count_nonzero(tied, axis=2) > 1) & mean
         added = []
         for h, outputs in enumerate(self.outputs):
             part = outputs[winners[:, h, 0]]
@@ -409,9 +566,11 @@ class DistinctKeys:
 
 
 def distinct_keys(
-    scores: ExactArray, biases: ExactArray, outputs: ExactArray, mask: NDArray[np.bool_]
+    scores: ExactArray, biases: ExactArray, outputs: ExactArray, mask: NDArray[np.bool_], ties: str = "mean"
 ) -> DistinctKeys:
     """Merge keys with equal floats, drop those that the mask leaves out, and pad.
+
+    Keys are in the order in which they win ties.
 
     >>> from hardmax.exact.rationals import as_exact
     >>> a, v = as_exact([[[1], [1], [2]]], "a", ndim=3), as_exact([[[0], [1], [5]]], "v", ndim=3)
@@ -423,24 +582,33 @@ def distinct_keys(
     heads, _, d = a.shape
     groups = []
     for h in range(heads):
-        present = np.flatnonzero(mask[h])
+        present = np.flatnonzero(mask[h])[:: -1 if ties == "rightmost" else 1]
         rows = np.concatenate([a[h, present], b[h, present, None]], axis=1)
         _, lowest, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        order = np.argsort(
-            lowest
-        )  # keys ascend by their lowest index, so that the first maximum is the lowest
+        order = np.argsort(lowest)  # by the index that wins ties, so that the first maximum is the winner
         groups.append((present, present[lowest[order]], np.argsort(order)[group.ravel()]))
     shape = (heads, max(len(lowest) for _, lowest, _ in groups))
     slopes, offsets = np.zeros((*shape, d)), np.full(shape, -np.inf)
     first, counts = np.zeros(shape, dtype=np.int32), np.zeros(shape)
-    means = np.zeros((*shape, v.shape[2]))
+    means, place = np.zeros((*shape, v.shape[2])), np.full(mask.shape, -1)
     for h, (present, lowest, group) in enumerate(groups):
         k = len(lowest)
         slopes[h, :k], offsets[h, :k], first[h, :k] = a[h, lowest], b[h, lowest], lowest
         counts[h, :k] = np.bincount(group, minlength=k)
-        np.add.at(means[h], group, v[h, present])
-        means[h, :k] /= counts[h, :k, None]
-    return DistinctKeys(np.ascontiguousarray(slopes.reshape(-1, d).T), offsets, first, counts, means)
+        place[h, present] = group
+        if ties == "mean":
+            np.add.at(means[h], group, v[h, present])
+            means[h, :k] /= counts[h, :k, None]
+        else:
+            means[h, :k] = v[h, lowest]
+    return DistinctKeys(np.ascontiguousarray(slopes.reshape(-1, d).T), offsets, first, counts, means, place)
+
+
+def _replaced(array: NDArray[Any], rows: NDArray[np.intp], value: int) -> NDArray[Any]:
+    """A copy in which some rows hold another value."""
+    array = array.copy()
+    array[rows] = value
+    return array
 
 
 def _factored(

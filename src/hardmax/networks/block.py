@@ -37,6 +37,7 @@ class BaseBlock(ABC):
 
     _arrays: ClassVar[dict[str, int]]  # the arrays of a block and their numbers of axes
     _options: ClassVar[tuple[str, ...]]  # what else makes the block
+    _more: ClassVar[tuple[str, ...]] = ()  # options that a file need not have
 
     if TYPE_CHECKING:  # fields of some blocks, constants of others
 
@@ -64,6 +65,11 @@ class BaseBlock(ABC):
     def width(self) -> int:
         """The number of ReLU units, each with a bit in the signature."""
         return 0
+
+    @property
+    def chooses_sets(self) -> bool:
+        """Whether heads choose sets of keys, which an engine must know before it starts."""
+        return False
 
     def _set(self, **fields: Any) -> None:
         """Fill the fields of a frozen block."""

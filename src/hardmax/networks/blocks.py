@@ -496,6 +496,7 @@ def block_of(state: Mapping[str, Any]) -> Block:
     kind = kinds[state["block"]]
     factors = [as_exact(values, "factor", ndim=2) for values in state.get("factors", [])]
     options: dict[str, Any] = {name: state[name] for name in kind._options}
+    options |= {name: state[name] for name in kind._more if name in state}
     for name, ndim in kind._arrays.items():
         values = state[name]
         if isinstance(values, Mapping):

@@ -31,6 +31,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +89,11 @@ class _AnyLayer:
     @property
     def jumps(self) -> bool:
         """Whether the map may jump where a routing changes: a wall. Otherwise it only bends: a fold."""
+        return False
+
+    @property
+    def shares(self) -> bool:
+        """Whether keys that coincide on a cell share: the mean of their outputs goes on."""
         return False
 
 
@@ -178,12 +185,17 @@ class ArgmaxLayer(_AnyLayer):
     outputs: ExactArray
     skip: bool
     first_head: int
+    mean: bool = True  # whether keys that tie on a cell share; otherwise the first of them wins
 
     def winners(self, routings: NDArray[np.int32]) -> NDArray[np.int64]:
         """The rows of the keys that a cell's routings mean, one per head."""
-        starts, stops, won = self.head_start[:-1], self.head_start[1:], routings[self.head_slice]
-        heads = zip(starts.tolist(), stops.tolist(), won.tolist(), strict=True)
-        return np.array([a + np.searchsorted(self.key[a:b], key) for a, b, key in heads], dtype=np.int64)
+        won = routings[self.head_slice].tolist()
+        return np.array([row[key] for row, key in zip(self._rows, won, strict=True)], dtype=np.int64)
+
+    @cached_property
+    def _rows(self) -> list[dict[int, int]]:
+        keys, starts = self.key.tolist(), self.head_start.tolist()
+        return [{keys[row]: row for row in range(a, b)} for a, b in pairwise(starts)]
 
     @property
     def factors(self) -> tuple[tuple[ExactArray, ...], ...]:
@@ -202,6 +214,8 @@ class ArgmaxLayer(_AnyLayer):
 
     def mean_output(self, keys: NDArray[np.int64]) -> NDArray[np.float64]:
         """What keys of one head add that win together: the mean over the keys of the block."""
+        if not self.mean:
+            return self.outputs.floats[keys[0]]
         shares = self.multiplicities[keys] / self.multiplicities[keys].sum()
         parts = shares[:, None] * self.outputs.floats[keys]
         return np.array([fsum(column) for column in parts.T])  # off by three roundings, however many keys tie
@@ -210,6 +224,11 @@ class ArgmaxLayer(_AnyLayer):
     def jumps(self) -> bool:
         """Whether the map may jump: outputs of two winners differ."""
         return True
+
+    @property
+    def shares(self) -> bool:
+        """Whether the mean of outputs goes on where keys coincide."""
+        return self.mean
 
     @property
     def d_in(self) -> int:
@@ -238,6 +257,11 @@ class MaxLayer(ArgmaxLayer):
     @property
     def jumps(self) -> bool:
         """A maximum bends without a jump."""
+        return False
+
+    @property
+    def shares(self) -> bool:
+        """Equal maxima are one: there is no mean."""
         return False
 
     @property
@@ -274,16 +298,20 @@ def layers_of(network: Network) -> tuple[Layer, ...]:
 
 
 def decided_keys(
-    scores: ExactArray, biases: ExactArray, mask: NDArray[np.bool_]
+    scores: ExactArray, biases: ExactArray, mask: NDArray[np.bool_], *, last: bool = False
 ) -> tuple[dict[str, Any], list[list[int]]]:
-    """The fields of an :class:`ArgmaxLayer` that decide, and the rows that each of its keys stands for."""
+    """The fields of an :class:`ArgmaxLayer` that decide, and the rows that each of its keys stands for.
+
+    Keys are in the order in which they win ties: ascending, or descending if the ``last`` wins.
+    """
     heads, n_tokens, d = scores.shape
     score_rows = scores.rearranged(lambda array: array.reshape(-1, d))
     bias_rows = biases.rearranged(np.ravel)
     groups: list[list[int]] = []
     head_start = [0]
     for h in range(heads):
-        groups += _equal_scores(score_rows, bias_rows, h * n_tokens + np.flatnonzero(mask[h]))
+        present = h * n_tokens + np.flatnonzero(mask[h])
+        groups += equal_scores(score_rows, bias_rows, present[::-1] if last else present)
         head_start.append(len(groups))
     rows = np.array([group[0] for group in groups], dtype=np.int64)
     decided = {
@@ -295,8 +323,8 @@ def decided_keys(
     return decided, groups
 
 
-def _equal_scores(scores: ExactArray, biases: ExactArray, present: NDArray[np.int64]) -> list[list[int]]:
-    """Rows with the same exact score, grouped; groups and their members in ascending order."""
+def equal_scores(scores: ExactArray, biases: ExactArray, present: NDArray[np.int64]) -> list[list[int]]:
+    """Rows with the same exact score, grouped; groups and their members in the order of ``present``."""
     if scores.fractions is None and biases.fractions is None:
         table = np.column_stack([scores.floats[present], biases.floats[present]]) + 0.0
         keys: Sequence[object] = [row.tobytes() for row in table]

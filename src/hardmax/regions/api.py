@@ -19,6 +19,7 @@ import numpy as np
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
+from hardmax.networks.key_sets import Listed
 from hardmax.networks.network import Network
 from hardmax.progress import Progress as Progress
 from hardmax.progress import shown
@@ -27,6 +28,7 @@ from hardmax.regions.engine.question import ENGINES, Question, engine_for
 from hardmax.regions.engine.stack_machine import Tally
 from hardmax.regions.engine.tasks import HEAD, Checkpoint, Schedule
 from hardmax.regions.engine.workers import check_jobs, run
+from hardmax.regions.listing import KeySetList, until_listed
 from hardmax.regions.maps.merging import Fingerprints, certain_contacts, repeated
 from hardmax.regions.outlook import Outlook
 from hardmax.regions.result import CellCount, RegionCount, RegionSet
@@ -124,7 +126,12 @@ def count_cells(
     with _run(question, max_cells, time_limit, n_jobs, progress, checkpoint) as run:
         found = run.found()
     tally, machine = found.tally, found.machine
-    by_layer = zip(machine.layers, tally.layer_cells, strict=False)
+    thresholds = () if found.listed is None else found.listed.thresholds
+    by_layer = [
+        (layer, cells)
+        for i, (layer, cells) in enumerate(zip(machine.layers, tally.layer_cells, strict=False))
+        if i - len(machine.layers) not in thresholds
+    ]
     return CellCount(
         n_cells=tally.n_cells,
         complete=found.complete,
@@ -224,6 +231,7 @@ class _Found:
     tally: Tally
     complete: bool
     table: Table
+    listed: Listed | None = None
 
     @property
     def coverage(self) -> float | None:
@@ -254,6 +262,7 @@ class _Found:
             complete=self.complete,
             covered=self.coverage,
             outlook=self.outlook,
+            listed=self.listed,
         )
 
 
@@ -270,6 +279,8 @@ class _Run:
 
     def found(self, keeper: Checkpoint | None = None) -> _Found:
         """Process every task of the question, as far as the limits allow."""
+        if any(block.chooses_sets for block in self.question.network.blocks):
+            return self._found_listed()
         begin = time.monotonic()  # a machine solves its first programs when it is made
         machine = self.question.machine()
         schedule = Schedule(machine, self.max_cells)
@@ -278,6 +289,32 @@ class _Run:
             keeper.resume(schedule)
         self.process(schedule, begin, keeper)
         return self.gathered(schedule, machine)
+
+    def _found_listed(self) -> _Found:
+        """The same for a network whose heads choose sets: again and again, until no set is missing."""
+        if self.checkpoint is not None:
+            raise InvalidInputError(
+                "checkpoint must be left out for a network with top-k or sparsemax heads: their cells are found "
+                "more than once; try max_cells or time_limit."
+            )
+        asked, begin = self.question, time.monotonic()
+
+        def left() -> float | None:
+            return None if self.time_limit is None else self.time_limit - (time.monotonic() - begin)
+
+        def find(listed: Listed) -> tuple[_Found, Cells, Any, bool]:
+            question = replace(asked, network=listed.network, keep="cells")
+            limit = left()
+            found = replace(self, question=question, time_limit=None if limit is None else max(limit, 1e-3))
+            result = found.found()
+            limit = left()
+            return result, result.cells, result.machine.exact_maps, limit is None or limit > 0
+
+        listed, found, cells, proven = until_listed(KeySetList(asked.network, asked.domain), find)
+        whole = found.complete and bool(proven.all())
+        table = found.table if proven.all() else cells.select(proven).table
+        tally = found.tally if proven.all() else replace(found.tally, n_cells=int(proven.sum()))
+        return replace(found, question=asked, complete=whole, table=table, tally=tally, listed=listed)
 
     def process(self, schedule: Schedule, begin: float, keeper: Checkpoint | None = None) -> None:
         """Process the tasks of a schedule, as far as the limits allow."""
@@ -300,6 +337,9 @@ class _Run:
         end = None if self.time_limit is None else time.monotonic() + self.time_limit
         question, checkpoint, max_cells = self.question, self.checkpoint, self.max_cells
         exact = question.arithmetic != "float"
+        if any(block.chooses_sets for block in question.network.blocks):
+            found = self.found()
+            return RegionCount(found.regions.n_regions, found.tally.n_cells, found.complete, exact, found.outlook)
 
         def next_run(question: Question, max_cells: int | None = None) -> _Run:
             left = None if end is None else max(end - time.monotonic(), 1e-3)

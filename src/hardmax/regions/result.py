@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.geometry.domains import Box, Domain, domain_of
+from hardmax.networks.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
@@ -158,6 +159,7 @@ class RegionSet(Result):
     covered: float | None
     sliver: float
     outlook: Outlook | None = None
+    listed: Listed | None = None
 
     @classmethod
     def of_machine(
@@ -171,9 +173,10 @@ class RegionSet(Result):
         complete: bool,
         covered: float | None,
         outlook: Outlook | None = None,
+        listed: Listed | None = None,
     ) -> Self:
         """Cells that a machine found, or several for the same question; its exact maps are used again."""
-        found = cls(network, domain, cells, arithmetic, complete, covered, machine.tolerance, outlook)
+        found = cls(network, domain, cells, arithmetic, complete, covered, machine.tolerance, outlook, listed)
         found.__dict__["_exact_maps"] = machine.exact_maps
         return found
 
@@ -215,12 +218,38 @@ class RegionSet(Result):
     @cached_property
     def relu_bits(self) -> NDArray[np.bool_]:
         """Which ReLU units are on, one row per cell."""
-        return unpack_bits(self.cells.bits, self.network.units_total)
+        return unpack_bits(self.cells.bits, self.plain.units_total)
+
+    @property
+    def plain(self) -> Network:
+        """The network whose signatures these are.
+
+        It is ``network``, unless some of its heads choose sets of keys: then it has a key for each set, and
+        routings number the sets; see :meth:`chosen`.
+        """
+        return self.network if self.listed is None else self.listed.network
+
+    def chosen(self, block: int) -> NDArray[np.bool_]:
+        """Which keys the heads of a block with rule "top-k" or "sparsemax" choose, (n_cells, H, N).
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> head = hm.Attention([[[1.0], [0.0], [-1.0]]], None, [[[0.0], [1.0], [2.0]]], rule="top-k", k=2)
+        >>> hm.enumerate_regions(hm.Network([head]), hm.Box([-1], [1])).chosen(0)[:, 0].astype(int)
+        array([[1, 1, 0],
+               [0, 1, 1]])
+        """
+        if self.listed is None or block not in self.listed.choices:
+            raise InvalidInputError(
+                f"block must be the number of one whose heads choose sets of keys, but was {block!r}."
+            )
+        return self.listed.chosen(block, self.cells.routings)
 
     def signature(self, i: int) -> Signature:
         """The signature of cell ``i``."""
         i = self._index(i)
-        return Signature(self.cells.routings[i : i + 1], self.cells.bits[i : i + 1], self.network.units_total)
+        return Signature(self.cells.routings[i : i + 1], self.cells.bits[i : i + 1], self.plain.units_total)
 
     # geometry
 
@@ -324,7 +353,7 @@ class RegionSet(Result):
 
     @cached_property
     def _exact_maps(self) -> ExactMaps:
-        layers, domain = layers_of(self.network), self.domain
+        layers, domain = layers_of(self.plain), self.domain
         return ExactMaps(*(planar(layers, domain) if self.cells.kind == "polygons" else (layers, domain)))
 
     def _index(self, i: int) -> int:
@@ -398,7 +427,7 @@ class RegionSet(Result):
 
     def locate(self, points: ArrayLike) -> NDArray[np.int64]:
         """The cell of each point by its signature in float arithmetic; -1 where no listed cell has it."""
-        signature = self.network.signature(np.atleast_2d(np.asarray(points, dtype=np.float64)))
+        signature = self.plain.signature(np.atleast_2d(np.asarray(points, dtype=np.float64)))
         return self.of_signatures(signature.routings, signature.bits)
 
     def of_signatures(self, routings: NDArray[np.int32], bits: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -428,14 +457,17 @@ class RegionSet(Result):
             "sliver": self.sliver,
             "cells": self.cells.state(),
         }
+        if self.listed is not None:
+            state["sets"] = [[list(map(list, head)) for head in heads] for heads in self.listed.sets.values()]
         return state if self.outlook is None else {**state, "outlook": self.outlook._state()}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        known = state.get("outlook")
+        known, network = state.get("outlook"), Network._from_state(state["network"])
         return cls(
             outlook=None if known is None else Outlook._from_state(known),
-            network=Network._from_state(state["network"]),
+            network=network,
+            listed=listed_in_file(network, state["sets"]) if "sets" in state else None,
             domain=domain_of(state["domain"]),
             cells=Cells.from_state(state["cells"]),
             arithmetic=state["arithmetic"],

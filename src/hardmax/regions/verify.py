@@ -90,7 +90,7 @@ class Check(ABC):
     def __init__(self, regions: RegionSet, rng: np.random.Generator) -> None:
         self.regions, self.rng, self.geometry = regions, rng, regions._geometry
         self.contacts: Contacts = regions._contacts
-        self.network, self.d = regions.network, regions.d
+        self.network, self.d = regions.plain, regions.d
         self.cells: Cells = regions.cells
         self.checks: dict[str, str] = {}
         self.counts: dict[str, int] = {}

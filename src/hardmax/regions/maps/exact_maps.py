@@ -237,7 +237,9 @@ class ExactMaps:
     ) -> flint.fmpz_mat:
         integers = self._layer(layer)
         won = enumerate(walls.winners(routings_row).tolist())
-        groups = [self._tied(layer, walls, hidden, head, winner) for head, winner in won]
+        groups = [
+            self._tied(layer, walls, hidden, head, winner) if walls.mean else [winner] for head, winner in won
+        ]
         shares = [integers.multiplicity(group) for group in groups]
         common = lcm(*shares) if shares else 1
         moved = [0] * walls.d_out
@@ -426,6 +428,12 @@ def signature_beyond(
             slopes = [flint.fmpq(1) if lit else block.slope.rational(i) for i, lit in enumerate(on)]
             bent = [value * slope for row, slope in zip(rows, slopes, strict=True) for value in row]
             out = _product(block.w_out, flint.fmpq_mat(len(rows), 2, bent), block.b_out)
+        elif block.width:  # ReLU attention
+            scores = [(h, _scores(block, h, y)) for h in range(len(block.mask))]
+            on = [h_scores.get(j, (-1, 0)) > (0, 0) for _, h_scores in scores for j in range(block.n_tokens)]
+            bits += on
+            level |= any(score == (0, 0) for _, h_scores in scores for score in h_scores.values())
+            out = block.compose_exactly(y, np.array(on)) - (y if block.skip else 0 * y)
         else:
             winners = [_winners(block, h, y) for h in range(block.heads)]
             routings += [tied[0] for _, tied in winners]
@@ -436,6 +444,7 @@ def signature_beyond(
             else:
                 moved = [flint.fmpq(0)] * (2 * block.d_out)
                 for h, (_, tied) in enumerate(winners):
+                    tied = tied if block.ties == "mean" else tied[:1]
                     for k in range(block.d_out):
                         total = sum((block.outputs.rational((h, j, k)) for j in tied), flint.fmpq(0))
                         moved[2 * k] += total / len(tied)
@@ -447,14 +456,23 @@ def signature_beyond(
 def _winners(
     block: Attention | Maxout, h: int, y: flint.fmpq_mat
 ) -> tuple[tuple[flint.fmpq, flint.fmpq], list[int]]:
-    """The largest score of a head, as value and slope, and the keys that have it."""
+    """The largest score of a head, as value and slope, and the keys that have it, the winner first."""
+    scores = _scores(block, h, y)
+    best = max(scores.values())
+    tied = [j for j, score in scores.items() if score == best]
+    return best, tied[::-1] if getattr(block, "ties", "mean") == "rightmost" else tied
+
+
+def _scores(
+    block: Attention | Maxout, h: int, y: flint.fmpq_mat
+) -> dict[int, tuple[flint.fmpq, flint.fmpq]]:
+    """The scores of the keys of a head that are present, each as value and slope."""
     scores = {}
     for j in np.flatnonzero(block.mask[h]).tolist():
         row = flint.fmpq_mat([[block.scores.rational((h, j, k)) for k in range(block.d_in)]])
         value, slope = (row * y).entries()
         scores[j] = (value + block.biases.rational((h, j)), slope)
-    best = max(scores.values())
-    return best, [j for j, score in scores.items() if score == best]
+    return scores
 
 
 def _product(matrix: ExactArray | None, y: flint.fmpq_mat, offsets: ExactArray) -> flint.fmpq_mat:

@@ -302,7 +302,7 @@ class PlaneMachine(StackMachine):
         self.control[kernels.C_INTS], self.control[kernels.C_FLOATS] = at, float_at
         for key, tied, sides in reversed(parts):
             polygon, names = self._part(layer, head, keys.start, key, sides, edges, labels)
-            flag = tied_before | (len(tied) > 1 and block.jumps)
+            flag = tied_before | (len(tied) > 1 and block.shares)
             while not kernels.push_head(
                 self.program.net, self._state, layer, head, keys.start + key, polygon, names, len(sides),
                 routes, hidden, e, flag,

@@ -58,7 +58,7 @@ class Sampled(NamedTuple):
     table: Integers
     numbers: Floats  # scores by columns
     heads_at: Integers
-    counts: Floats  # how many keys of the block each key stands for
+    counts: Floats  # how many keys of the block each key stands for; negative where the first of a tie wins
     words: Words  # one for every row of scores
     words_at: Integers  # where those of a layer begin
     last: int
@@ -178,12 +178,15 @@ def _leave(net, layer, index, terms, hidden, scores, s, count, constant, target,
 
 @kernel(inner=True)
 def _add_winners(net, layer, active, scores, s, count, target, t):
-    """Add to row t what the winning keys put out; keys tied in all ``count`` rows [s:] of scores share."""
+    """Add to row t what the winning keys put out; keys tied in all ``count`` rows [s:] of scores share,
+    unless the first of them wins.
+    """
     table, numbers, heads_at, counts = net.table, net.numbers, net.heads_at, net.counts
     n, weights_at, first = table[layer, D_OUT], table[layer, OFFSETS], table[layer, HEAD_AT]
     for head in range(table[layer, HEADS]):
         winner, total, tied = active[head], 0.0, 0
-        for k in range(winner, heads_at[first + head + 1]):
+        shares = counts[weights_at + winner] > 0.0
+        for k in range(winner, heads_at[first + head + 1] if shares else winner + 1):
             same = 0
             while same < count and scores[s + same, k] == scores[s + same, winner]:
                 same += 1

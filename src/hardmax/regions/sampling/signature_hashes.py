@@ -83,7 +83,7 @@ class SignatureHasher:
             numbers=program.by_columns(),
             heads_at=program.heads_at,
             counts=np.concatenate(
-                [np.zeros(0), *(cast(ArgmaxLayer, layer).multiplicities for layer in layers if layer.heads)]
+                [np.zeros(0), *(_counts(cast(ArgmaxLayer, layer)) for layer in layers if layer.heads)]
             ),
             words=generator.integers(0, 2**64, size=int(words_at[-1]) + 1, dtype=np.uint64),
             words_at=words_at,
@@ -406,3 +406,8 @@ def _bounding_box(domain: Polytope) -> tuple[Floats, Floats]:
                 raise _unbounded(domain)
             ends.append(end.x[i])
     return np.array(ends[: domain.d]), np.array(ends[domain.d :])
+
+
+def _counts(layer: ArgmaxLayer) -> Integers:
+    """How many keys of the block each key stands for; negative where tied keys do not share."""
+    return layer.multiplicities if layer.mean else -layer.multiplicities

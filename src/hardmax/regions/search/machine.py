@@ -266,7 +266,7 @@ class SearchMachine(StackMachine):
             if len(hidden):
                 with np.errstate(all="ignore"):
                     hidden = hidden + block.mean_output(np.array(group))
-            tied = node.tied | (len(group) > 1 and block.jumps)  # equal maxima are one
+            tied = node.tied | (len(group) > 1 and block.shares)  # equal maxima are one
             drawn = np.array(cuts, dtype=np.int64)
             share = node.share / len(winners)
             self._push(node, node.head + 1, node.place, drawn, choice, w, share, hidden, known, tied)

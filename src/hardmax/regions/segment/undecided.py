@@ -216,7 +216,7 @@ class Undecided:
         before = 0
         for number, (tied, place) in enumerate(upper_envelope(rows, *self.ends(events.intervals, k))):
             key = tied[0]
-            if len(tied) > 1 and block.jumps:  # there is no mean of equal maxima
+            if len(tied) > 1 and block.shares:
                 key = len(block.key) + len(events.ties)
                 events.ties.append(tied)
             if number == 0:

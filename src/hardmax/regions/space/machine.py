@@ -423,7 +423,7 @@ class SpaceMachine(StackMachine):
         routes = self.si[node.at : node.at + block.heads].copy()
         for key, members, cone in self._replacing(parts):
             routes[node.head] = first + key
-            flag = node.tied | (len(members) > 1 and block.jumps)
+            flag = node.tied | (len(members) > 1 and block.shares)
             value = hidden + block.mean_output(first + np.array(members)) if e else hidden
             self._push(node.layer, node.head + 1, cone, [], routes, value, flag)
 

@@ -1,0 +1,263 @@
+r"""Heads that choose sets of keys, written with heads that choose one: a key for each set.
+
+A top-k head is a hardmax head whose keys are the sets of k keys, with the sums of their scores and the means
+of their outputs. The threshold of sparsemax is a maximum over sets (:mod:`hardmax.networks.rules`), and its
+weights are ReLU units behind that: :math:`\max(s_j - t, 0) / \tau`. There are too many sets to list them all,
+but few of them win anywhere in a domain. :func:`listed` writes a network with the sets that are known; which
+ones an enumeration needs is found by :mod:`hardmax.regions.listing`.
+
+Nothing is rounded: scores are computed first, as given, and a set adds up some of them. What enters a block is
+carried along beside the scores where a skip connection needs it.
+
+Keys of a head with the same score are exchangeable. A set holds the first of them (the last with
+``ties="rightmost"``), and with ``ties="mean"`` its places are shared by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.exact.arithmetic import exact_stack, fractions_of
+from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.networks.attention import Attention
+from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
+from hardmax.networks.layers import equal_scores, layers_of
+from hardmax.networks.network import Network
+
+Set = tuple[int, ...]  # keys of a head, ascending
+Floats = NDArray[np.float64]
+
+
+class Choices:
+    """What can be said about the sets of one block: which are equivalent, and which are neighbours.
+
+    Keys are numbered from 0 among those of their head that are present; ``keys[h]`` holds their numbers in
+    the block.
+    """
+
+    def __init__(self, block: Attention) -> None:
+        self.block = block
+        self.keys = [np.flatnonzero(present) for present in block.mask]
+        self.starts = np.cumsum([0, *(len(keys) for keys in self.keys)])
+        n = block.n_tokens
+        flat = block.scores.rearranged(lambda array: array.reshape(-1, block.d_in))
+        biases = block.biases.rearranged(np.ravel)
+        self.rows = np.concatenate([h * n + keys for h, keys in enumerate(self.keys)])
+        self.scores, self.biases = flat.take(self.rows), biases.take(self.rows)
+        self.groups: list[NDArray[np.int64]] = []  # per head, the number of the first key with that score
+        for start, stop in zip(self.starts[:-1], self.starts[1:], strict=True):
+            first = np.zeros(stop - start, dtype=np.int64)
+            for group in equal_scores(self.scores, self.biases, np.arange(start, stop)):
+                first[np.array(group) - start] = group[0] - start
+            self.groups.append(first)
+
+    def canonical(self, head: int, members: Iterable[int]) -> Set:
+        """The set that stands for all sets whose members have the same scores."""
+        if self.block.rule != "top-k":
+            return tuple(sorted(members))
+        first, chosen = self.groups[head], []
+        values, counts = np.unique(first[list(members)], return_counts=True)
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            group = np.flatnonzero(first == value)
+            chosen += (group[-count:] if self.block.ties == "rightmost" else group[:count]).tolist()
+        return tuple(sorted(chosen))
+
+    def order(self, head: int, sets: Iterable[Set]) -> list[Set]:
+        """Sets in the order in which they win ties."""
+        if self.block.ties == "rightmost":
+            return sorted(sets, key=lambda members: members[::-1], reverse=True)
+        return sorted(sets)
+
+    def tied_sets(self, head: int, chosen: Set, level: Sequence[int]) -> Iterable[Set]:
+        """The sets that win together with one where some of its members and some others are level."""
+        kept = [j for j in chosen if j not in level]
+        return (tuple(sorted([*kept, *some])) for some in combinations(level, len(chosen) - len(kept)))
+
+    # blocks
+
+    def blocks(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
+        """The block with these sets of each head: scores first, then the heads that choose among the sets."""
+        block = self.block
+        kept = block.d_in if block.skip else 0
+        size = kept + len(self.rows)
+        first = exact_stack([ExactArray(np.eye(kept, block.d_in)), self.scores])
+        offsets = exact_stack([ExactArray(np.zeros(kept)), self.biases])
+        return self._top_k(sets, first, offsets, kept, size) if block.rule == "top-k" else (
+            self._sparsemax(sets, first, offsets, kept, size)
+        )  # fmt: skip
+
+    def _top_k(
+        self, sets: Sequence[Sequence[Set]], first: Any, offsets: Any, kept: int, size: int
+    ) -> tuple[Block, ...]:
+        block = self.block
+        outputs: list[Any] = []
+        for h, of_head in enumerate(sets):
+            means = self._means(h, of_head)
+            filled = [means, ExactArray(np.zeros((len(of_head), size - kept)))] if kept else [means]
+            outputs.append(exact_stack(filled, axis=1))
+        scores = [self._members(h, of_head, kept, size) for h, of_head in enumerate(sets)]
+        ties = "mean" if block.ties == "mean" else "leftmost"  # sets are in the order of preference
+        heads = Attention(scores, None, outputs, ties=ties, skip=block.skip)
+        last = (Affine(np.eye(block.d_out, size)),) if kept else ()
+        return (Affine(first, offsets), heads, *last)
+
+    def _members(self, h: int, sets: Sequence[Set], kept: int, size: int) -> Floats:
+        rows = np.zeros((len(sets), size))
+        for row, members in zip(rows, sets, strict=True):
+            row[kept + self.starts[h] + np.array(members)] = 1.0
+        return rows
+
+    def _means(self, h: int, sets: Sequence[Set]) -> ExactArray:
+        """The means of the outputs of sets; keys with the same score share their places."""
+        block = self.block
+        outputs = fractions_of(block.outputs.take(h))[self.keys[h]]
+        shares = np.zeros((len(sets), len(outputs)), dtype=object)
+        for row, members in zip(shares, sets, strict=True):
+            for j in members:
+                group = np.flatnonzero(self.groups[h] == self.groups[h][j]) if block.ties == "mean" else [j]
+                for i in group:
+                    row[i] += Fraction(1, len(group) * len(members))
+        return as_exact(shares @ outputs, "outputs", ndim=2)
+
+    def _sparsemax(
+        self, sets: Sequence[Sequence[Set]], first: Any, offsets: Any, kept: int, size: int
+    ) -> tuple[Block, ...]:
+        block, heads, n = self.block, self.block.n_heads, len(self.rows)
+        wide = size + heads  # what entered, the scores, the thresholds
+        scores, biases = [], []
+        for h, of_head in enumerate(sets):
+            rows = self._members(h, of_head, kept, wide)
+            sizes = np.array([len(members) for members in of_head])
+            tau = block._rule.temperatures[h]
+            biases.append([-tau / int(m) for m in sizes])
+            if (sizes & (sizes - 1) == 0).all():
+                scores.append(rows / sizes[:, None])
+            else:
+                exact = np.full(rows.shape, Fraction(0), dtype=object)
+                for row, members, m in zip(exact, of_head, sizes.tolist(), strict=True):
+                    row[kept + self.starts[h] + np.array(members)] = Fraction(1, m)
+                scores.append(exact)
+        places = np.zeros((wide, heads))
+        places[size:] = np.eye(heads)
+        wider: Any = exact_stack([first, ExactArray(np.zeros((heads, block.d_in)))])
+        zeros: Any = exact_stack([offsets, ExactArray(np.zeros(heads))])
+        thresholds = Maxout(scores, biases, places, None, skip=True)
+        above = np.zeros((n, wide))
+        above[:, kept:size] = np.eye(n)
+        for h, (start, stop) in enumerate(zip(self.starts[:-1], self.starts[1:], strict=True)):
+            above[start:stop, size + h] = -1.0
+        flat = block.outputs.rearranged(lambda array: array.reshape(-1, block.d_out)).take(self.rows)
+        taus = np.repeat([1 / tau for tau in block._rule.temperatures], np.diff(self.starts))
+        values = as_exact(fractions_of(flat) * taus[:, None], "outputs over temperature", ndim=2).transposed
+        if not kept:
+            return (Affine(wider, zeros), thresholds, FeedForward(above, None, values))
+        added: Any = exact_stack([values, ExactArray(np.zeros((wide - kept, n)))])
+        units = FeedForward(above, None, added, None, skip=True)
+        return (Affine(wider, zeros), thresholds, units, Affine(np.eye(block.d_out, wide)))
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """A network whose sets are listed, as blocks that choose single keys.
+
+    Attributes
+    ----------
+    network : Network
+        The blocks that engines understand.
+    source : Network
+        The network as it was given.
+    choices : dict of Choices
+        By the number of their block in ``source``.
+    sets : dict of lists of lists of sets
+        The same, head by head.
+    deciders : dict of int
+        The same: where the block whose routings number the sets stands in ``network``.
+    """
+
+    network: Network
+    source: Network
+    choices: dict[int, Choices]
+    sets: dict[int, list[list[Set]]]
+    deciders: dict[int, int]
+
+    @cached_property
+    def first_heads(self) -> dict[int, int]:
+        """The number of the first head of each deciding block among all heads of ``network``."""
+        blocks = self.network.blocks
+        return {b: sum(block.heads for block in blocks[:at]) for b, at in self.deciders.items()}
+
+    @cached_property
+    def layers_before(self) -> dict[int, int]:
+        """The number of layers in front of each deciding block: their output holds the scores."""
+        return {b: len(layers_of(self.network.truncate(at))) for b, at in self.deciders.items()}
+
+    @cached_property
+    def thresholds(self) -> set[int]:
+        """The layers that compute thresholds of sparsemax, counted from the end: ReLU units repeat their
+        cells.
+        """
+        total = len(layers_of(self.network))
+        soft = [b for b, choices in self.choices.items() if choices.block.rule == "sparsemax"]
+        return {self.layers_before[b] - total for b in soft}
+
+    def chosen(self, block: int, routings: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which keys a block of ``source`` chooses where ``network`` has these routings, (n, H, N)."""
+        choices, first = self.choices[block], self.first_heads[block]
+        found = np.zeros((len(routings), *choices.block.mask.shape), dtype=np.bool_)
+        for h, (sets, keys) in enumerate(zip(self.sets[block], choices.keys, strict=True)):
+            table = np.zeros((len(sets), found.shape[2]), dtype=np.bool_)
+            for row, members in zip(table, sets, strict=True):
+                row[keys[list(members)]] = True
+            found[:, h] = table[routings[:, first + h]]
+        return found
+
+
+def choices_of(network: Network) -> dict[int, Choices]:
+    """The blocks whose heads choose sets, by their number."""
+    return {b: Choices(block) for b, block in enumerate(network.blocks) if isinstance(block, Attention) and block.chooses_sets}
+
+
+def listed(
+    network: Network, choices: dict[int, Choices], sets: dict[int, list[set[Set]]]
+) -> Listed:
+    """The network with these sets of each head of the blocks that choose sets."""
+    blocks: list[Block] = []
+    deciders, ordered = {}, {}
+    for b, block in enumerate(network.blocks):
+        if b not in choices:
+            blocks.append(block)
+            continue
+        chosen = choices[b]
+        ordered[b] = [chosen.order(h, of_head) for h, of_head in enumerate(sets[b])]
+        deciders[b] = len(blocks) + 1
+        blocks += chosen.blocks(ordered[b])
+    return Listed(Network(tuple(blocks), network.description), network, choices, ordered, deciders)
+
+
+def listed_in_file(network: Network, sets: Any) -> Listed:
+    """The network with the sets that a file lists, once they fit the network."""
+    choices = choices_of(network)
+    if len(sets) != len(choices):
+        raise ValueError(f"sets must be listed for {len(choices)} blocks, but are for {len(sets)}.")
+    found: dict[int, list[set[Set]]] = {}
+    for (b, chosen), heads in zip(choices.items(), sets, strict=True):
+        if len(heads) != len(chosen.keys):
+            raise ValueError(f"sets of block {b} must be listed for {len(chosen.keys)} heads.")
+        found[b] = []
+        for keys, head in zip(chosen.keys, heads, strict=True):
+            members = {tuple(int(j) for j in some) for some in head}
+            for some in members:
+                ascending = all(a < b for a, b in pairwise(some))
+                size = chosen.block.k or len(some)
+                if not some or not ascending or some[0] < 0 or some[-1] >= len(keys) or len(some) != size:
+                    raise ValueError(f"a set of block {b} must name keys of its head in order, not {some}.")
+            found[b].append(members)
+    return listed(network, choices, found)

@@ -1,0 +1,328 @@
+r"""Which sets of keys win somewhere: the lists that heads with several winners need, found with proof.
+
+An engine cuts cells with a list of keys. A top-k head has a key for every set of k, a sparsemax head for
+every support, far too many to list (:mod:`hardmax.networks.key_sets`). But a list is enough if no other set
+wins anywhere, and that can be checked at the vertices of the cells that were found with it:
+
+    On a cell, the winning set S has the largest score among those listed, exactly. It has the largest of all
+    if no neighbour of S (one key exchanged; for sparsemax one key more or fewer) is above it at a vertex: a
+    set that no exchange improves is the best, and differences of scores are affine. A neighbour that is
+    listed is not above S. One that is not listed must be below S at every vertex, beyond all rounding errors.
+
+A cell that passes is a cell of the network with all sets: S wins on it, and wherever S wins it was not cut by
+more than the listed sets. If every cell passes, all cells are known. Otherwise what was missing is listed,
+together with the sets that win at those vertices, and the cells are found again. Sets that are listed in vain
+have no cell; nothing is lost but time. The first list comes from random points.
+
+On an unbounded cell vertices at infinity count as directions, and where no vertices are known (the search
+engine) linear programs look for a point of the cell at which a neighbour is above S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import comb
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import InvalidInputError
+from hardmax.geometry.domains import Domain, WholeSpace
+from hardmax.networks.key_sets import Choices, Listed, Set, choices_of, listed
+from hardmax.networks.layers import Layer
+from hardmax.networks.network import Network
+from hardmax.networks.rules import _sparsemax, chosen_keys
+from hardmax.regions import listing_kernels as kernels
+from hardmax.regions.cells import Cells
+from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.maps.float_maps import pattern_maps
+from hardmax.regions.sampling.signature_hashes import UniformPoints
+
+Floats = NDArray[np.float64]
+Sets = dict[int, list[set[Set]]]
+
+_POINTS = 4096  # random points whose sets are the first list
+_MOST_TIED = 5000  # sets that may win together on a cell
+
+
+class KeySetList:
+    """The sets that are listed so far for a network in a domain.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> head = hm.Attention([[[1.0], [0.0], [-1.0]]], None, [[[0.0], [1.0], [2.0]]], rule="top-k", k=2)
+    >>> sets = KeySetList(hm.Network([head]), hm.Box([-1], [1]))
+    >>> sets.listed().sets
+    {0: [[(0, 1), (1, 2)]]}
+    """
+
+    def __init__(self, network: Network, domain: Domain) -> None:
+        self.network, self.domain = network, domain
+        self.choices = choices_of(network)
+        self.sets: Sets = {b: [set() for _ in c.keys] for b, c in self.choices.items()}
+        y = _points(domain)
+        for b, block in enumerate(network.blocks):
+            if b in self.choices:
+                self._add_chosen(b, block.chosen(y))  # type: ignore[union-attr]
+            y = block.forward(y)
+
+    def listed(self) -> Listed:
+        """The network with the sets of now."""
+        return listed(self.network, self.choices, self.sets)
+
+    def grow(self, found: Listed, cells: Cells, exact_maps: ExactMaps) -> NDArray[np.bool_]:
+        """List what the cells of ``found`` lack; returns which of them are cells of the network as given."""
+        proven = np.ones(cells.n, dtype=np.bool_)
+        layers = exact_maps.layers
+        front = len(layers) - _n_layers(found, layers)
+        for b in self.choices:
+            prefix = layers[: front + found.layers_before[b]]
+            proven &= self._grow(b, found, cells, ExactMaps(prefix, exact_maps.domain), exact_maps)
+        return proven
+
+    def _grow(
+        self, b: int, found: Listed, cells: Cells, before: ExactMaps, exact_maps: ExactMaps
+    ) -> NDArray[np.bool_]:
+        choices, lists = self.choices[b], found.sets[b]
+        check = _Check(choices, lists, cells, before, found.first_heads[b])
+        if cells.kind == "halfspaces":
+            proven = check.by_programs(exact_maps)
+        else:
+            proven = check.by_vertices()
+        for h, members in check.wanted():
+            self.sets[b][h].add(choices.canonical(h, members))
+        for h, chosen in check.above:
+            for row in chosen:
+                self.sets[b][h].add(choices.canonical(h, np.flatnonzero(row).tolist()))
+        if choices.block.rule == "top-k" and choices.block.ties == "mean":
+            for i in np.flatnonzero(cells.tied).tolist():
+                proven[i] &= self._add_tied(b, found, cells, i, before)
+        return proven
+
+    def _add_tied(self, b: int, found: Listed, cells: Cells, i: int, before: ExactMaps) -> bool:
+        """List all sets that win together on a cell, so that the mean over them is right."""
+        choices, complete = self.choices[b], True
+        rows = before.output(cells.bits[i], cells.routings[i])[0].tolist()
+        rows = rows[-int(choices.starts[-1]) :] if choices.block.rule == "top-k" else rows
+        for h, (start, stop) in enumerate(pairwise(choices.starts.tolist())):
+            chosen = found.sets[b][h][int(cells.routings[i, found.first_heads[b] + h])]
+            scores = rows[start:stop]
+            inside = {tuple(scores[j]) for j in chosen}
+            level = [j for j in range(len(scores)) if j not in chosen and tuple(scores[j]) in inside]
+            if not level:
+                continue
+            level = [j for j in range(len(scores)) if tuple(scores[j]) == tuple(scores[level[0]])]
+            n_inside = sum(j in chosen for j in level)
+            if comb(len(level), n_inside) > _MOST_TIED:
+                raise InvalidInputError(
+                    f"head {h} of block {b} has {len(level)} keys that tie for {n_inside} places on a whole cell, "
+                    'too many to share them exactly; try ties="leftmost".'
+                )
+            for members in choices.tied_sets(h, chosen, level):
+                some = choices.canonical(h, members)
+                if some not in found.sets[b][h]:
+                    self.sets[b][h].add(some)
+                    complete = False
+        return complete
+
+    def _add_chosen(self, b: int, chosen: NDArray[np.bool_]) -> None:
+        for h, keys in enumerate(self.choices[b].keys):
+            for row in np.unique(chosen[:, h, keys], axis=0):
+                self.sets[b][h].add(self.choices[b].canonical(h, np.flatnonzero(row).tolist()))
+
+
+def _n_layers(found: Listed, layers: tuple[Layer, ...]) -> int:
+    """How many of the layers that an engine sees belong to the network itself."""
+    from hardmax.networks.layers import layers_of
+
+    return len(layers_of(found.network))
+
+
+def _points(domain: Domain) -> Floats:
+    """Points of the domain to begin with; the origin where there are no random ones."""
+    if not isinstance(domain, WholeSpace):
+        try:
+            return UniformPoints(domain).draw(_POINTS, np.random.default_rng(0))
+        except InvalidInputError:
+            pass
+    return np.zeros((1, domain.d))
+
+
+class _Check:
+    """Whether the sets that win on cells are the best ones, for the heads of one block."""
+
+    def __init__(
+        self, choices: Choices, sets: list[list[Set]], cells: Cells, before: ExactMaps, first_head: int
+    ) -> None:
+        self.choices, self.sets, self.cells, self.before = choices, sets, cells, before
+        self.first_head, self.rule = first_head, choices.block._rule
+        self.known, self.missing, self.members = [], [], []
+        for h, of_head in enumerate(sets):
+            known, members = self._neighbours(h, of_head)
+            self.known.append(known)
+            self.members.append(members)
+            self.missing.append(np.zeros(known.shape, dtype=np.bool_))
+        self.above: list[tuple[int, NDArray[np.bool_]]] = []
+
+    def _neighbours(self, h: int, of_head: list[Set]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which neighbours of each set are listed, and the members of each set.
+
+        Entry (s, a, j): the set s with its member number a exchanged for key j; for sparsemax, entry (s, 0,
+        j): with key j more or fewer. Exchanges that change nothing count as listed.
+        """
+        n, places = len(self.choices.keys[h]), self.rule.k
+        numbers = set(of_head)
+        known = np.zeros((len(of_head), places or 1, n), dtype=np.bool_)
+        table = np.zeros((len(of_head), places or n), dtype=np.int64)
+        for s, members in enumerate(of_head):
+            if places is None:
+                table[s, list(members)] = 1
+                for j in range(n):
+                    other = set(members) ^ {j}
+                    known[s, 0, j] = tuple(sorted(other)) in numbers
+                continue
+            table[s] = members
+            for a, i in enumerate(members):
+                for j in range(n):
+                    other = (set(members) - {i}) | {j}
+                    known[s, a, j] = j in members or self.choices.canonical(h, other) in numbers
+        return known, table
+
+    def wanted(self) -> list[tuple[int, list[int]]]:
+        """The neighbours that are missing: heads and members."""
+        found = []
+        for h, missing in enumerate(self.missing):
+            for s, a, j in np.argwhere(missing).tolist():
+                members = set(self.sets[h][s])
+                other = members ^ {j} if self.rule.k is None else (members - {self.sets[h][s][a]}) | {j}
+                if other:
+                    found.append((h, sorted(other)))
+        return found
+
+    # where vertices are known
+
+    def by_vertices(self) -> NDArray[np.bool_]:
+        """Which cells pass; what is missing is noted."""
+        cells, starts = self.cells, self.choices.starts
+        proven = np.ones(cells.n, dtype=np.bool_)
+        offsets, rays, errors = homogeneous(cells)
+        rows, row_error, prefix = self._scores()
+        for h in range(len(self.sets)):
+            own = np.ascontiguousarray(rows[:, starts[h] : starts[h + 1]])
+            tau = 0.0 if self.rule.k is not None else float(self.rule.temperatures[h])
+            out = np.zeros(offsets[-1], dtype=np.int64)
+            kernels.check_cells(
+                self.rule.k or 0, tau, own, row_error, prefix, offsets, rays, errors,
+                np.ascontiguousarray(cells.routings[:, self.first_head + h]), self.members[h], self.known[h],
+                self.missing[h], proven, out,
+            )  # fmt: skip
+            self._note_above(h, own, prefix, offsets, rays, out)
+        return proven
+
+    def _scores(self) -> tuple[Floats, Floats, NDArray[np.int64]]:
+        """Scores as maps, the constant last, with bounds on their errors; and the row of each cell."""
+        cells, last = self.cells, self.before._prefixes[-1]
+        words = last.words + (last.tail > 0)
+        bits = cells.bits[:, :words].copy()
+        if last.tail:
+            bits[:, -1] &= np.uint64(last.tail)
+        routings = np.ascontiguousarray(cells.routings[:, : last.heads])
+        table = np.concatenate([bits.view(np.int32).reshape(cells.n, -1), routings], axis=1)
+        _, first, prefix = np.unique(table, axis=0, return_index=True, return_inverse=True)
+        tied = cells.tied[first]
+        maps = pattern_maps(self.before.layers, bits[first], routings[first], tied, self.before)
+        kept = self.choices.block.d_in if self.choices.block.skip else 0
+        n = int(self.choices.starts[-1])
+        rows = np.concatenate([maps.linear, maps.offset[:, :, None]], axis=2)[:, kept : kept + n]
+        return np.ascontiguousarray(rows), maps.error, prefix.ravel().astype(np.int64)
+
+    def _note_above(
+        self, h: int, rows: Floats, prefix: NDArray[np.int64], offsets: Any, rays: Floats, out: Any
+    ) -> None:
+        """The sets that win at vertices at which another one was expected."""
+        at = np.flatnonzero(out & (rays[:, -1] > 0.0))
+        if not len(at):
+            return
+        cell = np.searchsorted(offsets, at, side="right") - 1
+        values = np.einsum("vkc,vc->vk", rows[prefix[cell]], rays[at]) / rays[at, -1:]
+        if self.rule.k is None:
+            chosen = _sparsemax(values / float(self.rule.temperatures[h]))[1]
+        else:
+            chosen = chosen_keys(values, self.rule.k, self.rule.ties)
+        self.above.append((h, np.unique(chosen, axis=0)))
+
+    # where they are not
+
+    def by_programs(self, exact_maps: ExactMaps) -> NDArray[np.bool_]:
+        """The same for cells of which only half-spaces are known: a point at which a neighbour is above?"""
+        from hardmax.regions.maps.exact_maps import inner_row
+        from hardmax.regions.search.geometry import inner_point
+
+        cells, proven = self.cells, np.ones(self.cells.n, dtype=np.bool_)
+        for i in range(cells.n):
+            bits, routings = cells.bits[i], cells.routings[i]
+            rows = [inner_row(exact_maps, name, bits, routings) for name in cells.names(i)]
+            table, q = self.before.output(bits, routings)
+            kept = self.choices.block.d_in if self.choices.block.skip else 0
+            scores = [[int(v) for v in row] for row in table.tolist()[kept:]]
+            for h, (start, stop) in enumerate(pairwise(self.choices.starts.tolist())):
+                s = int(routings[self.first_head + h])
+                for a, j in np.argwhere(~self.known[h][s]).tolist():
+                    row = self._above(h, s, a, j, scores[start:stop], int(q))
+                    if any(row) and inner_point([*rows, row], exact_maps.d) is not None:
+                        self.missing[h][s, a, j] = True
+                        proven[i] = False
+        return proven
+
+    def _above(self, h: int, s: int, a: int, j: int, scores: list[list[int]], q: int) -> tuple[int, ...]:
+        """The row that is positive where a neighbour is above a set, in integers."""
+        members = self.sets[h][s]
+        if self.rule.k is not None:
+            return tuple(v - w for v, w in zip(scores[j], scores[members[a]], strict=True))
+        tau, m = self.rule.temperatures[h], len(members)
+        total = [sum(column) for column in zip(*(scores[i] for i in members), strict=True)]
+        row = [tau.denominator * (m * v - w) for v, w in zip(scores[j], total, strict=True)]
+        row[-1] += tau.numerator * q
+        return tuple(-v for v in row) if j in members else tuple(row)
+
+
+def homogeneous(cells: Cells) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """The vertices of cells as rays, the constant last, a bound on the error of their entries, and where
+    those of each cell begin. A vertex at infinity is its direction.
+    """
+    content, offsets = cells.vertices.content, np.asarray(cells.vertices.offsets, dtype=np.int64)
+    d = cells.d
+    if cells.kind == "polyhedra":
+        errors = np.array(content[:, -1])
+        errors[np.repeat(cells.free != 0, np.diff(offsets))] = np.inf  # lines: no vertices
+        return offsets, np.ascontiguousarray(content[:, :-1]), errors
+    rays = np.ones((len(content), d + 1))
+    rays[:, :d] = content[:, :d]
+    errors = np.array(content[:, d])
+    if cells.kind == "intervals":
+        far = ~np.isfinite(content[:, 0])
+        rays[far] = np.column_stack([np.sign(content[far, 0]), np.zeros(far.sum())])
+        errors[far] = 0.0
+    elif cells.unbounded:
+        far = (content[:, 3] != 0.0) | (content[:, 4] != 0.0)
+        rays[far, :2], rays[far, 2] = content[far, 3:5], 0.0
+        errors[far] = 1e-14 * np.abs(content[far, 3:5]).max(axis=1, initial=0.0)
+    return offsets, rays, errors
+
+
+def until_listed(
+    sets: KeySetList, find: Callable[[Listed], tuple[Any, Cells, ExactMaps, bool]]
+) -> tuple[Listed, Any, Cells, NDArray[np.bool_]]:
+    """Find cells, and find them again with longer lists, until no set is missing.
+
+    ``find`` returns what it found, the cells, their exact maps, and whether it may be called again.
+    """
+    while True:
+        current = sets.listed()
+        found, cells, exact_maps, go_on = find(current)
+        proven = sets.grow(current, cells, exact_maps)
+        if proven.all() or not go_on:
+            return current, found, cells, proven
