@@ -4,10 +4,8 @@ A top-k head is a hardmax head whose keys are the sets of k keys, with the sums 
 of their outputs. The threshold of sparsemax is a maximum over sets (:mod:`hardmax.networks.rules`), and its
 weights are ReLU units behind that: :math:`\max(s_j - t, 0) / \tau`. There are too many sets to list them all,
 but few of them win anywhere in a domain. :func:`listed` writes a network with the sets that are known; which
-ones an enumeration needs is found by :mod:`hardmax.regions.listing`.
-
-Nothing is rounded: scores are computed first, as given, and a set adds up some of them. What enters a block is
-carried along beside the scores where a skip connection needs it.
+ones an enumeration needs is found by :mod:`hardmax.regions.listing`. Sums and means are fractions where floats
+would round them.
 
 Keys of a head with the same score are exchangeable. A set holds the first of them (the last with
 ``ties="rightmost"``), and with ``ties="mean"`` its places are shared by all.
@@ -58,10 +56,17 @@ class Choices:
             for group in equal_scores(self.scores, self.biases, np.arange(start, stop)):
                 first[np.array(group) - start] = group[0] - start
             self.groups.append(first)
+        self._all_different = [len(np.unique(first)) == len(first) for first in self.groups]
+
+    @property
+    def wide_scores(self) -> ExactArray:
+        """The scores of what enters the block that chooses among the sets."""
+        more = self.block.n_heads if self.place else 0
+        return exact_stack([self.scores, ExactArray(np.zeros((len(self.rows), more)))], axis=1)
 
     def canonical(self, head: int, members: Iterable[int]) -> Set:
         """The set that stands for all sets whose members have the same scores."""
-        if self.block.rule != "top-k":
+        if self.block.rule != "top-k" or self._all_different[head]:
             return tuple(sorted(members))
         first, chosen = self.groups[head], []
         values, counts = np.unique(first[list(members)], return_counts=True)
@@ -84,84 +89,64 @@ class Choices:
     # blocks
 
     def blocks(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
-        """The block with these sets of each head: scores first, then the heads that choose among the sets."""
-        block = self.block
-        kept = block.d_in if block.skip else 0
-        size = kept + len(self.rows)
-        first = exact_stack([ExactArray(np.eye(kept, block.d_in)), self.scores])
-        offsets = exact_stack([ExactArray(np.zeros(kept)), self.biases])
-        return self._top_k(sets, first, offsets, kept, size) if block.rule == "top-k" else (
-            self._sparsemax(sets, first, offsets, kept, size)
-        )  # fmt: skip
+        """The block with these sets of each head; the last but one of several chooses among them."""
+        return self._top_k(sets) if self.block.rule == "top-k" else self._sparsemax(sets)
 
-    def _top_k(
-        self, sets: Sequence[Sequence[Set]], first: Any, offsets: Any, kept: int, size: int
-    ) -> tuple[Block, ...]:
+    @property
+    def place(self) -> int:
+        """Where the block that chooses among the sets stands among :meth:`blocks`."""
+        return 0 if self.block.rule == "top-k" else 1
+
+    def _top_k(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
         block = self.block
-        outputs: list[Any] = []
-        for h, of_head in enumerate(sets):
-            means = self._means(h, of_head)
-            filled = [means, ExactArray(np.zeros((len(of_head), size - kept)))] if kept else [means]
-            outputs.append(exact_stack(filled, axis=1))
-        scores = [self._members(h, of_head, kept, size) for h, of_head in enumerate(sets)]
+        sums = [self._sums(h, of_head) for h, of_head in enumerate(sets)]
+        outputs = [self._means(h, of_head) for h, of_head in enumerate(sets)]
         ties = "mean" if block.ties == "mean" else "leftmost"  # sets are in the order of preference
-        heads = Attention(scores, None, outputs, ties=ties, skip=block.skip)
-        last = (Affine(np.eye(block.d_out, size)),) if kept else ()
-        return (Affine(first, offsets), heads, *last)
+        scores, biases = [rows[:, :-1] for rows in sums], [rows[:, -1] for rows in sums]
+        return (Attention(scores, biases, outputs, ties=ties, skip=block.skip),)
 
-    def _members(self, h: int, sets: Sequence[Set], kept: int, size: int) -> Floats:
-        rows = np.zeros((len(sets), size))
-        for row, members in zip(rows, sets, strict=True):
-            row[kept + self.starts[h] + np.array(members)] = 1.0
-        return rows
+    def _sums(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
+        """Sums of scores, one row per set, the bias last."""
+        rows = slice(self.starts[h], self.starts[h + 1])
+        scores, biases = fractions_of(self.scores.take(rows)), fractions_of(self.biases.take(rows))
+        table = np.column_stack([scores, biases])
+        return np.array([table[list(members)].sum(axis=0) for members in sets])
 
-    def _means(self, h: int, sets: Sequence[Set]) -> ExactArray:
+    def _means(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
         """The means of the outputs of sets; keys with the same score share their places."""
-        block = self.block
+        block, first = self.block, self.groups[h]
         outputs = fractions_of(block.outputs.take(h))[self.keys[h]]
-        shares = np.zeros((len(sets), len(outputs)), dtype=object)
-        for row, members in zip(shares, sets, strict=True):
-            for j in members:
-                group = np.flatnonzero(self.groups[h] == self.groups[h][j]) if block.ties == "mean" else [j]
-                for i in group:
-                    row[i] += Fraction(1, len(group) * len(members))
-        return as_exact(shares @ outputs, "outputs", ndim=2)
+        if block.ties == "mean" and not self._all_different[h]:
+            outputs = np.array([outputs[first == value].mean(axis=0) for value in first])
+        sums = [outputs[list(members)].sum(axis=0) for members in sets]
+        return np.array(sums) * Fraction(1, len(sets[0]))
 
-    def _sparsemax(
-        self, sets: Sequence[Sequence[Set]], first: Any, offsets: Any, kept: int, size: int
-    ) -> tuple[Block, ...]:
-        block, heads, n = self.block, self.block.n_heads, len(self.rows)
-        wide = size + heads  # what entered, the scores, the thresholds
-        scores, biases = [], []
+    def _sparsemax(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
+        r"""The thresholds behind what entered, then ReLU units :math:`s_j - t`."""
+        block, heads, n, d = self.block, self.block.n_heads, len(self.rows), self.block.d_in
+        temperatures = block._rule.temperatures
+        scores: list[Any] = []
+        biases: list[Any] = []
         for h, of_head in enumerate(sets):
-            rows = self._members(h, of_head, kept, wide)
-            sizes = np.array([len(members) for members in of_head])
-            tau = block._rule.temperatures[h]
-            biases.append([-tau / int(m) for m in sizes])
-            if (sizes & (sizes - 1) == 0).all():
-                scores.append(rows / sizes[:, None])
-            else:
-                exact = np.full(rows.shape, Fraction(0), dtype=object)
-                for row, members, m in zip(exact, of_head, sizes.tolist(), strict=True):
-                    row[kept + self.starts[h] + np.array(members)] = Fraction(1, m)
-                scores.append(exact)
-        places = np.zeros((wide, heads))
-        places[size:] = np.eye(heads)
-        wider: Any = exact_stack([first, ExactArray(np.zeros((heads, block.d_in)))])
-        zeros: Any = exact_stack([offsets, ExactArray(np.zeros(heads))])
-        thresholds = Maxout(scores, biases, places, None, skip=True)
-        above = np.zeros((n, wide))
-        above[:, kept:size] = np.eye(n)
-        for h, (start, stop) in enumerate(zip(self.starts[:-1], self.starts[1:], strict=True)):
-            above[start:stop, size + h] = -1.0
+            rows = self._sums(h, of_head)
+            rows[:, -1] -= temperatures[h]
+            rows *= np.array([Fraction(1, len(members)) for members in of_head])[:, None]
+            scores.append(np.column_stack([rows[:, :-1], np.zeros((len(rows), heads), dtype=np.int64)]))
+            biases.append(rows[:, -1])
+        below = np.zeros((n, heads))
+        for h, (start, stop) in enumerate(pairwise(self.starts.tolist())):
+            below[start:stop, h] = -1.0
         flat = block.outputs.rearranged(lambda array: array.reshape(-1, block.d_out)).take(self.rows)
-        taus = np.repeat([1 / tau for tau in block._rule.temperatures], np.diff(self.starts))
+        taus = np.repeat([1 / tau for tau in temperatures], np.diff(self.starts))
         values = as_exact(fractions_of(flat) * taus[:, None], "outputs over temperature", ndim=2).transposed
-        if not kept:
-            return (Affine(wider, zeros), thresholds, FeedForward(above, None, values))
-        added: Any = exact_stack([values, ExactArray(np.zeros((wide - kept, n)))])
-        units = FeedForward(above, None, added, None, skip=True)
-        return (Affine(wider, zeros), thresholds, units, Affine(np.eye(block.d_out, wide)))
+        above: Any = exact_stack([self.scores, ExactArray(below)], axis=1)
+        added: Any = exact_stack([values, ExactArray(np.zeros((heads, n)))]) if block.skip else values
+        return (
+            Affine(np.eye(d + heads, d)),
+            Maxout(scores, biases, np.eye(d + heads, heads, -d), None, skip=True),
+            FeedForward(above, self.biases, added, None, skip=block.skip),  # type: ignore[arg-type]
+            *((Affine(np.eye(d, d + heads)),) if block.skip else ()),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,8 +181,9 @@ class Listed:
 
     @cached_property
     def layers_before(self) -> dict[int, int]:
-        """The number of layers in front of each deciding block: their output holds the scores."""
-        return {b: len(layers_of(self.network.truncate(at))) for b, at in self.deciders.items()}
+        """The number of layers in front of each deciding block."""
+        counts = [0, *np.cumsum([len(layers_of(Network((block,)))) for block in self.network.blocks])]
+        return {b: int(counts[at]) for b, at in self.deciders.items()}
 
     @cached_property
     def thresholds(self) -> set[int]:
@@ -222,7 +208,7 @@ class Listed:
 
 def choices_of(network: Network) -> dict[int, Choices]:
     """The blocks whose heads choose sets, by their number."""
-    return {b: Choices(block) for b, block in enumerate(network.blocks) if isinstance(block, Attention) and block.chooses_sets}
+    return {b: Choices(block) for b, block in enumerate(network.blocks) if block.chooses_sets}  # type: ignore[arg-type]
 
 
 def listed(
@@ -237,7 +223,7 @@ def listed(
             continue
         chosen = choices[b]
         ordered[b] = [chosen.order(h, of_head) for h, of_head in enumerate(sets[b])]
-        deciders[b] = len(blocks) + 1
+        deciders[b] = len(blocks) + chosen.place
         blocks += chosen.blocks(ordered[b])
     return Listed(Network(tuple(blocks), network.description), network, choices, ordered, deciders)
 

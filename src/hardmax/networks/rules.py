@@ -76,7 +76,7 @@ class Rule:
             positive = np.maximum(scores, 0.0)
             return positive / self._column, positive > 0.0
         if self.name == "sparsemax":
-            return _sparsemax(scores / self._column)
+            return sparsemax(scores / self._column)
         return _largest(scores, self.k or 1, self.ties)
 
     @property
@@ -185,7 +185,7 @@ def chosen_keys(scores: Floats, k: int, ties: str) -> NDArray[np.bool_]:
     return chosen[..., ::-1] if ties == "rightmost" else chosen
 
 
-def _sparsemax(z: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def sparsemax(z: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """The point of the simplex nearest to z, minus infinity for absent keys."""
     z = z - z.max(axis=-1, keepdims=True)  # the weights do not change, and sums stay small
     ordered = -np.sort(-z, axis=-1)

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.domains import Domain, WholeSpace
 from hardmax.networks.key_sets import Choices, Listed, Set, choices_of, listed
-from hardmax.networks.layers import Layer
+from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
-from hardmax.networks.rules import _sparsemax, chosen_keys
+from hardmax.networks.rules import chosen_keys, sparsemax
 from hardmax.regions import listing_kernels as kernels
 from hardmax.regions.cells import Cells
 from hardmax.regions.maps.exact_maps import ExactMaps
@@ -78,8 +78,9 @@ class KeySetList:
         proven = np.ones(cells.n, dtype=np.bool_)
         layers = exact_maps.layers
         front = len(layers) - _n_layers(found, layers)
-        for b in self.choices:
-            prefix = layers[: front + found.layers_before[b]]
+        for b, choices in self.choices.items():
+            scores = AffineLayer(choices.wide_scores, choices.biases)
+            prefix = (*layers[: front + found.layers_before[b]], scores)
             proven &= self._grow(b, found, cells, ExactMaps(prefix, exact_maps.domain), exact_maps)
         return proven
 
@@ -93,7 +94,7 @@ class KeySetList:
         else:
             proven = check.by_vertices()
         for h, members in check.wanted():
-            self.sets[b][h].add(choices.canonical(h, members))
+            self.sets[b][h].add(members)
         for h, chosen in check.above:
             for row in chosen:
                 self.sets[b][h].add(choices.canonical(h, np.flatnonzero(row).tolist()))
@@ -106,7 +107,6 @@ class KeySetList:
         """List all sets that win together on a cell, so that the mean over them is right."""
         choices, complete = self.choices[b], True
         rows = before.output(cells.bits[i], cells.routings[i])[0].tolist()
-        rows = rows[-int(choices.starts[-1]) :] if choices.block.rule == "top-k" else rows
         for h, (start, stop) in enumerate(pairwise(choices.starts.tolist())):
             chosen = found.sets[b][h][int(cells.routings[i, found.first_heads[b] + h])]
             scores = rows[start:stop]
@@ -136,8 +136,6 @@ class KeySetList:
 
 def _n_layers(found: Listed, layers: tuple[Layer, ...]) -> int:
     """How many of the layers that an engine sees belong to the network itself."""
-    from hardmax.networks.layers import layers_of
-
     return len(layers_of(found.network))
 
 
@@ -159,48 +157,36 @@ class _Check:
     ) -> None:
         self.choices, self.sets, self.cells, self.before = choices, sets, cells, before
         self.first_head, self.rule = first_head, choices.block._rule
-        self.known, self.missing, self.members = [], [], []
+        self.numbers = [set(of_head) for of_head in sets]
+        self.members, self.missing = [], []
         for h, of_head in enumerate(sets):
-            known, members = self._neighbours(h, of_head)
-            self.known.append(known)
-            self.members.append(members)
-            self.missing.append(np.zeros(known.shape, dtype=np.bool_))
+            n, places = len(choices.keys[h]), self.rule.k
+            table = np.zeros((len(of_head), places or n), dtype=np.int64)
+            for row, members in zip(table, of_head, strict=True):
+                row[:] = members if places else np.isin(np.arange(n), members)
+            self.members.append(table)
+            self.missing.append(np.zeros((len(of_head), places or 1, n), dtype=np.bool_))
         self.above: list[tuple[int, NDArray[np.bool_]]] = []
 
-    def _neighbours(self, h: int, of_head: list[Set]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Which neighbours of each set are listed, and the members of each set.
+    def _neighbour(self, h: int, s: int, a: int, j: int) -> Set:
+        """A set with its member number ``a`` exchanged for key ``j``; of sparsemax, with key j more or fewer.
 
-        Entry (s, a, j): the set s with its member number a exchanged for key j; for sparsemax, entry (s, 0,
-        j): with key j more or fewer. Exchanges that change nothing count as listed.
         """
-        n, places = len(self.choices.keys[h]), self.rule.k
-        numbers = set(of_head)
-        known = np.zeros((len(of_head), places or 1, n), dtype=np.bool_)
-        table = np.zeros((len(of_head), places or n), dtype=np.int64)
-        for s, members in enumerate(of_head):
-            if places is None:
-                table[s, list(members)] = 1
-                for j in range(n):
-                    other = set(members) ^ {j}
-                    known[s, 0, j] = tuple(sorted(other)) in numbers
-                continue
-            table[s] = members
-            for a, i in enumerate(members):
-                for j in range(n):
-                    other = (set(members) - {i}) | {j}
-                    known[s, a, j] = j in members or self.choices.canonical(h, other) in numbers
-        return known, table
+        members = self.sets[h][s]
+        if self.rule.k is None:
+            return tuple(sorted({*members} ^ {j}))
+        return self.choices.canonical(h, {*members[:a], *members[a + 1 :], j})
 
-    def wanted(self) -> list[tuple[int, list[int]]]:
-        """The neighbours that are missing: heads and members."""
-        found = []
-        for h, missing in enumerate(self.missing):
-            for s, a, j in np.argwhere(missing).tolist():
-                members = set(self.sets[h][s])
-                other = members ^ {j} if self.rule.k is None else (members - {self.sets[h][s][a]}) | {j}
-                if other:
-                    found.append((h, sorted(other)))
-        return found
+    def _is_listed(self, h: int, s: int, a: int, j: int) -> bool:
+        if self.rule.k is not None and j in self.sets[h][s]:
+            return True
+        return self._neighbour(h, s, a, j) in self.numbers[h]
+
+    def wanted(self) -> list[tuple[int, Set]]:
+        """The neighbours that are missing, by heads."""
+        places = [(h, *at) for h, missing in enumerate(self.missing) for at in np.argwhere(missing).tolist()]
+        found = [(h, self._neighbour(h, s, a, j)) for h, s, a, j in places]
+        return [(h, members) for h, members in found if members]
 
     # where vertices are known
 
@@ -213,13 +199,17 @@ class _Check:
         for h in range(len(self.sets)):
             own = np.ascontiguousarray(rows[:, starts[h] : starts[h + 1]])
             tau = 0.0 if self.rule.k is not None else float(self.rule.temperatures[h])
-            out = np.zeros(offsets[-1], dtype=np.int64)
-            kernels.check_cells(
+            missing, out = self.missing[h], np.zeros(offsets[-1], dtype=np.int64)
+            asked = (
                 self.rule.k or 0, tau, own, row_error, prefix, offsets, rays, errors,
-                np.ascontiguousarray(cells.routings[:, self.first_head + h]), self.members[h], self.known[h],
-                self.missing[h], proven, out,
+                np.ascontiguousarray(cells.routings[:, self.first_head + h]), self.members[h],
             )  # fmt: skip
-            self._note_above(h, own, prefix, offsets, rays, out)
+            kernels.mark_neighbours(*asked, missing)
+            for s, a, j in np.argwhere(missing).tolist():
+                missing[s, a, j] = not self._is_listed(h, s, a, j)
+            if missing.any():
+                kernels.mark_cells(*asked, missing, proven, out)
+                self._note_above(h, own, prefix, offsets, rays, out)
         return proven
 
     def _scores(self) -> tuple[Floats, Floats, NDArray[np.int64]]:
@@ -234,10 +224,8 @@ class _Check:
         _, first, prefix = np.unique(table, axis=0, return_index=True, return_inverse=True)
         tied = cells.tied[first]
         maps = pattern_maps(self.before.layers, bits[first], routings[first], tied, self.before)
-        kept = self.choices.block.d_in if self.choices.block.skip else 0
-        n = int(self.choices.starts[-1])
-        rows = np.concatenate([maps.linear, maps.offset[:, :, None]], axis=2)[:, kept : kept + n]
-        return np.ascontiguousarray(rows), maps.error, prefix.ravel().astype(np.int64)
+        rows = np.concatenate([maps.linear, maps.offset[:, :, None]], axis=2)
+        return rows, maps.error, prefix.ravel().astype(np.int64)
 
     def _note_above(
         self, h: int, rows: Floats, prefix: NDArray[np.int64], offsets: Any, rays: Floats, out: Any
@@ -249,7 +237,7 @@ class _Check:
         cell = np.searchsorted(offsets, at, side="right") - 1
         values = np.einsum("vkc,vc->vk", rows[prefix[cell]], rays[at]) / rays[at, -1:]
         if self.rule.k is None:
-            chosen = _sparsemax(values / float(self.rule.temperatures[h]))[1]
+            chosen = sparsemax(values / float(self.rule.temperatures[h]))[1]
         else:
             chosen = chosen_keys(values, self.rule.k, self.rule.ties)
         self.above.append((h, np.unique(chosen, axis=0)))
@@ -266,11 +254,12 @@ class _Check:
             bits, routings = cells.bits[i], cells.routings[i]
             rows = [inner_row(exact_maps, name, bits, routings) for name in cells.names(i)]
             table, q = self.before.output(bits, routings)
-            kept = self.choices.block.d_in if self.choices.block.skip else 0
-            scores = [[int(v) for v in row] for row in table.tolist()[kept:]]
+            scores = [[int(v) for v in row] for row in table.tolist()]
             for h, (start, stop) in enumerate(pairwise(self.choices.starts.tolist())):
                 s = int(routings[self.first_head + h])
-                for a, j in np.argwhere(~self.known[h][s]).tolist():
+                for a, j in np.ndindex(self.missing[h][s].shape):
+                    if self._is_listed(h, s, a, j):
+                        continue
                     row = self._above(h, s, a, j, scores[start:stop], int(q))
                     if any(row) and inner_point([*rows, row], exact_maps.d) is not None:
                         self.missing[h][s, a, j] = True

@@ -8,69 +8,98 @@ from hardmax.compiling import kernel
 from hardmax.regions.engine.layer_kernels import UNIT
 
 
-@kernel(allocates=True)
-def check_cells(
-    k, tau, rows, row_error, prefix, offsets, rays, errors, winner, members, known, missing, proven, above
-):
-    r"""Compare the winning set of every cell with its neighbours, at every vertex.
+@kernel(inlined=True)
+def scores_at(tau, rows, row_error, p, rays, errors, v, value):
+    r"""The scores at a ray; returns a bound on the error of a difference of two, or of a score and a mean.
 
     A score :math:`a \cdot x + b x_0` at a ray with errors :math:`\delta` in its entries, from rows with errors
     :math:`\varepsilon`, is off by at most :math:`\varepsilon \|r\|_1 + \delta \|a\|_1 + (D + 2) u \sum |a_c
-    r_c|`. The comparison of two scores doubles that; the mean of a set is a mean of such errors, and its
-    :math:`n + 2` more roundings are counted.
+    r_c|`. The comparison of two scores doubles that. The mean of a set of scores less the temperature is a
+    mean of such errors, and :math:`n + 2` more roundings are counted for it.
     """
+    n, D = rows.shape[1], rows.shape[2]
+    length, slope, size = 0.0, 0.0, 0.0
+    for c in range(D):
+        length += abs(rays[v, c])
+    for j in range(n):
+        total, sum_a, sum_r = 0.0, 0.0, 0.0
+        for c in range(D):
+            term = rows[p, j, c] * rays[v, c]
+            total += term
+            sum_a += abs(rows[p, j, c])
+            sum_r += abs(term)
+        value[j] = total
+        slope, size = max(slope, sum_a), max(size, sum_r)
+    error = row_error[p] * (length + D * errors[v]) + errors[v] * slope
+    error += (D + n + 6.0) * UNIT * (size + tau * abs(rays[v, D - 1]))
+    return 2.02 * error + 1e-300
+
+
+@kernel(inlined=True)
+def lead(k, members, s, value, a, j, level):
+    """By how much the winning set is above its neighbour (a, j)."""
+    if k > 0:
+        return value[members[s, a]] - value[j]
+    return value[j] - level if members[s, j] != 0 else level - value[j]
+
+
+@kernel(inlined=True)
+def threshold(members, s, value, tau):
+    """The threshold of a set: the mean of its scores, less the temperature over its size."""
+    m, total = 0, -tau
+    for j in range(value.shape[0]):
+        if members[s, j] != 0:
+            m += 1
+            total += value[j]
+    return total / m
+
+
+@kernel(inlined=True)
+def closest(k, members, s, value):
+    """By how much the lowest member of a set is above the highest other key; infinite for sparsemax."""
+    lowest, highest = np.inf, -np.inf
+    a = 0
+    for j in range(value.shape[0]):
+        if a < k and members[s, a] == j:
+            lowest = min(lowest, value[j])
+            a += 1
+        else:
+            highest = max(highest, value[j])
+    return lowest - highest
+
+
+@kernel(allocates=True)
+def mark_neighbours(k, tau, rows, row_error, prefix, offsets, rays, errors, winner, members, near):
+    """Mark the neighbours of winning sets that are not surely below them at some vertex of a cell."""
     n, D = rows.shape[1], rows.shape[2]
     value = np.zeros(n)
     for i in range(offsets.shape[0] - 1):
-        p, s = prefix[i], winner[i]
+        s = winner[i]
         for v in range(offsets[i], offsets[i + 1]):
-            length, slope, size = 0.0, 0.0, 0.0
-            for c in range(D):
-                length += abs(rays[v, c])
-            for j in range(n):
-                total, sum_a, sum_r = 0.0, 0.0, 0.0
-                for c in range(D):
-                    term = rows[p, j, c] * rays[v, c]
-                    total += term
-                    sum_a += abs(rows[p, j, c])
-                    sum_r += abs(term)
-                value[j] = total
-                slope, size = max(slope, sum_a), max(size, sum_r)
-            error = row_error[p] * (length + D * errors[v]) + errors[v] * slope
-            error += (D + n + 6.0) * UNIT * (size + tau * abs(rays[v, D - 1]))
-            error = 2.02 * error + 1e-300
-            if k > 0:
-                lowest, highest = np.inf, -np.inf
-                a = 0
+            error = scores_at(tau, rows, row_error, prefix[i], rays, errors, v, value)
+            if k > 0 and closest(k, members, s, value) > error:
+                continue
+            level = 0.0 if k > 0 else threshold(members, s, value, tau * rays[v, D - 1])
+            for a in range(near.shape[1]):
                 for j in range(n):
-                    if a < k and members[s, a] == j:
-                        lowest = min(lowest, value[j])
-                        a += 1
-                    else:
-                        highest = max(highest, value[j])
-                if lowest - highest > error:
-                    continue
-                for a in range(k):
-                    if value[members[s, a]] - highest > error:
-                        continue
-                    for j in range(n):
-                        gap = value[members[s, a]] - value[j]
-                        if not (gap > error) and not known[s, a, j]:
-                            missing[s, a, j] = True
-                            proven[i] = False
-                            if gap < -error:
-                                above[v] = 1
-            else:
-                m, total = 0, 0.0
+                    if not (lead(k, members, s, value, a, j, level) > error):
+                        near[s, a, j] = True
+
+
+@kernel(allocates=True)
+def mark_cells(k, tau, rows, row_error, prefix, offsets, rays, errors, winner, members, missing, proven, above):
+    """Mark the cells with a missing neighbour, and the vertices at which it is surely above."""
+    n, D = rows.shape[1], rows.shape[2]
+    value = np.zeros(n)
+    for i in range(offsets.shape[0] - 1):
+        s = winner[i]
+        for v in range(offsets[i], offsets[i + 1]):
+            error = scores_at(tau, rows, row_error, prefix[i], rays, errors, v, value)
+            level = 0.0 if k > 0 else threshold(members, s, value, tau * rays[v, D - 1])
+            for a in range(missing.shape[1]):
                 for j in range(n):
-                    if members[s, j] != 0:
-                        m += 1
-                        total += value[j]
-                level = (total - tau * rays[v, D - 1]) / m
-                for j in range(n):
-                    gap = value[j] - level if members[s, j] != 0 else level - value[j]
-                    if not (gap > error) and not known[s, 0, j]:
-                        missing[s, 0, j] = True
+                    gap = lead(k, members, s, value, a, j, level)
+                    if missing[s, a, j] and not (gap > error):
                         proven[i] = False
                         if gap < -error:
                             above[v] = 1

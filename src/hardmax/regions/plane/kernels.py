@@ -1104,16 +1104,20 @@ def head_step(net, state, work, keys, rungs, layer, head, k, tied):
                 todo[n_todo] = rival
                 n_todo += 1
         found += 1
-    before_i, before_f = control[C_INTS], control[C_FLOATS]
+    edges = 0
+    for j in range(k0, k1):
+        edges += max(bag_k[j], 0)
+    # all or none: the first of them takes the place of the node
+    if control[C_INTS] + 2 * edges + found * (here.heads + HEADER) > state.si.shape[0]:
+        return STACK_FULL
+    if control[C_FLOATS] + FLOATS_PER_EDGE * edges + found * e > state.sf.shape[0]:
+        return STACK_FULL
     for r in range(k1 - k0):
         j = k1 - 1 - r
         if bag_k[j] > 0:
             slot = todo[n + j]
             f, i = bag_f[FLOATS_PER_EDGE * room * slot :], bag_i[2 * room * slot :]
-            if not push_head(net, state, layer, head, j, f, i, bag_k[j], routes, yv, e, tied):
-                control[C_INTS] = before_i
-                control[C_FLOATS] = before_f
-                return STACK_FULL
+            push_head(net, state, layer, head, j, f, i, bag_k[j], routes, yv, e, tied)
     return BUDGET
 
 
