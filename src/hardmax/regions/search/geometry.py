@@ -175,8 +175,8 @@ class Outline:
         bits, routings = plain(cells.bits, program.words), plain(cells.routings, program.heads)
         kernels.outline(
             program.net, program.last, n, path,
-            np.zeros((program.last + 2, layer_kernels.ERRORS)), np.zeros((int(row_at[-1]) + 1, n)),
-            np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
+            np.zeros((program.last + 2, layer_kernels.ERRORS)), np.zeros(program.sign_size, dtype=np.int64),
+            np.zeros((int(row_at[-1]) + 1, n)), np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
             plain(cells.tied), plain(cells.facets.offsets), plain(self.codes), self.sign,
             plain(cells.witnesses), sides, side_errors, self.rows, self.errors, self.verdict, self.unbounded,
             domain_is_bounded(self.exact), self.base, self.work, self.simplex,

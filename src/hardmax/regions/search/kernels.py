@@ -51,6 +51,7 @@ from hardmax.regions.engine.layer_kernels import (
     write_header,
     write_signature,
 )
+from hardmax.regions.engine.twin_kernels import forget_twins
 from hardmax.regions.search.integer_kernels import is_zero, mark_exact, vanishes_in_integers
 from hardmax.regions.search.simplex_kernels import (
     EMPTY,
@@ -335,6 +336,7 @@ def descend(net, units, state, work, start, m, w, share, known, tied, layer):
     control[C_SERIAL] += 1
     signs[here.sign_at] = control[C_SERIAL]
     signs[here.sign_at + 1] = 0
+    forget_twins(here, signs)
     base_at[layer, 0] = start
     base_at[layer, 1] = m
     # in rationals no row is dropped; the units are all kept by the way
@@ -722,7 +724,7 @@ def run(net, units, state, cones, work, lp, out, budget):
             continue
         if fold:
             hidden_of(n, net, path, layer, word, work.units, hidden)
-        leave(n, net, path, errors, layer, word, hidden)
+        leave(n, net, path, errors, signs, layer, word, hidden)
         copy_rows(cones, start, start + m, m, n)
         control[C_STEPS] += 1
         control[C_INTS] = node
@@ -775,7 +777,7 @@ def chosen(net, bits, routings, i, layer, word):
 
 @kernel
 def outline(
-    net, last, n, path, errors, rows, row_errors, row_at, bits, routings, tied, start, codes, signs,
+    net, last, n, path, errors, path_signs, rows, row_errors, row_at, bits, routings, tied, start, codes, signs,
     witnesses, sides, side_errors, cell_rows, cell_errors, verdict, unbounded, bounded_domain, cones,
     work, lp,
 ):  # fmt: skip
@@ -810,7 +812,7 @@ def outline(
                                 hidden[r] = path[here.y_at + (n - 1) * m_in + r]
                             for h in range(here.heads):
                                 hidden[r] += net.weights[here.outputs + word[h] * e + r]
-                    leave(n, net, path, errors, layer, word, hidden)
+                    leave(n, net, path, errors, path_signs, layer, word, hidden)
         for k in range(n - 1):
             base[0, k] = 0.0
             w[k] = witnesses[i, k]
