@@ -904,7 +904,7 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
                     path[z_at + i] - aj, path[z_at + n + i] - bj, path[z_at + 2 * n + i] - cj,
                     vx, vy, vw, t, far, dx, dy, t_far,
                 )  # fmt: skip
-                if v == 0 and fresh_from == 0 and trust == CERTIFIED and (s == OPEN or s == ZERO):
+                if v == 0 and fresh_from == 0 and trust == CERTIFIED and s in (OPEN, ZERO):
                     same = agree(
                         COLUMNS, net, path, state.errors, state.signs, rungs.mod, rungs.denominators,
                         rungs.counts, layer, i, j,

@@ -777,8 +777,8 @@ def chosen(net, bits, routings, i, layer, word):
 
 @kernel
 def outline(
-    net, last, n, path, errors, path_signs, rows, row_errors, row_at, bits, routings, tied, start, codes, signs,
-    witnesses, sides, side_errors, cell_rows, cell_errors, verdict, unbounded, bounded_domain, cones,
+    net, last, n, path, errors, path_signs, rows, row_errors, row_at, bits, routings, tied, start, codes,
+    signs, witnesses, sides, side_errors, cell_rows, cell_errors, verdict, unbounded, bounded_domain, cones,
     work, lp,
 ):  # fmt: skip
     """For every cell: rows of its candidates (length 1, positive inside) with errors, which of them are

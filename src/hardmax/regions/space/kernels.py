@@ -1324,8 +1324,8 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
                 continue
             if takes == n_rays and trust == CERTIFIED:
                 same = agree(
-                    D, net, path, state.errors, state.signs, rungs.mod, rungs.denominators, rungs.counts, layer,
-                    l, j,
+                    D, net, path, state.errors, state.signs, rungs.mod, rungs.denominators, rungs.counts,
+                    layer, l, j,
                 )  # fmt: skip
                 if same == OPEN:
                     return UNDECIDED_HEAD
