@@ -45,7 +45,8 @@ STEP_DA, STEP_DC, STEP_EA, STEP_EC, CHANGES = range(14, 19)
 ROWS_EXACT, LEAVES_EXACT = 19, 20  # of the search: whether floats hold the rows, and what leaves, exactly
 PAIRS = 21  # in the first row: how much larger errors of pairs may be than FINER times those of floats; or 0
 MEANS = 22  # log2 of what means of tied keys add to the denominators of the rows
-ERRORS = 23
+ENTERS_EXACT = 23  # of the search: whether floats hold what enters exactly
+ERRORS = 24
 HEADER = 8  # integers at the end of a node
 
 EXACT, CERTIFIED, FLOAT = 0, 1, 2  # arithmetics

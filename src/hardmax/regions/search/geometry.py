@@ -282,8 +282,10 @@ def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
             leaving = None
             if outputs is not None and offsets is not None:
                 leaving = min(unit + outputs, offsets, entering)
-        elif layer.jumps:  # means of outputs
-            leaving = None
+        elif layer.jumps:  # means of outputs are looked at cell by cell
+            outputs = _last_place(layer.outputs)
+            row[OUT_SUM], row[OUT_CONSTANT] = 0.0, layer.heads * _size(layer.outputs)
+            leaving = None if outputs is None else min(outputs, entering)
         row[OUT_UNIT] = 0.0 if leaving is None else _power(leaving)
         entering = leaving
     low, high = (None, None) if box is None else (_last_place(box.low), _last_place(box.high))
