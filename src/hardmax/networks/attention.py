@@ -50,8 +50,8 @@ from hardmax.networks.block import (
     no_routings,
     no_units,
 )
-from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer, decided_keys, mean_rows
-from hardmax.networks.rules import RULES, TIES, Rule, chosen_keys, exact_weights, rule_of
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer, decided_keys, mean_rows, near_rows
+from hardmax.networks.rules import Rule, exact_weights, rule_of
 
 Floats = NDArray[np.float64]
 
@@ -67,6 +67,7 @@ class HeadBlock(BaseBlock):
     biases: ExactArray
     mask: NDArray[np.bool_]
     _words: ClassVar[tuple[str, str]] = ("head", "key")  # what heads and keys are called
+    near: Any = None  # lists of the keys that can have a wall with each key of a head, if others cannot
 
     def _set_scores(self, scores: Any, biases: Any, mask: Any) -> list[int]:
         """Check and keep the keys; returns how many each head has."""
@@ -395,16 +396,17 @@ class Attention(HeadBlock):
         if self.rule == "relu":
             return [self._units(outputs, unit)]
         decided, groups = decided_keys(self.scores, self.biases, self.mask, last=self.ties == "rightmost")
-        mean = self.ties == "mean"
+        mean, all_groups = self.ties == "mean", groups
         if not mean:
             groups = [group[:1] for group in groups]
         sizes = np.array([len(group) for group in groups], dtype=np.int64)
         means = mean_rows(outputs, groups)
         return [
             ArgmaxLayer(
-                **decided, multiplicities=sizes, outputs=means, skip=self.skip, first_head=head, mean=mean
+                **decided, multiplicities=sizes, outputs=means, skip=self.skip, first_head=head, mean=mean,
+                near=near_rows(all_groups, self.n_tokens, self.near),
             )
-        ]
+        ]  # fmt: skip
 
     def _units(self, outputs: ExactArray, unit: int) -> ReluLayer:
         """ReLU attention: a unit per key; a masked one has the score -1."""

@@ -36,7 +36,7 @@ from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks.affine_maps import FloatMap, exact_affine, exact_scores
 from hardmax.networks.attention import Attention, DistinctKeys, HeadBlock, distinct_keys
 from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units
-from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer, decided_keys
+from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer, decided_keys, near_rows
 
 Floats = NDArray[np.float64]
 Exactly = Callable[[], flint.fmpq_mat]
@@ -443,7 +443,10 @@ class Maxout(HeadBlock):
         """The internal form: the maxima and, unless they go on as they are, an affine layer."""
         decided, groups = decided_keys(self.scores, self.biases, self.mask)
         single, nothing = np.ones(len(groups), dtype=np.int64), ExactArray(np.zeros((len(groups), 0)))
-        maxima = MaxLayer(**decided, multiplicities=single, outputs=nothing, skip=self.skip, first_head=head)
+        near = near_rows(groups, self.scores.shape[1], self.near)
+        maxima = MaxLayer(
+            **decided, multiplicities=single, outputs=nothing, skip=self.skip, first_head=head, near=near
+        )
         if self.w_out is None and self.b_out.all_zero() and not self.skip:
             return [maxima]
         w_out = ExactArray(np.eye(self.heads)) if self.w_out is None else self.w_out

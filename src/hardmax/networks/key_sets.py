@@ -103,7 +103,9 @@ class Choices:
         outputs = [self._means(h, of_head) for h, of_head in enumerate(sets)]
         ties = "mean" if block.ties == "mean" else "leftmost"  # sets are in the order of preference
         scores, biases = [rows[:, :-1] for rows in sums], [rows[:, -1] for rows in sums]
-        return (Attention(scores, biases, outputs, ties=ties, skip=block.skip),)
+        heads = Attention(scores, biases, outputs, ties=ties, skip=block.skip)
+        heads._set(near=[exchanges(of_head) for of_head in sets])
+        return (heads,)
 
     def _sums(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
         """Sums of scores, one row per set, the bias last."""
@@ -141,12 +143,48 @@ class Choices:
         values = as_exact(fractions_of(flat) * taus[:, None], "outputs over temperature", ndim=2).transposed
         above: Any = exact_stack([self.scores, ExactArray(below)], axis=1)
         added: Any = exact_stack([values, ExactArray(np.zeros((heads, n)))]) if block.skip else values
+        thresholds = Maxout(scores, biases, np.eye(d + heads, heads, -d), None, skip=True)
+        thresholds._set(near=[toggles(of_head) for of_head in sets])
         return (
             Affine(np.eye(d + heads, d)),
-            Maxout(scores, biases, np.eye(d + heads, heads, -d), None, skip=True),
+            thresholds,
             FeedForward(above, self.biases, added, None, skip=block.skip),  # type: ignore[arg-type]
             *((Affine(np.eye(d, d + heads)),) if block.skip else ()),
         )
+
+
+def exchanges(sets: Sequence[Set]) -> list[list[int]]:
+    """For each set the numbers of those that differ from it in one member.
+
+    >>> exchanges([(0, 1), (1, 2), (2, 3)])
+    [[1], [0, 2], [1]]
+    """
+    common: dict[Set, list[int]] = {}
+    for number, members in enumerate(sets):
+        for a in range(len(members)):
+            common.setdefault(members[:a] + members[a + 1 :], []).append(number)
+    near: list[set[int]] = [set() for _ in sets]
+    for numbers in common.values():
+        for number in numbers:
+            near[number].update(numbers)
+    return [sorted(numbers - {number}) for number, numbers in enumerate(near)]
+
+
+def toggles(sets: Sequence[Set]) -> list[list[int]]:
+    """For each set the numbers of those with one member more or fewer.
+
+    >>> toggles([(0,), (0, 1), (1,)])
+    [[1], [0, 2], [1]]
+    """
+    numbers = {members: number for number, members in enumerate(sets)}
+    near: list[list[int]] = [[] for _ in sets]
+    for members, number in numbers.items():
+        for a in range(len(members)):
+            other = numbers.get(members[:a] + members[a + 1 :])
+            if other is not None:
+                near[number].append(other)
+                near[other].append(number)
+    return [sorted(others) for others in near]
 
 
 @dataclass(frozen=True, eq=False)

@@ -186,6 +186,7 @@ class ArgmaxLayer(_AnyLayer):
     skip: bool
     first_head: int
     mean: bool = True  # whether keys that tie on a cell share; otherwise the first of them wins
+    near: list[list[int]] | None = None  # the rows that can have a wall with each row, if others cannot
 
     def winners(self, routings: NDArray[np.int32]) -> NDArray[np.int64]:
         """The rows of the keys that a cell's routings mean, one per head."""
@@ -335,6 +336,19 @@ def equal_scores(scores: ExactArray, biases: ExactArray, present: NDArray[np.int
     for row, key in zip(present.tolist(), keys, strict=True):
         groups.setdefault(key, []).append(row)
     return list(groups.values())
+
+
+def near_rows(groups: list[list[int]], n_tokens: int, near: list[list[list[int]]] | None) -> Any:
+    """Which rows of a layer are near each row, from lists of keys, head by head and key by key."""
+    if near is None:
+        return None
+    row_of = {member: row for row, group in enumerate(groups) for member in group}
+    found = []
+    for row, group in enumerate(groups):
+        members = [divmod(member, n_tokens) for member in group]
+        others = {row_of.get(h * n_tokens + j, row) for h, key in members for j in near[h][key]}
+        found.append(sorted(others - {row}))
+    return found
 
 
 def mean_rows(array: ExactArray, groups: list[list[int]]) -> ExactArray:

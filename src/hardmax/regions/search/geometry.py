@@ -175,8 +175,8 @@ class Outline:
         bits, routings = plain(cells.bits, program.words), plain(cells.routings, program.heads)
         kernels.outline(
             program.net, program.last, n, path,
-            np.zeros((program.last + 2, layer_kernels.ERRORS)), np.zeros((int(row_at[-1]) + 1, n)),
-            np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
+            np.zeros((program.last + 2, layer_kernels.ERRORS)), np.zeros(program.sign_size, dtype=np.int64),
+            np.zeros((int(row_at[-1]) + 1, n)), np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
             plain(cells.tied), plain(cells.facets.offsets), plain(self.codes), self.sign,
             plain(cells.witnesses), sides, side_errors, self.rows, self.errors, self.verdict, self.unbounded,
             domain_is_bounded(self.exact), self.base, self.work, self.simplex,
@@ -282,8 +282,10 @@ def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
             leaving = None
             if outputs is not None and offsets is not None:
                 leaving = min(unit + outputs, offsets, entering)
-        elif layer.jumps:  # means of outputs
-            leaving = None
+        elif layer.jumps:  # means of outputs are looked at cell by cell
+            outputs = _last_place(layer.outputs)
+            row[OUT_SUM], row[OUT_CONSTANT] = 0.0, layer.heads * _size(layer.outputs)
+            leaving = None if outputs is None else min(outputs, entering)
         row[OUT_UNIT] = 0.0 if leaving is None else _power(leaving)
         entering = leaving
     low, high = (None, None) if box is None else (_last_place(box.low), _last_place(box.high))
