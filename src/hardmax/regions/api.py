@@ -303,7 +303,7 @@ class _Run:
             return None if self.time_limit is None else self.time_limit - (time.monotonic() - begin)
 
         def find(listed: Listed) -> tuple[_Found, Cells, Any, bool]:
-            question = replace(asked, network=listed.network, keep="cells")
+            question = replace(asked, network=listed.network, keep="cells", source=asked.network)
             limit = left()
             found = replace(self, question=question, time_limit=None if limit is None else max(limit, 1e-3))
             result = found.found()

@@ -15,8 +15,8 @@ sizes are the best case). So N is at least :math:`k(k-1) / (2 \ln 20)` with conf
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log, prod
-from typing import Any, Self
+from math import comb, log, prod
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from hardmax.bounds.arrangements import rank_aware_step, zaslavsky
 from hardmax.bounds.bound import Bound, Side
 from hardmax.bounds.large_integers import readable
 from hardmax.geometry.domains import Box, Domain, WholeSpace
+from hardmax.networks.attention import Attention
+from hardmax.networks.blocks import Block
 from hardmax.networks.layers import Layer, ReluLayer, layers_of
 from hardmax.networks.network import Network
 
@@ -108,7 +110,8 @@ def outlook(network: Network, domain: Domain) -> Outlook:
 
 def _points(network: Network, domain: Domain) -> np.ndarray | None:
     """The same random points every time: uniform in a box, normal in the whole space."""
-    cost = sum(layer.d_in * max(layer.units, layer.n_keys, 1) * 2 for layer in layers_of(network)) + 1
+    sizes = [max(block.width, block.heads * block.n_tokens, block.d_out) for block in network.blocks]
+    cost = sum(2 * block.d_in * size for block, size in zip(network.blocks, sizes, strict=True)) + 1
     n = int(min(_MOST_POINTS, max(2, _MULTIPLICATIONS / cost)))
     rng = np.random.default_rng(0)
     if isinstance(domain, Box):
@@ -127,6 +130,10 @@ def upper_bound(network: Network) -> Bound:
     >>> upper_bound(Network.random_mlp([2, 3, 3, 1], 0)).value
     40
     """
+    if any(block.chooses_sets for block in network.blocks):
+        value = prod(_most_choices(block, network.d) for block in network.blocks)
+        formula = "prod_l R(n_l, d) prod_h C(N_h, k), or 2^N_h - 1 supports"
+        return Bound("product", Side.UPPER, value, formula, "any blocks")
     d, layers = network.d, [layer for layer in layers_of(network) if layer.cuts]
     if all(isinstance(layer, ReluLayer) and not layer.skip for layer in layers) and (
         (d + 1) * len(layers) <= _MOST_TERMS
@@ -138,6 +145,15 @@ def upper_bound(network: Network) -> Bound:
         return Bound("rank_aware", Side.UPPER, counts[d], formula, "ReLU layers one after the other")
     value = prod(_most_cells(layer, d) for layer in layers)
     return Bound("product", Side.UPPER, value, "prod_l R(n_l, d) prod_h N_h", "any blocks")
+
+
+def _most_choices(block: Block, d: int) -> int:
+    """Into how many cells one block can cut a cell of the blocks before it."""
+    if not block.chooses_sets:
+        return prod(_most_cells(layer, d) for layer in layers_of(Network((block,))) if layer.cuts)
+    attention = cast(Attention, block)
+    sizes, k = attention.mask.sum(axis=1).tolist(), attention.k
+    return prod(2**n - 1 if k is None else comb(n, k) for n in sizes)
 
 
 def _most_cells(layer: Layer, d: int) -> int:

@@ -79,6 +79,7 @@ class Question:
     keep: str
     engine: str | None = None
     repeated: Any = None
+    source: Network | None = None  # the network as given, where sets of keys are listed in ``network``
 
     @property
     def name(self) -> str:
@@ -128,7 +129,7 @@ class Question:
     @cached_property
     def outlook(self) -> Outlook:
         """A bound and a sample of the number of cells."""
-        return outlook(self.network, self.domain)
+        return outlook(self.source or self.network, self.domain)
 
     @cached_property
     def digest(self) -> str:
@@ -161,7 +162,7 @@ class Question:
     def message(self) -> dict[str, Any]:
         """Plain values and arrays from which a worker rebuilds the question."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {"network": self.network._state(), "domain": self.domain.state()}
+        return values | {"network": self.network._state(), "domain": self.domain.state(), "source": None}
 
     @classmethod
     def of_message(cls, message: dict[str, Any]) -> Self:
