@@ -126,6 +126,35 @@ def test_ties_need_no_rationals_and_give_the_cells_of_rationals(d):
     assert tied > 5
 
 
+@pytest.mark.parametrize("d", [2, 3])
+def test_the_search_joins_keys_of_whole_numbers(d):
+    """Rows that are called exact are those of rationals, also behind means; most heads need no rationals."""
+    cells = rational = behind = 0
+    for seed in range(16):
+        network = tied_network(d, seed)
+        machine, exact = (
+            machine_of(network, d, arithmetic=arithmetic, store=True, search=True)
+            for arithmetic in ("certified", "exact")
+        )
+        while not machine.done:
+            machine.advance(3)
+            for layer in range(0 if machine.done else layer_of(machine) + 1):
+                here, error = machine.program.row(layer), machine.errors[layer]
+                for i, row in enumerate(exact_rows(machine, layer)):
+                    found = [Fraction(v) for v in machine.path[here.z_at + here.rows * np.arange(d + 1) + i]]
+                    off = [abs(v - Fraction(int(w.p), int(w.q))) for v, w in zip(found, row, strict=True)]
+                    assert max(off[:-1]) <= Fraction(error[layer_kernels.RA])
+                    assert off[-1] <= Fraction(error[layer_kernels.RC])
+                    if error[layer_kernels.ROWS_EXACT]:
+                        assert max(off) == 0
+                        behind += error[layer_kernels.MEANS] > 0.1
+        for found, expected in zip(signatures(machine), signatures(exact), strict=True):
+            assert np.array_equal(found, expected)
+        cells, rational = cells + machine.n_cells, rational + machine.n_rational
+    assert behind > 0
+    assert 50 * rational < cells
+
+
 def test_keys_that_all_agree_win_together():
     """One cell per layer of heads: the mean of all outputs, which counts keys of one score as often as they
     occur."""
