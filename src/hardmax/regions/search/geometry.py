@@ -40,7 +40,7 @@ from hardmax.errors import UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray, grain
 from hardmax.geometry.domains import Box
 from hardmax.geometry.feasibility.rational_programs import Separation, separate
-from hardmax.networks.layers import Layer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, Contacts, decode_wall
 from hardmax.regions.engine import layer_kernels
 from hardmax.regions.engine.program import Program
@@ -282,7 +282,7 @@ def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
             leaving = None
             if outputs is not None and offsets is not None:
                 leaving = min(unit + outputs, offsets, entering)
-        elif layer.jumps:  # means of outputs are looked at cell by cell
+        elif isinstance(layer, ArgmaxLayer) and layer.jumps:  # means of outputs are looked at cell by cell
             outputs = _last_place(layer.outputs)
             row[OUT_SUM], row[OUT_CONSTANT] = 0.0, layer.heads * _size(layer.outputs)
             leaving = None if outputs is None else min(outputs, entering)
