@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import islice
+from itertools import islice, product
 from math import lcm, log2, prod
 
 import flint
@@ -126,11 +126,10 @@ def test_ties_need_no_rationals_and_give_the_cells_of_rationals(d):
     assert tied > 5
 
 
-@pytest.mark.parametrize("d", [2, 3])
-def test_the_search_joins_keys_of_whole_numbers(d):
+def test_the_search_joins_keys_of_whole_numbers():
     """Rows that are called exact are those of rationals, also behind means; most heads need no rationals."""
     cells = rational = behind = 0
-    for seed in range(16):
+    for d, seed in product((2, 3), range(16)):
         network = tied_network(d, seed)
         machine, exact = (
             machine_of(network, d, arithmetic=arithmetic, store=True, search=True)
