@@ -151,7 +151,7 @@ def test_the_search_joins_keys_of_whole_numbers():
             assert np.array_equal(found, expected)
         cells, rational = cells + machine.n_cells, rational + machine.n_rational
     assert behind > 0
-    assert 50 * rational < cells
+    assert 20 * rational < cells
 
 
 def test_keys_that_all_agree_win_together():
