@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import islice
+from itertools import islice, product
 from math import lcm, log2, prod
 
 import flint
@@ -124,6 +124,34 @@ def test_ties_need_no_rationals_and_give_the_cells_of_rationals(d):
         assert machine.n_rational == 0
         tied += int(machine.cells().tied.sum())
     assert tied > 5
+
+
+def test_the_search_joins_keys_of_whole_numbers():
+    """Rows that are called exact are those of rationals, also behind means; most heads need no rationals."""
+    cells = rational = behind = 0
+    for d, seed in product((2, 3), range(16)):
+        network = tied_network(d, seed)
+        machine, exact = (
+            machine_of(network, d, arithmetic=arithmetic, store=True, search=True)
+            for arithmetic in ("certified", "exact")
+        )
+        while not machine.done:
+            machine.advance(3)
+            for layer in range(0 if machine.done else layer_of(machine) + 1):
+                here, error = machine.program.row(layer), machine.errors[layer]
+                for i, row in enumerate(exact_rows(machine, layer)):
+                    found = [Fraction(v) for v in machine.path[here.z_at + here.rows * np.arange(d + 1) + i]]
+                    off = [abs(v - Fraction(int(w.p), int(w.q))) for v, w in zip(found, row, strict=True)]
+                    assert max(off[:-1]) <= Fraction(error[layer_kernels.RA])
+                    assert off[-1] <= Fraction(error[layer_kernels.RC])
+                    if error[layer_kernels.ROWS_EXACT]:
+                        assert max(off) == 0
+                        behind += error[layer_kernels.MEANS] > 0.1
+        for found, expected in zip(signatures(machine), signatures(exact), strict=True):
+            assert np.array_equal(found, expected)
+        cells, rational = cells + machine.n_cells, rational + machine.n_rational
+    assert behind > 0
+    assert 20 * rational < cells
 
 
 def test_keys_that_all_agree_win_together():

@@ -4,7 +4,8 @@ Small integers, ternary and quantised weights are multiples of a power of two, a
 them. A sum of products of such numbers is exact in floats, in any order and fused or not, as long as the sum
 of the absolute values is below :math:`2^{53}` times the unit of the last place. The units depend on the
 network only (:func:`hardmax.regions.search.geometry.units_of`); the sizes are looked at cell by cell. Rows
-without rounding have no error, and one that is zero is known to be.
+without rounding have no error, and one that is zero is known to be; so are keys of a head that agree. The
+mean of what these put out may be no multiple of the unit, which is looked at when the layer is left.
 
 In such networks hyperplanes coincide, or touch a cell without cutting it: z = g + g' where g and g' are
 positive on the cell, for instance. No bound on an error can prove that. Multipliers
