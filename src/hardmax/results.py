@@ -66,6 +66,7 @@ _HOME_OF_KIND = {
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "Network": "hardmax.networks.network",
     "FrozenNormEffect": "hardmax.models.atlas.frozen_norms",
+    "OrderKDiagram": "hardmax.geometry.diagrams.order_k_diagrams",
     "PowerDiagram": "hardmax.geometry.diagrams.power_diagrams",
     "AssumptionReport": "hardmax.models.atlas.assumptions",
     "MaxMargin": "hardmax.geometry.diagrams.max_margins",

@@ -44,7 +44,7 @@ def sums_head(head: Head, sets: list[tuple[int, ...]]) -> Head:
 
 
 def ppl_sets(head: Head, k: int) -> Sets:
-    """The winning sets as vertices of the hull of all sums; two sets of one sum are no vertex, or an error."""
+    """The winning sets as vertices of the hull of all sums."""
     sets = subsets(head, k)
     sums = sums_head(head, sets)
     if is_linear([head]):
@@ -84,7 +84,7 @@ def qhull_sets(head: Head, k: int) -> Sets:
 
 
 def set_problems(head: Head, members: Sequence[int], point: Sequence[object]) -> list[str]:
-    """What keeps ``point`` from proving that a set beats every other key that is not identical to a member."""
+    """What keeps ``point`` from proving that a set beats every key not identical to a member."""
     values = list(point)
     if any(value != value or abs(value) == float("inf") for value in values):
         return [f"the witness of {members} is not finite"]
@@ -128,7 +128,9 @@ class OrderInstance:
         return lift(self.keys, self.offsets)
 
 
-def order_instance(number: int, *, dimensions: tuple[int, ...] = (1, 2, 3, 4), largest: int = 7) -> OrderInstance:
+def order_instance(
+    number: int, *, dimensions: tuple[int, ...] = (1, 2, 3, 4), largest: int = 7
+) -> OrderInstance:
     """The numbered small instances: those of the Minkowski sums, all keys in one head, cut to a few keys.
 
     So they are Gaussian, on grids, collinear, flat, doubled, homothetic, of many scales, or fractions.
@@ -136,8 +138,10 @@ def order_instance(number: int, *, dimensions: tuple[int, ...] = (1, 2, 3, 4), l
     case = instance(number, tuples=60, dimensions=dimensions)
     rng = np.random.default_rng([11, number])
     keys = np.concatenate([np.asarray(points, dtype=object) for points in case.point_sets])
-    offsets = None if case.biases is None else np.concatenate(
-        [np.asarray(values, dtype=object) for values in case.biases]
+    offsets = (
+        None
+        if case.biases is None
+        else np.concatenate([np.asarray(values, dtype=object) for values in case.biases])
     )
     if len(keys) < 2:
         keys = np.concatenate([keys, keys])

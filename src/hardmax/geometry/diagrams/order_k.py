@@ -1,22 +1,22 @@
-r"""Which sets of k keys win together on an open set: the cells of an order-k diagram, without listing subsets.
+r"""Which sets of k keys win together on an open set: the cells of an order-k diagram.
 
 A head that reads its k best keys gives x to the set S of the k largest scores. Its cells are those of the
 diagram of sums :math:`s_S = \sum_{j \in S} s_j`, one score per set, of which there are :math:`\binom{N}{k}`;
-few of them win. Two methods find these and no others.
+few of them win. Two methods find these without listing the others.
 
 *A walk*, up to five homogeneous dimensions. Where S wins, its cell falls into rank pieces: on the piece
 :math:`(A, j)` the keys A are above key j, all others below it, and :math:`S = A \cup \{j\}`. A piece compares
-all keys with one, so it has N - 1 walls and simple corners
-(:mod:`hardmax.geometry.cones.rank_kernels`). Where the walk leaves a piece through a facet F, let T be the keys
-that tie with j on all of F. Every inequality of the piece has one sign on it, so a key that ties with j at one
-inner point of F ties on all of F: lifted keys of T lie on one line, along which their order is that of their
-scores, and the other side of F has the same order reversed. In general position T has two keys, and they swap.
-Collinear lifted keys swap all at once, and the k-th key of the reversed order need not be one of the two that
-met. So each facet leads to exactly one piece, and it has interior. Space minus the faces of dimension d - 2 and
-less is connected: once every facet of every piece found has been crossed, no piece is missing.
+all keys with one, so it has N - 1 walls and simple corners (:mod:`hardmax.geometry.cones.rank_kernels`).
+Where the walk leaves a piece through a facet F, let T be the keys that tie with j on all of F. Every
+inequality of the piece has one sign on it, so a key that ties with j at one inner point of F ties on all of
+F: lifted keys of T lie on one line, along which their order is that of their scores, and the other side of F
+has the same order reversed. In general position T has two keys, and they swap. Collinear lifted keys swap all
+at once, and the k-th key of the reversed order need not be one of the two that met. So each facet leads to
+exactly one piece, and it has interior. Space minus the faces of dimension d - 2 and less is connected: once
+every facet of every piece found has been crossed, no piece is missing.
 
-*Levels*, in any dimension. At an inner point where no two different scores tie, the k - 1 best keys of S are a
-set of order k - 1 with interior. So the winning sets of order k are among the extensions of those of order
+*Levels*, in any dimension. At an inner point where no two different scores tie, the k - 1 best keys of S are
+a set of order k - 1 with interior. So the winning sets of order k are among the extensions of those of order
 k - 1 by one key, and a set wins exactly when its sum is a strict maximum of the sums of these
 (:mod:`hardmax.geometry.diagrams.interiors`).
 
@@ -42,6 +42,7 @@ from hardmax.geometry.cones.heads import Frame, Head, independent_columns, scale
 from hardmax.geometry.cones.rank_kernels import cut_pieces
 from hardmax.geometry.cones.rational_splitting import Cells, RationalCone, Workspace, integer_row
 from hardmax.geometry.diagrams.interiors import decide_interiors
+from hardmax.geometry.diagrams.tie_groups import TieGroups
 from hardmax.geometry.domains import WholeSpace
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 
@@ -107,9 +108,7 @@ def winning_sets(scores: Scores, k: int, *, method: str | None = None) -> Winnin
         member = np.ones((len(worst.sets), n), dtype=np.bool_)
         member[np.arange(len(member))[:, None], n - 1 - worst.sets] = False
         best = np.nonzero(member)[1].reshape(-1, k)
-        return _sorted(
-            best, worst.witnesses, worst.exact_witnesses, worst.adjacency, worst.n_decided_exactly
-        )
+        return _sorted(best, worst.witnesses, worst.exact_witnesses, worst.adjacency, worst.n_decided_exactly)
     if method == "levels" or (method is None and scores.d > _RANK_UP_TO):
         return _by_levels(scores, k)
     walk = _Walk(scores, k)
@@ -140,7 +139,7 @@ def _sorted(
 def surely_winning(scores: Scores, sets: Integers, points: Floats) -> Booleans:
     """At which float points the set provably has larger scores than all other keys, identical ones apart."""
     shown = np.asarray(np.isfinite(points).all(axis=1))
-    index, group = np.unique(scores.tie_group, return_inverse=True)
+    ties = TieGroups.of(scores)
     slopes, offsets = scores.slopes, scores.offsets
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows shows nothing
         sizes = np.abs(slopes).sum(axis=1) + np.abs(offsets)
@@ -151,9 +150,9 @@ def surely_winning(scores: Scores, sets: Integers, points: Floats) -> Booleans:
             error = largest * ((scores.d + 4) * UNIT_ROUNDOFF * sizes + scores.row_error)
             values = x @ slopes.T + offsets
             lowest = np.take_along_axis(values - error, sets[rows], axis=1).min(axis=1)
-            rivals = np.ones((len(x), len(index)), dtype=np.bool_)
-            rivals[np.arange(len(x))[:, None], group[sets[rows]]] = False
-            highest = np.where(rivals[:, group], values + error, -np.inf).max(axis=1)
+            rivals = np.ones((len(x), ties.n), dtype=np.bool_)
+            rivals[np.arange(len(x))[:, None], ties.group[sets[rows]]] = False
+            highest = np.where(rivals[:, ties.group], values + error, -np.inf).max(axis=1)
             shown[rows] &= lowest > highest
     return shown
 
@@ -176,13 +175,12 @@ def is_winning(scores: Scores, members: Iterable[int], point: Iterable[float | F
 
 def _by_levels(scores: Scores, k: int) -> WinningSets:
     """Order by order: every winning set extends a winning set of one key less."""
-    group = scores.tie_group
+    ties = TieGroups.of(scores)
+    order = np.argsort(ties.group, kind="stable")
     twin = np.full(scores.n_keys, -1)  # the key before it with the same score, which is in the set first
-    for j in range(scores.n_keys):
-        earlier = np.flatnonzero(group[:j] == group[j])
-        twin[j] = earlier[-1] if len(earlier) else -1
+    twin[order[1:]] = np.where(ties.place[order[1:]] > 0, order[:-1], -1)
     sets, n_exact = np.empty((1, 0), dtype=np.int64), 0
-    for size in range(1, k + 1):
+    for _ in range(k):
         member = np.zeros((len(sets), scores.n_keys + 1), dtype=np.bool_)
         member[np.arange(len(sets))[:, None], sets] = True
         member[:, -1] = True  # a key without a twin may always enter
@@ -193,7 +191,7 @@ def _by_levels(scores: Scores, k: int) -> WinningSets:
         n_exact += found.n_decided_exactly
         # two sets of one sum are no strict maximum: the best k keys of an inner point are unique up to twins
         sets = extended[found.nonempty]
-    witnesses, exact = found.witnesses[found.nonempty], {}
+    witnesses = found.witnesses[found.nonempty]
     rank = np.cumsum(found.nonempty) - 1
     exact = {int(rank[i]): point for i, point in found.exact_witnesses.items()}
     for i in np.flatnonzero(~surely_winning(scores, sets, witnesses)).tolist():
@@ -210,12 +208,7 @@ class _Walk:
         domain = WholeSpace(scores.d)
         self.frame = Frame(scores.d, independent_columns([scores], domain), scores.linear)
         self.head: Head = scaled_heads([scores], domain, self.frame)[0]
-        index, self.group = np.unique(scores.tie_group, return_inverse=True)
-        self.sizes = np.bincount(self.group)
-        # the place of each key among the keys of its group
-        order = np.argsort(self.group, kind="stable")
-        self.place = np.empty(scores.n_keys, dtype=np.int64)
-        self.place[order] = np.arange(scores.n_keys) - np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
+        self.ties = TieGroups.of(scores)
         self.n_exact = 0
 
     def run(self) -> WinningSets:
@@ -243,7 +236,9 @@ class _Walk:
                 targets[i] = target
             crossings.append(np.column_stack([from_piece + done, targets]))
             done = stop
-        return self._result(np.array(above), np.array(pivots), np.concatenate(inner), np.concatenate(crossings))
+        return self._result(
+            np.array(above), np.array(pivots), np.concatenate(inner), np.concatenate(crossings)
+        )
 
     # One piece
     # ------------------------------------------------------------------------------------------------------
@@ -251,9 +246,9 @@ class _Walk:
     def _filled(self, above: Booleans, ranking: Iterable[int]) -> tuple[Booleans, int]:
         """The piece whose k-th key is found by taking groups in order, after those already above."""
         above = above.copy()
-        held = int(self.sizes[above].sum())
+        held = int(self.ties.sizes[above].sum())
         for g in ranking:
-            held += int(self.sizes[g])
+            held += int(self.ties.sizes[g])
             if held >= self.k:
                 return above, g
             above[g] = True
@@ -264,7 +259,7 @@ class _Walk:
         nobody = np.zeros(self.head.n_keys, dtype=np.bool_)
         draw = np.random.default_rng(0)
         for size in count(20):
-            y = draw.integers(1, 2**min(size, 62), self.frame.D).tolist()
+            y = draw.integers(1, 2 ** min(size, 62), self.frame.D).tolist()
             point = [flint.fmpq(v) for v in y]
             values = [dot(self.head.exact(g), point) for g in range(self.head.n_keys)]
             ranking = sorted(range(self.head.n_keys), key=lambda g: values[g], reverse=True)
@@ -358,7 +353,7 @@ class _Walk:
         rows = above.copy()
         rows[each, met] = False
         first, second = np.where(was_above, pivots, met), np.where(was_above, met, pivots)
-        enough = rows @ self.sizes + self.sizes[first] >= self.k
+        enough = rows @ self.ties.sizes + self.ties.sizes[first] >= self.k
         rows[each, first] |= ~enough
         return rows, np.where(enough, first, second)
 
@@ -401,9 +396,7 @@ class _Walk:
     # ------------------------------------------------------------------------------------------------------
 
     def _result(self, above: Booleans, pivots: Integers, inner: Floats, crossings: Integers) -> WinningSets:
-        held = above @ self.sizes
-        partial = (self.group[None, :] == pivots[:, None]) & (self.place[None, :] < (self.k - held)[:, None])
-        members = np.nonzero(above[:, self.group] | partial)[1].reshape(-1, self.k)
+        members = self.ties.sets(above, pivots, self.k)
         sets, first, which = np.unique(members, axis=0, return_index=True, return_inverse=True)
         which = which.ravel()
         witnesses = self.frame.to_space(inner[first])
