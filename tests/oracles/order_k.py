@@ -1,4 +1,4 @@
-"""Order-k cells by brute force over all subsets of k keys, in three ways that share nothing with the package.
+"""Order-k cells by brute force over all subsets of k keys, in three ways that share nothing with it.
 
 A set of k keys wins on an open set exactly when the sum of its lifted keys is a vertex (an upper one, with
 biases) of the hull of all such sums. Sets are written with the lowest indices of identical keys.
@@ -18,9 +18,14 @@ from itertools import combinations
 
 import numpy as np
 
+from hardmax.geometry.diagrams.order_k import winning_sets
+from hardmax.geometry.diagrams.set_location import locate_sets
+from hardmax.geometry.scores import Scores
+
 from .certificates import Head, cleared, exact_vector, lift_keys, lift_sites
 from .diagrams import qhull_winners
 from .instances import instance
+from .judging import HAS_PPL
 from .minkowski_bruteforce import is_linear, ppl_vertices, strict_solution
 
 Sets = set[tuple[int, ...]]
@@ -93,12 +98,11 @@ def set_problems(head: Head, members: Sequence[int], point: Sequence[object]) ->
     rows = cleared(head)
     (x,) = cleared([(*exact_vector(values), Fraction(1))])
     scores = [sum(p * q for p, q in zip(row, x, strict=True)) for row in rows]
-    lowest = min(scores[j] for j in members)
-    inside = {rows[j] for j in members}
     return [
-        f"{members} does not beat key {l} at its witness"
+        f"key {i} of {members} does not beat key {l} at its witness"
+        for i in members
         for l, row in enumerate(rows)
-        if row not in inside and scores[l] >= lowest
+        if l not in members and row != rows[i] and scores[l] >= scores[i]
     ]
 
 
@@ -153,3 +157,29 @@ def order_instance(
     offsets = None if offsets is None else offsets[chosen]
     sites = bool(rng.random() < 0.3)
     return OrderInstance(case.name, keys, offsets, sites, int(rng.integers(1, len(keys) + 1)))
+
+
+def problems_of(case: OrderInstance, *, slow: bool = False) -> tuple[int, list[str]]:
+    """The number of cells of an instance, and every difference between the package and the oracles.
+
+    Both methods of the package are held against PPL (where it is installed) or the simplex method (``slow``),
+    Gaussian keys against Qhull as well; witnesses are checked in rationals and located.
+    """
+    scores = (Scores.of_sites if case.sites else Scores.of_keys)(case.keys, case.offsets)
+    head, problems = case.head, []
+    expected = [("simplex", simplex_sets(head, case.k))] if slow or not HAS_PPL else []
+    expected += [("PPL", ppl_sets(head, case.k))] if HAS_PPL else []
+    expected += [("Qhull", qhull_sets(head, case.k))] if case.name.startswith("gaussian") else []
+    for method in (None, "walk", "levels"):
+        result = winning_sets(scores, case.k, method=method)
+        problems += [f"{method}: {problem}" for problem in result_problems(result, head)]
+        got = {tuple(row) for row in result.sets.tolist()}
+        for oracle, sets in expected:
+            if got != sets:
+                missing, extra = sorted(sets - got), sorted(got - sets)
+                problems.append(f"{method} against {oracle}: missing {missing[:3]}, extra {extra[:3]}")
+    inside = [i for i in range(len(result.sets)) if i not in result.exact_witnesses]
+    located = locate_sets(scores, case.k, result.witnesses[inside])
+    if not np.array_equal(located, result.sets[inside]):
+        problems.append("a witness is not located in its cell")
+    return len(result.sets), problems

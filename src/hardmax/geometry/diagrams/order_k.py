@@ -137,7 +137,7 @@ def _sorted(
 
 
 def surely_winning(scores: Scores, sets: Integers, points: Floats) -> Booleans:
-    """At which float points the set provably has larger scores than all other keys, identical ones apart."""
+    """At which float points every member provably beats every key outside that is not identical to it."""
     shown = np.asarray(np.isfinite(points).all(axis=1))
     ties = TieGroups.of(scores)
     slopes, offsets = scores.slopes, scores.offsets
@@ -149,28 +149,38 @@ def surely_winning(scores: Scores, sets: Integers, points: Floats) -> Booleans:
             largest = np.maximum(np.abs(x).max(axis=1, initial=0.0), 1.0)[:, None] * 1.02
             error = largest * ((scores.d + 4) * UNIT_ROUNDOFF * sizes + scores.row_error)
             values = x @ slopes.T + offsets
-            lowest = np.take_along_axis(values - error, sets[rows], axis=1).min(axis=1)
-            rivals = np.ones((len(x), ties.n), dtype=np.bool_)
-            rivals[np.arange(len(x))[:, None], ties.group[sets[rows]]] = False
-            highest = np.where(rivals[:, ties.group], values + error, -np.inf).max(axis=1)
-            shown[rows] &= lowest > highest
+            each, members = np.arange(len(x)), sets[rows]
+            low = np.take_along_axis(values - error, members, axis=1)
+            high = values + error
+            held = np.zeros((len(x), ties.n), dtype=np.int64)
+            np.add.at(held, (each[:, None], ties.group[members]), 1)
+            rivals = np.where((held == 0)[:, ties.group], high, -np.inf).max(axis=1)
+            shown[rows] &= low.min(axis=1) > rivals
+            # a group that is in the set in part: the other members have to beat what is left of it
+            partial = (held > 0) & (held < ties.sizes)
+            shown[rows] &= partial.sum(axis=1) <= 1
+            split = np.where(partial.any(axis=1), partial.argmax(axis=1), -1)
+            others = np.where(ties.group[members] != split[:, None], low, np.inf).min(axis=1)
+            left = np.where(split >= 0, high[each, ties.first[split]], -np.inf)
+            shown[rows] &= others > left
     return shown
 
 
 def is_winning(scores: Scores, members: Iterable[int], point: Iterable[float | Fraction]) -> bool:
-    """Whether a set wins strictly at a point, identical scores apart, decided in rationals."""
+    """Whether every member beats every key outside that is not identical to it, decided in rationals."""
     values = list(point)
     if not all(isinstance(v, Fraction) or np.isfinite(v) for v in values):
         return False
     x = [*(rational(v) for v in values), flint.fmpq(1)]
-    inside = set(members)
-    groups = {int(scores.tie_group[j]) for j in inside}
-    lowest = min(dot(scores.exact_row(j), x) for j in inside)
-    return all(
-        dot(scores.exact_row(l), x) < lowest
-        for l in range(scores.n_keys)
-        if int(scores.tie_group[l]) not in groups
-    )
+    inside, group = set(members), scores.tie_group
+    lowest: dict[int, flint.fmpq] = {}  # of each group in the set
+    for j in inside:
+        lowest.setdefault(int(group[j]), dot(scores.exact_row(j), x))
+    for l in range(scores.n_keys):
+        rivals = [value for g, value in lowest.items() if g != group[l]]
+        if l not in inside and rivals and dot(scores.exact_row(l), x) >= min(rivals):
+            return False
+    return True
 
 
 def _by_levels(scores: Scores, k: int) -> WinningSets:

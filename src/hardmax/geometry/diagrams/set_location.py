@@ -76,8 +76,9 @@ def _settled(scores: Scores, k: int, values: Floats, noise: float, x: list[flint
     sure: list[int] = []
     if noise < SAFE:
         level = np.sort(values)[len(values) - k]
-        sure = np.flatnonzero(values > level + noise).tolist()
-        near = np.flatnonzero(np.abs(values - level) <= noise)
+        surely_above = values > level + noise
+        sure = np.flatnonzero(surely_above).tolist()
+        near = np.flatnonzero(~surely_above & (values >= level - noise))
     exact = {j: dot(scores.exact_row(j), x) for j in near.tolist()}
     ranking = sorted(exact, key=lambda j: (-exact[j], j))
     return sorted(sure + ranking[: k - len(sure)])

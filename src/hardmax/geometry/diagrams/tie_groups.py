@@ -26,21 +26,24 @@ class TieGroups:
         How many keys each group has.
     place : (N,) int64
         The place of each key among the keys of its group.
+    first : (n,) int64
+        The lowest key of each group.
     """
 
     group: NDArray[np.int64]
     sizes: NDArray[np.int64]
     place: NDArray[np.int64]
+    first: NDArray[np.int64]
 
     @classmethod
     def of(cls, scores: Scores) -> TieGroups:
         """The groups of a head."""
-        group = np.unique(scores.tie_group, return_inverse=True)[1]
+        first, group = np.unique(scores.tie_group, return_inverse=True)
         sizes = np.bincount(group)
         order = np.argsort(group, kind="stable")
         place = np.empty(scores.n_keys, dtype=np.int64)
         place[order] = np.arange(scores.n_keys) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return cls(group, sizes, place)
+        return cls(group, sizes, place, first)
 
     @property
     def n(self) -> int:
