@@ -30,6 +30,7 @@ __all__ = ["draw"]
 # Where the picture of each kind of result is drawn. What has no part to choose is drawn whole, without a box.
 _IN_A_BOX = {
     "PowerDiagram": "diagrams.draw_diagram",
+    "OrderKDiagram": "diagrams.draw_diagram",
     "CommonRefinement": "diagrams.draw_refinement",
     "Hypersurface": "diagrams.draw_hypersurface",
     "RegionSet": "regions.draw_regions",
