@@ -94,7 +94,7 @@ def draw_diagram(
         if not crowded:
             _name_keys(ax, points)
             if isinstance(diagram, OrderKDiagram):
-                _name_sets(ax, diagram.sets, polygons, box)
+                _name_sets(ax, diagram, polygons, box)
             else:
                 _name_cells(ax, diagram, polygons, box)
         frame(ax, box, "$q_1$", "$q_2$")
@@ -160,13 +160,16 @@ def _name_cells(ax: Axes, diagram: PowerDiagram, polygons: Sequence[Any], box: B
         ax.text(x, y, f"cell {j}", ha="center", va="center", fontsize=8, zorder=6)
 
 
-def _name_sets(ax: Axes, sets: Any, polygons: Sequence[Any], box: Box) -> None:
-    """Write the members of their sets into the cells that are large enough for it."""
-    room = 2e-3 * box.volume
-    for members, corners in zip(sets, polygons, strict=True):
+def _name_sets(ax: Axes, diagram: OrderKDiagram, polygons: Sequence[Any], box: Box) -> None:
+    """Write the members of their sets into the cells that are large enough for it, beside the stars."""
+    room, side = 2e-3 * box.volume, np.sqrt(box.volume)
+    for members, corners in zip(diagram.sets.tolist(), polygons, strict=True):
         if len(corners) > 2 and _area(corners) > room * len(members):
             x, y = np.mean(corners, axis=0)
-            ax.text(x, y, ",".join(map(str, members)), ha="center", va="center", fontsize=8, zorder=6)
+            near = np.abs(diagram.sites - [x, y]) < [0.09 * side, 0.05 * side]
+            below = 0.08 * side if near.all(axis=1).any() else 0.0
+            name = ",".join(map(str, members))
+            ax.text(x, y - below, name, ha="center", va="center", fontsize=8, zorder=6)
 
 
 def _area(corners: Floats) -> float:
