@@ -80,9 +80,11 @@ def random_network(rng: np.random.Generator) -> hm.Network:
 
     d = int(rng.integers(1, 4))
     blocks: list = []
-    for _ in range(int(rng.integers(1, 4))):
-        kind = rng.choice(["attention", "attention", "relu", "maxout", "affine"])
-        e, n = int(rng.integers(1, 4)), int(rng.integers(1, 5))
+    depth = int(rng.integers(1, 4))
+    sure = int(rng.integers(depth))  # one block at least is attention
+    for i in range(depth):
+        kind = "attention" if i == sure else rng.choice(["attention", "relu", "maxout", "affine"])
+        e, n = int(rng.integers(1, 4)), int(rng.integers(1, 5)) + (i == sure)
         skip = bool(rng.random() < 0.5)
         out = d if skip else e
         if kind == "attention":

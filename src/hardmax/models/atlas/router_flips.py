@@ -5,12 +5,17 @@ computed scores differs from that of the exact ones. Where the computed scores o
 implementation may take either: that counts as a flip that may happen, and so does an exact tie.
 
 Let :math:`s_{(1)} \ge s_{(2)} \ge \dots` be the exact scores and S the winners. The margin
-:math:`s_{(k)} - s_{(k+1)}` is what stands between the decision and its nearest wall. With the enclosures
-:math:`[l_j, h_j]` of everything that the arithmetic can compute
-(:mod:`hardmax.models.atlas.score_errors`), the lead that is left is at least
-:math:`\min_{i \in S} l_i - \max_{j \notin S} h_j`. The *bound* is what is gone at most: the margin minus this
-lead, or zero. So a decision cannot flip exactly where its margin is larger than its bound. Nothing is
-estimated: `cannot flip` is proven for every order of summation, `may flip` says that there is no such proof.
+:math:`s_{(k)} - s_{(k+1)}` is what stands between the decision and its nearest wall. Let
+:math:`[l_j, h_j]` enclose everything that the arithmetic can compute for score j
+(:mod:`hardmax.models.atlas.score_errors`). The decision cannot flip if the *lead* that is left at least,
+:math:`\min_{i \in S} l_i - \max_{j \notin S} h_j`, is above zero. Nothing is estimated: `cannot flip` is
+proven for every order of summation, `may flip` says that there is no such proof.
+
+The *bound* says the same in terms of errors. With :math:`e_j = \max(s_j - l_j, h_j - s_j)`, the error of
+score j at most, it is the margin minus :math:`\min_{i \in S} (s_i - e_i) - \max_{j \notin S} (s_j + e_j)`: the
+error of the two scores that decide, or of others where theirs are so much larger that they come first. A
+margin above the bound is a proof. The lead proves a little more, because enclosures also know in which
+direction a given number is rounded.
 
 The distance to the nearest wall in the space of inputs is
 :math:`\min_{i \in S, j \notin S} (s_i - s_j) / \lvert a_i - a_j\rvert` with the gradients :math:`a_j` of the
@@ -51,7 +56,7 @@ Floats = NDArray[np.float64]
 Progress = Callable[[int, int], object]
 
 _UNIT = 2.0**-53
-_DECISION = ("winners", "margin", "rounding", "bound", "cannot_flip", "distance", "distance_rounding")
+_DECISION = ("winners", "margin", "rounding", "bound", "lead", "cannot_flip", "distance", "distance_rounding")
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +122,11 @@ class RouterFlips(Result):
         How far rounding in float64 can have moved the margin. Where it is not below the margin, the winners
         are those of float64; such a decision may flip.
     bound : (n,) float64
-        How much of the margin the arithmetic takes away at most; infinite where it may overflow.
+        The error of the margin at most; infinite where the arithmetic may overflow.
+    lead : (n,) float64
+        The lead that is left of the margin at least; minus infinity where the arithmetic may overflow.
     cannot_flip : (n,) bool
-        Whether it is proven that the decision stays.
+        Whether it is proven that the decision stays: whether the lead is above zero.
     distance, distance_rounding : (n,) float64
         To the nearest wall, in the space of inputs, and how far rounding can have moved it. Infinite where
         there is no wall, NaN where logits are all that is known.
@@ -130,8 +137,8 @@ class RouterFlips(Result):
     >>> found = hm.models.router_flips([[1.0, 0.999, -3.0], [0.25, 4.0, 4.5]], dtype="bfloat16")
     >>> found.cannot_flip, found.winners[:, 0]
     (array([False,  True]), array([0, 2], dtype=int32))
-    >>> found.margin, found.bound
-    (array([0.001, 0.5  ]), array([0.001, 0.   ]))
+    >>> found.margin, found.bound, found.lead
+    (array([0.001, 0.5  ]), array([0.001, 0.   ]), array([0. , 0.5]))
     """
 
     kind: ClassVar[str] = "RouterFlips"
@@ -148,6 +155,7 @@ class RouterFlips(Result):
     margin: Floats
     rounding: Floats
     bound: Floats
+    lead: Floats
     cannot_flip: NDArray[np.bool_]
     distance: Floats
     distance_rounding: Floats
@@ -366,10 +374,11 @@ def decide(part: Scores, k: int) -> dict[str, NDArray[Any]]:
         ends = np.take_along_axis(s, order[:, k - 1 :], axis=1)
         margin = ends[:, 0] - ends[:, 1]
         proven = _least(s - rho, won) > _most(s + rho, lost)
-        lead = _least(low, won) - _most(high, lost)  # the sign of a difference of floats is exact
-        kept = finite_scores & proven & (lead > 0.0)
-        gone = np.where(finite_scores, np.maximum(margin - lead, 0.0), np.inf)
-        bound = np.where(kept, np.minimum(gone, np.nextafter(margin, -np.inf)), np.maximum(gone, margin))
+        lead = np.where(finite_scores, _least(low, won) - _most(high, lost), -np.inf)  # its sign is exact
+        kept = proven & (lead > 0.0)
+        error = np.maximum(np.maximum(s - low, high - s), 0.0) + rho
+        bound = margin - (_least(s - error, won) - _most(s + error, lost))
+        bound = np.where(finite_scores, np.where(kept, bound, np.maximum(bound, margin)), np.inf)
         rounding = 2.0 * rho.max(axis=1, initial=0.0) + 2.0 * _UNIT * margin
     distance, moved = _walls(part, s, rho, order[:, :k], lost)
     return {
@@ -378,6 +387,7 @@ def decide(part: Scores, k: int) -> dict[str, NDArray[Any]]:
         "margin": margin,
         "rounding": rounding,
         "bound": bound,
+        "lead": lead,
         "cannot_flip": kept,
         "distance": distance,
         "distance_rounding": moved,
