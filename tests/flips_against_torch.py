@@ -142,7 +142,11 @@ def attention_inputs(model: Any, inputs: dict[str, Any]) -> list[tuple[Any, torc
 def compared_heads(model: Any, inputs: dict[str, Any], dtypes: list[str]) -> Iterator[Compared]:
     """Every head of a BERT, from the inputs of its layers on and from its queries and keys on."""
     for index, (module, x) in enumerate(attention_inputs(model, inputs)):
-        heads, r, scale = module.num_attention_heads, module.attention_head_size, module.attention_head_size**-0.5
+        heads, r, scale = (
+            module.num_attention_heads,
+            module.attention_head_size,
+            module.attention_head_size**-0.5,
+        )
 
         def split(y: torch.Tensor, heads: int = heads, r: int = r) -> torch.Tensor:
             return y.reshape(-1, heads, r).transpose(0, 1)
@@ -187,7 +191,10 @@ def table(rows: Iterator[Compared], say: Callable[[str], None]) -> tuple[int, in
         counts = [row.found.n_decisions, int(row.found.cannot_flip.sum()), int(row.held.sum()), row.broken]
         key = (row.name, row.dtype)
         sums[key] = sums.get(key, np.zeros(4, dtype=np.int64)) + counts
-    say(f"{'decisions of':26s} {'format':12s} {'decisions':>10s} {'cannot flip':>12s} {'hold':>9s} {'broken':>7s}")
+    say(
+        f"{'decisions of':26s} {'format':12s} {'decisions':>10s} {'cannot flip':>12s} {'hold':>9s} "
+        f"{'broken':>7s}"
+    )
     for (name, dtype), (n, safe, held, broken) in sums.items():
         say(f"{name:26s} {dtype:12s} {n:10,d} {safe / n:12.3%} {held / n:9.3%} {broken:7d}")
     total = np.sum(list(sums.values()), axis=0)

@@ -1,4 +1,4 @@
-"""No decision that is marked `cannot flip` flips in torch: a small version of tests/scripts/router_flips_sweep.py."""
+"""No decision that is marked `cannot flip` flips in torch: a small version of router_flips_sweep.py."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ import hardmax as hm  # noqa: E402
 from hardmax.models.reading.loading import open_model  # noqa: E402
 
 FORMATS = ["float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Matrices are tiny: threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("family", against.ROUTERS)

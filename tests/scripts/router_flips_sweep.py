@@ -1,6 +1,6 @@
 """Hold router_flips against torch: no decision that is marked `cannot flip` may flip; run by hand.
 
-    python tests/scripts/router_flips_sweep.py               # above a million decisions per format, some minutes
+    python tests/scripts/router_flips_sweep.py       # above a million decisions per format, some minutes
     python tests/scripts/router_flips_sweep.py --texts 1 --seeds 1 --dtypes bfloat16
 
 Routers of tiny random mixtures of experts and the heads of MiniLM on pages of the documentation. Prints for

@@ -46,8 +46,12 @@ _MOST_HEADS = 400
     help="float32, bfloat16, float16, float8_e4m3 or float8_e5m2.",
 )
 @click.option("--k", default=1, show_default=True, help="How many keys or experts win.")
-@click.option("--accumulate", default="float32", show_default=True, help="In which format products are summed.")
-@click.option("--score-dtype", help="In which format scores are kept; that of --dtype, bfloat16 for eight bits.")
+@click.option(
+    "--accumulate", default="float32", show_default=True, help="In which format products are summed."
+)
+@click.option(
+    "--score-dtype", help="In which format scores are kept; that of --dtype, bfloat16 for eight bits."
+)
 @output_options
 def flips(
     model: str | None,
@@ -102,7 +106,10 @@ def flips(
                 found = hm.models.router_flips(np.atleast_2d(read_scores(logits)), **options)
     save_and_draw(found, out, plot)
     if as_json:
-        more = {"share": found.share, "layer_shares": dict(zip(found.layers, found.layer_shares, strict=True))}
+        more = {
+            "share": found.share,
+            "layer_shares": dict(zip(found.layers, found.layer_shares, strict=True)),
+        }
         print_json({**found.to_dict(), **more, "heads": plain(found._table())})
         return
     _print(found)

@@ -79,7 +79,8 @@ def stability(
     sharp, beside what the paper prints)? With SCORES, a file with one query per row and one key per column
     (-inf masks a key; a saved StabilityReport is shown again): how hard is each query? With --network and
     --box: which cells of a deep network survive at this temperature? With --network and --inputs: up to which
-    temperature does softmax provably take the same decisions as hardmax, the largest coordinate of the output?
+    temperature does softmax provably take the same decisions as hardmax, the largest coordinate of the
+    output?
 
     The temperature divides the scores. A standard head of 64 dimensions has temperature 8 on raw scores
     (--d-head 64) and 1 on scores that are scaled already.
@@ -112,7 +113,9 @@ def stability(
         report, show = {**result.to_dict(), **more}, _print_report
     elif network is not None and inputs is not None:
         if (temperature, d_head, beta) != (None, None, None):
-            raise InvalidInputError("--inputs asks for a temperature; leave out --temperature, --d-head and --beta.")
+            raise InvalidInputError(
+                "--inputs asks for a temperature; leave out --temperature, --d-head and --beta."
+            )
         result = hm.certified_temperature(read_network(network), read_matrix(inputs, "input"))
         report, show = {**result.to_dict(), "factor": result.factor}, _print_certified
     elif network is not None:
@@ -276,4 +279,6 @@ def _print_certified(found: CertifiedTemperature) -> None:
         notes.append(f"The proof ends first at input {found.binding_input}.")
     if margins:
         notes.append(f"Smallest margins of heads: {margins}.")
-    print_table(f"Decisions on {counted(n, 'input')}", ["input", "decision", "ahead by", "head margin"], rows, notes)
+    print_table(
+        f"Decisions on {counted(n, 'input')}", ["input", "decision", "ahead by", "head margin"], rows, notes
+    )

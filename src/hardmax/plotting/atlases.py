@@ -120,12 +120,17 @@ def draw_flips(found: RouterFlips, *, ax: Axes | None = None) -> Axes:
         ax = given_or_new(ax, 5.8, 1.6 + 0.5 * max(3, len(layers)))
         for row, (layer, share) in enumerate(zip(layers, found.layer_shares, strict=True)):
             here = found.layer == layer
-            safe, all_of_them = (np.histogram(ratio[which], bins)[0] for which in (here & found.cannot_flip, here))
+            safe, all_of_them = (
+                np.histogram(ratio[which], bins)[0] for which in (here & found.cannot_flip, here)
+            )
             for counts, colour in ((all_of_them, LINES[1]), (safe, LINES[2])):
                 heights = 0.85 * counts / max(1, all_of_them.max())
                 ax.bar(bins[:-1], heights, np.diff(bins), row, align="edge", color=colour, linewidth=0)
             ax.annotate(
-                f"{100 * share:.1f} %", (1.01, row + 0.3), xycoords=("axes fraction", "data"), annotation_clip=False
+                f"{100 * share:.1f} %",
+                (1.01, row + 0.3),
+                xycoords=("axes fraction", "data"),
+                annotation_clip=False,
             )
         ax.axvline(1.0, color=INK, linewidth=0.9)
         ax.set(
@@ -136,7 +141,8 @@ def draw_flips(found: RouterFlips, *, ax: Axes | None = None) -> Axes:
             yticklabels=[str(layer) for layer in layers],
             xlabel="margin over bound",
             ylabel="layer",
-            title=f"{100 * found.share:.1f} % of {found.n_decisions:,} decisions cannot flip in {found.dtype}",
+            title=f"{100 * found.share:.1f} % of {number_of(found.n_decisions, 'decision')} cannot flip in "
+            f"{found.dtype}",
         )
         ax.spines[["top", "right"]].set_visible(False)
     return ax

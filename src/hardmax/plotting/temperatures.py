@@ -203,7 +203,12 @@ def draw_certified(found: CertifiedTemperature, *, ax: Axes | None = None) -> Ax
         ax.plot(found.curve_temperatures, found.curve_leads, color=LINES[0], label="smallest lead, measured")
         ax.axhline(0.0, color=INK, linewidth=0.8)
         ax.axvspan(
-            found.curve_temperatures[0], found.temperature, color=LINES[2], alpha=0.18, linewidth=0, label="proven"
+            found.curve_temperatures[0],
+            found.temperature,
+            color=LINES[2],
+            alpha=0.18,
+            linewidth=0,
+            label="proven",
         )
         if found.broken_input >= 0:
             ax.axvline(

@@ -13,17 +13,17 @@ How sharp this is. Let a network be one head and a linear read-out, w the winner
 
 .. math:: g_w = \sum_{j \ne w} e^{-m_j/\tau} \max(0, -g_j) .
 
-If no losing key speaks for c (all :math:`g_j \le 0`) these are the same: the certified temperature is the very
-temperature at which the decision changes, factor 1, but for the last step of the bisection,
+If no losing key speaks for c (all :math:`g_j \le 0`) these are the same: the certified temperature is the
+very temperature at which the decision changes, factor 1, but for the last step of the bisection,
 :math:`1 + 2^{-20}`. So no larger temperature can be certified from margins, number of keys and outputs alone.
-For instance, N - 1 rivals that are all behind by m and all have :math:`g_j = -\rho g_w` change the decision at
-:math:`\tau = m / \log((N - 1)\rho)`, as soon as :math:`(N-1)\rho > 1`. Keys that speak for c can only keep it
-longer; with them, and in deep networks, the factor depends on the instance. So every result carries its own:
-a higher temperature at which an input provably gets another decision, where one was found.
+For instance, N - 1 rivals that are all behind by m and all have :math:`g_j = -\rho g_w` change the decision
+at :math:`\tau = m / \log((N - 1)\rho)`, as soon as :math:`(N-1)\rho > 1`. Keys that speak for c
+can only keep it longer; with them, and in deep networks, the factor depends on the instance. So every result
+carries its own: a higher temperature at which an input provably gets another decision, where one was found.
 
 *Proof of the first line.* :math:`p_j = p_w e^{-m_j/\tau}`. By :mod:`~hardmax.temperature.deviations` the
-deviation takes at most :math:`\max_A \sum_A r_j (g_w - g_j) / (1 + \sum_A r_j)` from the lead, and this is below
-:math:`g_w` exactly if :math:`g_w + \sum_A r_j g_j > 0` for all A: for the A of all keys with
+deviation takes at most :math:`\max_A \sum_A r_j (g_w - g_j) / (1 + \sum_A r_j)` from the lead, and this is
+below :math:`g_w` exactly if :math:`g_w + \sum_A r_j g_j > 0` for all A: for the A of all keys with
 :math:`g_j < 0`. ∎
 """
 
@@ -113,11 +113,15 @@ class CertifiedTemperature(Result):
 
     @property
     def factor(self) -> float:
-        """How sharp the result is: no temperature this many times larger can be certified. Infinite if unknown."""
+        """No temperature this many times larger can be certified; infinite if none was found to break."""
         return self.broken_temperature / self.temperature if self.broken_input >= 0 else float("inf")
 
     def _summary(self) -> str:
-        kept = "1 input keeps its decision" if self.n_inputs == 1 else f"{self.n_inputs:,} inputs keep their decisions"
+        kept = (
+            "1 input keeps its decision"
+            if self.n_inputs == 1
+            else f"{self.n_inputs:,} inputs keep their decisions"
+        )
         if self.temperature == INFINITE:
             return f"{kept} at every temperature"
         found = self.broken_input >= 0
@@ -181,7 +185,7 @@ def certified_temperature(
     >>> found.decisions                        # after a comes d, after b comes c, after c comes a
     array([3, 2, 0])
     >>> found
-    <CertifiedTemperature: 3 inputs keep their decisions up to temperature 0.231061, and one changes at 0.231062>
+    <CertifiedTemperature: 3 inputs keep their decisions up to temperature 0.231061, and one changes at ...>
     >>> found.block_margins
     array([0.375, 1.   ])
     """
@@ -200,10 +204,14 @@ def certified_temperature(
     floats = as_exact(points, "inputs", ndim=2).floats
     decisions = np.array([case.decision for case in cases], dtype=np.int64)
     leads = _Leads(Network(blocks), floats, decisions, float(level), single)
-    broken, where = (INFINITE, -1) if certified == INFINITE else _broken(blocks, points, cases, leads, certified)
+    broken, where = (
+        (INFINITE, -1) if certified == INFINITE else _broken(blocks, points, cases, leads, certified)
+    )
     margins = [case.way.head_margins for case in cases]
     numbers = sorted({block for found in margins for block, _ in found})
-    temperatures = np.geomspace(certified / 8, certified * 32, _CURVE) if certified != INFINITE else np.zeros(0)
+    temperatures = (
+        np.geomspace(certified / 8, certified * 32, _CURVE) if certified != INFINITE else np.zeros(0)
+    )
     return CertifiedTemperature(
         temperature=certified,
         broken_temperature=broken,
@@ -239,8 +247,8 @@ class _Case:
             tie = "has two largest coordinates"
         if min(self.margins) == 0:
             raise InvalidInputError(
-                f"inputs must have a decision at temperature zero, but the output of input {number} {tie}; leave "
-                "it out or change the read-out."
+                f"inputs must have a decision at temperature zero, but the output of input {number} "
+                f"{tie}; leave it out or change the read-out."
             )
         matrix = flint.fmpq_mat(len(rows), len(y), [c for row in rows for c in row])
         self.directions: list[Direction] = self.way.directions(matrix)
@@ -255,16 +263,17 @@ class _Case:
         if not self.holds(ZERO):
             places = ", ".join(f"head {h} of block {b}" for b, h in self.way.tied)
             raise InvalidInputError(
-                f"inputs must not tie keys that softmax in front of them can part, but input {self.number} ties "
-                f"keys of {places}, and its decision hangs on them; no temperature can be certified."
+                f"inputs must not tie keys that softmax in front of them can part, but input "
+                f"{self.number} ties keys of {places}, and its decision hangs on them; no temperature can be "
+                "certified."
             )
         low, high = min(1.0, above / 2), above
         while not self.holds(low):
             low, high = low * min(0.25, low), low
             if low == 0.0:
                 raise InvalidInputError(
-                    f"inputs must have margins that a float can tell from zero, but input {self.number} needs a "
-                    "temperature below the smallest one; rescale the scores."
+                    f"inputs must have margins that a float can tell from zero, but input {self.number} "
+                    "needs a temperature below the smallest one; rescale the scores."
                 )
         while high == INFINITE:
             if 2.0 * low == INFINITE:  # no float is between
@@ -346,8 +355,8 @@ def _checked(network: Any, readout: ArrayLike | None) -> tuple[Block, ...]:
         rule = getattr(block, "rule", "hardmax")
         if rule != "hardmax":
             raise InvalidInputError(
-                f"network must have heads with hardmax, of which softmax is the version at a temperature, but "
-                f"block {i} has the rule {rule!r}."
+                f"network must have heads with hardmax, of which softmax is the version at a "
+                f"temperature, but block {i} has the rule {rule!r}."
             )
     if readout is None:
         return network.blocks

@@ -1,21 +1,21 @@
-r"""How far softmax can carry one input away from hardmax, layer by layer: proven, and monotone in temperature.
+r"""How far softmax can carry one input away from hardmax, layer by layer, proven.
 
 Fix an input. At temperature zero every head has winners T, the keys with the largest score, and adds the mean
 of their outputs (or the output of one of them, by its rule for ties). At temperature :math:`\tau` the state
-behind each block is different; call the difference its *deviation*. It is a sum of sources, each carried on by
-the affine maps that the later blocks are at temperature zero:
+behind each block is different; call the difference its *deviation*. It is a sum of sources, each carried on
+by the affine maps that the later blocks are at temperature zero:
 
 * *A head* adds :math:`\sum_j p_j (v_j - v)`, where v is what it adds at temperature zero. Let key j be behind
-  by the margin :math:`m_j`, and let the deviation in front of the head raise its score against the winner's by
-  at most :math:`\eta_j`. Then :math:`p_j \le r_j P`, where P is what the winners get together and
+  by the margin :math:`m_j`, and let the deviation in front of the head raise its score against the winner's
+  by at most :math:`\eta_j`. Then :math:`p_j \le r_j P`, where P is what the winners get together and
 
   .. math:: r_j = \frac{1}{n} e^{-(m_j - \eta_j)/\tau} .
 
   n = :math:`\lvert T\rvert` if nothing in front of the head can part the winners: then they share evenly at
   every temperature. Otherwise n = 1, and they may share in any way. A key with :math:`\eta_j \ge m_j` may get
   any share.
-* *A ReLU unit* whose sign the deviation can change adds what it bends away from its affine piece: between 0 and
-  :math:`(1 - \alpha)` times the overshoot. A group of maxout pieces likewise.
+* *A ReLU unit* whose sign the deviation can change adds what it bends away from its affine piece: between 0
+  and :math:`(1 - \alpha)` times the overshoot. A group of maxout pieces likewise.
 
 For a direction c let :math:`d_j = c \cdot (v_j - v)`. The largest that a head can contribute to c is
 
@@ -24,8 +24,8 @@ For a direction c let :math:`d_j = c \cdot (v_j - v)`. The largest that a head c
 over sets A of keys, with :math:`d_T = 0` for winners that share evenly, else the largest :math:`d_t \ge 0`:
 a fraction of linear functions of the :math:`p_j / P \in [0, r_j]` is largest at a corner of that box, and of
 all corners one takes the keys with the largest d first. So a sort finds it. The sum over the sources bounds
-:math:`c \cdot` deviation. With one head and no deviation in front of it the bound is attained as soon as no key
-outside A has a part in it: :mod:`hardmax.temperature.certified` says what follows.
+:math:`c \cdot` deviation. With one head and no deviation in front of it the bound is attained as soon as no
+key outside A has a part in it: :mod:`hardmax.temperature.certified` says what follows.
 
 Every :math:`r_j` grows with :math:`\tau` (:math:`m_j - \eta_j > 0` shrinks and is divided by more), and with
 it every contribution. So what is shown at one temperature holds at all lower ones.
@@ -58,7 +58,7 @@ ZERO, INFINITE = 0.0, float("inf")
 
 @dataclass(frozen=True)
 class Direction:
-    """What a direction sees of each source: (source, coefficients above zero with their key, largest first)."""
+    """What a direction sees of each source: coefficients above zero with their key, largest first."""
 
     seen: tuple[tuple[int, tuple[tuple[flint.arb, int], ...]], ...]
 
@@ -107,7 +107,9 @@ class Walk:
         for columns, local in zip(reversed(self._columns), reversed(self._maps), strict=True):
             for source, matrix in columns:
                 for i, coefficients in enumerate((rows * matrix).tolist()):
-                    positive = sorted(((c, j) for j, c in enumerate(coefficients) if c > 0), key=_largest_first)
+                    positive = sorted(
+                        ((c, j) for j, c in enumerate(coefficients) if c > 0), key=_largest_first
+                    )
                     if positive:
                         seen[i].append((source, tuple((flint.arb(c), j) for c, j in positive)))
             rows = rows * local
@@ -226,7 +228,8 @@ def _attention(way: Walk, number: int, block: Attention, y: Matrix) -> None:
         base = [sum((v[j, c] for j in shared), Rational(0)) / len(shared) for c in range(e)]
         apart = _differences(a, [j for j in tied if j != winner], winner, d)
         even = len(tied) == 1 or (
-            mean and all(direction.still for ways in (apart, -1 * apart) for direction in way.directions(ways))
+            mean
+            and all(direction.still for ways in (apart, -1 * apart) for direction in way.directions(ways))
         )
         if not even:
             way.tied.append((number, h))
@@ -242,8 +245,7 @@ def _attention(way: Walk, number: int, block: Attention, y: Matrix) -> None:
             )
             columns = Matrix(e, len(kept), [v[j, c] - base[c] for c in range(e) for j in kept])
             found.append((source, columns))
-    identity = block.d_in if block.skip else 0
-    way.enter(Matrix(block.d_out, block.d_in, [int(i == j < identity) for i in range(block.d_out) for j in range(block.d_in)]))
+    way.enter(_identity(block.d_in) if block.skip else Matrix(block.d_out, block.d_in))
     for source, columns in found:
         way.add(source, columns)
 
@@ -329,7 +331,11 @@ def soft_value(blocks: Sequence[Block], point: Sequence[Fraction], temperature: 
         elif isinstance(block, Affine):
             y = _image(block.w, block.b, y)
         elif isinstance(block, FeedForward):
-            z = [p + block.b_in.rational(u) for u, p in enumerate(y)] if block.w_in is None else _image(block.w_in, block.b_in, y)
+            z = (
+                [p + block.b_in.rational(u) for u, p in enumerate(y)]
+                if block.w_in is None
+                else _image(block.w_in, block.b_in, y)
+            )
             bent = [p.max(0) + block.slope.rational(u) * p.min(0) for u, p in enumerate(z)]
             added = _image(block.w_out, block.b_out, bent)
             y = [p + q for p, q in zip(added, y, strict=True)] if block.skip else added
@@ -341,7 +347,11 @@ def soft_value(blocks: Sequence[Block], point: Sequence[Fraction], temperature: 
                 for piece in pieces.values():
                     top = top.max(piece)
                 best.append(top)
-            added = [p + block.b_out.rational(c) for c, p in enumerate(best)] if block.w_out is None else _image(block.w_out, block.b_out, best)
+            added = (
+                [p + block.b_out.rational(c) for c, p in enumerate(best)]
+                if block.w_out is None
+                else _image(block.w_out, block.b_out, best)
+            )
             y = [p + q for p, q in zip(added, y, strict=True)] if block.skip else added
     return y
 
@@ -354,20 +364,25 @@ def _soft_attention(block: Attention, y: list[flint.arb], temperature: flint.arb
         weights = {j: ((s - top) / temperature).exp() for j, s in scores.items()}
         total = sum(weights.values(), flint.arb(0))
         for c in range(block.d_out):
-            out[c] = out[c] + sum((w * block.outputs.rational((h, j, c)) for j, w in weights.items()), flint.arb(0)) / total
+            read = (w * block.outputs.rational((h, j, c)) for j, w in weights.items())
+            out[c] = out[c] + sum(read, flint.arb(0)) / total
     return out
 
 
 def _scores(block: Attention | Maxout, h: int, y: list[flint.arb]) -> dict[int, flint.arb]:
     return {
-        j: sum((block.scores.rational((h, j, c)) * p for c, p in enumerate(y)), flint.arb(block.biases.rational((h, j))))
+        j: sum(
+            (block.scores.rational((h, j, c)) * p for c, p in enumerate(y)),
+            flint.arb(block.biases.rational((h, j))),
+        )
         for j in np.flatnonzero(block.mask[h]).tolist()
     }
 
 
 def _image(w: ExactArray, b: ExactArray, y: list[flint.arb]) -> list[flint.arb]:
     return [
-        sum((w.rational((i, c)) * p for c, p in enumerate(y)), flint.arb(b.rational(i))) for i in range(w.shape[0])
+        sum((w.rational((i, c)) * p for c, p in enumerate(y)), flint.arb(b.rational(i)))
+        for i in range(w.shape[0])
     ]
 
 

@@ -85,8 +85,14 @@ def test_sums_in_any_order_stay_inside(name, accumulate, scale):
     rng = np.random.default_rng(NAMES.index(name))
     for _ in range(30):
         d = int(rng.integers(1, 12))
-        x, w, b = rng.standard_normal((1, d)), rng.standard_normal((3, d)) * scale, rng.standard_normal(3) * scale
-        ends = linear(converted(x, arithmetic), converted(w, arithmetic), converted(b, arithmetic), arithmetic, form)
+        x, w, b = (
+            rng.standard_normal((1, d)),
+            rng.standard_normal((3, d)) * scale,
+            rng.standard_normal(3) * scale,
+        )
+        ends = linear(
+            converted(x, arithmetic), converted(w, arithmetic), converted(b, arithmetic), arithmetic, form
+        )
         bare = products(converted(x, arithmetic), converted(w, arithmetic), arithmetic)
         xr, wr, br = form.rounded(x)[0], form.rounded(w), form.rounded(b)
         for e in range(3):
@@ -149,21 +155,29 @@ def test_routers_against_rationals_and_simulated_arithmetic(name, integers, k):
     weights = [[Fraction(v) for v in row] for row in w]
     for t in range(n):
         point = [Fraction(v) for v in x[t]]
-        scores = [sum(p * q for p, q in zip(row, point, strict=True)) + Fraction(b[j]) for j, row in enumerate(weights)]
+        scores = [
+            sum(p * q for p, q in zip(row, point, strict=True)) + Fraction(b[j])
+            for j, row in enumerate(weights)
+        ]
         winners, margin = exact_decision(scores, k)
         assert abs(Fraction(found.margin[t]) - margin) <= Fraction(found.rounding[t])
         assert not (margin == 0 and found.cannot_flip[t])
         if found.margin[t] > found.rounding[t]:
             assert set(found.winners[t].tolist()) == winners
         walls = [
-            float(scores[i] - scores[j]) / np.sqrt(float(sum((p - q) ** 2 for p, q in zip(weights[i], weights[j], strict=True))))
-            for i in winners for j in range(e) if j not in winners and weights[i] != weights[j]
+            float(scores[i] - scores[j])
+            / np.sqrt(float(sum((p - q) ** 2 for p, q in zip(weights[i], weights[j], strict=True))))
+            for i in winners
+            for j in range(e)
+            if j not in winners and weights[i] != weights[j]
         ]
         if walls:
             assert abs(found.distance[t] - min(walls)) <= found.distance_rounding[t] + 1e-15 * abs(min(walls))
         if found.cannot_flip[t]:
             for _ in range(4):
-                made = [float(form.rounded(summed(np.append(xr[t] * wr[j], br[j]), sums, rng))) for j in range(e)]
+                made = [
+                    float(form.rounded(summed(np.append(xr[t] * wr[j], br[j]), sums, rng))) for j in range(e)
+                ]
                 assert min(made[j] for j in winners) > max(made[j] for j in range(e) if j not in winners)
     assert 0 < found.share <= 1
     assert found.cannot_flip[found.margin > found.bound].all()
@@ -209,7 +223,11 @@ def test_projected_attention_is_at_least_as_careful_as_captured():
     normals = 0.4 * np.einsum("hrd,sr->hsd", w, keys[0])
     i = 17
     h, t, j = found.head[i], found.position[i], found.winners[i, 0]
-    walls = [(scores[h, t, j] - scores[h, t, l]) / np.linalg.norm(normals[h, j] - normals[h, l]) for l in range(t + 1) if l != j]
+    walls = [
+        (scores[h, t, j] - scores[h, t, l]) / np.linalg.norm(normals[h, j] - normals[h, l])
+        for l in range(t + 1)
+        if l != j
+    ]
     assert found.distance[i] == pytest.approx(min(walls))
     assert found.distance_rounding[i] < 1e-12
 
@@ -227,7 +245,9 @@ def test_ties_and_copies_may_flip():
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_out_of_range_may_flip_and_nothing_breaks(name, size):
     x = np.array([[1.0, 0.0], [-1.0, 3.0]]) * size
-    found = hm.models.router_flips(hm.models.RouterLayer(x, [[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]]), dtype=name)
+    found = hm.models.router_flips(
+        hm.models.RouterLayer(x, [[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]]), dtype=name
+    )
     form = FORMATS[name]
     if size > form.largest or size < form.smallest_normal * form.unit / 4:
         assert not found.cannot_flip.any()

@@ -92,7 +92,9 @@ def random_network(rng: np.random.Generator) -> hm.Network:
             blocks.append(hm.Attention(draw(h, n, d), draw(h, n), draw(h, n, out), skip=skip))
         elif kind == "relu":
             slope = float(rng.choice([0.0, 0.0, 0.25, -1.0, 2.0]))
-            blocks.append(hm.FeedForward(draw(n, d), draw(n), draw(out, n), draw(out), skip=skip, slope=slope))
+            blocks.append(
+                hm.FeedForward(draw(n, d), draw(n), draw(out, n), draw(out), skip=skip, slope=slope)
+            )
         elif kind == "maxout":
             blocks.append(hm.Maxout(draw(2, n, d), draw(2, n), draw(out, 2), draw(out), skip=skip))
         else:
@@ -121,7 +123,8 @@ def judge(number: int) -> str:
     try:
         found = hm.certified_temperature(network, inputs)
     except hm.errors.InvalidInputError as error:
-        assert "ties keys of" in str(error)
+        if "ties keys of" not in str(error):
+            raise
         return "parted"
     want = [decision(y) for y in hard]
     assert found.decisions.tolist() == want
@@ -181,22 +184,24 @@ def test_one_head_is_sharp_where_no_losing_key_speaks_for_the_decision(seed):
     votes = np.delete(values[:, 1], winner)
     left = 0.3 - (np.exp(-margins / found.temperature) * votes).sum()
     if found.temperature == math.inf:
-        assert 0.3 >= votes.sum() - 1e-12
+        assert votes.sum() - 1e-12 <= 0.3
     else:
         assert abs(left) <= 1e-4
         assert found.factor <= 1 + 2.0**-17
         with localcontext() as context:
             context.prec = DIGITS
-            y = soft_output(hm.Network([hm.Attention(scores, None, values[None], skip=False)]), x, found.temperature * (1 + 1e-5))
+            y = soft_output(
+                hm.Network([hm.Attention(scores, None, values[None], skip=False)]),
+                x,
+                found.temperature * (1 + 1e-5),
+            )
         assert decision(y) == 1
 
 
 def test_winners_that_nothing_can_part_share_evenly():
     """Two copies of a key deep in a network tie at every temperature; their mean decides."""
     first = hm.Attention([[[1.0], [-1.0]]], None, [[[1.0], [-1.0]]], skip=False)
-    second = hm.Attention(
-        [[[2.0], [2.0], [0.0]]], None, [[[3.0, 0.0], [0.0, 1.0], [0.0, 9.0]]], skip=False
-    )
+    second = hm.Attention([[[2.0], [2.0], [0.0]]], None, [[[3.0, 0.0], [0.0, 1.0], [0.0, 9.0]]], skip=False)
     found = hm.certified_temperature(hm.Network([first, second]), [[1.0]])
     assert found.decisions.tolist() == [0]
     assert 0.3 < found.temperature < 10

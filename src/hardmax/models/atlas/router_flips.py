@@ -12,8 +12,8 @@ Let :math:`s_{(1)} \ge s_{(2)} \ge \dots` be the exact scores and S the winners.
 proven for every order of summation, `may flip` says that there is no such proof.
 
 The *bound* says the same in terms of errors. With :math:`e_j = \max(s_j - l_j, h_j - s_j)`, the error of
-score j at most, it is the margin minus :math:`\min_{i \in S} (s_i - e_i) - \max_{j \notin S} (s_j + e_j)`: the
-error of the two scores that decide, or of others where theirs are so much larger that they come first. A
+score j at most, it is the margin minus :math:`\min_{i \in S} (s_i - e_i) - \max_{j \notin S} (s_j + e_j)`:
+the error of the two scores that decide, or of others where theirs are so much larger that they come first. A
 margin above the bound is a proof. The lead proves a little more, because enclosures also know in which
 direction a given number is rounded.
 
@@ -95,7 +95,9 @@ class RouterLayer:
             )
         b = None if self.bias is None else finite(_plain(self.bias), "bias", 1)
         if b is not None and len(b) != len(w):
-            raise DimensionMismatchError(f"bias must hold {len(w)} numbers, one per expert, but holds {len(b)}.")
+            raise DimensionMismatchError(
+                f"bias must hold {len(w)} numbers, one per expert, but holds {len(b)}."
+            )
         for name, value in (("inputs", x), ("weights", w), ("bias", b)):
             object.__setattr__(self, name, value)
 
@@ -360,7 +362,7 @@ class _Question:
 
 
 def decide(part: Scores, k: int) -> dict[str, NDArray[Any]]:
-    """Winners, margins and proofs of the decisions of one part; ``decision`` says which rows have a choice."""
+    """Winners, margins and proofs of one part; ``decision`` says which rows have a choice."""
     choice = np.flatnonzero(part.present.sum(axis=1) > k)
     present = part.present[choice]
     s, rho = part.exact[choice], np.where(present, part.rounding[choice], 0.0)

@@ -109,7 +109,7 @@ def converted(values: ArrayLike, arithmetic: Arithmetic) -> Enclosed:
 
 
 def products(a: Enclosed, b: Enclosed, arithmetic: Arithmetic, bias: Enclosed | None = None) -> Enclosed:
-    """Every value that the sums :math:`a b^T` can take in the accumulator; rows of ``a`` and of ``b`` meet."""
+    """Every value that the sums :math:`a b^T` can take in the accumulator."""
     (ac, ar), (bc, br) = a.middle(), b.middle()
     n, form = ac.shape[-1] + (bias is not None), arithmetic.accumulate
     growth = np.expm1(n * np.log1p(form.unit)) * (1.0 + 16 * _UNIT)
@@ -217,11 +217,15 @@ class ProjectedAttention:
     index: int = 0
 
     def __post_init__(self) -> None:
-        x, query, key = finite(self.inputs, "inputs", 2), finite(self.W_Q, "W_Q", 3), finite(self.W_K, "W_K", 3)
+        x, query, key = (
+            finite(self.inputs, "inputs", 2),
+            finite(self.W_Q, "W_Q", 3),
+            finite(self.W_K, "W_K", 3),
+        )
         if query.shape[2] != x.shape[1] or key.shape[1:] != query.shape[1:] or len(query) % len(key):
             raise DimensionMismatchError(
-                f"W_Q and W_K must have shapes (H, r, {x.shape[1]}) and (G, r, {x.shape[1]}) with G dividing H, "
-                f"but have {query.shape} and {key.shape}."
+                f"W_Q and W_K must have shapes (H, r, {x.shape[1]}) and (G, r, {x.shape[1]}) with G "
+                f"dividing H, but have {query.shape} and {key.shape}."
             )
         parts = {"inputs": x, "W_Q": query, "W_K": key}
         for name, weights in (("b_Q", query), ("b_K", key)):
@@ -234,8 +238,8 @@ class ProjectedAttention:
         may = np.ones((len(x),) * 2, dtype=bool) if self.present is None else np.asarray(self.present)
         if may.shape != (len(x),) * 2 or may.dtype != np.bool_:
             raise DimensionMismatchError(
-                f"present must hold True and False in shape {(len(x),) * 2}, but has shape {may.shape} and type "
-                f"{may.dtype}."
+                f"present must hold True and False in shape {(len(x),) * 2}, but has shape {may.shape} "
+                f"and type {may.dtype}."
             )
         for name, value in {**parts, "present": may, "scale": positive_scale(self.scale)}.items():
             object.__setattr__(self, name, value)
@@ -246,9 +250,13 @@ def finite(values: ArrayLike, name: str, ndim: int) -> Floats:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} must be an array of real numbers, but was something else.") from error
+        raise InvalidInputError(
+            f"{name} must be an array of real numbers, but was something else."
+        ) from error
     if array.ndim != ndim or array.size == 0:
-        raise DimensionMismatchError(f"{name} must have {ndim} axes and no empty one, but has shape {array.shape}.")
+        raise DimensionMismatchError(
+            f"{name} must have {ndim} axes and no empty one, but has shape {array.shape}."
+        )
     if not np.isfinite(array).all():
         raise NotFiniteError(f"{name} must be finite, but holds NaN or infinities.")
     return array
@@ -300,12 +308,12 @@ def of_captured(layer: CapturedLayer, heads: Sequence[int], arithmetic: Arithmet
             exact, rounding = _products(q[rows], k, scale, shift)
             computed = attended(converted(q[rows], arithmetic), keys, scale, shift, arithmetic)
             exact = np.where(may[rows], exact, -np.inf)
-            yield Scores(h, rows.start, exact, rounding, computed, may[rows], scale * k, _UNIT * scale * _norms(k))
+            yield Scores(
+                h, rows.start, exact, rounding, computed, may[rows], scale * k, _UNIT * scale * _norms(k)
+            )
 
 
-def of_projected(
-    layer: ProjectedAttention, heads: Sequence[int], arithmetic: Arithmetic
-) -> Iterator[Scores]:
+def of_projected(layer: ProjectedAttention, heads: Sequence[int], arithmetic: Arithmetic) -> Iterator[Scores]:
     """Scores of queries and keys that are made in low precision themselves."""
     x, may, scale = layer.inputs, layer.present, layer.scale
     assert may is not None
