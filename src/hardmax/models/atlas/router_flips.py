@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.formats import FORMATS, format_of
+from hardmax.exact.rationals import fraction
 from hardmax.models.atlas.head_measures import key_distances
 from hardmax.models.atlas.score_errors import (
     Arithmetic,
@@ -121,14 +122,14 @@ class RouterFlips(Result):
     margin : (n,) float64
         The lead of the last winner over the first loser.
     rounding : (n,) float64
-        How far rounding in float64 can have moved the margin. Where it is not below the margin, the winners
-        are those of float64; such a decision may flip.
+        How far rounding in float64 can have moved the margin. Where that would leave the winners open they
+        are found in rationals; such a decision may flip.
     bound : (n,) float64
         The error of the margin at most; infinite where the arithmetic may overflow.
     lead : (n,) float64
         The lead that is left of the margin at least; minus infinity where the arithmetic may overflow.
     cannot_flip : (n,) bool
-        Whether it is proven that the decision stays: whether the lead is above zero.
+        Whether it is proven that the decision stays: the lead is above zero, and no exact tie decides.
     distance, distance_rounding : (n,) float64
         To the nearest wall, in the space of inputs, and how far rounding can have moved it. Infinite where
         there is no wall, NaN where logits are all that is known.
@@ -382,6 +383,19 @@ def decide(part: Scores, k: int) -> dict[str, NDArray[Any]]:
         bound = margin - (_least(s - error, won) - _most(s + error, lost))
         bound = np.where(finite_scores, np.where(kept, bound, np.maximum(bound, margin)), np.inf)
         rounding = 2.0 * rho.max(axis=1, initial=0.0) + 2.0 * _UNIT * margin
+    unknown = np.flatnonzero(~proven & finite_scores)
+    if part.rationals is not None and len(unknown):
+        exact = part.rationals(choice[unknown])
+        for row, i in enumerate(unknown.tolist()):
+            scores = {j: exact[row, j] for j in np.flatnonzero(present[i]).tolist()}
+            best = sorted(scores, key=lambda j: (-scores[j], j))[: k + 1]
+            order[i], lost[i] = best, present[i]
+            lost[i, best[:k]] = False
+            ahead = scores[best[k - 1]] - scores[best[k]]
+            margin[i], rounding[i] = (float(fraction(value)) for value in (ahead, ahead / 2**52))
+            lead[i] = low[i, best[:k]].min() - high[i, lost[i]].max()
+            kept[i] = ahead > 0 and lead[i] > 0.0
+            bound[i] = bound[i] if kept[i] else max(bound[i], margin[i])
     distance, moved = _walls(part, s, rho, order[:, :k], lost)
     return {
         "decision": choice,
@@ -432,6 +446,7 @@ def _walls(
             least = np.where(far > off, np.maximum(lead - wrong, 0.0) / (far + off), 0.0)
             most = np.where(far > off, (lead + wrong) / (far - off), np.inf)
             low, high = np.minimum(low, _least(least, wall)), np.minimum(high, _least(most, wall))
+    nearest = np.maximum(nearest, 0.0)
     with np.errstate(invalid="ignore"):
         moved = np.maximum(nearest - low, high - nearest) * (1.0 + 16 * _UNIT)
     return nearest, np.where(np.isfinite(nearest), moved, 0.0)

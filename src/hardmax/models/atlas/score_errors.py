@@ -21,20 +21,25 @@ formats of :class:`Arithmetic`: R rounds to nearest, ties to even, and every for
 * *Attention* multiplies by the scale, rounded to the accumulator's format, and adds the bias of positions,
   both with one rounding in the accumulator and one in the format of scores.
 
-The enclosures are evaluated in float64, whose own rounding is added to them by the same rule.
+The enclosures are evaluated in float64, whose own rounding is added to them by the same rule. Where that
+rounding leaves open which exact scores are the largest, they are computed in rationals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
+import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.formats import FORMATS, Format
+from hardmax.exact.products import integer_matrix
+from hardmax.exact.rationals import ExactArray
 from hardmax.models.reading.sources import CapturedLayer
 
 Floats = NDArray[np.float64]
@@ -163,7 +168,7 @@ class Scores(NamedTuple):
 
     ``normals[j]`` is the gradient of score j, so the wall between keys i and j is orthogonal to
     ``normals[i] - normals[j]``; each is wrong by at most ``normal_errors[j]``. None where the scores are all
-    there is.
+    there is. ``rationals(rows)`` are the scores of some decisions without rounding; None where floats are.
     """
 
     head: int
@@ -174,6 +179,7 @@ class Scores(NamedTuple):
     present: NDArray[np.bool_]
     normals: Floats | None
     normal_errors: Floats | None
+    rationals: Callable[[NDArray[np.int64]], flint.fmpq_mat] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +288,7 @@ def of_logits(logits: Floats, arithmetic: Arithmetic) -> Iterator[Scores]:
         once, twice = (arithmetic.scores.rounded(y) for y in (exact, FORMATS["float32"].rounded(exact)))
         computed = Enclosed(once, once).hull(Enclosed(twice, twice))
         none = np.zeros_like(exact)
-        yield Scores(0, rows.start, logits[rows], none, computed, present[rows], None, None)
+        yield Scores(0, rows.start, logits[rows], none, computed, present[rows], None, None, None)
 
 
 def of_router(x: Floats, w: Floats, b: Floats | None, arithmetic: Arithmetic) -> Iterator[Scores]:
@@ -292,7 +298,8 @@ def of_router(x: Floats, w: Floats, b: Floats | None, arithmetic: Arithmetic) ->
         exact, rounding = _affine(x[rows], w, b)
         computed = linear(converted(x[rows], arithmetic), weights, offsets, arithmetic, arithmetic.scores)
         present = np.ones(exact.shape, dtype=bool)
-        yield Scores(0, rows.start, exact, rounding, computed, present, w, np.zeros(len(w)))
+        rationals = partial(_exact_affine, x[rows], w, b)
+        yield Scores(0, rows.start, exact, rounding, computed, present, w, np.zeros(len(w)), rationals)
 
 
 def of_captured(layer: CapturedLayer, heads: Sequence[int], arithmetic: Arithmetic) -> Iterator[Scores]:
@@ -308,9 +315,8 @@ def of_captured(layer: CapturedLayer, heads: Sequence[int], arithmetic: Arithmet
             exact, rounding = _products(q[rows], k, scale, shift)
             computed = attended(converted(q[rows], arithmetic), keys, scale, shift, arithmetic)
             exact = np.where(may[rows], exact, -np.inf)
-            yield Scores(
-                h, rows.start, exact, rounding, computed, may[rows], scale * k, _UNIT * scale * _norms(k)
-            )
+            errors, rationals = _UNIT * scale * _norms(k), partial(_exact_attended, q[rows], k, scale, shift)
+            yield Scores(h, rows.start, exact, rounding, computed, may[rows], scale * k, errors, rationals)
 
 
 def of_projected(layer: ProjectedAttention, heads: Sequence[int], arithmetic: Arithmetic) -> Iterator[Scores]:
@@ -332,12 +338,13 @@ def of_projected(layer: ProjectedAttention, heads: Sequence[int], arithmetic: Ar
         errors = _norms((len(q.T) + 4) * _UNIT * size + 2.0 * scale * (k_wrong @ np.abs(layer.W_Q[h])))
         for rows in _parts(*may.shape):
             exact, rounding = _products(q[rows], k, scale, None)
+            rationals = partial(_exact_projected, layer, h, g, rows.start)
             more = q_wrong[rows] @ (np.abs(k) + k_wrong).T + np.abs(q[rows]) @ k_wrong.T
             rounding = rounding + 2.0 * scale * more
             some = Enclosed(queries.low[rows], queries.high[rows])
             computed = attended(some, keys, scale, None, arithmetic)
             exact = np.where(may[rows], exact, -np.inf)
-            yield Scores(h, rows.start, exact, rounding, computed, may[rows], normals, errors)
+            yield Scores(h, rows.start, exact, rounding, computed, may[rows], normals, errors, rationals)
 
 
 def _made(x: Enclosed, w: Floats, b: Floats | None, arithmetic: Arithmetic) -> Enclosed:
@@ -363,6 +370,36 @@ def _products(q: Floats, k: Floats, scale: float, bias: Floats | None) -> tuple[
         if bias is not None:
             y, size = y + bias, size + np.abs(bias)
         return y, 2.0 * ((q.shape[1] + 4) * _UNIT * size + (q.shape[1] * scale + 1) * 2.0**-1074)
+
+
+def _exact_affine(x: Floats, w: Floats, b: Floats | None, rows: NDArray[np.int64]) -> flint.fmpq_mat:
+    """Rows of :math:`x W^T + b` in rationals."""
+    if b is not None:
+        x, w = np.column_stack([x, np.ones(len(x))]), np.column_stack([w, b])
+    return _rational(x[rows]) * _rational(w).transpose()
+
+
+def _exact_attended(
+    q: Floats, k: Floats, scale: float, bias: Floats | None, rows: NDArray[np.int64]
+) -> flint.fmpq_mat:
+    """Rows of :math:`\\sigma q k^T + B` in rationals."""
+    scores = _rational(q[rows]) * _rational(k).transpose() * _rational(np.array([[scale]]))[0, 0]
+    return scores if bias is None else scores + _rational(bias[rows])
+
+
+def _exact_projected(
+    layer: ProjectedAttention, head: int, group: int, first: int, rows: NDArray[np.int64]
+) -> flint.fmpq_mat:
+    """Rows of the scores of a head in rationals, from the inputs on."""
+    x, b_q, b_k = layer.inputs, layer.b_Q, layer.b_K
+    q = _exact_affine(x, layer.W_Q[head], None if b_q is None else b_q[head], first + rows)
+    k = _exact_affine(x, layer.W_K[group], None if b_k is None else b_k[group], np.arange(len(x)))
+    return q * k.transpose() * _rational(np.array([[layer.scale]]))[0, 0]
+
+
+def _rational(matrix: Floats) -> flint.fmpq_mat:
+    numerators, denominator = integer_matrix(ExactArray(np.ascontiguousarray(matrix)))
+    return flint.fmpq_mat(numerators) * flint.fmpq(1, denominator)
 
 
 def _norms(rows: Floats) -> Floats:
