@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import flips_against_torch as against  # noqa: E402
+import torch  # noqa: E402
 
 from hardmax.models.reading.loading import open_model  # noqa: E402
 
@@ -48,6 +49,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=4, help="random models of each family")
     parser.add_argument("--dtypes", nargs="+", default=FORMATS, choices=FORMATS)
     options = parser.parse_args()
+    torch.set_num_threads(1)  # matrices are small: threads would wait for each other
     _, broken = against.table(rows(options.texts, options.seeds, options.dtypes), print)
     return 1 if broken else 0
 
