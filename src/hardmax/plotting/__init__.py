@@ -43,6 +43,8 @@ _WHOLE = {
     "StabilityReport": ("temperatures.draw_report", "a report"),
     "CostEstimate": ("advice.draw_estimate", "an estimate"),
     "Advice": ("advice.draw_advice", "advice"),
+    "CertifiedTemperature": ("temperatures.draw_certified", "a certified temperature"),
+    "RouterFlips": ("atlases.draw_flips", "decisions"),
     "HeadAtlas": ("atlases.draw_atlas", "an atlas"),
     "LayerSlice": ("atlases.draw_slice", "a slice"),
 }
