@@ -465,9 +465,32 @@ def random(*widths: int) -> Callable[[], hm.Network]:
     return lambda: hm.Network.random_mlp(widths, 0)
 
 
+def integer_transformer(
+    d: int, width: int, depth: int, seed: int, *, most: int = 1, low: bool = False
+) -> Any:
+    """Integers up to ``most``: ReLU units, then layers of two heads with ReLU units between them.
+
+    Few units are on in many cells, so what enters a head has low rank there, and keys tie on whole cells;
+    ``low`` puts an affine map of rank 1 before every second layer of heads.
+    """
+    rng, e, keys = np.random.default_rng(seed), 3, 8
+
+    def whole(*shape: int) -> Array:
+        return rng.integers(-most, most + 1, shape).astype(float)
+
+    blocks: list[Any] = [hm.FeedForward(whole(width, d), whole(width), whole(e, width), whole(e))]
+    for layer in range(depth):
+        if low and layer % 2:
+            blocks.append(hm.Affine(whole(e, 1) @ whole(1, e), whole(e)))
+        blocks.append(hm.Attention(whole(2, keys, e), whole(2, keys), whole(2, keys, e)))
+        if layer < depth - 1:
+            blocks.append(hm.FeedForward(whole(4, e), whole(4), whole(e, 4), whole(e), skip=True))
+    return hm.Network(blocks)
+
+
 def kinds() -> list[Kind]:
     box, unit = hm.Box.cube(2, -4, 4), hm.Box.cube(2, 0, 1)
-    wide = hm.Box.cube(2, -8, 8)
+    wide, cube = hm.Box.cube(2, -8, 8), hm.Box.cube(3, -4, 4)
     diagonal = np.zeros(4), np.array([[1.0, 0, 0, 1], [0, 1, 1, 0]])
     images = digit_images()[0][:3]
     binary, analog = binary_code(2, 1, 0.125), analog_code(4, 2, 1 / 32)
@@ -496,6 +519,17 @@ def kinds() -> list[Kind]:
         Kind("sawtooth in thirds", lambda: sawtooth_network(2, 3, 1, 3), unit),
         Kind("compiled: sort 8", lambda: sorting_network(8), box),
         Kind("compiled: lookup", lambda: lookup_program(5, 3), hm.Box.cube(2, -3, 3)),
+        Kind("heads, ternary", lambda: integer_transformer(2, 24, 3, 0), wide, most_random=10),
+        Kind("heads, -2 .. 2", lambda: integer_transformer(2, 16, 4, 3, most=2), wide, most_random=10),
+        Kind("heads, low rank", lambda: integer_transformer(2, 24, 3, 2, low=True), wide, most_random=10),
+        Kind("heads, ternary 3-D", lambda: integer_transformer(3, 10, 2, 0), cube, most_random=10),
+        Kind("heads, low rank 3-D", lambda: integer_transformer(3, 8, 3, 1, low=True), cube, most_random=10),
+        Kind(
+            "heads, ternary 4-D",
+            lambda: integer_transformer(4, 6, 2, 1),
+            hm.Box.cube(4, -4, 4),
+            most_random=10,
+        ),
         Kind("P2: binary code", lambda: code_network(binary), unit),
         Kind("P2: analog code", lambda: code_network(analog), unit, diagonal),
         Kind("digits on a plane", digits_classifier, hm.Box.cube(2, -4, 5), plane_through(images)),

@@ -1,5 +1,6 @@
 """Tiny networks in which ties are the rule: small integers, ternary weights, lattices, duplicated and negated
-units, sums that cancel, coinciding hyperplanes, tied keys, maxout, sawtooth; each reproducible from a number.
+units, sums that cancel, coinciding hyperplanes, tied keys and ties behind ties, maxout, sawtooth; each
+reproducible from a number.
 
 ``structured_instance(number)`` is the same everywhere: kind, dimension (1 to 4), domain and weights follow
 from the number. Every seventh network has one number moved by a little, so that something that would be zero
@@ -182,6 +183,29 @@ def _tied_keys(draw: Structured) -> list:
     return blocks + ([draw.relu(draw.d, draw.between(2, 3), 1)] if draw.coin() else [])
 
 
+def _ties_behind_ties(draw: Structured) -> list:
+    """Integer heads behind maps of low rank, which make keys equal on whole cells: two or three layers of
+    them, with masked keys and keys that all agree, and folds between them or not."""
+    d, e = draw.d, draw.between(1, 3)
+    low = draw.integers(e, 1, most=1) @ draw.integers(1, d, most=1)
+    first = [Affine(low, draw.integers(e)), draw.relu(d, draw.between(1, 3), e, most=1)]
+    blocks: list = [first[draw.between(0, 1)]]
+    for _ in range(draw.between(2, 3)):
+        heads, keys = draw.between(1, 2), draw.between(2, 5)
+        scores = draw.integers(heads, keys, e, most=1) * (not draw.coin(0.1))
+        scores[:, draw.between(0, keys - 1)] = scores[:, 0]
+        biases = draw.integers(heads, keys, most=1) * draw.coin()
+        mask = draw.rng.random((heads, keys)) < 0.85
+        mask[:, draw.between(0, keys - 1)] = True
+        values = draw.integers(heads, keys, e)
+        blocks.append(Attention(scores, biases, values, mask=mask, skip=draw.coin(0.7)))
+        if draw.coin(0.3):
+            blocks.append(draw.relu(e, draw.between(1, 2), e, most=1))
+        elif draw.coin(0.2):
+            blocks.append(Affine(draw.integers(e, 1, most=1) @ draw.integers(1, e, most=1), draw.integers(e)))
+    return blocks
+
+
 def _maxout(draw: Structured) -> list:
     """Integer pieces, some of them twice."""
     groups, pieces = draw.between(1, 3), draw.between(2, 3)
@@ -217,6 +241,7 @@ STRUCTURED_KINDS: dict[str, Callable[[Structured], list]] = {
     "cancelling sums": _cancelling_sums,
     "coinciding hyperplanes": _coinciding_hyperplanes,
     "tied keys": _tied_keys,
+    "ties behind ties": _ties_behind_ties,
     "maxout": _maxout,
     "sawtooth": _sawtooth,
     "quantised": _quantised,
@@ -244,7 +269,9 @@ def moved(network: Network, rng: np.random.Generator) -> Network:
         (abs(values[place]) or 1.0) * float(rng.choice([-1, 1])) * 2.0 ** -int(rng.integers(20, 53))
     )
     floats = [values if i == which else array for i, array in enumerate(arrays)]
-    options = {} if isinstance(block, Affine) else {"skip": block.skip}
+    options: dict = {} if isinstance(block, Affine) else {"skip": block.skip}
+    if isinstance(block, Attention):
+        options["mask"] = block.mask
     blocks[at] = type(block)(*floats, **options)
     return Network(blocks)
 
@@ -261,12 +288,13 @@ def _place(rng: np.random.Generator, d: int, turn: int) -> tuple[str, object]:
     return name, PLACES[name](rng) if d == 2 else SPACE_PLACES[name](rng, d)
 
 
-def structured_instance(number: int, *, move: bool = True) -> Instance:
-    """Instance ``number``: kind and kind of domain take turns, the rest is drawn; ``move`` False leaves every
-    number where it is."""
+def structured_instance(number: int, *, move: bool = True, kind: str | None = None) -> Instance:
+    """Instance ``number``: kind, unless it is given, and kind of domain take turns, the rest is drawn;
+    ``move`` False leaves every number where it is."""
     rng = np.random.default_rng([20240, 16, number])
     kinds = list(STRUCTURED_KINDS)
-    kind, turn = kinds[number % len(kinds)], number // len(kinds)
+    turn = number // len(kinds) if kind is None else number
+    kind = kind or kinds[number % len(kinds)]
     d = int(rng.choice([1, 2, 3, 4], p=[0.25, 0.45, 0.22, 0.08]))
     network = Network(STRUCTURED_KINDS[kind](Structured(rng, d)))
     if number % MOVED_EVERY == MOVED_EVERY - 1:

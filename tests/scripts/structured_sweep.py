@@ -2,9 +2,11 @@
 
     python tests/scripts/structured_sweep.py              # 100,000 networks, about half an hour on two cores
     python tests/scripts/structured_sweep.py 2000 --start 7 --jobs 1
+    python tests/scripts/structured_sweep.py 10000 --kind "ties behind ties"
 
 Small integers, ternary weights, lattices, duplicated and negated units, sums that cancel, coinciding
-hyperplanes, tied keys, maxout, sawtooth, in one to four dimensions (``oracles/structured_networks.py``);
+hyperplanes, tied keys and ties behind ties, maxout, sawtooth, in one to four dimensions
+(``oracles/structured_networks.py``);
 every seventh with one number moved a little, every fourth also with all decisions in rationals, every fifth
 also by linear programs. Works like ``regions_sweep.py``: numbered networks, a log to go on from, a program
 for every mismatch, exit code 1 if there was one.
@@ -13,13 +15,14 @@ for every mismatch, exit code 1 if there was one.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from oracles.random_networks import Instance
-from oracles.structured_networks import judge_structured, structured_instance
+from oracles.structured_networks import STRUCTURED_KINDS, judge_structured, structured_instance
 from sweeping import PLANE_PROGRAM, SPACE_PROGRAM, Sweep, run_sweep, sweep_parser
 
 
@@ -28,9 +31,12 @@ def program(case: Instance) -> str:
 
 
 def main() -> int:
-    options = sweep_parser(__doc__, count=100_000, out="out/structured_sweep").parse_args()
-    sweep = Sweep(structured_instance, judge_structured, program, part=250, patience=120)
-    return run_sweep(sweep, options)
+    parser = sweep_parser(__doc__, count=100_000, out="out/structured_sweep")
+    parser.add_argument("--kind", choices=list(STRUCTURED_KINDS), help="networks of this kind only")
+    options = parser.parse_args()
+    case_of = partial(structured_instance, kind=options.kind)
+    sweep = Sweep(case_of, judge_structured, program, part=250, patience=120)
+    return run_sweep(sweep, options, f"{options.kind or 'all kinds'} from")
 
 
 if __name__ == "__main__":

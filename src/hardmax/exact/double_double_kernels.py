@@ -44,6 +44,14 @@ def multiply(ah, al, bh, bl):
     return _two_sum(p, e + (ah * bl + al * bh))
 
 
+@kernel(inlined=True)
+def quotient(a, b):
+    """The quotient of two floats, as a pair."""
+    h = a / b
+    p, e = _two_product(h, b)
+    return _two_sum(h, ((a - p) - e) / b)
+
+
 @kernel
 def products(wh, wl, yh, yl, zh, zl):
     """z += W y for matrices of pairs; z has as many columns as y."""

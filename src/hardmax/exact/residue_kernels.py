@@ -67,3 +67,15 @@ def add_multiple(weights, w, factor, path, y, count):
     """path += factor * weights, not reduced."""
     for r in range(count):
         path[y + r] += weights[w + r] * factor
+
+
+@kernel(inlined=True)
+def reciprocal(number, prime, inverse):
+    """One over a number that the prime does not divide (Fermat: its power to prime - 2)."""
+    base, result, power = reduced(float(number), prime, inverse), 1.0, np.int64(prime) - 2
+    while power > 0:
+        if power & 1:
+            result = reduced(result * base, prime, inverse)
+        base = reduced(base * base, prime, inverse)
+        power >>= 1
+    return result

@@ -26,12 +26,12 @@ from hardmax.regions.space.machine import SpaceMachine
 
 @kernel
 def row_modulo(D, net, signs, rungs, k, layer, i):
-    return sign_kernels._provide_mod(D, net, signs, rungs.mod, k, k + 1, layer, i)
+    sign_kernels._provide_mod(D, net, signs, rungs.mod, k, k + 1, layer, i)
 
 
 @kernel
 def row_of_pairs(D, net, signs, rungs, layer, i):
-    return sign_kernels._provide_pairs(D, net, signs, rungs.pairs, 0, 1, layer, i)
+    sign_kernels._provide_pairs(D, net, signs, rungs.pairs, 0, 1, layer, i)
 
 
 @kernel
@@ -123,12 +123,12 @@ def test_rows_modulo_primes_and_in_pairs_are_those_of_rationals(d):
             bounds.append(sign_kernels.FINER * error[layer_kernels.RC])
             for i, row in enumerate(exact_rows(machine, layer)):
                 places = here.z_at + here.rows * np.arange(D) + i
-                assert row_of_pairs(D, net, machine.signs, ladder.rungs, layer, i)
+                row_of_pairs(D, net, machine.signs, ladder.rungs, layer, i)
                 for place, value, bound in zip(places, row, bounds, strict=True):
                     pair = Fraction(ladder.rungs.pairs.high[place]) + Fraction(ladder.rungs.pairs.low[place])
                     assert abs(pair - Fraction(int(value.p), int(value.q))) <= Fraction(bound)
                 for k in (0, 1, len(ladder.rungs.mod.primes) - 1):
-                    assert row_modulo(D, net, machine.signs, ladder.rungs, k, layer, i)
+                    row_modulo(D, net, machine.signs, ladder.rungs, k, layer, i)
                     prime = int(ladder.rungs.mod.primes[k])
                     found = [int(v) % prime for v in ladder.rungs.mod.path[k, places]]
                     assert found == [residue(value, prime) for value in row]
@@ -327,7 +327,7 @@ def test_rows_rounded_from_pairs_stay_within_their_error_bounds(d):
                 for i, row in enumerate(exact_rows(machine, layer)):
                     places = here.z_at + here.rows * np.arange(d + 1) + i
                     rungs = machine.ladder.rungs
-                    assert row_of_pairs(d + 1, machine.program.net, machine.signs, rungs, layer, i)
+                    row_of_pairs(d + 1, machine.program.net, machine.signs, rungs, layer, i)
                     for place, value, unit in zip(places, row, (*units, 1.0), strict=True):
                         exact = Fraction(int(value.p), int(value.q)) * Fraction(unit)
                         bound = error[layer_kernels.RC if place == places[-1] else layer_kernels.RA]

@@ -135,6 +135,8 @@ class CompiledLadder(Ladder):
         size = 8 * (sum(len(place) for place, _ in self._numbers) + 2 * self._program.path_size)
         if needed <= before or needed > _MOST_PRIMES or needed * size > _MEMORY:
             return False
+        if self._program.multiplicities.sum() > TOP // 2:  # a prime might divide the share of tied keys
+            return False
         # as many as a vertex on rows of the deepest layer will need, where these are few
         deepest = ceil((self._domain.d + 1) * float(self.rungs.denominators.max()) / BITS)
         count = min(max(needed, 2 * before, min(deepest, _FEW_PRIMES)), _MEMORY // size)

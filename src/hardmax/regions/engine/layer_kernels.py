@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from hardmax.compiling import kernel
 from hardmax.geometry.cones.ray_kernels import lowest
+from hardmax.regions.engine.twin_kernels import mean_bits, n_twins
 
 # kinds of layers
 AFFINE, FOLD, WALL = 0, 1, 2
@@ -43,7 +44,9 @@ DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_
 STEP_DA, STEP_DC, STEP_EA, STEP_EC, CHANGES = range(14, 19)
 ROWS_EXACT, LEAVES_EXACT = 19, 20  # of the search: whether floats hold the rows, and what leaves, exactly
 PAIRS = 21  # in the first row: how much larger errors of pairs may be than FINER times those of floats; or 0
-ERRORS = 22
+MEANS = 22  # log2 of what means of tied keys add to the denominators of the rows
+ENTERS_EXACT = 23  # of the search: whether floats hold what enters exactly
+ERRORS = 24
 HEADER = 8  # integers at the end of a node
 
 EXACT, CERTIFIED, FLOAT = 0, 1, 2  # arithmetics
@@ -86,6 +89,7 @@ class Net(NamedTuple):
     weights: Floats
     heads_at: Integers
     key_of: Integers
+    multiplicities: Integers  # how many keys of the block a key stands for
     nonzero_at: Integers  # where the list of a row or unit begins
     nonzero: Integers  # positions of nonzero weights in rows and units that have few
     nonzero_weights: Floats  # and these weights
@@ -427,6 +431,7 @@ def leave_affine(columns, net, path, errors, layer):
     here = layer_row(net.table, layer)
     copy(path, here.z_at, path, layer_row(net.table, layer + 1).y_at, columns * here.rows)
     copy(errors[layer], NEXT_DA, errors[layer + 1], DA, 4)
+    errors[layer + 1, MEANS] = errors[layer, MEANS]
 
 
 @kernel(inner=True)
@@ -441,13 +446,14 @@ def enter_groups(columns, net, path, errors, layer, trust):
 
 
 @kernel(inner=True)
-def leave(columns, net, path, errors, layer, winners, hidden):
+def leave(columns, net, path, errors, signs, layer, winners, hidden):
     """What leaves a layer of max-groups enters the next one, with the bounds on its errors.
 
     ``hidden`` holds the map that leaves a fold layer, or the constants that leave an attention layer, whose
     slopes are those that entered. Where the winning scores leave, it is not read.
     """
     here = layer_row(net.table, layer)
+    errors[layer + 1, MEANS] = errors[layer, MEANS]
     e, m, n = here.d_out, here.d_in, here.rows
     y_at, z_at, to = here.y_at, here.z_at, layer_row(net.table, layer + 1).y_at
     if here.kind == FOLD:
@@ -464,6 +470,8 @@ def leave(columns, net, path, errors, layer, winners, hidden):
         for r in range((columns - 1) * e):
             path[to + r] = path[y_at + r] if here.skip == 1 else 0.0
         copy(hidden, 0, path, to + (columns - 1) * e, e)
+        if n_twins(here, signs) > 0:
+            errors[layer + 1, MEANS] += mean_bits(net, here, signs, winners)
     copy(errors[layer], NEXT_DA, errors[layer + 1], DA, 4)
 
 
@@ -518,6 +526,7 @@ def leave_units(columns, net, path, errors, layer, word, signs, units):
     copy(word, 0, signs, at, here.words)
     e[CHANGES] = changes
     entering = errors[layer + 1]
+    entering[MEANS] = e[MEANS]
     for i in range(4):
         entering[DA + i] = e[NEXT_DA + i]
         if changes > 0.0:

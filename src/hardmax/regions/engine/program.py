@@ -54,6 +54,7 @@ class Program:
     parts: tuple[tuple[ExactArray, int], ...]
     heads_at: Integers
     key_of: Integers
+    multiplicities: Integers
     nonzeros: tuple[Integers, Integers, Integers]
     last: int
     path_size: int
@@ -72,6 +73,7 @@ class Program:
             self.weights,
             self.heads_at,
             self.key_of,
+            self.multiplicities,
             *self.nonzeros[:2],
             self.weights[self.nonzeros[2]],
         )
@@ -90,7 +92,10 @@ class Program:
 
     @cached_property
     def denominators(self) -> Integers:
-        """Bits of a common denominator of the rows of each layer, on any cell without tied keys."""
+        """Bits of a common denominator of the rows of each layer, on any cell without tied keys.
+
+        Means of tied keys add bits of their own (:data:`~.layer_kernels.MEANS`).
+        """
         bits, hidden = [], 0
 
         def denominator(*arrays: ExactArray | None) -> int:
@@ -164,6 +169,7 @@ class Program:
         parts: list[tuple[ExactArray, int]] = []
         heads_at: list[int] = []
         key_of: list[int] = []
+        multiplicities: list[int] = []
         nonzeros = _Nonzeros()
         size = path = sign = units = heads = 0
         widest = columns - 1
@@ -210,8 +216,9 @@ class Program:
                 row[kernels.HEAD_AT] = len(heads_at)
                 heads_at.extend(layer.head_start.tolist())
                 key_of.extend(layer.key.tolist())
+                multiplicities.extend(layer.multiplicities.tolist())
                 heads += layer.heads
-                sign += 2 + layer.heads
+                sign += 3 + layer.heads + 2 * len(layer.key)  # winners, then keys that win with others
             if row[kernels.SCORES] >= 0:
                 row[kernels.NONZERO_SCORES] = nonzeros.of_rows(layer.scores, int(row[kernels.SCORES]))
             row[kernels.Z_AT] = path
@@ -226,6 +233,7 @@ class Program:
             parts=tuple(parts),
             heads_at=np.array(heads_at or [0], dtype=np.int64),
             key_of=np.array(key_of or [0], dtype=np.int64),
+            multiplicities=np.array(multiplicities or [1], dtype=np.int64),
             nonzeros=nonzeros.lists(),
             last=last,
             path_size=path + 8,

@@ -20,7 +20,9 @@ the sum of both errors and :math:`D + 2` units. The errors of rows are those of 
 
 Units whose rows vanish on a whole layer cell, or are multiples of those of others, are recognised once per
 layer cell by the same residues (:func:`vanishes`, :func:`multiple_of`). They cut nothing: a *twin* follows
-the unit of which it is a multiple.
+the unit of which it is a multiple. So are keys of a head that tie (:func:`agree`): they win together, and
+the mean of their outputs goes on, modulo primes and in double-double as well
+(:mod:`~hardmax.regions.engine.twin_kernels`).
 
 Both walk along the path of the depth-first search through the layers, and remember: what enters a layer is
 known by the number of its layer cell, and rows are computed when they are asked for. Modulo a prime nothing
@@ -40,7 +42,18 @@ from hardmax.exact import double_double_kernels as pairs
 from hardmax.exact import residue_kernels as modulo
 from hardmax.geometry.cones.ray_kernels import lowest, popcount
 from hardmax.regions.engine import layer_kernels
-from hardmax.regions.engine.layer_kernels import A_MAX, AFFINE, C_MAX, FOLD, RA, RC, layer_row, nonzeros
+from hardmax.regions.engine.layer_kernels import (
+    A_MAX,
+    AFFINE,
+    C_MAX,
+    FOLD,
+    MEANS,
+    RA,
+    RC,
+    layer_row,
+    nonzeros,
+)
+from hardmax.regions.engine.twin_kernels import add_twin, n_twins, share_of, twin
 
 DOMAIN_SIDE, AT_INFINITY = -1, -2  # owners of facets that are no rows of the network
 FAR_SIDE = -4  # the slope of a side of the plane's symbolic box (0 to 3), or a diagonal of it (4, 5)
@@ -205,15 +218,20 @@ def _add_unit_pairs(D, net, numbers, walk, before, i, sign, to):
 
 
 @kernel(inlined=True)
-def _add_weights_mod(net, numbers, walk, w, to, count):
-    """Add weights to numbers of the path; not reduced."""
-    modulo.add_multiple(numbers.weights[walk], w, 1.0, numbers.path[walk], to, count)
+def _add_weights_mod(net, numbers, walk, w, times, share, to, count):
+    """Add ``times / share`` times weights to numbers of the path; not reduced."""
+    factor = 1.0
+    if share > 1:
+        prime, inverse = numbers.primes[walk], numbers.inverses[walk]
+        factor = modulo.reduced(times * modulo.reciprocal(share, prime, inverse), prime, inverse)
+    modulo.add_multiple(numbers.weights[walk], w, factor, numbers.path[walk], to, count)
 
 
 @kernel(inlined=True)
-def _add_weights_pairs(net, numbers, walk, w, to, count):
+def _add_weights_pairs(net, numbers, walk, w, times, share, to, count):
     """The same in double-double."""
-    pairs.add_multiple(net.weights, numbers.weights_low, w, 1.0, 0.0, numbers.high, numbers.low, to, count)
+    h, l = pairs.quotient(float(times), float(share))
+    pairs.add_multiple(net.weights, numbers.weights_low, w, h, l, numbers.high, numbers.low, to, count)
 
 
 @kernel(inlined=True)
@@ -259,7 +277,7 @@ def _walk(row, add_unit, add_weights, move, reduce, exact):
 
     @kernel(inlined=True)
     def enter(D, net, signs, numbers, walk, layer):
-        """Compute what enters a layer on the path; False if keys that tie before it leave a mean."""
+        """Compute what enters a layer on the path."""
         first = layer
         while first > 0:
             if numbers.entered[walk, first] == signs[layer_row(net.table, first).sign_at]:
@@ -277,7 +295,7 @@ def _walk(row, add_unit, add_weights, move, reduce, exact):
                 follows = exact and numbers.origin[walk, l] == signs[before.sign_at]
                 if not follows:
                     move(numbers, walk, before.y_at if before.skip == 1 else -1, to, D * e)
-                    add_weights(net, numbers, walk, before.offsets, to + (D - 1) * e, e)
+                    add_weights(net, numbers, walk, before.offsets, 1, 1, to + (D - 1) * e, e)
                 terms = 0
                 for w in range(before.words):
                     now = np.uint64(signs[at + w])
@@ -305,38 +323,50 @@ def _walk(row, add_unit, add_weights, move, reduce, exact):
                     for h in range(before.heads):
                         move(numbers, walk, before.z_at + c * n + signs[at + h], to + c * e + kept + h, 1)
             else:
-                if signs[at - 1] != 0:
-                    return False
+                # the mean of what a winner and its twins put out, for every head
+                constants = to + (D - 1) * e
                 move(numbers, walk, before.y_at if before.skip == 1 else -1, to, D * e)
+                terms = 0
                 for h in range(before.heads):
-                    add_weights(net, numbers, walk, before.outputs + signs[at + h] * e, to + (D - 1) * e, e)
-                    if h % modulo.TERMS == modulo.TERMS - 2:
-                        reduce(numbers, walk, to, D * e)
+                    winner = signs[at + h]
+                    share, count = np.int64(1), np.int64(0)
+                    if signs[at - 1] != 0:
+                        count = n_twins(before, signs)
+                        share = share_of(net, before, signs, winner)
+                    for t in range(-1, count):
+                        key, other = winner, winner
+                        if t >= 0:
+                            key, other, _ = twin(before, signs, t)
+                        if other != winner:
+                            continue
+                        times = net.multiplicities[before.offsets + key] if count > 0 else np.int64(1)
+                        add_weights(net, numbers, walk, before.outputs + key * e, times, share, constants, e)
+                        terms += 1
+                        if terms == modulo.TERMS - 2:
+                            reduce(numbers, walk, constants, e)
+                            terms = 0
                 reduce(numbers, walk, to, D * e)
             numbers.entered[walk, l] = signs[here.sign_at]
-        return True
 
     @kernel(inner=True)
     def compute_row(D, net, signs, numbers, first, end, layer, i):
-        """Compute row i of a layer on the path, for some walks; False if that cannot be done."""
+        """Compute row i of a layer on the path, for some walks."""
         here = layer_row(net.table, layer)
         for walk in range(first, end):
             entered = layer == 0 or numbers.entered[walk, layer] == signs[here.sign_at]
-            if not entered and not enter(D, net, signs, numbers, walk, layer):
-                return False
+            if not entered:
+                enter(D, net, signs, numbers, walk, layer)
             ensure_row(D, net, signs, numbers, walk, here, i)
-        return True
 
     @kernel(inlined=True)
     def provide(D, net, signs, numbers, walk, end, layer, i):
-        """Have row i of a layer at its place in the path; False if that cannot be done.
+        """Have row i of a layer at its place in the path.
 
         Where it is missing, it is computed for the walks up to ``end``, too: they come next.
         """
         here = layer_row(net.table, layer)
-        if numbers.known[walk, here.z_at + i] == signs[here.sign_at]:
-            return True
-        return compute_row(D, net, signs, numbers, walk, end, layer, i)
+        if numbers.known[walk, here.z_at + i] != signs[here.sign_at]:
+            compute_row(D, net, signs, numbers, walk, end, layer, i)
 
     return provide
 
@@ -371,35 +401,30 @@ def _at_infinity(D, owner, wall, out, at):
 
 @kernel(inlined=True)
 def _difference_mod(D, net, signs, rungs, k, count, layer, i, j, out, at):
-    """Row i of a layer, minus row j if that is not negative, modulo prime k of ``count`` that are needed;
-    False if it is not known.
-    """
+    """Row i of a layer, minus row j if that is not negative, modulo prime k of ``count`` that are needed."""
     here = layer_row(net.table, layer)
-    if not _provide_mod(D, net, signs, rungs.mod, k, count, layer, i):
-        return False
-    if j >= 0 and not _provide_mod(D, net, signs, rungs.mod, k, count, layer, j):
-        return False
+    _provide_mod(D, net, signs, rungs.mod, k, count, layer, i)
+    if j >= 0:
+        _provide_mod(D, net, signs, rungs.mod, k, count, layer, j)
     for c in range(D):
         value = rungs.mod.path[k, here.z_at + c * here.rows + i]
         if j >= 0:
             value -= rungs.mod.path[k, here.z_at + c * here.rows + j]
             value = modulo.reduced(value, rungs.mod.primes[k], rungs.mod.inverses[k])
         out[at + c] = value
-    return True
 
 
 @kernel(inlined=True)
 def _named_mod(D, net, signs, rungs, k, count, owner, wall, out, at):
-    """The row of a facet modulo prime k; False if it is not known."""
+    """The row of a facet modulo prime k."""
     if owner in (AT_INFINITY, FAR_SIDE):
         _at_infinity(D, owner, wall, out, at)
-        return True
-    if owner == DOMAIN_SIDE:
+    elif owner == DOMAIN_SIDE:
         for c in range(D):
             out[at + c] = rungs.sides.mod[k, wall * D + c]
-        return True
-    layer, i, j = _wall_parts(wall)
-    return _difference_mod(D, net, signs, rungs, k, count, layer, i, j, out, at)
+    else:
+        layer, i, j = _wall_parts(wall)
+        _difference_mod(D, net, signs, rungs, k, count, layer, i, j, out, at)
 
 
 @kernel(inner=True)
@@ -426,12 +451,10 @@ def _difference_pairs(D, net, state, rungs, layer, i, j, high, low, at):
     """
     here = layer_row(net.table, layer)
     e = state.errors[layer]
-    if not _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, i):
-        return np.inf
+    _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, i)
     error = FINER * max(1.0, state.errors[0, layer_kernels.PAIRS]) * ((D - 1) * e[RA] + e[RC])
     if j >= 0:
-        if not _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, j):
-            return np.inf
+        _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, j)
         error *= 2.0
     for c in range(D):
         z = here.z_at + c * here.rows
@@ -465,8 +488,8 @@ def _named_pairs(D, net, state, rungs, owner, wall, high, low, at):
 
 @kernel(inlined=True)
 def _ray_mod(D, net, signs, rungs, k, count):
-    """The ray of the vertex in question modulo prime k: the minors of its facets; returns 0 if it is not
-    known, 1 if it vanishes, 2 if not.
+    """The ray of the vertex in question modulo prime k: the minors of its facets; returns 1 if it vanishes, 2
+    if not.
     """
     facets, minors, ray, prime = (
         rungs.vertex.facets_high,
@@ -476,8 +499,7 @@ def _ray_mod(D, net, signs, rungs, k, count):
     )
     for f in range(D - 1):
         owner, wall = rungs.vertex.names[2 * f], rungs.vertex.names[2 * f + 1]
-        if not _named_mod(D, net, signs, rungs, k, count, owner, wall, facets, f * D):
-            return 0
+        _named_mod(D, net, signs, rungs, k, count, owner, wall, facets, f * D)
     full = (1 << D) - 1
     minors[0] = 1.0
     for subset in range(1, full):
@@ -594,7 +616,7 @@ def ask_at(D, net, state, rungs):
             size, norm = _norms(D, net, state, layer, i, j)
             slopes += _bits(size)
             norms += _bits(norm)
-            denominators += rungs.denominators[layer]
+            denominators += rungs.denominators[layer] + state.errors[layer, MEANS]
     rungs.vertex.size[1], rungs.vertex.size[2] = slopes + denominators, norms + denominators
     for w in range(rungs.vertex.fresh.shape[0]):
         rungs.vertex.fresh[w] = 0
@@ -612,7 +634,7 @@ def zero_at(D, net, state, rungs, layer, i, j, value):
     bits = rungs.vertex.size[2] + _bits(_norms(D, net, state, layer, i, j)[1])
     if value < 1e300:
         bits = min(bits, rungs.vertex.size[1] + _bits(value))
-    bits += rungs.denominators[layer]
+    bits += rungs.denominators[layer] + state.errors[layer, MEANS]
     if not (bits < 1e6):
         return OPEN
     known = -2.0  # the bits of the primes so far, less a margin for the rounding of logarithms
@@ -622,11 +644,8 @@ def zero_at(D, net, state, rungs, layer, i, j, value):
         count = 1 if k == 0 else max(needed, k + 1)  # the first prime tells whether the others are worth it
         if rungs.vertex.fresh[1 + k] == 0:
             rungs.vertex.fresh[1 + k] = _ray_mod(D, net, state.signs, rungs, k, count)
-        if rungs.vertex.fresh[1 + k] == 0:
-            return OPEN
         independent = independent or rungs.vertex.fresh[1 + k] == 2
-        if not _difference_mod(D, net, state.signs, rungs, k, count, layer, i, j, row, 0):
-            return OPEN
+        _difference_mod(D, net, state.signs, rungs, k, count, layer, i, j, row, 0)
         total = 0.0
         for c in range(D):
             total += row[c] * rungs.vertex.rays_mod[k, c]
@@ -728,8 +747,7 @@ def sharpen(D, net, state, rungs, layer):
     if not (e[RA] < 1e100) or not (e[RC] < 1e100):
         return
     for i in range(n):
-        if not _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, i):
-            return
+        _provide_pairs(D, net, state.signs, rungs.pairs, 0, 1, layer, i)
     for r in range(z, z + D * n):
         state.path[r] = rungs.pairs.high[r]
     y_na = layer_kernels.largest_norm(state.path, here.y_at, m, D - 1)
@@ -767,7 +785,7 @@ def may_be_multiple(net, state, layer, i, j):
     return abs(a * d - b * c) <= error + 1e-14 * abs(a * d)
 
 
-# These two take arrays one by one: passing named tuples along takes longer than a proof.
+# These three take arrays one by one: passing named tuples along takes longer than a proof.
 
 
 @kernel(inner=True)
@@ -777,25 +795,74 @@ def vanishes(D, net, path, errors, signs, mod, denominators, counts, layer, i):
     for c in range(D):
         if not (abs(path[here.z_at + c * here.rows + i]) <= (e[RA] if c < D - 1 else e[RC])):
             return False
-    return _proven_zero(D, net, errors, signs, mod, denominators, counts, layer, i)
+    denominator = denominators[layer] + e[MEANS]
+    most = 2.0 * max(e[RA], e[RC])
+    return _proven_zero(D, net, signs, mod, denominator, counts, layer, i, -1, most) == ZERO
 
 
 @kernel(inlined=True)
-def _proven_zero(D, net, errors, signs, mod, denominators, counts, layer, i):
-    """Whether residues prove that a row is zero of which floats know no more than their errors."""
+def agree(D, net, path, errors, signs, mod, denominators, counts, layer, i, j):
+    """Whether rows i and j of a layer agree on the whole layer cell: ``ZERO`` if that is proven, ``POSITIVE``
+    if they do not, otherwise ``OPEN``.
+    """
     here, e = layer_row(net.table, layer), errors[layer]
-    bits = 2.0 + math.log2(2.0 * max(e[RA], e[RC]) + 1e-300) + denominators[layer]
+    for c in range(D):
+        z = here.z_at + c * here.rows
+        if not (abs(path[z + i] - path[z + j]) <= 2.001 * (e[RA] if c < D - 1 else e[RC])):
+            return POSITIVE
+    denominator = denominators[layer] + e[MEANS]
+    most = 4.01 * max(e[RA], e[RC])
+    return _proven_agreement(D, net, signs, mod, denominator, counts, layer, i, j, most)
+
+
+@kernel(inner=True)
+def _proven_agreement(D, net, signs, mod, denominator, counts, layer, i, j, most):
+    """:func:`_proven_zero` for the difference of two rows, as a call."""
+    return _proven_zero(D, net, signs, mod, denominator, counts, layer, i, j, most)
+
+
+@kernel(inlined=True)
+def _proven_zero(D, net, signs, mod, denominator, counts, layer, i, j, most):
+    """``ZERO`` if it is proven that row i of a layer, minus row j if that is not negative, is zero, of which
+    floats know that no entry is larger than ``most``; ``POSITIVE`` if it is not; otherwise ``OPEN``.
+
+    Numbers that are too small for their denominator need no prime.
+    """
+    here = layer_row(net.table, layer)
+    bits = 2.0 + _bits(most) + denominator
+    if not (bits < 1e6):
+        return OPEN
+    needed = np.int64(bits) + 3
     for k in range(mod.primes.shape[0]):
-        if not _provide_mod(D, net, signs, mod, k, 1 + k, layer, i):
-            return False
-        for c in range(D):
-            if mod.path[k, here.z_at + c * here.rows + i] != 0.0:
-                return False
-        bits -= modulo.BITS
         if bits < 0.0:
-            counts[N_ZERO] += 1
-            return True
-    return False
+            break
+        _provide_mod(D, net, signs, mod, k, 1 + k, layer, i)
+        if j >= 0:
+            _provide_mod(D, net, signs, mod, k, 1 + k, layer, j)
+        residues = mod.path[k]
+        for c in range(D):
+            z = here.z_at + c * here.rows
+            value = residues[z + i] - (residues[z + j] if j >= 0 else 0.0)
+            if modulo.reduced(value, mod.primes[k], mod.inverses[k]) != 0.0:
+                return POSITIVE
+        bits -= modulo.BITS
+    if bits < 0.0:
+        counts[N_ZERO] += 1
+        return ZERO
+    counts[MISSING] = max(counts[MISSING], needed)
+    return OPEN
+
+
+@kernel
+def join_key(net, errors, signs, layer, key, winner):
+    """From now on ``key`` of a head wins with ``winner``, which comes before it.
+
+    Means of many outputs take more roundings in double-double than in floats, where they are corrected.
+    """
+    here = layer_row(net.table, layer)
+    add_twin(here, signs, key, winner, 1)
+    most = 1.0 + share_of(net, here, signs, winner)
+    errors[0, layer_kernels.PAIRS] = max(errors[0, layer_kernels.PAIRS], most)
 
 
 @kernel(inner=True)
@@ -819,13 +886,14 @@ def multiple_of(D, net, path, errors, signs, mod, denominators, counts, layer, i
     # what a minor is at most: what floats found, the errors of its four numbers, and its rounding
     off, size, largest = max(e[RA], e[RC]), abs(a) + abs(b), e[A_MAX] + e[C_MAX]
     most = 5.0 * size * off + 2.0 * (largest + off) * e[RA] + 4.0 * layer_kernels.UNIT * size * largest
-    if not _proven_multiple(D, net, signs, mod, denominators, counts, layer, i, j, pivot, most):
+    denominator = denominators[layer] + e[MEANS]
+    if not _proven_multiple(D, net, signs, mod, denominator, counts, layer, i, j, pivot, most):
         return 0
     return 1 if (a > 0.0) == (b > 0.0) else -1
 
 
 @kernel(inlined=True)
-def _proven_multiple(D, net, signs, mod, denominators, counts, layer, i, j, pivot, most):
+def _proven_multiple(D, net, signs, mod, denominator, counts, layer, i, j, pivot, most):
     r"""Whether residues prove that row j of a layer is a multiple of row i, whose coordinate ``pivot`` is not
     zero.
 
@@ -834,15 +902,14 @@ def _proven_multiple(D, net, signs, mod, denominators, counts, layer, i, j, pivo
     """
     here = layer_row(net.table, layer)
     n, z = here.rows, here.z_at
-    bits = 2.0 + _bits(most) + 2.0 * denominators[layer]
+    bits = 2.0 + _bits(most) + 2.0 * denominator
     if not (bits < 1e6):
         return False
     needed = min(mod.primes.shape[0], 1 + np.int64(max(bits, 0.0) / modulo.BITS))
     for k in range(mod.primes.shape[0]):
         end = 1 if k == 0 else max(needed, 1 + k)
-        known = _provide_mod(D, net, signs, mod, k, end, layer, i)
-        if not known or not _provide_mod(D, net, signs, mod, k, end, layer, j):
-            return False
+        _provide_mod(D, net, signs, mod, k, end, layer, i)
+        _provide_mod(D, net, signs, mod, k, end, layer, j)
         residues, prime = mod.path[k], mod.primes[k]
         a, b = residues[z + pivot * n + i], residues[z + pivot * n + j]
         for c in range(D):
@@ -854,28 +921,3 @@ def _proven_multiple(D, net, signs, mod, denominators, counts, layer, i, j, pivo
             counts[N_ZERO] += 1
             return True
     return False
-
-
-@kernel(inlined=True)
-def forget_twins(here, signs):
-    """No unit of the layer cell is known to follow another."""
-    signs[here.sign_at + 2 + here.words] = 0
-
-
-@kernel(inlined=True)
-def add_twin(here, signs, unit, other, sign):
-    """From now on ``unit`` is on where ``other`` is (sign 1), or is not (sign -1)."""
-    at = here.sign_at + 2 + here.words
-    signs[at + 1 + 2 * signs[at]] = unit
-    signs[at + 2 + 2 * signs[at]] = 2 * other + (1 if sign < 0 else 0)
-    signs[at] += 1
-
-
-@kernel(inlined=True)
-def follow_twins(here, signs, word):
-    """Set the bits of the units that follow others, once those are settled."""
-    at = here.sign_at + 2 + here.words
-    for t in range(signs[at]):
-        unit, other, turned = signs[at + 1 + 2 * t], signs[at + 2 + 2 * t] >> 1, signs[at + 2 + 2 * t] & 1
-        on = ((word[other >> 6] >> (other & 63)) & 1) ^ turned
-        word[unit >> 6] = (word[unit >> 6] & ~(1 << (unit & 63))) | (on << (unit & 63))

@@ -30,6 +30,7 @@ from hardmax.networks.layers import Layer
 from hardmax.regions.engine.decide import Ladder
 from hardmax.regions.engine.layer_kernels import CERTIFIED, CHANGES, ERRORS, EXACT, FLOAT, FOLD, HEADER, WALL
 from hardmax.regions.engine.program import Program
+from hardmax.regions.engine.sign_kernels import join_key
 from hardmax.regions.maps.exact_maps import ExactMaps
 
 State = dict[str, NDArray[Any]]
@@ -401,6 +402,15 @@ class StackMachine(ABC):
             self.n_double_double,
             self.n_zero,
         )
+
+    def _join_keys(self, layer: int, groups: list[list[int]]) -> None:
+        """Write down which keys tie on the layer cell, as rationals found them, in groups."""
+        row = self.program.row(layer)
+        at = row.sign_at + 2 + row.words + row.heads
+        known = set(self.signs[at + 1 : at + 1 + 2 * self.signs[at] : 2].tolist())
+        for first, *others in groups:
+            for key in sorted({*others} - known):
+                join_key(self.program.net, self.errors, self.signs, layer, key, first)
 
     def _owner(self, layer: int) -> int:
         """The number of the layer cell that the path goes through."""

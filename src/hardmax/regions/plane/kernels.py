@@ -66,10 +66,9 @@ from hardmax.regions.engine.sign_kernels import (
     N_ZERO,
     OPEN,
     ZERO,
-    add_twin,
+    agree,
     ask_at,
-    follow_twins,
-    forget_twins,
+    join_key,
     may_be_multiple,
     may_vanish,
     multiple_of,
@@ -78,6 +77,15 @@ from hardmax.regions.engine.sign_kernels import (
     vanishes,
 )
 from hardmax.regions.engine.sign_kernels import sign_at as compiled_sign_at
+from hardmax.regions.engine.twin_kernels import (
+    add_output,
+    add_twin,
+    follow_twins,
+    forget_twins,
+    has_twins,
+    n_twins,
+    twin,
+)
 
 # floats of a vertex and the edge that starts there
 X, Y, W, EXY, EW, DX, DY, ED, LA, LB, LC, LDA, LDC = range(13)
@@ -99,6 +107,7 @@ RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, POLYGON_
 BUDGET, UNCERTAIN = 7, 8
 
 MASK = 62  # vertices that fit into the sign masks
+UNSEEN, WAITING, FOLLOWS = -1, -2, -3  # keys of a head; otherwise the edges of the key's cell, 0 for none
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -623,6 +632,7 @@ def descend(net, state, work, rungs, k, layer):
     control[C_SERIAL] += 1
     signs[here.sign_at] = control[C_SERIAL]
     signs[here.sign_at + 1] = 0
+    forget_twins(here, signs)
     if control[C_SERIAL] == 1 and control[C_TRUST] == CERTIFIED:
         sharpen(COLUMNS, net, state, rungs, layer)
     if here.kind == FOLD:
@@ -630,7 +640,6 @@ def descend(net, state, work, rungs, k, layer):
             path, here.z_at, n, p, k, control[C_TRUST], errors[layer], work.pend, work.word, work.limits,
             work.positive, work.negative,
         )  # fmt: skip
-        forget_twins(here, signs)
         if control[C_TRUST] == CERTIFIED and k <= MASK:
             doubt = rungs.counts[N_ZERO]
             for j in range(n_pend):
@@ -853,7 +862,8 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
     """The part of a polygon where key j beats every other key of its head, written to ``cf, ci``.
 
     Returns its number of edges; 0 when it has no interior, -1 when a sign is undecided (or the polygon is too
-    big for masks). The strongest rival cuts first; a rival that loses at every vertex is forgotten.
+    big for masks), -2 - i when it ties with an earlier key i. The strongest rival cuts first; a rival that
+    loses at every vertex is forgotten, and so are later keys that tie: they win with j from now on.
     """
     here = layer_row(net.table, layer)
     path, error, trust, z_at, n = (
@@ -873,7 +883,7 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
     t_a, t_c, a_max, c_max = 2.0 * error[T_A], 2.0 * error[T_C], 2.0 * error[A_MAX], 2.0 * error[C_MAX]
     count = 0
     for i in range(k0, k1):
-        if i != j:
+        if i != j and heads.bag_k[i] != FOLLOWS:
             cand[3 * count] = i
             cand[3 * count + 1] = 0
             cand[3 * count + 2] = 0
@@ -894,6 +904,19 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
                     path[z_at + i] - aj, path[z_at + n + i] - bj, path[z_at + 2 * n + i] - cj,
                     vx, vy, vw, t, far, dx, dy, t_far,
                 )  # fmt: skip
+                if v == 0 and fresh_from == 0 and trust == CERTIFIED and s in (OPEN, ZERO):
+                    same = agree(
+                        COLUMNS, net, path, state.errors, state.signs, rungs.mod, rungs.denominators,
+                        rungs.counts, layer, i, j,
+                    )  # fmt: skip
+                    if same == OPEN:
+                        return -1
+                    if same == ZERO and i < j:
+                        return -2 - i
+                    if same == ZERO:
+                        join_key(net, state.errors, state.signs, layer, i, j)
+                        heads.bag_k[i] = FOLLOWS
+                        continue
                 if s == OPEN and trust == CERTIFIED:
                     u = v - 1 if v > 0 else k - 1
                     s = vertex_sign(
@@ -914,6 +937,13 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
                         return -1
                 cand[3 * r + 1] |= (s & 1) << v
                 cand[3 * r + 2] |= (s >> 1) << v
+            if v == 0 and fresh_from == 0:  # keys that tie are no rivals
+                kept = 0
+                for r in range(count):
+                    if heads.bag_k[cand[3 * r]] != FOLLOWS:
+                        copy(cand, 3 * r, cand, 3 * kept, 3)
+                        kept += 1
+                count = kept
         full = (1 << k) - 1
         kept = 0
         best = -1
@@ -999,7 +1029,6 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
 def push_head(net, state, layer, head, key, f, i, k, routes, yv, e, tied):
     """Push the polygon on which ``key`` wins ``head``, waiting for the next head. False: no room."""
     here = layer_row(net.table, layer)
-    weights = net.weights
     control, si, sf = state.control, state.si, state.sf
     heads = here.heads
     io, fo = control[C_INTS], control[C_FLOATS]
@@ -1010,10 +1039,10 @@ def push_head(net, state, layer, head, key, f, i, k, routes, yv, e, tied):
     at = io + 2 * k
     copy(routes, 0, si, at, heads)
     si[at + head] = key
-    y = fo + FLOATS_PER_EDGE * k
-    outputs = here.outputs + key * here.d_out
-    for r in range(e):
-        sf[y + r] = yv[r] + weights[outputs + r]
+    if e > 0:
+        add_output(net, here, state.signs, key, yv, sf, fo + FLOATS_PER_EDGE * k, e)
+    if here.outputs >= 0 and has_twins(here, state.signs, key):
+        tied = 1
     at += heads
     control[C_INTS] = write_header(si, at, WALL, layer, head + 1, k, 0, tied, io, FLOATS_PER_EDGE * k + e)
     control[C_FLOATS] = fo + FLOATS_PER_EDGE * k + e
@@ -1046,7 +1075,9 @@ def head_step(net, state, work, keys, rungs, layer, head, k, tied):
     owner = signs[here.sign_at]
     wall_base = (layer << 54) | (head << 38)
     for i in range(k0, k1):
-        bag_k[i] = -1  # -1 unseen, -2 waiting, otherwise edges of its cell
+        bag_k[i] = UNSEEN
+    for t in range(n_twins(here, signs)):
+        bag_k[twin(here, signs, t)[0]] = FOLLOWS
     n_todo = 0
     for v in range(k):
         o = v * FLOATS_PER_EDGE
@@ -1054,13 +1085,15 @@ def head_step(net, state, work, keys, rungs, layer, head, k, tied):
         best = k0
         value = -np.inf
         for i in range(k0, k1):
+            if bag_k[i] == FOLLOWS:
+                continue
             a, b, c = path[z_at + i], path[z_at + n + i], path[z_at + 2 * n + i]
             s = a * p[o + DX] + b * p[o + DY] if far else a * p[o + X] + b * p[o + Y] + c * p[o + W]
             if s > value:
                 value = s
                 best = i
-        if bag_k[best] == -1:
-            bag_k[best] = -2
+        if bag_k[best] == UNSEEN:
+            bag_k[best] = WAITING
             todo[n_todo] = best
             n_todo += 1
     found = 0
@@ -1068,21 +1101,29 @@ def head_step(net, state, work, keys, rungs, layer, head, k, tied):
     while done < n_todo or found == 0:
         if done == n_todo:  # at every corner the highest keys are level, and none of those tried has a cell
             for i in range(k0, k1):
-                if bag_k[i] == -1:
-                    bag_k[i] = -2
+                if bag_k[i] == UNSEEN:
+                    bag_k[i] = WAITING
                     todo[n_todo] = i
                     n_todo += 1
             if done == n_todo:
                 return UNDECIDED_HEAD
         j = todo[done]
         done += 1
+        if bag_k[j] == FOLLOWS:
+            continue
         if (found + 1) * room > bag_i.shape[0] // 2:
             return POLYGON_FULL
         kk = clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, keys,
                          bag_f[FLOATS_PER_EDGE * room * found :], bag_i[2 * room * found :])  # fmt: skip
-        if kk < 0:
+        if kk == -1:
             return UNDECIDED_HEAD
         bag_k[j] = 0
+        if kk < 0:  # it ties with an earlier key, which stands for both
+            if bag_k[-2 - kk] == UNSEEN:
+                bag_k[-2 - kk] = WAITING
+                todo[n_todo] = -2 - kk
+                n_todo += 1
+            continue
         if kk == 0:
             continue
         bag_k[j] = kk
@@ -1093,14 +1134,14 @@ def head_step(net, state, work, keys, rungs, layer, head, k, tied):
                 u = (bag_i[o + 1] >> 19) & 0x7FFFF
                 w = bag_i[o + 1] & 0x7FFFF
                 rival = u + w - j
-                if bag_k[rival] == -1:
-                    bag_k[rival] = -2
+                if bag_k[rival] == UNSEEN:
+                    bag_k[rival] = WAITING
                     todo[n_todo] = rival
                     n_todo += 1
         for r in range(keys.n_level[0]):
             rival = keys.cand[r]
-            if bag_k[rival] == -1:
-                bag_k[rival] = -2
+            if bag_k[rival] == UNSEEN:
+                bag_k[rival] = WAITING
                 todo[n_todo] = rival
                 n_todo += 1
         found += 1
@@ -1352,7 +1393,7 @@ def run(net, state, work, keys, rungs, out, budget):
                 if kind == FOLD:
                     leave_units(COLUMNS, net, path, errors, layer, word, signs, work.units)
                 else:
-                    leave(COLUMNS, net, path, errors, layer, routes, yv)
+                    leave(COLUMNS, net, path, errors, signs, layer, routes, yv)
                 entered, pending = descend(net, state, work, rungs, k, layer + 1)
                 if entered < 0:
                     status = STACK_FULL

@@ -300,17 +300,14 @@ class PlaneMachine(StackMachine):
         tied_before = int(self.si[self.control[kernels.C_INTS] - 3])
         self.whole = False
         self.control[kernels.C_INTS], self.control[kernels.C_FLOATS] = at, float_at
-        for key, tied, sides in reversed(parts):
+        self._join_keys(layer, [[keys.start + i for i in tied] for _, tied, _ in parts])
+        for key, _, sides in reversed(parts):
             polygon, names = self._part(layer, head, keys.start, key, sides, edges, labels)
-            flag = tied_before | (len(tied) > 1 and block.jumps)
             while not kernels.push_head(
                 self.program.net, self._state, layer, head, keys.start + key, polygon, names, len(sides),
-                routes, hidden, e, flag,
+                routes, hidden, e, tied_before,
             ):  # fmt: skip
                 self._grow_stack()
-            if len(tied) > 1 and e:
-                end = int(self.control[kernels.C_FLOATS])
-                self.sf[end - e : end] = hidden + block.mean_output(keys.start + np.array(tied))
         self.whole = True
 
     def _part(

@@ -40,7 +40,7 @@ from hardmax.errors import UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray, grain
 from hardmax.geometry.domains import Box
 from hardmax.geometry.feasibility.rational_programs import Separation, separate
-from hardmax.networks.layers import Layer, ReluLayer
+from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, Contacts, decode_wall
 from hardmax.regions.engine import layer_kernels
 from hardmax.regions.engine.program import Program
@@ -175,8 +175,8 @@ class Outline:
         bits, routings = plain(cells.bits, program.words), plain(cells.routings, program.heads)
         kernels.outline(
             program.net, program.last, n, path,
-            np.zeros((program.last + 2, layer_kernels.ERRORS)), np.zeros((int(row_at[-1]) + 1, n)),
-            np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
+            np.zeros((program.last + 2, layer_kernels.ERRORS)), np.zeros(program.sign_size, dtype=np.int64),
+            np.zeros((int(row_at[-1]) + 1, n)), np.zeros(int(row_at[-1]) + 1), row_at, bits, routings,
             plain(cells.tied), plain(cells.facets.offsets), plain(self.codes), self.sign,
             plain(cells.witnesses), sides, side_errors, self.rows, self.errors, self.verdict, self.unbounded,
             domain_is_bounded(self.exact), self.base, self.work, self.simplex,
@@ -261,6 +261,9 @@ def domain_is_bounded(exact: ExactMaps, check_time: Callable[[], None] = _no_lim
     return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d, check_time)
 
 
+MEAN_BITS = 3  # means of two, four and eight outputs are multiples of the unit, too
+
+
 def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
     """The units of the last place of a network whose weights have few bits; zeros where they have not."""
     table = np.zeros((len(layers) + 1, 6))
@@ -282,8 +285,10 @@ def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
             leaving = None
             if outputs is not None and offsets is not None:
                 leaving = min(unit + outputs, offsets, entering)
-        elif layer.jumps:  # means of outputs
-            leaving = None
+        elif isinstance(layer, ArgmaxLayer) and layer.jumps:  # means of outputs are looked at cell by cell
+            outputs = _last_place(layer.outputs)
+            row[OUT_SUM], row[OUT_CONSTANT] = 0.0, layer.heads * _size(layer.outputs)
+            leaving = None if outputs is None else min(outputs, entering) - MEAN_BITS
         row[OUT_UNIT] = 0.0 if leaving is None else _power(leaving)
         entering = leaving
     low, high = (None, None) if box is None else (_last_place(box.low), _last_place(box.high))

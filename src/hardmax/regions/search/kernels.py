@@ -51,7 +51,15 @@ from hardmax.regions.engine.layer_kernels import (
     write_header,
     write_signature,
 )
-from hardmax.regions.search.integer_kernels import is_zero, mark_exact, vanishes_in_integers
+from hardmax.regions.engine.sign_kernels import join_key
+from hardmax.regions.engine.twin_kernels import add_output, forget_twins, has_twins, n_twins, twin
+from hardmax.regions.search.integer_kernels import (
+    is_zero,
+    leave_exactly,
+    mark_exact,
+    same_key,
+    vanishes_in_integers,
+)
 from hardmax.regions.search.simplex_kernels import (
     EMPTY,
     INSIDE,
@@ -83,6 +91,7 @@ MOST_WORK = 20_000_000  # multiplications in a call, about 20 ms
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, WORK_FULL, BUDGET = range(8)
 UNDECIDED_CELL, WAITING = 8, 9  # WAITING: the first cone is yet to be made
 
+FOLLOWS = 3  # a key that wins with an earlier one; 1 if it wins, 2 if not, 0 if that is not known
 INFINITY, SIDE = -1, -2  # codes of the row x_0 > 0, and of side s of the domain: SIDE - s
 
 Floats = NDArray[np.float64]
@@ -335,6 +344,7 @@ def descend(net, units, state, work, start, m, w, share, known, tied, layer):
     control[C_SERIAL] += 1
     signs[here.sign_at] = control[C_SERIAL]
     signs[here.sign_at + 1] = 0
+    forget_twins(here, signs)
     base_at[layer, 0] = start
     base_at[layer, 1] = m
     # in rationals no row is dropped; the units are all kept by the way
@@ -355,20 +365,20 @@ def descend(net, units, state, work, start, m, w, share, known, tied, layer):
 
 
 @kernel(inner=True)
-def clear_winner(rows, row_errors, k0, k1, y, n, trust):
-    """The key whose score is provably the largest at y; -1 if none is."""
+def clear_winner(rows, row_errors, k0, k1, y, n, trust, wins):
+    """The key whose score is provably the largest at y, of those that follow no other; -1 if none is."""
     best = k0
     top = -np.inf
     for i in range(k0, k1):
         s = dot(rows, i, y, n)
-        if s > top:
+        if wins[i - k0] != FOLLOWS and s > top:
             best = i
             top = s
     if trust == FLOAT:
         return best
     length = length_of(y, n)
     for i in range(k0, k1):
-        if i != best:
+        if i != best and wins[i - k0] != FOLLOWS:
             gap = 0.0
             size = 0.0
             for k in range(n):
@@ -383,47 +393,88 @@ def clear_winner(rows, row_errors, k0, k1, y, n, trust):
 
 
 @kernel(inner=True)
-def winners_of(lp, rows, row_errors, k0, k1, w, n, trust, control, base, base_error, start, m, wins, points):
+def beats(net, units, state, cones, lp, layer, head, i, rivals, start, m, wins):
+    """Is there a point of the cone where key i beats all keys that ``wins`` marks with ``rivals``? If there
+    are none of these, all others but those that follow: ``INSIDE`` (with a point), ``EMPTY`` or ``OPEN``.
+    """
+    here, control = layer_row(net.table, layer), state.control
+    n, trust, first = control[C_DIMENSION], control[C_TRUST], state.row_at[layer]
+    k0, k1 = net.heads_at[here.head_at + head], net.heads_at[here.head_at + head + 1]
+    count, rows = m, cones.rows
+    for j in range(k0, k1):
+        if j != i and (wins[j - k0] == rivals or (rivals == 0 and wins[j - k0] != FOLLOWS)):
+            at = start + count
+            cones.error[at] = difference(state.rows, state.row_errors, first + j, first + i, n, rows, at)
+            cones.code[at] = (layer << 54) | (head << 38) | (min(i, j) << 19) | max(i, j)
+            cones.sign[at] = 1 if i > j else -1
+            if not cones.error[at] < np.inf:  # equal as far as floats can see
+                return OPEN if trust != FLOAT else EMPTY
+            count += 1
+    control[C_PROGRAMS] += 1
+    verdict = largest_margin(
+        lp, rows[start : start + count], cones.error[start : start + count], count, n, trust
+    )
+    last = start + count - 1
+    if verdict == OPEN and vanishes_in_integers(
+        n, net, units, state.path, state.errors, cones.code[start:], cones.sign[start:], count - 1,
+        cones.code[last], cones.sign[last], INFINITY, lp,
+    ):  # fmt: skip
+        return EMPTY
+    return verdict
+
+
+@kernel(inner=True)
+def winners_of(net, units, state, cones, lp, layer, head, w, start, m, wins, points):
     """Which keys win somewhere in the cone, each with a witness: ``wins`` 1. False: undecided.
 
     A key is held against those known to win. If it beats them all somewhere, whoever wins there is one more
-    winner.
+    winner. Where floats cannot tell who that is, the key is held against all others.
     """
+    here, control = layer_row(net.table, layer), state.control
+    n, trust, row = control[C_DIMENSION], control[C_TRUST], state.row_at[layer]
+    k0, k1 = net.heads_at[here.head_at + head], net.heads_at[here.head_at + head + 1]
+    rows, row_errors = state.rows, state.row_errors
     for i in range(k0, k1):
         wins[i - k0] = 0
-    first = clear_winner(rows, row_errors, k0, k1, w, n, trust)
-    if first < 0:
-        return False
-    wins[first - k0] = 1
-    copy(w, 0, points[first - k0], 0, n)
+    for t in range(n_twins(here, state.signs)):
+        key = twin(here, state.signs, t)[0]
+        if key >= k0 and key < k1:
+            wins[key - k0] = FOLLOWS
+    if trust == CERTIFIED:
+        for j in range(k0, k1):
+            for i in range(j + 1, k1):
+                if wins[j - k0] == 0 and wins[i - k0] == 0 and same_key(
+                    n, net, state.path, state.errors, layer, i, j
+                ):  # fmt: skip
+                    join_key(net, state.errors, state.signs, layer, i, j)
+                    wins[i - k0] = FOLLOWS
+    found = clear_winner(rows, row_errors, row + k0, row + k1, w, n, trust, wins)
+    if found >= 0:
+        copy(w, 0, points[found - row - k0], 0, n)
+        wins[found - row - k0] = 1
     for i in range(k0, k1):
         while wins[i - k0] == 0:
-            count = m
-            for j in range(k0, k1):
-                if wins[j - k0] == 1:
-                    base_error[start + count] = difference(rows, row_errors, j, i, n, base, start + count)
-                    if not base_error[start + count] < np.inf:
-                        if trust != FLOAT:
-                            return False
-                        wins[i - k0] = 2  # equal as far as floats can see
-                    count += 1
-            if wins[i - k0] == 2:
-                break
-            control[C_PROGRAMS] += 1
-            verdict = largest_margin(
-                lp, base[start : start + count], base_error[start : start + count], count, n, trust
-            )
+            rivals = 1 if found >= 0 else 0
+            verdict = beats(net, units, state, cones, lp, layer, head, i, rivals, start, m, wins)
+            another = -1
+            if verdict == INSIDE:
+                another = clear_winner(rows, row_errors, row + k0, row + k1, lp.y, n, trust, wins)
+                if another < 0 and rivals == 1:
+                    rivals = 0
+                    verdict = beats(net, units, state, cones, lp, layer, head, i, rivals, start, m, wins)
+                    if verdict == INSIDE:
+                        another = clear_winner(rows, row_errors, row + k0, row + k1, lp.y, n, trust, wins)
             if verdict == OPEN:
                 return False
             if verdict == EMPTY:
                 wins[i - k0] = 2
                 break
-            found = clear_winner(rows, row_errors, k0, k1, lp.y, n, trust)
-            if found < 0 or wins[found - k0] != 0:
+            if another < 0 or wins[another - row - k0] != 0:
                 return False
-            wins[found - k0] = 1
-            copy(lp.y, 0, points[found - k0], 0, n)
-    return True
+            found = another
+            wins[found - row - k0] = 1
+            copy(lp.y, 0, points[found - row - k0], 0, n)
+    return found >= 0
 
 
 @kernel(inner=True)
@@ -517,7 +568,7 @@ def run(net, units, state, cones, work, lp, out, budget):
         work.cuts, work.choice, work.word, work.hidden, work.w, work.above, work.below, work.wins,
         work.points, work.z,
     )  # fmt: skip
-    weights, heads_at = net.weights, net.heads_at
+    heads_at = net.heads_at
     n, trust = control[C_DIMENSION], control[C_TRUST]
     outside = -1
     begin = control[C_STEPS]
@@ -660,12 +711,10 @@ def run(net, units, state, cones, work, lp, out, budget):
                      hidden, e, inside, tied)  # fmt: skip
                 continue
         elif head < here.heads:
-            first = row_at[layer]
             decided = known == 1 and trust != EXACT
             if not decided or not winners_of(
-                lp, rows, row_errors, first + k0, first + k1, w, n, trust, control, base, base_error,
-                start, m, wins, points,
-            ):  # fmt: skip
+                net, units, state, cones, lp, layer, head, w, start, m, wins, points
+            ):
                 control[C_STATUS] = UNDECIDED_HEAD
                 return
             control[C_STEPS] += 1
@@ -686,11 +735,12 @@ def run(net, units, state, cones, work, lp, out, budget):
                         cuts[2 * total + 1] = 1 if j > i else -1
                         total += 1
                 word[head] = j
-                for r in range(e):
-                    above[r] = hidden[r] + weights[here.outputs + j * e + r]
+                if e > 0:
+                    add_output(net, here, signs, j, hidden, above, 0, e)
+                ties = here.outputs >= 0 and has_twins(here, signs, j)
                 inside = 1
                 push(state, layer, head + 1, place, cuts, total, word, n_choice, points[q], share / winners,
-                     above, e, inside, tied)  # fmt: skip
+                     above, e, inside, 1 if ties else tied)  # fmt: skip
             continue
         # settled: the layer is left
         if start + 2 * m + 4 > base.shape[0]:
@@ -722,7 +772,8 @@ def run(net, units, state, cones, work, lp, out, budget):
             continue
         if fold:
             hidden_of(n, net, path, layer, word, work.units, hidden)
-        leave(n, net, path, errors, layer, word, hidden)
+        leave(n, net, path, errors, signs, layer, word, hidden)
+        leave_exactly(n, net, units, path, errors, signs, layer, word)
         copy_rows(cones, start, start + m, m, n)
         control[C_STEPS] += 1
         control[C_INTS] = node
@@ -775,8 +826,8 @@ def chosen(net, bits, routings, i, layer, word):
 
 @kernel
 def outline(
-    net, last, n, path, errors, rows, row_errors, row_at, bits, routings, tied, start, codes, signs,
-    witnesses, sides, side_errors, cell_rows, cell_errors, verdict, unbounded, bounded_domain, cones,
+    net, last, n, path, errors, path_signs, rows, row_errors, row_at, bits, routings, tied, start, codes,
+    signs, witnesses, sides, side_errors, cell_rows, cell_errors, verdict, unbounded, bounded_domain, cones,
     work, lp,
 ):  # fmt: skip
     """For every cell: rows of its candidates (length 1, positive inside) with errors, which of them are
@@ -810,7 +861,7 @@ def outline(
                                 hidden[r] = path[here.y_at + (n - 1) * m_in + r]
                             for h in range(here.heads):
                                 hidden[r] += net.weights[here.outputs + word[h] * e + r]
-                    leave(n, net, path, errors, layer, word, hidden)
+                    leave(n, net, path, errors, path_signs, layer, word, hidden)
         for k in range(n - 1):
             base[0, k] = 0.0
             w[k] = witnesses[i, k]

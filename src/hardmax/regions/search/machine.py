@@ -251,6 +251,7 @@ class SearchMachine(StackMachine):
         groups = list(members.values())
         winners = self._envelope(cone, list(members))
         names = [groups[i] for i in winners]
+        self._join_keys(node.layer, names)
         self._replace(node)
         for i in sorted(winners, reverse=True):
             group, (w, known) = groups[i], winners[i]

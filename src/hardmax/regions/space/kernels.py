@@ -66,10 +66,10 @@ from hardmax.regions.engine.layer_kernels import (
 from hardmax.regions.engine.sign_kernels import (
     N_ZERO,
     OPEN,
-    add_twin,
+    ZERO,
+    agree,
     ask_at,
-    follow_twins,
-    forget_twins,
+    join_key,
     may_be_multiple,
     may_vanish,
     multiple_of,
@@ -78,6 +78,15 @@ from hardmax.regions.engine.sign_kernels import (
     vanishes,
 )
 from hardmax.regions.engine.sign_kernels import sign_at as compiled_sign_at
+from hardmax.regions.engine.twin_kernels import (
+    add_output,
+    add_twin,
+    follow_twins,
+    forget_twins,
+    has_twins,
+    n_twins,
+    twin,
+)
 
 # header of a node, at its end: kind, layer, head, ray slots, pending, 2 * facet slots + tied, ints, floats
 
@@ -90,6 +99,7 @@ CONTROL = 20
 RUNNING, DONE, UNDECIDED_FOLD, UNDECIDED_HEAD, STACK_FULL, OUTPUT_FULL, RAYS_FULL = range(7)
 BUDGET, UNCERTAIN, HAS_LINES, BAG_FULL, FACETS_FULL = 7, 8, 9, 10, 11
 
+UNSEEN, FOLLOWS = -1, -2  # keys of a head; otherwise 0 if waiting or without a cell, 1 + place in the bag
 AT_INFINITY = -2  # owner of the facet x0 >= 0, which a polyhedron that touches it has in slot 0
 
 Floats = NDArray[np.float64]
@@ -732,6 +742,7 @@ def descend(D, net, state, cell, nr, layer, pending, room, rungs):
     control[C_SERIAL] += 1
     state.signs[here.sign_at] = control[C_SERIAL]
     state.signs[here.sign_at + 1] = 0
+    forget_twins(here, state.signs)
     if control[C_SERIAL] == 1 and control[C_TRUST] == CERTIFIED:
         sharpen(D, net, state, rungs, layer)
     si, su, sf = state.si, state.su, state.sf
@@ -766,7 +777,6 @@ def descend(D, net, state, cell, nr, layer, pending, room, rungs):
                 word &= word - np.uint64(1)
                 t = threshold(control[C_TRUST], D, cell.rays, v, errors[layer])
                 add_signs(D, path, z_at, n, cell.rays, v, t, room.sums, pending)
-        forget_twins(here, state.signs)
         n_on = 0
         doubt = np.uint64(rungs.counts[N_ZERO])
         for i in range(n):
@@ -1204,16 +1214,16 @@ def clip(D, net, state, rungs, layer, j, l, cell, owner, wall, room):
 def write_head(D, net, state, cell, layer, head, key, tied, room, ints, words, floats, io, fo, size):
     """Write the node of the working cell, on which ``key`` wins ``head``; returns where the next begins."""
     here = layer_row(net.table, layer)
-    weights = net.weights
     at, y = write_polyhedron(D, cell, cell.alive, ints, words, floats, io, fo, size, room.place)
     heads = here.heads
     copy(room.routes, 0, ints, at, heads)
     ints[at + head] = key
     at += heads
     e = carried(here, state.control[C_LAST] == layer)
-    outputs = here.outputs + key * here.d_out
-    for r in range(e):
-        floats[y + r] = room.hidden[r] + weights[outputs + r]
+    if e > 0:
+        add_output(net, here, state.signs, key, room.hidden, floats, y, e)
+    if here.outputs >= 0 and has_twins(here, state.signs, key):
+        tied = 1
     y += e
     at = write_header(ints, at, here.kind, layer, head + 1, size[0], 0, 2 * size[1] + tied, io, y - fo)
     return at, y
@@ -1254,7 +1264,9 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
     owner = state.signs[here.sign_at]
     todo, seen, place, rivals = keys.todo, keys.seen, keys.place, keys.rivals
     for i in range(k0, k1):
-        seen[i] = -1  # -1 unseen, 0 waiting or without a cell, otherwise 1 + where its node stands in the bag
+        seen[i] = UNSEEN
+    for t in range(n_twins(here, state.signs)):
+        seen[twin(here, state.signs, t)[0]] = FOLLOWS
     n_todo = 0
     n_rays = 0
     for w in range(wr):
@@ -1262,8 +1274,10 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
         while word != np.uint64(0):
             v = (w << 6) + lowest(word)
             word &= word - np.uint64(1)
-            best = k0
+            best = k0  # the first key follows none
             for i in range(k0, k1):
+                if seen[i] == FOLLOWS:
+                    continue
                 s = 0.0
                 for c in range(D):
                     s += path[z_at + c * n + i] * cell.rays[v, c]
@@ -1272,7 +1286,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
                     best = i
             keys.slack[n_rays] = 2.0 * threshold(trust, D, cell.rays, v, error)
             n_rays += 1
-            if seen[best] == -1:
+            if seen[best] == UNSEEN:
                 seen[best] = 0
                 todo[n_todo] = best
                 n_todo += 1
@@ -1283,7 +1297,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
     while done < n_todo or found == 0:
         if done == n_todo:  # at every ray the highest keys are level, and none of those tried has a cell
             for i in range(k0, k1):
-                if seen[i] == -1:
+                if seen[i] == UNSEEN:
                     seen[i] = 0
                     todo[n_todo] = i
                     n_todo += 1
@@ -1291,13 +1305,16 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
                 return UNDECIDED_HEAD
         j = todo[done]
         done += 1
+        if seen[j] == FOLLOWS:
+            continue
         if fresh:
             load(D, state, cell, io, fo, nr, nf)
         fresh = True
         # how many rays of the whole node a rival takes: those that take most come first
         n_rivals = 0
+        earlier = -1  # a key that ties with j and comes before it
         for l in range(k0, k1):
-            if l == j:
+            if l == j or seen[l] == FOLLOWS:
                 continue
             takes = 0
             for v in range(n_rays):
@@ -1305,6 +1322,20 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
                     takes += 1
             if takes == 0:
                 continue
+            if takes == n_rays and trust == CERTIFIED:
+                same = agree(
+                    D, net, path, state.errors, state.signs, rungs.mod, rungs.denominators, rungs.counts,
+                    layer, l, j,
+                )  # fmt: skip
+                if same == OPEN:
+                    return UNDECIDED_HEAD
+                if same == ZERO and l < j:
+                    earlier = l
+                    break
+                if same == ZERO:
+                    join_key(net, state.errors, state.signs, layer, l, j)
+                    seen[l] = FOLLOWS
+                    continue
             k = n_rivals
             while k > 0 and rivals[2 * k - 1] < takes:
                 rivals[2 * k] = rivals[2 * k - 2]
@@ -1313,6 +1344,12 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
             rivals[2 * k] = l
             rivals[2 * k + 1] = takes
             n_rivals += 1
+        if earlier >= 0:  # it stands for both
+            if seen[earlier] == UNSEEN:
+                seen[earlier] = 0
+                todo[n_todo] = earlier
+                n_todo += 1
+            continue
         result = 0
         for k in range(n_rivals):
             l = rivals[2 * k]
@@ -1333,7 +1370,7 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
                 word &= word - np.uint64(1)
                 if cell.label[s, 0] == owner and cell.label[s, 1] >> 38 == (layer << 16) | head:
                     rival = ((cell.label[s, 1] >> 19) & 0x7FFFF) + (cell.label[s, 1] & 0x7FFFF) - j
-                    if seen[rival] == -1:
+                    if seen[rival] == UNSEEN:
                         seen[rival] = 0
                         todo[n_todo] = rival
                         n_todo += 1
@@ -1602,7 +1639,7 @@ def run(columns, net, state, cell, pending, room, keys, rungs, out, budget):
                     control[C_UNBOUNDED] += 1 if far else 0
                     state.layer_cells[layer] += 1
             else:
-                leave(D, net, state.path, state.errors, layer, room.routes, room.hidden)
+                leave(D, net, state.path, state.errors, state.signs, layer, room.routes, room.hidden)
                 if descend(D, net, state, cell, nr, layer + 1, pending, room, rungs):
                     state.layer_cells[layer] += 1
                 else:

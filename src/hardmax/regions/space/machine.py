@@ -421,6 +421,7 @@ class SpaceMachine(StackMachine):
         e = self.program.carried(node.layer)
         hidden = self.sf[node.float_at : node.float_at + e].copy()
         routes = self.si[node.at : node.at + block.heads].copy()
+        self._join_keys(node.layer, [[first + i for i in members] for _, members, _ in parts])
         for key, members, cone in self._replacing(parts):
             routes[node.head] = first + key
             flag = node.tied | (len(members) > 1 and block.jumps)
