@@ -45,6 +45,7 @@ from hardmax.regions.sampling.estimate import estimate_cells as estimate_cells
 from hardmax.regions.segment.trace import trace_segment as trace_segment
 from hardmax.results import load as load
 from hardmax.targets.target import Target as Target
+from hardmax.temperature.certified import certified_temperature as certified_temperature
 from hardmax.temperature.margin_bounds import stability_bounds as stability_bounds
 from hardmax.temperature.observed_scores import check_stability as check_stability
 from hardmax.tropical.polynomials import TropicalPolynomial as TropicalPolynomial

@@ -25,6 +25,12 @@ def _splitting() -> None:
     hm.power_diagram(_normal(6, 2)).polygons(hm.Box.cube(2, -1, 1))
 
 
+def _order_k() -> None:
+    diagram = hm.attention_diagram(_normal(6, 2), k=2)
+    diagram.adjacency()
+    diagram.locate(_normal(4, 2))
+
+
 def _min_norm_points() -> None:
     sizes = np.random.default_rng(1).uniform(size=(24, 1))  # some keys inside the hull of the others
     diagram = hm.attention_diagram(sizes * _normal(24, 9))
@@ -73,6 +79,7 @@ KERNELS: tuple[dict[str, Callable[[], object]], ...] = (
     },
     {
         "splitting": _splitting,
+        "order-k diagrams": _order_k,
         "candidates": lambda: hm.attention_diagram(_normal(300, 2)).nonempty.any(),
         "prefix search": lambda: hm.minkowski_vertices(_normal(2, 4, 7)),
         "min-norm points": _min_norm_points,

@@ -30,6 +30,7 @@ __all__ = ["draw"]
 # Where the picture of each kind of result is drawn. What has no part to choose is drawn whole, without a box.
 _IN_A_BOX = {
     "PowerDiagram": "diagrams.draw_diagram",
+    "OrderKDiagram": "diagrams.draw_diagram",
     "CommonRefinement": "diagrams.draw_refinement",
     "Hypersurface": "diagrams.draw_hypersurface",
     "RegionSet": "regions.draw_regions",
@@ -42,6 +43,8 @@ _WHOLE = {
     "StabilityReport": ("temperatures.draw_report", "a report"),
     "CostEstimate": ("advice.draw_estimate", "an estimate"),
     "Advice": ("advice.draw_advice", "advice"),
+    "CertifiedTemperature": ("temperatures.draw_certified", "a certified temperature"),
+    "RouterFlips": ("atlases.draw_flips", "decisions"),
     "HeadAtlas": ("atlases.draw_atlas", "an atlas"),
     "LayerSlice": ("atlases.draw_slice", "a slice"),
 }
