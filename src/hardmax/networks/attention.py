@@ -49,6 +49,8 @@ from hardmax.networks.block import (
     mask_of,
     no_routings,
     no_units,
+    reached,
+    rounded_up,
 )
 from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer, decided_keys, mean_rows, near_rows
 from hardmax.networks.rules import Rule, exact_weights, rule_of
@@ -370,6 +372,17 @@ class Attention(HeadBlock):
             added = [weights[:, h] @ outputs[h] for h in range(self.n_heads)]
         return self._sum(points, added), no_routings(points), chosen.reshape(len(points), -1)
 
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output; the weights of a head add up to 1, but for ReLU's."""
+        weights = np.ones(self.biases.shape)
+        if self.rule == "relu":
+            taus = np.array([float(tau) for tau in self._rule.temperatures])
+            weights = np.stack([reached(self.scores.take(h), self.biases.take(h), size) for h in range(len(taus))])
+            weights = rounded_up(weights / taus[:, None])
+        values = weights[:, :, None] * np.abs(self.outputs.floats) * self.mask[:, :, None]
+        added = values.sum(axis=(0, 1)) if self.rule == "relu" else values.max(axis=1).sum(axis=0)
+        return rounded_up(added + size if self.skip else added)
+
     def chosen(self, points: Floats) -> NDArray[np.bool_]:
         """Which keys have weight at the rows of a float64 matrix, (n, H, N)."""
         return self._rule.weights(self.keys.scores_of_keys(points))[1]
@@ -390,8 +403,6 @@ class Attention(HeadBlock):
         Keys with the same score become one key with the mean of their outputs, or that of the first. Heads
         that choose sets have one when the sets are listed: :mod:`hardmax.networks.key_sets`.
         """
-        if self.chooses_sets:
-            raise InvalidInputError(f"{self!r} chooses sets of keys, which must be listed first.")
         outputs = self.outputs.rearranged(lambda array: array.reshape(-1, self.d_out))
         if self.rule == "relu":
             return [self._units(outputs, unit)]

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import InvalidInputError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 
@@ -292,10 +293,20 @@ def layers_of(network: Network) -> tuple[Layer, ...]:
     layers: list[Layer] = []
     head = unit = 0
     for block in network.blocks:
+        if block.chooses_sets:
+            raise sets_unknown(block)
         for plain in block.plain():
             layers += plain.layers(head, unit)
         head, unit = head + block.heads, unit + block.width
     return tuple(layers)
+
+
+def sets_unknown(block: object) -> InvalidInputError:
+    """What to say where single keys must win."""
+    return InvalidInputError(
+        f"network must have blocks that choose single keys here, but has {block!r}, whose sets only "
+        "enumerate_regions, count_cells and count_regions find; try one of these."
+    )
 
 
 def decided_keys(

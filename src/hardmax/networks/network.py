@@ -37,7 +37,7 @@ class Network(Result):
 
     Parameters
     ----------
-    blocks : sequence of Attention, FeedForward, Maxout, Affine
+    blocks : sequence of Attention, FeedForward, Maxout, MixtureOfExperts, Affine
         Each must take what the one before it gives.
     description : dict, optional
         How the network was made, in plain values; it is saved along.
@@ -80,8 +80,8 @@ class Network(Result):
         for i, block in enumerate(blocks):
             if not isinstance(block, Block):
                 raise InvalidInputError(
-                    f"blocks must hold Attention, FeedForward, Maxout and Affine, but block {i} is a "
-                    f"{type(block).__name__}."
+                    "blocks must hold Attention, FeedForward, Maxout, MixtureOfExperts and Affine, but block "
+                    f"{i} is a {type(block).__name__}."
                 )
         for i, (before, after) in enumerate(pairwise(blocks)):
             if before.d_out != after.d_in:
