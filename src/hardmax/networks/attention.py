@@ -391,6 +391,12 @@ class Attention(HeadBlock):
         """The same block with the first keys of each head only; the others are masked."""
         return self._with(mask=self.mask & (np.arange(self.n_tokens) < n_tokens))
 
+    def with_rule(self, **changes: Any) -> Self:
+        """The same block with another rule; what belonged to the old one goes with it."""
+        if "rule" in changes:
+            changes = {"k": None, "temperature": None, "ties": "mean"} | changes
+        return self._with(**changes)
+
     def _with(self, **changes: Any) -> Self:
         """The same block with other options."""
         kept: Any = (self.scores, self.biases, self.outputs)

@@ -156,6 +156,10 @@ class BaseBlock(ABC):
         """The same block with the first keys of each head only."""
         return self
 
+    def with_rule(self, **changes: Any) -> Self:
+        """The same block with another rule, k, temperature or ties, if it has heads with a rule."""
+        return self
+
     def plain(self) -> tuple[Block, ...]:
         """The same map as blocks without leaky units."""
         return (self,)  # type: ignore[return-value]
