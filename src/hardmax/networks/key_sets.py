@@ -27,7 +27,7 @@ from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
-from hardmax.networks.layers import equal_scores, layers_of
+from hardmax.networks.layers import decided_keys, equal_scores, layers_of
 from hardmax.networks.network import Network
 
 Set = tuple[int, ...]  # keys of a head, ascending
@@ -145,12 +145,25 @@ class Choices:
         added: Any = exact_stack([values, ExactArray(np.zeros((heads, n)))]) if block.skip else values
         thresholds = Maxout(scores, biases, np.eye(d + heads, heads, -d), None, skip=True)
         thresholds._set(near=[toggles(of_head) for of_head in sets])
+        units = FeedForward(above, self.biases, added, None, skip=block.skip)  # type: ignore[arg-type]
+        units._set(given=self._given(sets, thresholds))
         return (
             Affine(np.eye(d + heads, d)),
             thresholds,
-            FeedForward(above, self.biases, added, None, skip=block.skip),  # type: ignore[arg-type]
+            units,
             *((Affine(np.eye(d, d + heads)),) if block.skip else ()),
         )
+
+    def _given(self, sets: Sequence[Sequence[Set]], thresholds: Maxout) -> list[NDArray[np.bool_] | None]:
+        """The units that are on where a set has the threshold; ``None`` where sets coincide."""
+        _, groups = decided_keys(thresholds.scores, thresholds.biases, thresholds.mask)
+        found: list[NDArray[np.bool_] | None] = []
+        for group in groups:
+            h, number = divmod(group[0], thresholds.scores.shape[1])
+            units = np.zeros(len(self.rows), dtype=np.bool_)
+            units[self.starts[h] + np.array(sets[h][number])] = True
+            found.append(units if len(group) == 1 else None)
+        return found
 
 
 def exchanges(sets: Sequence[Set]) -> list[list[int]]:
