@@ -5,12 +5,11 @@ r"""Where a sign is decided when floats cannot tell: one ladder for every engine
    value beyond its bound has a certain sign. A value within it is undecided.
 2. *Zero proof.* What is undecided is almost always exactly zero. Residues modulo primes prove that, or that
    it is not (:mod:`hardmax.regions.engine.sign_kernels`).
-3. *Double-double.* What is not zero is computed with thirty digits and a proven bound again (there too; on
-   the line in :mod:`hardmax.regions.segment.undecided`).
+3. *Double-double.* What is not zero is computed with thirty digits and a proven bound again (there too).
 4. *Rationals.* The rows as integers (:class:`~hardmax.regions.maps.exact_maps.ExactMaps`): the last word, in
    Python.
 
-The first three rungs are compiled into the kernels of the plane and of space; zero comes before
+The first three rungs are compiled into the kernels of the line, the plane and space; zero comes before
 double-double because one residue tells, at the price of a float, which of the two is worth asking. A kernel
 stops where all of them leave a sign open, and the machine decides it in rationals. :class:`Ladder` holds the
 tables that the compiled rungs need and counts what each rung decides. In exact arithmetic floats decide
@@ -45,24 +44,17 @@ _FEW_PRIMES, _MOST_PRIMES = 12, 400  # the most to begin with; beyond, rationals
 class Ladder:
     """The rungs behind floats, and how many questions each of them has decided.
 
-    Parameters
-    ----------
-    pairs : bool
-        Whether rungs between floats and rationals are used.
-
     Examples
     --------
-    >>> ladder = Ladder(pairs=True)
-    >>> ladder.decide(lambda x: 0, lambda x: 1 if x > 1e-30 else None, 1e-20)
-    1
-    >>> ladder.decide(lambda x: 0, lambda x: 1 if x > 1e-30 else None, 0.0)
-    0
-    >>> ladder.n_double_double, ladder.n_rational
-    (1, 1)
+    >>> from fractions import Fraction
+    >>> ladder = Ladder()
+    >>> ladder.decide(lambda x, y: x < y, Fraction(1, 3), Fraction(1, 2))
+    True
+    >>> ladder.n_zero, ladder.n_double_double, ladder.n_rational
+    (0, 0, 1)
     """
 
-    def __init__(self, *, pairs: bool) -> None:
-        self.pairs = pairs
+    def __init__(self) -> None:
         self.counts = np.zeros(kernels.COUNTS, dtype=np.int64)
         self.n_rational = 0
 
@@ -93,15 +85,8 @@ class Ladder:
         """Provide what the last question lacked; False if nothing can be done."""
         return False
 
-    def decide(
-        self, in_rationals: Callable[..., Any], in_pairs: Callable[..., Any] | None = None, *question: Any
-    ) -> Any:
-        """The answer of the first rung that has one; ``None`` means that the question stays open."""
-        if self.pairs and in_pairs is not None:
-            answer = in_pairs(*question)
-            if answer is not None:
-                self.counts[kernels.N_PAIRS] += 1
-                return answer
+    def decide(self, in_rationals: Callable[..., Any], *question: Any) -> Any:
+        """The answer of the last rung."""
         self.n_rational += 1
         return in_rationals(*question)
 
@@ -113,8 +98,8 @@ class CompiledLadder(Ladder):
     When a proof lacks some, the kernel says how many bits they must have, and :meth:`grow` provides them.
     """
 
-    def __init__(self, program: Program, domain: Domain, *, pairs: bool, units: Any = None) -> None:
-        super().__init__(pairs=pairs)
+    def __init__(self, program: Program, domain: Domain, *, units: Any = None) -> None:
+        super().__init__()
         self._program = program
         self._domain = domain
         self._units = np.zeros(domain.d, dtype=np.int64) if units is None else units

@@ -49,6 +49,8 @@ _TERMS = 384  # summed at once
 _NUMBERS = 2**19  # per array of a batch: 4 MB
 _CELLS = 8192  # counted or written down at once
 _MOST = 512  # intervals of a batch; bigger ones are no faster, and more batches are more tasks
+_BIG = 2**14  # weights
+_NO_UNITS = np.zeros((1, 1), dtype=np.uint64)
 _LAYER, _GROUP, _KEY = np.int64(54), np.int64(38), np.int64(19)  # where the parts of a wall's code begin
 
 
@@ -65,7 +67,7 @@ class Stage:
         self.table = program.table[i : i + 1]
         self.f = f = program.bounds[i].copy()
         self.scores = None if layer.scores is None else layer.scores.floats
-        self.biases = layer.biases.floats
+        self.biases = np.array(layer.biases.floats)
         self.outputs = self.unit_norms = np.zeros((0, 0))
         self.row_norms = np.ones(len(self.biases)) if layer.scores is None else _row_norms(layer)
         if layer.cuts:
@@ -259,6 +261,8 @@ class SegmentMachine:
         self.n_cells = self.n_slivers = self.n_unbounded = 0
         self.total = 0.0
         self.log2_cost = self._log2_cost()
+        # a second look at a length is expensive in a big network
+        self.doubt = 4.0 if sum(stage.size for stage in self.stages) >= _BIG else 1e7
         self.whole = True  # false while a batch is being booked
         self.written: list[dict[str, NDArray[Any]]] = []
         self._begin(sliver)
@@ -436,17 +440,13 @@ class SegmentMachine:
         chosen = slice(frame.cursor, frame.cursor + take)
         low, low_error, high, high_error = frame.ends[:, chosen]
         lengths = high - low
-        doubt = 4.0 if self.undecided.pairs is not None else 1e7  # rationals are expensive in a big network
-        thin = np.flatnonzero(~(lengths > doubt * (low_error + high_error)))
+        thin = np.flatnonzero(~(lengths > self.doubt * (low_error + high_error)))
         carry: Any = None
         written = None
         if self.store or (len(thin) and self.trust != constants.FLOAT):
             intervals, _, carry = self._children(frame, take, False)
             if self.trust != constants.FLOAT:
-                for k in thin.tolist():
-                    ends = self.undecided.ends(intervals, k)
-                    if isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction):
-                        lengths[k] = nearest_float(ends[1] - ends[0])
+                self.undecided.lengths(intervals, thin, lengths)
             if self.store:
                 written = self._written(intervals, lengths)
         lengths = np.maximum(lengths, 0.0)
@@ -497,9 +497,9 @@ class SegmentMachine:
                 on, events.parent, events.group, events.place, events.error, *asked, counts,
             )  # fmt: skip
 
-        events, (parents, units) = _collected(signs, layer, intervals, block.units)
-        events = events.joined(self.undecided.units(events, parents, units, on))
-        events, first = self.undecided.ordered(events)
+        events, questions = _collected(signs, layer, intervals, block.units)
+        events = self.undecided.units(events, questions, on, z, rows)
+        events, first = self.undecided.ordered(events, on, z, rows)
         frame = self._cut(events, first)
         frame.on = on
         if layer != self.last:
@@ -526,11 +526,9 @@ class SegmentMachine:
                 *asked, counts,
             )  # fmt: skip
 
-        events, (parents, heads) = _collected(envelopes, layer, intervals, len(block.key))
-        more = []
-        for k, head in zip(parents.tolist(), heads.tolist(), strict=True):
-            more += self.undecided.head(events, k, head, z, rows, winner)
-        events, first = self.undecided.ordered(events.joined(more))
+        events, questions = _collected(envelopes, layer, intervals, len(block.key))
+        events = self.undecided.heads(events, questions, winner, z, rows)
+        events, first = self.undecided.ordered(events, _NO_UNITS, z, rows)
         frame, ties = self._cut(events, first), events.ties
         frame.winner = winner
         frame.carry_winner = np.zeros(block.heads, dtype=np.int64)
@@ -740,7 +738,7 @@ def _collected(
     layer: int,
     intervals: Intervals,
     rows: int,
-) -> tuple[Events, tuple[Integers, Integers]]:
+) -> tuple[Events, Integers]:
     """Run a kernel that writes events and open questions, with more room if it asks for it."""
     n, most = intervals.n, intervals.n * rows
     room = [min(4 * n + 1024, most), min(n + 256, most)]
@@ -751,7 +749,7 @@ def _collected(
         kernel(events, asked, counts)
         found = counts.tolist()
         if found[0] <= room[0] and found[1] <= room[1]:
-            return events.take(np.arange(found[0])), (asked[0][: found[1]], asked[1][: found[1]])
+            return events.take(np.arange(found[0])), np.column_stack(asked)[: found[1]]
         room = [max(a, b) for a, b in zip(room, found, strict=True)]
 
 
