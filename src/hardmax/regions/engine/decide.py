@@ -118,7 +118,7 @@ class CompiledLadder(Ladder):
         before = len(self.rungs.mod.primes)
         needed = ceil((bits + 8) / BITS)
         size = 8 * (sum(len(place) for place, _ in self._numbers) + 2 * self._program.path_size)
-        if needed <= before or needed > _MOST_PRIMES or needed * size > _MEMORY:
+        if not bits or needed <= before or needed > _MOST_PRIMES or needed * size > _MEMORY:
             return False
         # as many as a vertex on rows of the deepest layer will need, where these are few
         deepest = ceil((self._domain.d + 1) * float(self.rungs.denominators.max()) / BITS)

@@ -644,7 +644,7 @@ def zero_at(D, net, state, rungs, layer, i, j, value):
         known += modulo.BITS
         if known > bits and independent:
             return ZERO
-    rungs.counts[MISSING] = max(rungs.counts[MISSING], np.int64(bits) + 3)
+    rungs.counts[MISSING] = max(rungs.counts[MISSING], np.int64(max(bits, 0.0)) + 3)
     return OPEN
 
 

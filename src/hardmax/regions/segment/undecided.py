@@ -130,7 +130,7 @@ class Undecided:
     def _rungs(self) -> CompiledLadder:
         """The compiled rungs; their tables are made when they are first asked."""
         if self._path is None:
-            program = self._program = Program.of(self.layers, columns=2, whole=True)
+            program = Program.of(self.layers, columns=2, whole=True)
             ladder = CompiledLadder(program, self.exact_maps.domain)
             ladder.decided = self.ladder.decided
             self.ladder, self._net = ladder, program.net
