@@ -6,19 +6,31 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from numba.core.caching import NullCache
 from oracles.lines import on_a_line
 from oracles.max_group_networks import max_instance
 from oracles.rational_regions import enumerate_rationally
 from oracles.rational_space import enumerate_space
 
 import hardmax as hm
+from hardmax.compiling import kernel
 from hardmax.networks.layers import layers_of
-from hardmax.regions.cells import AT_INFINITY, Cells
+from hardmax.regions.cells import AT_INFINITY, Cells, encode_wall
 from hardmax.regions.segment.geometry import SegmentGeometry
 from hardmax.regions.segment.machine import SegmentMachine
-from hardmax.regions.segment.undecided import PairMaps
+from hardmax.regions.segment.sign_kernels import NO_FACET, OWN, follow, place_in_pairs
 
 NETWORKS = 420
+
+
+@kernel
+def root_as_pair(net, state, rungs, bits, routings, k, layer, wall):
+    follow(net, state, bits, routings, k, layer)
+    rungs.vertex.asked[0] = NO_FACET
+    return place_in_pairs(net, state, rungs, np.int64(OWN), wall, 0.0)
+
+
+root_as_pair._cache = NullCache()  # the stamp of a cache here would not see edits of the sources
 
 
 def machine_of(network, domain, arithmetic="certified", **options):
@@ -84,16 +96,17 @@ def test_cells_on_a_line_are_those_of_the_rational_enumerator(part):
             assert signatures_of(network, exact.cells()) == signatures_of(network, machine.cells())
 
 
-def test_double_double_and_rationals_agree():
-    """The second look is for big networks; here it is forced upon small ones."""
-    asked = 0
+def test_compiled_rungs_decide_nearly_everything_and_rationals_agree():
+    compiled = rational = 0
     for number in range(1000, 1150):
         network, domain = on_a_line(number)
-        machine = machine_of(network, domain)
-        machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
-        judge(network, domain, finished(machine))
-        asked += machine.n_double_double
-    assert asked > 10
+        machine = finished(machine_of(network, domain))
+        judge(network, domain, machine)
+        if not machine.cells().tied.any():  # means of keys that win together are for rationals
+            compiled += machine.n_zero + machine.n_double_double
+            rational += machine.n_rational
+    assert compiled > 100
+    assert rational < 0.05 * compiled
 
 
 def test_weights_at_the_ends_of_the_range_of_floats():
@@ -203,8 +216,6 @@ def test_maxout_pooling_and_leaky_layers():
         wide = hm.Network([hm.Affine([[1, 0]], [0]), *network.blocks])
         expected = enumerate_rationally(wide, hm.Box([-3, 0], [3, 1]))
         machine = machine_of(network, hm.Box([-3], [3]))
-        if number % 4 < 2:
-            machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
         cells = finished(machine).cells()
         assert signatures_of(network, cells) == expected.signatures
         contacts = geometry_of(machine).contacts()
@@ -223,17 +234,15 @@ def test_two_folds_that_nearly_coincide_are_ordered(gap, first):
     if first == "right":
         places.reverse()
     network = hm.Network([hm.FeedForward([[1], [1]], [-places[0], -places[1]], [[1, 1]], [0])])
-    for pairs in (False, True):
-        machine = machine_of(network, hm.Box([0], [1]))
-        if pairs:
-            machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
-        shape = geometry_of(finished(machine))
-        assert shape.cells.n == (3 if gap else 2)
-        along = shape.cells.bits[shape.along, 0].tolist()
-        assert along == ([0, 1 if first == "left" else 2, 3] if gap else [0, 3])
-        if gap:
-            rel = 1e-3 if pairs else 1e-6
-            assert shape.cells.lengths[shape.along[1]] == pytest.approx(float(gap), rel=rel, abs=0)
+    machine = finished(machine_of(network, hm.Box([0], [1])))
+    shape = geometry_of(machine)
+    assert shape.cells.n == (3 if gap else 2)
+    along = shape.cells.bits[shape.along, 0].tolist()
+    assert along == ([0, 1 if first == "left" else 2, 3] if gap else [0, 3])
+    if gap:
+        assert shape.cells.lengths[shape.along[1]] == pytest.approx(float(gap), rel=1e-6, abs=0)
+    rungs = (machine.n_zero, machine.n_double_double, machine.n_rational)
+    assert rungs == {0: (1, 0, 0), 12: (0, 0, 0), 25: (0, 1, 0), 60: (0, 0, 1)}[len(str(1 / gap)) - 1 if gap else 0]
 
 
 def test_a_wall_and_a_fold_of_different_layers_may_coincide():
@@ -267,20 +276,22 @@ def test_a_big_network_agrees_with_its_forward_pass():
     assert np.allclose(network(points), trace.values.mean(axis=1), atol=1e-9)
 
 
-def test_double_double_rows_are_those_of_rationals():
+def test_places_in_double_double_are_those_of_rationals():
     network = hm.Network.random(16, n_tokens=10, heads=3, depth=3, d_ff=48, rng=0, ffn_skip=True)
     network = network.restrict(np.zeros(16), [np.ones(16)])
     machine = finished(machine_of(network, hm.Box([-1], [1])))
-    pairs, cells = PairMaps(machine.layers, machine.stages), machine.cells()
+    cells, ladder = machine.cells(), machine.undecided._rungs()
+    net, path = machine.undecided._net, machine.undecided._path
     assert not cells.tied.any()
     for i in range(0, cells.n, 7):
-        for layer, (a, b) in ((2, (5, 5)), (3, (0, 7)), (6, (11, 11))):
-            found = pairs.rows(layer, [a, b], cells.bits[i], cells.routings[i])
-            row = found[0] if a == b else found[1].minus(found[0])
-            group, keys = (a, (0, 0)) if a == b else (0, (a, b))
-            slope, constant = machine.exact_maps.line(layer, group, *keys, cells.bits[i], cells.routings[i])
-            root = row.root()
-            assert abs(root.middle - Fraction(-constant, slope)) <= root.radius < Fraction(1, 2**70)
+        for layer, group, a, b in ((2, 5, 0, 0), (3, 0, 2, 7), (6, 11, 0, 0)):
+            signature = cells.bits[i], cells.routings[i]
+            slope, constant = machine.exact_maps.line(layer, group, a, b, *signature)
+            wall = encode_wall(layer, group, a, b)
+            assert root_as_pair(net, path, ladder.rungs, cells.bits, cells.routings, i, layer, wall)
+            place = Fraction(path.place[0]) + Fraction(path.place[1])
+            off = abs(place - Fraction(-constant, slope))
+            assert off <= Fraction(path.place[2]) < Fraction(1, 2**70) * max(1, abs(place))
 
 
 # Regions on the line ------------------------------------------------------------------------------
