@@ -261,13 +261,14 @@ def _place(rng: np.random.Generator, d: int, turn: int) -> tuple[str, object]:
     return name, PLACES[name](rng) if d == 2 else SPACE_PLACES[name](rng, d)
 
 
-def structured_instance(number: int, *, move: bool = True) -> Instance:
+def structured_instance(number: int, *, move: bool = True, dimension: int | None = None) -> Instance:
     """Instance ``number``: kind and kind of domain take turns, the rest is drawn; ``move`` False leaves every
-    number where it is."""
+    number where it is, ``dimension`` is drawn unless it is given."""
     rng = np.random.default_rng([20240, 16, number])
     kinds = list(STRUCTURED_KINDS)
     kind, turn = kinds[number % len(kinds)], number // len(kinds)
     d = int(rng.choice([1, 2, 3, 4], p=[0.25, 0.45, 0.22, 0.08]))
+    d = d if dimension is None else dimension
     network = Network(STRUCTURED_KINDS[kind](Structured(rng, d)))
     if number % MOVED_EVERY == MOVED_EVERY - 1:
         other, kind = moved(network, rng), f"{kind}, moved"

@@ -2,6 +2,7 @@
 
     python tests/scripts/structured_sweep.py              # 100,000 networks, about half an hour on two cores
     python tests/scripts/structured_sweep.py 2000 --start 7 --jobs 1
+    python tests/scripts/structured_sweep.py 20000 --dimension 1      # all of them on the line
 
 Small integers, ternary weights, lattices, duplicated and negated units, sums that cancel, coinciding
 hyperplanes, tied keys, maxout, sawtooth, in one to four dimensions (``oracles/structured_networks.py``);
@@ -13,6 +14,7 @@ for every mismatch, exit code 1 if there was one.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks
@@ -28,9 +30,13 @@ def program(case: Instance) -> str:
 
 
 def main() -> int:
-    options = sweep_parser(__doc__, count=100_000, out="out/structured_sweep").parse_args()
-    sweep = Sweep(structured_instance, judge_structured, program, part=250, patience=120)
-    return run_sweep(sweep, options)
+    parser = sweep_parser(__doc__, count=100_000, out="out/structured_sweep")
+    parser.add_argument("--dimension", type=int, choices=(1, 2, 3, 4), help="of all networks; else drawn")
+    options = parser.parse_args()
+    case_of = partial(structured_instance, dimension=options.dimension)
+    sweep = Sweep(case_of, judge_structured, program, part=250, patience=120)
+    name = "from" if options.dimension is None else f"dimension_{options.dimension}_from"
+    return run_sweep(sweep, options, name)
 
 
 if __name__ == "__main__":

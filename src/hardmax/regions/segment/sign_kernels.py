@@ -246,6 +246,12 @@ def _refined(net, state, rungs, owner, wall, origin, place, error, e):
 
 
 @kernel(inlined=True)
+def _root(a, c):
+    """The root of a s + c in floats, whose error is infinite where the slope is lost."""
+    return -c / a if a != 0.0 else 0.0
+
+
+@kernel(inlined=True)
 def _value_below(a, c, alpha, kappa, size_a, size_c, s, e):
     """A bound on a s + c at a place; infinite if nothing is known."""
     t = alpha * (abs(s) + e) + kappa + abs(a) * e + 5.0 * UNIT * (size_a * abs(s) + size_c)
@@ -299,7 +305,7 @@ def settle_units(net, state, rungs, asked, layer, questions, on, ev_int, ev_floa
                 else:
                     right = sign
             if answered and left * right < 0:
-                place = -c / a
+                place = _root(a, c)
                 error = root_error(place, a, alpha, kappa)
                 ev_float[events, 0], ev_float[events, 1] = place, error
                 near = not (place - error > ends[0, k] + ends[1, k])
@@ -549,7 +555,7 @@ def settle_heads(net, state, rungs, asked, layer, head_start, jumps, questions, 
                         f = j
                         continue
                     a, c, alpha, kappa, size_a, size_c = _difference(asked, k, f, w)
-                    place = -c / a
+                    place = _root(a, c)
                     error = root_error(
                         place, a, alpha + 2.0 * UNIT * size_a, kappa + 2.0 * UNIT * size_c
                     )
@@ -574,7 +580,7 @@ def settle_heads(net, state, rungs, asked, layer, head_start, jumps, questions, 
                 if sign != POSITIVE:
                     break
                 a, c, alpha, kappa, size_a, size_c = _difference(asked, k, f, w)
-                place = -c / a
+                place = _root(a, c)
                 error = root_error(place, a, alpha + 2.0 * UNIT * size_a, kappa + 2.0 * UNIT * size_c)
                 ev_float[events, 0], ev_float[events, 1] = place, error
                 if not (place - error > s0 + e0) or not (place + error < s1 - e1):
@@ -612,7 +618,7 @@ def settle_lengths(net, state, rungs, asked, layer, chosen, lengths, counts):
             xh, xl, off = state.place[0], state.place[1], state.place[2]
             answered = place_in_pairs(net, state, rungs, asked.names[2, k], asked.names[3, k], asked.origin)
             h, l = pairs.add(state.place[0], state.place[1], -xh, -xl)
-            if answered and h > 2.0**60 * (off + state.place[2]):
+            if answered and h > 2.0**42 * (off + state.place[2]):
                 lengths[k] = h
                 continue
         chosen[left_open] = k

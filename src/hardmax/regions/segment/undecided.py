@@ -79,6 +79,10 @@ class Events:
         changed: dict[str, Any] = {name: change(getattr(self, name), i) for i, name in enumerate(columns)}
         return replace(self, **changed)
 
+    def begin(self, count: int) -> Events:
+        """The first events."""
+        return self._each(lambda column, _: column[:count])
+
     def take(self, order: Integers) -> Events:
         """Some events, in this order."""
         return self._each(lambda column, _: column[order])
@@ -305,14 +309,17 @@ class Undecided:
         self, events: Events, on: NDArray[np.uint64], z: Floats, errors: Floats
     ) -> tuple[Events, NDArray[np.bool_]]:
         """Events in their true order, interval by interval, and which of them begin a new break."""
-        events = events.take(np.lexsort((events.place - events.error, events.parent)))
-        first = np.zeros(len(events.parent), dtype=np.int64)
-        counts = np.zeros(1, dtype=np.int64)
-        kernels.cluster(events.parent, events.place, events.error, first, counts)
+        n, counts = len(events.parent), np.zeros(1, dtype=np.int64)
+        order, spare, first = np.empty((3, n), dtype=np.int64)
+        kernels.order_events(
+            np.empty(events.intervals.n + 1, dtype=np.int64), events.parent, events.place, events.error,
+            np.empty(n), order, spare, first, counts,
+        )  # fmt: skip
+        events = events.take(order)
         if counts[0] == len(first) or self.trust == constants.FLOAT:
             return events, first.astype(np.bool_)
         starts = np.append(np.flatnonzero(first), len(first))
-        order = np.arange(len(first))
+        order[:] = np.arange(n)
         groups = np.flatnonzero(np.diff(starts) > 1)
         clusters = np.column_stack([starts[groups], starts[groups + 1]])
         if self.trust == constants.CERTIFIED:
@@ -356,7 +363,7 @@ class Undecided:
         block = cast(ArgmaxLayer, self.layers[events.layer])
         if not block.heads:
             return 0, 0
-        old, new = rows_of(block, np.array([events.old[e], events.key[e]]), events.ties).tolist()
+        old, new = rows_of(block, events.ties)[[events.old[e], events.key[e]]].tolist()
         return old, new
 
     def _root(self, events: Events, e: int) -> Fraction:
@@ -369,7 +376,6 @@ class Undecided:
         return root
 
 
-def rows_of(block: ArgmaxLayer, keys: Integers, ties: list[list[int]]) -> Integers:
-    """Numbers of compiled keys; for keys that win together, the lowest."""
-    lowest = np.array([tie[0] for tie in ties], dtype=np.int64)
-    return np.concatenate([np.arange(len(block.key)), lowest])[keys]
+def rows_of(block: ArgmaxLayer, ties: list[list[int]]) -> Integers:
+    """The number of every compiled key; for keys that win together, the lowest."""
+    return np.concatenate([np.arange(len(block.key)), np.array([tie[0] for tie in ties], dtype=np.int64)])
