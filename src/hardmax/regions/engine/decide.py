@@ -159,12 +159,12 @@ class CompiledLadder(Ladder):
         listed = np.zeros((P, _apart(len(program.nonzeros[2]))))
         side_rows = np.zeros((P, domain.b.shape[0] * D))
         units, start = np.ldexp(1.0, self._units), np.zeros((P, path))
+        of_domain = [Residues(array) for array in (domain.a, domain.b, ExactArray(units))] if primes else []
         for k, prime in enumerate(primes):
             (places, dense), (_, sparse) = self._numbers
             weights[k, places] = dense.balanced(prime)
             listed[k, : len(program.nonzeros[2])] = sparse.balanced(prime)
-            a, b = Residues(domain.a).modulo(prime), Residues(domain.b).modulo(prime)
-            one = Residues(ExactArray(units)).modulo(prime)
+            a, b, one = (residues.modulo(prime) for residues in of_domain)
             rows = np.hstack([-a.reshape(-1, d) * one, b[:, None]]) % prime
             side_rows[k] = np.where(rows > prime // 2, rows - prime, rows).ravel()
             start[k, : d * d] = np.diag(np.where(one > prime // 2, one - prime, one)).ravel()
