@@ -513,9 +513,10 @@ def random(*widths: int) -> Callable[[], hm.Network]:
 
 def lines(kinds: Sequence[Kind]) -> Iterator[Kind]:
     """The same networks on the line, and some more: signs are decided there by another engine."""
-    names = ("random [2,64,64,64,1]", "trained", "pruned, 80 %", "int8", "int4", "ternary", "l1 penalty, int4",
-             "lattice of 8", "lattice of 16", "lattice of 32", "sawtooth, depth 3", "compiled: sort 8",
-             "compiled: lookup", "deep and narrow, random", "deep and narrow, trained")  # fmt: skip
+    names = ("random [2,64,64,64,1]", "trained", "pruned, 80 %", "int8", "int4", "ternary",
+             "l1 penalty, int4", "lattice of 8", "lattice of 16", "lattice of 32", "sawtooth, depth 3",
+             "compiled: sort 8", "compiled: lookup", "deep and narrow, random",
+             "deep and narrow, trained")  # fmt: skip
     box = hm.Box.cube(2, -4, 4)
     more = [
         Kind("integers, -2 to 2", mlp(integer_layers, [2, 64, 64, 64, 1]), box, most_random=10),

@@ -27,7 +27,9 @@ NOT_NAMED = -3  # the owner of a facet whose layer cell has no number yet
 
 KEY_BITS, GROUP_BITS = 19, 16  # of the codes of walls
 _KEY, _GROUP = (1 << KEY_BITS) - 1, (1 << GROUP_BITS) - 1
-_REVERSED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"), axis=1)[:, 0]
+_REVERSED = np.packbits(
+    np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"), axis=1
+)[:, 0]
 _GROWTH = 1.25
 # of each kind: columns of vertices beyond the dimension, columns of its own, and what is stored row by row
 _KINDS: dict[str, tuple[tuple[int, ...], tuple[str, ...], tuple[tuple[str, str], ...]]] = {

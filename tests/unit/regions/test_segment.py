@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -242,7 +243,10 @@ def test_two_folds_that_nearly_coincide_are_ordered(gap, first):
     if gap:
         assert shape.cells.lengths[shape.along[1]] == pytest.approx(float(gap), rel=1e-6, abs=0)
     rungs = (machine.n_zero, machine.n_double_double, machine.n_rational)
-    assert rungs == {0: (1, 0, 0), 12: (0, 0, 0), 25: (0, 1, 0), 60: (0, 0, 1)}[len(str(1 / gap)) - 1 if gap else 0]
+    assert (
+        rungs
+        == {0: (1, 0, 0), 12: (0, 0, 0), 25: (0, 1, 0), 60: (0, 0, 1)}[len(str(1 / gap)) - 1 if gap else 0]
+    )
 
 
 def test_a_wall_and_a_fold_of_different_layers_may_coincide():
@@ -342,3 +346,65 @@ def test_a_domain_far_from_zero_keeps_its_digits():
     machine = finished(machine_of(network, domain))
     assert machine.origin != 0.0
     judge(network, domain, machine)
+
+
+# The ladder ---------------------------------------------------------------------------------------
+
+
+def integer_network(rng, widths, most):
+    return hm.Network.mlp(
+        [
+            (
+                rng.integers(-most, most + 1, (n, m)).astype(float),
+                rng.integers(-most, most + 1, n).astype(float),
+            )
+            for m, n in pairwise(widths)
+        ]
+    )
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("widths", [[1, 64, 64, 64, 1], [1, *[12] * 6, 1]])
+def test_integer_networks_have_the_same_cells_in_rationals(widths, most):
+    """Larger than the enumerator of the tests can do: the same engine without floats and residues."""
+    network = integer_network(np.random.default_rng(most), widths, most)
+    machines = [finished(machine_of(network, hm.Box([-8], [8]), a)) for a in ("certified", "exact")]
+    assert machines[0].n_zero > 10
+    assert machines[0].n_rational == 0
+    certified, exact = (machine.cells() for machine in machines)
+    for name in ("bits", "routings", "tied", "position"):
+        assert np.array_equal(getattr(certified, name), getattr(exact, name)), name
+    shapes = [geometry_of(machine) for machine in machines]
+    assert [shapes[0].exact_ends(i) for i in range(certified.n)] == [
+        shapes[1].exact_ends(i) for i in range(exact.n)
+    ]
+
+
+def test_a_slope_that_floats_lose_is_found():
+    """Two units whose difference has the slope 2^-70 and changes its sign in the middle of the interval."""
+    tiny = Fraction(1, 2**70)
+    first = hm.FeedForward([[1], [1]], [2, 2], [[1, -1], [tiny, 0]], [0, -2 * tiny])
+    second = hm.FeedForward([[1, 1]], [0], [[1]], [0])
+    machine = finished(machine_of(hm.Network([first, second]), hm.Box([-1], [1])))
+    shape = geometry_of(machine)
+    assert [shape.exact_ends(i) for i in shape.along] == [(-1, 0), (0, 1)]
+    assert machine.n_rational <= 1
+
+
+@pytest.mark.parametrize("copies", [2, 30])
+def test_copies_of_a_unit_break_together(copies):
+    """Multiples of one row change in one place, whatever their number and sign."""
+    rng = np.random.default_rng(copies)
+    factors = rng.choice([-3, -1, 1, 5, 7], copies)
+    w, b = np.full(copies, 0.1) * factors, np.full(copies, -0.03) * factors
+    exact = [(Fraction(0.1) * int(f), -Fraction(0.03) * int(f)) for f in factors]
+    network = hm.Network(
+        [hm.FeedForward([[a] for a, _ in exact], [c for _, c in exact], [[1.0] * copies], [0])]
+    )
+    machine = finished(machine_of(network, hm.Box([0], [1])))
+    assert machine.n_cells == 2
+    assert machine.n_rational == 0
+    assert machine.n_zero >= copies - 1
+    rounded = hm.Network([hm.FeedForward(w[:, None], b, [[1.0] * copies], [0])])
+    roots = {Fraction(-c) / Fraction(a) for a, c in zip(w.tolist(), b.tolist(), strict=True)}
+    assert finished(machine_of(rounded, hm.Box([0], [1]))).n_cells == 1 + len(roots)

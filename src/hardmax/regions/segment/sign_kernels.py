@@ -217,7 +217,7 @@ def place_in_pairs(net, state, rungs, owner, wall, origin):
     error = ray_in_pairs(COLUMNS, net, state, rungs)
     ray = rungs.vertex
     bottom = abs(ray.ray_high[1])
-    if not (error < 1e-20) or not (bottom > 1e10 * error) or not (bottom > 1e-100):
+    if not (bottom > 1e12 * error) or not (bottom > 1e-100):
         return False
     xh = ray.ray_high[0] / ray.ray_high[1]
     xl = 0.0
@@ -380,14 +380,12 @@ def settle_order(net, state, rungs, asked, layer, rows, on, clusters, parent, gr
                     else:
                         wall = wall_of(layer, group[f], old[f], key[f] if rows > 0 else np.int64(-1))
                         value = _value_below(a, c, alpha, kappa, size_a, size_c, place[f], error[f])
-                        sign = np.int64(
-                            _ask(net, state, rungs, layer, i, j, np.int64(OWN), wall, 1.0, value)
-                        )
+                        sign = np.int64(_ask(net, state, rungs, layer, i, j, np.int64(OWN), wall, 1.0, value))
                         if sign != OPEN and rising:
                             sign = -sign
                     if sign == OPEN:
                         answered = False
-                    if sign == OPEN or sign == POSITIVE:
+                    if sign in (OPEN, POSITIVE):
                         break
                     if sign == ZERO:
                         same = True
@@ -460,9 +458,7 @@ def _steeper(net, state, rungs, asked, layer, k, j, w):
         return np.int64(POSITIVE) if a > 0.0 else np.int64(NEGATIVE)
     rungs.vertex.names[0], rungs.vertex.names[1] = np.int64(AT_INFINITY), np.int64(0)
     ask_at(COLUMNS, net, state, rungs)
-    return np.int64(
-        _as_sign(compiled_sign_at(COLUMNS, net, state, rungs, layer, j, w, np.inf, 0, 1.0))
-    )
+    return np.int64(_as_sign(compiled_sign_at(COLUMNS, net, state, rungs, layer, j, w, np.inf, 0, 1.0)))
 
 
 @kernel
@@ -498,8 +494,8 @@ def settle_heads(net, state, rungs, asked, layer, head_start, jumps, questions, 
                  ev_float, counts):  # fmt: skip
     """The winners of heads along intervals: the first one, and events.
 
-    ``questions`` are rows of (interval, head). Events go to ``ev_int`` (interval, head, winner before, winner)
-    and ``ev_float``. Heads whose keys win together, with outputs of their own (``jumps``), stay open.
+    ``questions`` are rows of (interval, head). Events go to ``ev_int`` (interval, head, the winners before
+    and after) and ``ev_float``. Heads with outputs (``jumps``) whose keys win together stay open.
     """
     ends, names = asked.ends, asked.names
     events, left_open = 0, 0
@@ -546,7 +542,7 @@ def settle_heads(net, state, rungs, asked, layer, head_start, jumps, questions, 
                         together = _compared(
                             net, state, rungs, asked, layer, k, j, w, names[0, k], names[1, k], s0, e0, -1.0
                         )
-                        if together == ZERO or together == OPEN:
+                        if together in (ZERO, OPEN):
                             answered = False
                             break
                     if steep[t] != POSITIVE:
@@ -556,9 +552,7 @@ def settle_heads(net, state, rungs, asked, layer, head_start, jumps, questions, 
                         continue
                     a, c, alpha, kappa, size_a, size_c = _difference(asked, k, f, w)
                     place = _root(a, c)
-                    error = root_error(
-                        place, a, alpha + 2.0 * UNIT * size_a, kappa + 2.0 * UNIT * size_c
-                    )
+                    error = root_error(place, a, alpha + 2.0 * UNIT * size_a, kappa + 2.0 * UNIT * size_c)
                     sign = _compared(
                         net, state, rungs, asked, layer, k, j, w, np.int64(OWN), wall_of(layer, h, w, f),
                         place, error, 1.0,
@@ -609,7 +603,9 @@ def settle_lengths(net, state, rungs, asked, layer, chosen, lengths, counts):
     left_open = 0
     for q in range(chosen.shape[0]):
         k = chosen[q]
-        answered = asked.tied[k] == 0 and asked.names[0, k] != AT_INFINITY and asked.names[2, k] != AT_INFINITY
+        answered = (
+            asked.tied[k] == 0 and asked.names[0, k] != AT_INFINITY and asked.names[2, k] != AT_INFINITY
+        )
         if answered:
             follow(net, state, asked.bits, asked.routings, k, layer)
             rungs.vertex.asked[0] = NO_FACET
@@ -617,7 +613,7 @@ def settle_lengths(net, state, rungs, asked, layer, chosen, lengths, counts):
         if answered:
             xh, xl, off = state.place[0], state.place[1], state.place[2]
             answered = place_in_pairs(net, state, rungs, asked.names[2, k], asked.names[3, k], asked.origin)
-            h, l = pairs.add(state.place[0], state.place[1], -xh, -xl)
+            h, _l = pairs.add(state.place[0], state.place[1], -xh, -xl)
             if answered and h > 2.0**42 * (off + state.place[2]):
                 lengths[k] = h
                 continue

@@ -95,7 +95,7 @@ class Events:
         return self._each(lambda column, i: np.append(column, np.array(columns[i], dtype=column.dtype)))
 
     def with_rows(self, numbers: Integers, places: Floats) -> Events:
-        """These events and those of a kernel: interval, unit or head, winner before and after; place, error."""
+        """These events and those of a kernel: interval, group, winners before and after; place, error."""
         if not len(numbers):
             return self
         whole = np.zeros((len(numbers), 4), dtype=np.int64)
@@ -150,7 +150,9 @@ class Undecided:
             )
         return cast(CompiledLadder, self.ladder)
 
-    def _settle(self, kernel: Callable[..., None], asked: sign_kernels.Asked, layer: int, *arrays: Any) -> bool:
+    def _settle(
+        self, kernel: Callable[..., None], asked: sign_kernels.Asked, layer: int, *arrays: Any
+    ) -> bool:
         """Ask the compiled rungs; returns whether it is worth to ask again, with more primes."""
         ladder = self._rungs()
         kernel(self._net, self._path, ladder.rungs, asked, np.int64(layer), *arrays)
@@ -341,9 +343,7 @@ class Undecided:
         if self.trust == constants.CERTIFIED and len(chosen):
             counts = np.zeros(1, dtype=np.int64)
             last = max(i for i, layer in enumerate(self.layers) if layer.cuts)
-            self._settle(
-                sign_kernels.settle_lengths, self._asked(intervals), last, chosen, lengths, counts
-            )
+            self._settle(sign_kernels.settle_lengths, self._asked(intervals), last, chosen, lengths, counts)
             chosen = chosen[: counts[0]]
         for k in chosen.tolist():
             low, high = self.ends(intervals, k)
