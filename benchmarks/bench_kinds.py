@@ -34,7 +34,7 @@ import numpy as np  # isort: skip (the thread counts come first)
 import hardmax as hm
 from hardmax.versions import installed_versions
 
-from kinds import Kind, kinds  # isort: skip
+from kinds import Kind, along, integer_maxout, kinds, lookup_program  # isort: skip
 
 SCHEMA = 1
 BATCH = 4096
@@ -279,6 +279,8 @@ def warm_up() -> None:
             hm.Network.mlp([(np.ones((3, d)), [0, 0, 1]), (np.ones((1, 3)), [0])]),
         ):
             hm.count_cells(network, hm.Box.cube(d, -1, 1))
+    for heads in (integer_maxout(), lookup_program(3, 1)):  # signs that floats leave open on the line
+        hm.count_cells(along(heads, hm.Box.cube(2, -1, 1), 4), hm.Box([0], [1]))
 
 
 def table(lines: list[Line], limit: float) -> str:

@@ -95,11 +95,15 @@ class CompiledLadder(Ladder):
     """A ladder whose middle rungs are compiled: it holds their tables, for a network and a domain.
 
     ``units`` are the powers of two in which a machine measures coordinates. ``rungs`` begins without primes.
-    When a proof lacks some, the kernel says how many bits they must have, and :meth:`grow` provides them.
+    When a proof lacks some, the kernel says how many bits they must have, and :meth:`grow` provides them: with
+    the first question at most ``first_primes`` more than it needs, because it may be the only one.
     """
 
-    def __init__(self, program: Program, domain: Domain, *, units: Any = None) -> None:
+    def __init__(
+        self, program: Program, domain: Domain, *, units: Any = None, first_primes: int = _FEW_PRIMES
+    ) -> None:
         super().__init__()
+        self._first_primes = first_primes
         self._program = program
         self._domain = domain
         self._units = np.zeros(domain.d, dtype=np.int64) if units is None else units
@@ -122,7 +126,8 @@ class CompiledLadder(Ladder):
             return False
         # as many as a vertex on rows of the deepest layer will need, where these are few
         deepest = ceil((self._domain.d + 1) * float(self.rungs.denominators.max()) / BITS)
-        count = min(max(needed, 2 * before, min(deepest, _FEW_PRIMES)), _MEMORY // size)
+        count = max(needed, 2 * before, min(deepest, _FEW_PRIMES if before else self._first_primes))
+        count = min(count, _MEMORY // size)
         arrays = [array for array, _ in self._program.parts]
         arrays += [self._domain.a, self._domain.b]
         self.rungs = self._tables(list(islice(primes_below(TOP, arrays), count)))
@@ -159,11 +164,15 @@ class CompiledLadder(Ladder):
         listed = np.zeros((P, _apart(len(program.nonzeros[2]))))
         side_rows = np.zeros((P, domain.b.shape[0] * D))
         units, start = np.ldexp(1.0, self._units), np.zeros((P, path))
+        known: Any = self.rungs.mod if primes else None
         of_domain = [Residues(array) for array in (domain.a, domain.b, ExactArray(units))] if primes else []
         for k, prime in enumerate(primes):
             (places, dense), (_, sparse) = self._numbers
-            weights[k, places] = dense.balanced(prime)
-            listed[k, : len(program.nonzeros[2])] = sparse.balanced(prime)
+            if k < len(known.primes):
+                weights[k], listed[k] = known.weights[k], known.nonzero[k]
+            else:
+                weights[k, places] = dense.balanced(prime)
+                listed[k, : len(program.nonzeros[2])] = sparse.balanced(prime)
             a, b, one = (residues.modulo(prime) for residues in of_domain)
             rows = np.hstack([-a.reshape(-1, d) * one, b[:, None]]) % prime
             side_rows[k] = np.where(rows > prime // 2, rows - prime, rows).ravel()

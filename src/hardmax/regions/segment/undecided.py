@@ -135,7 +135,7 @@ class Undecided:
         """The compiled rungs; their tables are made when they are first asked."""
         if self._path is None:
             program = Program.of(self.layers, columns=2, whole=True)
-            ladder = CompiledLadder(program, self.exact_maps.domain)
+            ladder = CompiledLadder(program, self.exact_maps.domain, first_primes=0)
             ladder.decided = self.ladder.decided
             self.ladder, self._net = ladder, program.net
             self._path = sign_kernels.Path(
