@@ -56,7 +56,7 @@ def _segment() -> None:
     # three keys that meet in one point, a fold there, folds that coincide, and a very short cell
     meet = hm.Attention([[[-1], [0], [1]]], [[0, 0, 0]], [[[0], [0], [0]]], skip=True)
     folds = hm.FeedForward([[1]] * 4, [0, -0.5, -0.5, -0.5 - 2.0**-40], [[1] * 4], [0])
-    hm.count_cells(hm.Network([meet, folds]), hm.Box([-1], [1]))
+    hm.count_cells(hm.Network((meet, folds)), hm.Box([-1], [1]))
 
 
 def _sampling() -> None:

@@ -95,7 +95,7 @@ class CompiledLadder(Ladder):
     """A ladder whose middle rungs are compiled: it holds their tables, for a network and a domain.
 
     ``units`` are the powers of two in which a machine measures coordinates. ``rungs`` begins without primes.
-    When a proof lacks some, the kernel says how many bits they must have, and :meth:`grow` provides them: with
+    When a proof lacks some, the kernel says how many bits they must have, and :meth:`grow` provides them: on
     the first question at most ``first_primes`` more than it needs, because it may be the only one.
     """
 
