@@ -614,7 +614,7 @@ def settle_lengths(net, state, rungs, asked, layer, chosen, lengths, counts):
             xh, xl, off = state.place[0], state.place[1], state.place[2]
             answered = place_in_pairs(net, state, rungs, asked.names[2, k], asked.names[3, k], asked.origin)
             h, _l = pairs.add(state.place[0], state.place[1], -xh, -xl)
-            if answered and h > 2.0**42 * (off + state.place[2]):
+            if answered and h > 2.0**30 * (off + state.place[2]):
                 lengths[k] = h
                 continue
         chosen[left_open] = k
