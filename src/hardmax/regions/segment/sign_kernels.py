@@ -44,6 +44,7 @@ from hardmax.regions.engine.sign_kernels import NEGATIVE as LADDER_NEGATIVE
 from hardmax.regions.engine.sign_kernels import OPEN as LADDER_OPEN
 from hardmax.regions.engine.sign_kernels import ZERO as LADDER_ZERO
 from hardmax.regions.engine.sign_kernels import sign_at as compiled_sign_at
+from hardmax.regions.engine.twin_kernels import forget_twins
 from hardmax.regions.segment.kernels import NEGATIVE, OPEN, POSITIVE, ZERO, root_error, sign_at
 
 COLUMNS = 2  # slopes and constants
@@ -144,6 +145,7 @@ def follow(net, state, bits, routings, k, layer):
                     leave_units(COLUMNS, net, path, errors, l, word, signs, state.units)
                 else:
                     signs[at - 1] = 0
+                    forget_twins(here, signs)
                     copy(word, 0, signs, at, here.heads)
                     if here.outputs >= 0:
                         e, m = here.d_out, here.d_in
@@ -152,7 +154,7 @@ def follow(net, state, bits, routings, k, layer):
                             for h in range(here.heads):
                                 total += net.weights[here.outputs + word[h] * e + r]
                             state.hidden[r] = total
-                    leave(COLUMNS, net, path, errors, l, word, state.hidden)
+                    leave(COLUMNS, net, path, errors, signs, l, word, state.hidden)
                 known[SERIAL] += 1
                 signs[layer_row(net.table, l + 1).sign_at] = known[SERIAL]
             enter(COLUMNS, net, path, errors, l + 1, CERTIFIED)
