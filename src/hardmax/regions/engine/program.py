@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +126,10 @@ class Program:
     @cached_property
     def bounds(self) -> Floats:
         """The numbers that error bounds need, one row per layer and one of zeros."""
-        return np.array([*(_bounds(layer) for layer in self.layers), [0.0] * 12])
+        for layer in self.layers:
+            if layer not in _norms:
+                _norms[layer] = _bounds(layer)
+        return np.array([*(_norms[layer] for layer in self.layers), [0.0] * 12])
 
     @property
     def row_at(self) -> Integers:
@@ -263,6 +266,7 @@ class Program:
 
 
 _known: WeakValueDictionary[tuple[tuple[int, ...], int, bool], Program] = WeakValueDictionary()
+_norms: WeakKeyDictionary[Layer, list[float]] = WeakKeyDictionary()  # the bounds of layers, whoever uses them
 
 
 def _packed(given: list[NDArray[np.bool_] | None]) -> Integers:

@@ -78,8 +78,8 @@ class PlaneMachine(StackMachine):
 
     ladder: CompiledLadder
 
-    def _ladder(self, *, pairs: bool) -> CompiledLadder:
-        return CompiledLadder(self.program, self.domain, pairs=pairs)
+    def _ladder(self) -> CompiledLadder:
+        return CompiledLadder(self.program, self.domain)
 
     # arrays
 
