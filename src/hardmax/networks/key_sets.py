@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.exact.residues import common_denominator
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
 from hardmax.networks.layers import decided_keys, equal_scores, layers_of
@@ -110,9 +111,10 @@ class Choices:
     def _sums(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
         """Sums of scores, one row per set, the bias last."""
         rows = slice(self.starts[h], self.starts[h + 1])
-        scores, biases = fractions_of(self.scores.take(rows)), fractions_of(self.biases.take(rows))
-        table = np.column_stack([scores, biases])
-        return np.array([table[list(members)].sum(axis=0) for members in sets])
+        return _row_sums(exact_stack([self.scores.take(rows), self._column(rows)], axis=1), sets)
+
+    def _column(self, rows: slice) -> ExactArray:
+        return self.biases.take(rows).rearranged(lambda array: array[:, None])
 
     def _means(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
         """The means of the outputs of sets; keys with the same score share their places."""
@@ -120,8 +122,7 @@ class Choices:
         outputs = fractions_of(block.outputs.take(h))[self.keys[h]]
         if block.ties == "mean" and not self._all_different[h]:
             outputs = np.array([outputs[first == value].mean(axis=0) for value in first])
-        sums = [outputs[list(members)].sum(axis=0) for members in sets]
-        return np.array(sums) * Fraction(1, len(sets[0]))
+        return _row_sums(as_exact(outputs, "outputs", ndim=2), sets, len(sets[0]))
 
     def _sparsemax(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
         r"""The thresholds behind what entered, then ReLU units :math:`s_j - t`."""
@@ -164,6 +165,15 @@ class Choices:
             units[self.starts[h] + np.array(sets[h][number])] = True
             found.append(units if len(group) == 1 else None)
         return found
+
+
+def _row_sums(table: ExactArray, sets: Sequence[Set], divisor: int = 1) -> NDArray[np.object_]:
+    """Sums of rows over a divisor, as fractions; whole numbers are added up, because fractions are slow."""
+    scale = common_denominator(table)
+    rows = (fractions_of(table) * scale).tolist()
+    whole = [[value.numerator for value in row] for row in rows]
+    sums = [map(sum, zip(*(whole[j] for j in members), strict=True)) for members in sets]
+    return np.array([[Fraction(value, scale * divisor) for value in row] for row in sums], dtype=object)
 
 
 def exchanges(sets: Sequence[Set]) -> list[list[int]]:

@@ -101,11 +101,12 @@ def _word(bits, k, unit, count):
 
 @kernel(inlined=True)
 def _row_of(net, here, h, key):
-    """The row of a key of head h: keys of a head ascend."""
+    """The row of a key of head h: keys of a head ascend, or descend where the last wins ties."""
     first, last = net.heads_at[here.head_at + h], net.heads_at[here.head_at + h + 1] - 1
+    ascend = net.key_of[here.offsets + first] <= net.key_of[here.offsets + last]
     while first < last:
         middle = (first + last) >> 1
-        if net.key_of[here.offsets + middle] < key:
+        if (net.key_of[here.offsets + middle] < key) == ascend and net.key_of[here.offsets + middle] != key:
             first = middle + 1
         else:
             last = middle
