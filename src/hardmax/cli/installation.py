@@ -59,6 +59,10 @@ def _segment() -> None:
     network = hm.Network.random(2, 3, 2, 2, 4, 0)
     hm.trace_segment(network, [-4, -4], [4, 4])
     hm.trace_segment(network, [-4, -4], [4, 4], max_pieces=1)
+    # three keys that meet in one point, a fold there, folds that coincide, and a very short cell
+    meet = hm.Attention([[[-1], [0], [1]]], [[0, 0, 0]], [[[0], [0], [0]]], skip=True)
+    folds = hm.FeedForward([[1]] * 4, [0, -0.5, -0.5, -0.5 - 2.0**-40], [[1] * 4], [0])
+    hm.count_cells(hm.Network((meet, folds)), hm.Box([-1], [1]))
 
 
 def _sampling() -> None:

@@ -95,6 +95,7 @@ class FeedForward(BaseBlock):
     b_out: ExactArray
     skip: bool
     slope: ExactArray
+    given: ClassVar[Any] = None  # which units are on for every winner of the head before, if that is known
     _arrays: ClassVar[dict[str, int]] = {"w_in": 2, "b_in": 1, "w_out": 2, "b_out": 1}
     _options: ClassVar[tuple[str, ...]] = ("skip",)
 
@@ -219,7 +220,7 @@ class FeedForward(BaseBlock):
         square = w is not None and w.shape[0] == w.shape[1]  # an identity as wide as the layer may be huge
         identity = w is None or (square and not w.rounded and np.array_equal(w.floats, np.eye(self.width)))
         scores = None if identity else w
-        return [ReluLayer(scores, self.b_in, self.w_out, self.b_out, self.skip, unit)]
+        return [ReluLayer(scores, self.b_in, self.w_out, self.b_out, self.skip, unit, self.given)]
 
     def state(self) -> dict[str, Any]:
         """What must survive a file; a slope of zero need not."""

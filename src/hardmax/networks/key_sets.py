@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.exact.residues import common_denominator
 from hardmax.networks.attention import Attention
 from hardmax.networks.block import reached
 from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout, assembled
 from hardmax.networks.experts import MixtureOfExperts
-from hardmax.networks.layers import equal_scores, layers_of
+from hardmax.networks.layers import decided_keys, equal_scores, layers_of
 from hardmax.networks.network import Network
 
 Set = tuple[int, ...]  # keys of a head, ascending
@@ -113,9 +114,10 @@ class Choices:
     def _sums(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
         """Sums of scores, one row per set, the bias last."""
         rows = slice(self.starts[h], self.starts[h + 1])
-        scores, biases = fractions_of(self.scores.take(rows)), fractions_of(self.biases.take(rows))
-        table = np.column_stack([scores, biases])
-        return np.array([table[list(members)].sum(axis=0) for members in sets])
+        return _row_sums(exact_stack([self.scores.take(rows), self._column(rows)], axis=1), sets)
+
+    def _column(self, rows: slice) -> ExactArray:
+        return self.biases.take(rows).rearranged(lambda array: array[:, None])
 
     def _means(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
         """The means of the outputs of sets; keys with the same score share their places."""
@@ -123,8 +125,7 @@ class Choices:
         outputs = fractions_of(block.outputs.take(h))[self.keys[h]]
         if block.ties == "mean" and not self._all_different[h]:
             outputs = np.array([outputs[first == value].mean(axis=0) for value in first])
-        sums = [outputs[list(members)].sum(axis=0) for members in sets]
-        return np.array(sums) * Fraction(1, len(sets[0]))
+        return _row_sums(as_exact(outputs, "outputs", ndim=2), sets, len(sets[0]))
 
     def _sparsemax(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
         r"""The thresholds behind what entered, then ReLU units :math:`s_j - t`."""
@@ -148,12 +149,34 @@ class Choices:
         added: Any = exact_stack([values, ExactArray(np.zeros((heads, n)))]) if block.skip else values
         thresholds = Maxout(scores, biases, np.eye(d + heads, heads, -d), None, skip=True)
         thresholds._set(near=[toggles(of_head) for of_head in sets])
+        units = FeedForward(above, self.biases, added, None, skip=block.skip)  # type: ignore[arg-type]
+        units._set(given=self._given(sets, thresholds))
         return (
             Affine(np.eye(d + heads, d)),
             thresholds,
-            FeedForward(above, self.biases, added, None, skip=block.skip),  # type: ignore[arg-type]
+            units,
             *((Affine(np.eye(d, d + heads)),) if block.skip else ()),
         )
+
+    def _given(self, sets: Sequence[Sequence[Set]], thresholds: Maxout) -> list[NDArray[np.bool_] | None]:
+        """The units that are on where a set has the threshold; ``None`` where sets coincide."""
+        _, groups = decided_keys(thresholds.scores, thresholds.biases, thresholds.mask)
+        found: list[NDArray[np.bool_] | None] = []
+        for group in groups:
+            h, number = divmod(group[0], thresholds.scores.shape[1])
+            units = np.zeros(len(self.rows), dtype=np.bool_)
+            units[self.starts[h] + np.array(sets[h][number])] = True
+            found.append(units if len(group) == 1 else None)
+        return found
+
+
+def _row_sums(table: ExactArray, sets: Sequence[Set], divisor: int = 1) -> NDArray[np.object_]:
+    """Sums of rows over a divisor, as fractions; whole numbers are added up, because fractions are slow."""
+    scale = common_denominator(table)
+    rows = (fractions_of(table) * scale).tolist()
+    whole = [[value.numerator for value in row] for row in rows]
+    sums = [map(sum, zip(*(whole[j] for j in members), strict=True)) for members in sets]
+    return np.array([[Fraction(value, scale * divisor) for value in row] for row in sums], dtype=object)
 
 
 class ExpertChoices(Choices):
@@ -174,38 +197,35 @@ class ExpertChoices(Choices):
                 "Box."
             )
         gate = float(np.ldexp(1.0, np.frexp(most)[1]))
-        inputs, units, ends = np.arange(d), d + np.arange(n), d + n + np.arange(e)
-        experts, size_of_all = range(len(block.experts)), d + n + e
-        eye = ExactArray(np.eye(d))
-        w_in = exact_stack([eye if expert.w_in is None else expert.w_in for expert in block.experts])
-        b_in = exact_stack([expert.b_in for expert in block.experts])
-        w_out = fractions_of(exact_stack([expert.w_out for expert in block.experts], axis=1)) * Fraction(1, k)
-        b_out = exact_stack([expert.b_out.rearranged(lambda array: array[None]) for expert in block.experts])
-        own = np.repeat(np.eye(len(block.experts)), np.diff(block.starts), axis=1)
-        gates = ExactArray(gate * (k * own - 1.0))
-        kept = ((inputs, inputs), ExactArray(np.ones(d)))
+        all_of = block.experts
+        w_in = exact_stack([ExactArray(np.eye(d)) if each.w_in is None else each.w_in for each in all_of])
+        w_out = fractions_of(exact_stack([each.w_out for each in all_of], axis=1)) * Fraction(1, k)
+        b_out = exact_stack([each.b_out.rearranged(lambda array: array[None]) for each in all_of])
+        own = np.repeat(np.eye(len(all_of)), np.diff(block.starts), axis=1)
+        hidden = d + n + e
+        inputs, units, ends = slice(d), slice(d, d + n), slice(d + n, hidden)
+        eye, shape = np.eye(hidden), (1, len(all_of), hidden)
         self.before = Affine(
-            assembled((size_of_all, d), kept, (np.ix_(units, inputs), w_in)),
-            assembled((size_of_all,), ((units,), b_in)),
+            assembled((hidden, d), (inputs, ExactArray(np.eye(d))), (units, w_in)),
+            assembled((hidden,), (units, exact_stack([each.b_in for each in all_of]))),
         )
         router = Attention(
-            assembled((1, len(experts), size_of_all), ((0, slice(None), slice(d)), block.router)),
+            assembled(shape, ((0, slice(None), inputs), block.router)),
             block.head.biases,  # type: ignore[arg-type]
             assembled(
-                (1, len(experts), size_of_all),
-                ((0, slice(None), slice(d, d + n)), gates),
-                ((0, slice(None), slice(d + n, None)), b_out),
+                shape,
+                ((0, slice(None), units), ExactArray(gate * (k * own - 1.0))),
+                ((0, slice(None), ends), b_out),
             ),
-            rule="top-k", k=k, ties="leftmost",
-        )  # fmt: skip
-        added = as_exact(w_out, "w_out over k", ndim=2)
+            rule="top-k",
+            k=k,
+            ties="leftmost",
+        )
+        added = assembled((hidden, n), (ends, as_exact(w_out, "w_out over k", ndim=2)))
         self.behind = (
-            FeedForward(
-                np.eye(size_of_all)[units], None, assembled((size_of_all, n), (np.ix_(ends, np.arange(n)), added)),
-                skip=True,
-            ),
-            Affine(np.eye(size_of_all)[ends] + (np.eye(d, size_of_all) if block.skip else 0.0)),
-        )  # fmt: skip
+            FeedForward(eye[units], None, added, skip=True),
+            Affine(eye[ends] + (eye[inputs] if block.skip else 0.0)),
+        )
         super().__init__(router)
 
     @property

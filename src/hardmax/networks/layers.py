@@ -145,6 +145,7 @@ class ReluLayer(_AnyLayer):
     offsets: ExactArray
     skip: bool
     first_unit: int
+    given: list[NDArray[np.bool_] | None] | None = None  # units that are on, by the winner of the head before
 
     @property
     def factors(self) -> tuple[tuple[ExactArray, ...], ...]:

@@ -179,9 +179,13 @@ def chosen_keys(scores: Floats, k: int, ties: str) -> NDArray[np.bool_]:
     array([False,  True,  True])
     """
     turned = scores[..., ::-1] if ties == "rightmost" else scores
-    first = np.argsort(-turned, axis=-1, kind="stable")[..., :k]
-    chosen = np.zeros(scores.shape, dtype=np.bool_)
-    np.put_along_axis(chosen, first, True, axis=-1)
+    last = np.partition(turned, -k, axis=-1)[..., -k, None]
+    chosen, level = turned > last, turned == last
+    left = k - np.count_nonzero(chosen, axis=-1, keepdims=True)
+    several = np.count_nonzero(level, axis=-1, keepdims=True) > left
+    if several.any():
+        level &= ~several | (np.cumsum(level, axis=-1) <= left)
+    chosen |= level
     return chosen[..., ::-1] if ties == "rightmost" else chosen
 
 

@@ -46,7 +46,7 @@ from hardmax.regions.search.geometry import inner_point
 Floats = NDArray[np.float64]
 Sets = dict[int, list[set[Set]]]
 
-_POINTS = 4096  # random points whose sets are the first list
+_POINTS = 2048  # random points whose sets are the first list
 _MOST_TIED = 5000  # sets that may win together on a cell
 
 
@@ -67,10 +67,12 @@ class KeySetList:
         self.choices = choices_of(network, partial(domain_size, domain))
         self.sets: Sets = {b: [set() for _ in c.keys] for b, c in self.choices.items()}
         y = _points(domain)
-        for b, block in enumerate(network.blocks):
+        for b, block in enumerate(network.blocks[: max(self.choices, default=-1) + 1]):
             if b in self.choices:
-                self._add_chosen(b, block.chosen(y))  # type: ignore[union-attr]
-            y = block.forward(y)
+                y, _, chosen = block.trace(y)
+                self._add_chosen(b, chosen.reshape(len(y), *block.mask.shape))  # type: ignore[union-attr]
+            else:
+                y = block.forward(y)
 
     def listed(self) -> Listed:
         """The network with the sets of now."""
@@ -133,7 +135,7 @@ class KeySetList:
 
     def _add_chosen(self, b: int, chosen: NDArray[np.bool_]) -> None:
         for h, keys in enumerate(self.choices[b].keys):
-            for row in np.unique(chosen[:, h, keys], axis=0):
+            for row in _different(chosen[:, h, keys]):
                 self.sets[b][h].add(self.choices[b].canonical(h, np.flatnonzero(row).tolist()))
 
 
@@ -176,6 +178,13 @@ def _beyond(d: int, i: int, slope: int, most: int) -> tuple[int, ...]:
 def _n_layers(found: Listed, layers: tuple[Layer, ...]) -> int:
     """How many of the layers that an engine sees belong to the network itself."""
     return len(layers_of(found.network))
+
+
+def _different(chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The different rows."""
+    packed = np.ascontiguousarray(np.packbits(chosen, axis=1))
+    _, first = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True)
+    return chosen[first]
 
 
 def _points(domain: Domain) -> Floats:
@@ -279,7 +288,7 @@ class _Check:
             chosen = sparsemax(values / float(self.rule.temperatures[h]))[1]
         else:
             chosen = chosen_keys(values, self.rule.k, self.rule.ties)
-        self.above.append((h, np.unique(chosen, axis=0)))
+        self.above.append((h, _different(chosen)))
 
     # where they are not
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from hardmax.errors import UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
 from hardmax.exact.residues import common_denominator
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.signatures import pack_bits
 from hardmax.regions.engine import layer_kernels as kernels
 from hardmax.regions.engine.layer_kernels import TAME
 
@@ -56,6 +57,7 @@ class Program:
     key_of: Integers
     multiplicities: Integers
     near: tuple[Integers, Integers]
+    given_bits: Integers
     nonzeros: tuple[Integers, Integers, Integers]
     last: int
     path_size: int
@@ -76,6 +78,7 @@ class Program:
             self.key_of,
             self.multiplicities,
             *self.near,
+            self.given_bits,
             *self.nonzeros[:2],
             self.weights[self.nonzeros[2]],
         )
@@ -123,7 +126,10 @@ class Program:
     @cached_property
     def bounds(self) -> Floats:
         """The numbers that error bounds need, one row per layer and one of zeros."""
-        return np.array([*(_bounds(layer) for layer in self.layers), [0.0] * 12])
+        for layer in self.layers:
+            if layer not in _norms:
+                _norms[layer] = _bounds(layer)
+        return np.array([*(_norms[layer] for layer in self.layers), [0.0] * 12])
 
     @property
     def row_at(self) -> Integers:
@@ -174,6 +180,7 @@ class Program:
         multiplicities: list[int] = []
         near_at: list[int] = []
         near: list[int] = []
+        given_bits: list[Integers] = []
         nonzeros = _Nonzeros()
         size = path = sign = units = heads = 0
         widest = columns - 1
@@ -191,7 +198,7 @@ class Program:
             path += columns * layer.d_in
             row[kernels.SIGN_AT] = sign
             row[kernels.SCORES] = row[kernels.OUTPUTS] = row[kernels.OFFSETS] = -1
-            row[kernels.NONZERO_SCORES] = row[kernels.NONZERO_OUTPUTS] = -1
+            row[kernels.NONZERO_SCORES] = row[kernels.NONZERO_OUTPUTS] = row[kernels.GIVEN] = -1
             if isinstance(layer, AffineLayer):
                 row[kernels.KIND], row[kernels.ROWS] = kernels.AFFINE, layer.d_out
                 row[kernels.SCORES] = keep(layer.weights, _SCORES)
@@ -207,6 +214,10 @@ class Program:
                 )
                 row[kernels.OFFSETS] = keep(layer.offsets)
                 row[kernels.WORDS] = -(-layer.units // 64)
+                if layer.given is not None and any(units is not None for units in layer.given):
+                    row[kernels.GIVEN] = sum(map(len, given_bits))
+                    row[kernels.GIVER] = max(j for j in range(i) if table[j, kernels.KIND] == kernels.WALL)
+                    given_bits.append(_packed(layer.given))
                 units += layer.units
                 sign += 3 + int(row[kernels.WORDS]) + 2 * layer.units  # bits, then units that follow others
             else:
@@ -241,6 +252,7 @@ class Program:
             heads_at=np.array(heads_at or [0], dtype=np.int64),
             key_of=np.array(key_of or [0], dtype=np.int64),
             multiplicities=np.array(multiplicities or [1], dtype=np.int64),
+            given_bits=np.concatenate([*given_bits, np.zeros(1, dtype=np.int64)]),
             near=(np.array(near_at or [-1], dtype=np.int64), np.array(near or [0], dtype=np.int64)),
             nonzeros=nonzeros.lists(),
             last=last,
@@ -254,6 +266,17 @@ class Program:
 
 
 _known: WeakValueDictionary[tuple[tuple[int, ...], int, bool], Program] = WeakValueDictionary()
+_norms: WeakKeyDictionary[Layer, list[float]] = WeakKeyDictionary()  # the bounds of layers, whoever uses them
+
+
+def _packed(given: list[NDArray[np.bool_] | None]) -> Integers:
+    """For every winner, whether its units are known, and their bits as words."""
+    width = next(len(units) for units in given if units is not None)
+    table = np.zeros((len(given), 1 + -(-width // 64)), dtype=np.int64)
+    for row, units in zip(table, given, strict=True):
+        if units is not None:
+            row[0], row[1:] = 1, pack_bits(units[None])[0].view(np.int64)
+    return table.ravel()
 
 
 class _Nonzeros:

@@ -147,14 +147,14 @@ class StackMachine(ABC):
         self.si: NDArray[np.int64] = np.zeros(self.stack[0], dtype=np.int64)
         self.sf: NDArray[np.float64] = np.zeros(self.stack[1])
         self.output: dict[str, NDArray[Any]] = {}
-        self.ladder = self._ladder(pairs=arithmetic == "certified")
+        self.ladder = self._ladder()
         self.whole = True  # false while the node on top of the stack is being replaced
 
     # what an engine adds
 
-    def _ladder(self, *, pairs: bool) -> Ladder:
+    def _ladder(self) -> Ladder:
         """What decides signs that floats leave open."""
-        return Ladder(pairs=pairs)
+        return Ladder()
 
     def _columns(self) -> dict[str, Column]:
         """The arrays of cells; every engine has these, and more."""
