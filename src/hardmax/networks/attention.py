@@ -377,7 +377,9 @@ class Attention(HeadBlock):
         weights = np.ones(self.biases.shape)
         if self.rule == "relu":
             taus = np.array([float(tau) for tau in self._rule.temperatures])
-            weights = np.stack([reached(self.scores.take(h), self.biases.take(h), size) for h in range(len(taus))])
+            weights = np.stack(
+                [reached(self.scores.take(h), self.biases.take(h), size) for h in range(len(taus))]
+            )
             weights = rounded_up(weights / taus[:, None])
         values = weights[:, :, None] * np.abs(self.outputs.floats) * self.mask[:, :, None]
         added = values.sum(axis=(0, 1)) if self.rule == "relu" else values.max(axis=1).sum(axis=0)

@@ -28,7 +28,7 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks.affine_maps import FloatMap, exact_scores
 from hardmax.networks.attention import Attention
-from hardmax.networks.block import BaseBlock, Traced, many, no_routings
+from hardmax.networks.block import BaseBlock, Traced, many, no_routings, rounded_up
 from hardmax.networks.layers import Layer, sets_unknown
 from hardmax.networks.rules import exact_weights
 
@@ -145,10 +145,8 @@ class MixtureOfExperts(BaseBlock):
             )
         biases = vector_of(router_bias, "router_bias", n, "expert")
         # who wins is decided as in a head; what it puts out is no constant
-        head = Attention(
-            slopes.rearranged(lambda array: array[None]), biases.rearranged(lambda array: array[None]),
-            np.zeros((1, n, 1)), rule="top-k", k=int(k), ties="leftmost", skip=False,
-        )  # type: ignore[arg-type]  # fmt: skip
+        of_one: Any = [array.rearranged(lambda values: values[None]) for array in (slopes, biases)]
+        head = Attention(*of_one, np.zeros((1, n, 1)), rule="top-k", k=int(k), ties="leftmost", skip=False)
         self._set(router=slopes, router_bias=biases, experts=all_experts, k=int(k), gates=gates)
         self._set(skip=bool(skip), head=head)
 
@@ -184,14 +182,10 @@ class MixtureOfExperts(BaseBlock):
         """Sets of experts, which an engine must know before it starts."""
         return True
 
-    def chosen(self, points: Floats) -> NDArray[np.bool_]:
-        """Which experts run at the rows of a float64 matrix, (n, 1, E)."""
-        return self.head.chosen(points)
-
     def trace(self, points: Floats) -> Traced:
         """The output, and which experts run, then which of their units are on."""
         y, bits = np.zeros((len(points), self.d_out)), np.zeros((len(points), self.width), dtype=np.bool_)
-        bits[:, : self.n_experts] = self.chosen(points)[:, 0]
+        bits[:, : self.n_experts] = self.head.chosen(points)[:, 0]
         for e, (expert, units) in enumerate(zip(self.experts, self._units(), strict=True)):
             rows = np.flatnonzero(bits[:, e])
             if len(rows):
@@ -208,8 +202,8 @@ class MixtureOfExperts(BaseBlock):
 
     def reach(self, size: Floats) -> Floats:
         """Bounds on the absolute values of the output."""
-        parts = np.max([expert.reach(size) for expert in self.experts], axis=0)
-        return parts + size if self.skip else parts
+        parts: Floats = np.max([expert.reach(size) for expert in self.experts], axis=0)
+        return rounded_up(parts + size) if self.skip else parts
 
     def layers(self, head: int, unit: int) -> list[Layer]:
         """There is none before the sets of experts are listed: :mod:`hardmax.networks.key_sets`."""

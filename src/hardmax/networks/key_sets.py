@@ -339,15 +339,15 @@ def choices_of(network: Network, size: Callable[[], Floats]) -> dict[int, Choice
     found: dict[int, Choices] = {}
     for b, block in enumerate(network.blocks):
         if isinstance(block, MixtureOfExperts):
-            found[b] = ExpertChoices(block, reduce(lambda most, before: before.reach(most), network.blocks[:b], size()))
+            found[b] = ExpertChoices(
+                block, reduce(lambda most, before: before.reach(most), network.blocks[:b], size())
+            )
         elif block.chooses_sets:
             found[b] = Choices(block)  # type: ignore[arg-type]
     return found
 
 
-def listed(
-    network: Network, choices: dict[int, Choices], sets: dict[int, list[set[Set]]]
-) -> Listed:
+def listed(network: Network, choices: dict[int, Choices], sets: dict[int, list[set[Set]]]) -> Listed:
     """The network with these sets of each head of the blocks that choose sets."""
     blocks: list[Block] = []
     deciders, ordered = {}, {}
@@ -376,8 +376,8 @@ def listed_in_file(network: Network, size: Callable[[], Floats], sets: Any) -> L
             members = {tuple(int(j) for j in some) for some in head}
             for some in members:
                 ascending = all(a < b for a, b in pairwise(some))
-                size = chosen.block.k or len(some)
-                if not some or not ascending or some[0] < 0 or some[-1] >= len(keys) or len(some) != size:
+                wanted = chosen.block.k or len(some)
+                if not some or not ascending or some[0] < 0 or some[-1] >= len(keys) or len(some) != wanted:
                     raise ValueError(f"a set of block {b} must name keys of its head in order, not {some}.")
             found[b].append(members)
     return listed(network, choices, found)

@@ -238,7 +238,9 @@ def exact_weights(
     return {j: (*zeros, share) for j, share in sorted(shares.items())}
 
 
-def _exact_sparsemax(tau: flint.fmpq, rows: Mapping[int, Row], chosen: Sequence[int] | None) -> dict[int, Row]:
+def _exact_sparsemax(
+    tau: flint.fmpq, rows: Mapping[int, Row], chosen: Sequence[int] | None
+) -> dict[int, Row]:
     if chosen is None:
         total, keys = -tau, []
         for j in sorted(rows, key=lambda j: rows[j], reverse=True):

@@ -218,9 +218,7 @@ class _Check:
         self.above: list[tuple[int, NDArray[np.bool_]]] = []
 
     def _neighbour(self, h: int, s: int, a: int, j: int) -> Set:
-        """A set with its member number ``a`` exchanged for key ``j``; of sparsemax, with key j more or fewer.
-
-        """
+        """A set with its member number ``a`` exchanged for key ``j``; of sparsemax, with key j more or fewer."""
         members = self.sets[h][s]
         if self.rule.k is None:
             return tuple(sorted({*members} ^ {j}))

@@ -26,8 +26,8 @@ from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
 from hardmax.regions.cells import Cells, Contacts
 from hardmax.regions.geometries import Geometry
-from hardmax.regions.maps.exact_maps import ExactMaps, scaled_rows
 from hardmax.regions.listing import domain_size
+from hardmax.regions.maps.exact_maps import ExactMaps, scaled_rows
 from hardmax.regions.outlook import Outlook
 from hardmax.regions.plane.geometry import PlaneGeometry, planar
 from hardmax.regions.search.geometry import HalfspaceGeometry
@@ -469,7 +469,9 @@ class RegionSet(Result):
         return cls(
             outlook=None if known is None else Outlook._from_state(known),
             network=network,
-            listed=listed_in_file(network, partial(domain_size, domain), state["sets"]) if "sets" in state else None,
+            listed=listed_in_file(network, partial(domain_size, domain), state["sets"])
+            if "sets" in state
+            else None,
             domain=domain,
             cells=Cells.from_state(state["cells"]),
             arithmetic=state["arithmetic"],

@@ -48,6 +48,8 @@ from hardmax.exact.products import integer_matrix, integer_stack
 from hardmax.exact.rationals import ExactArray
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
+from hardmax.networks.experts import MixtureOfExperts
+from hardmax.networks.layers import sets_unknown
 
 Rational = flint.fmpq
 Matrix = flint.fmpq_mat
@@ -326,6 +328,8 @@ def soft_value(blocks: Sequence[Block], point: Sequence[Fraction], temperature: 
     """The output of one input at a temperature as balls, in the working precision of flint."""
     y = [flint.arb(_fmpq(value)) for value in point]
     for block in blocks:
+        if isinstance(block, MixtureOfExperts):
+            raise sets_unknown(block)
         if isinstance(block, Attention):
             y = _soft_attention(block, y, flint.arb(temperature))
         elif isinstance(block, Affine):

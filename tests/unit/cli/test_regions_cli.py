@@ -386,3 +386,53 @@ def test_clusters_that_cannot_be_meant():
     assert "--dask must be the address of a running scheduler" in refused(
         MLP, "--box", -4, 4, "--dask", "nothing://nowhere"
     )
+
+
+HEAD = "transformer:n_tokens=6,heads=1,d_ff=0,depth=1"
+
+
+def test_a_rule_for_all_attention():
+    network = hm.Network.random(2, n_tokens=6, heads=1, depth=1, d_ff=0, rng=0)
+    box = hm.Box.cube(2, -3, 3)
+    report = answer(HEAD, "--box", -3, 3, "--rule", "top-k", "--k", 2)
+    found = hm.enumerate_regions(network.with_rule("top-k", k=2), box)
+    assert (
+        report["n_cells"] == found.n_cells
+    )
+    assert (
+        report["chosen"]["0"] == found.chosen(0).astype(int).tolist()
+    )
+    soft = answer(HEAD, "--box", -3, 3, "--rule", "sparsemax", "--temperature", "1/3", "--count")
+    third = network.with_rule("sparsemax", temperature=[Fraction(1, 3)])
+    assert soft["n_cells"] == hm.count_cells(third, box).n_cells
+    table = run(HEAD, "--box", -3, 3, "--rule", "top-k", "--k", 2).stdout.splitlines()
+    assert table[2].split()[1:3] == ["{1,", "3}"]
+    assert answer(HEAD, "--box", -3, 3, "--ties", "leftmost")["n_cells"] == 4
+
+
+def test_a_panel_for_each_rule(elsewhere):
+    result = run(HEAD, "--box", -3, 3, "--rules", "hardmax,top-2,sparsemax:1/2,relu", "--plot", "rules.svg")
+    assert result.exit_code == 0, result.output
+    text = (elsewhere / "rules.svg").read_text()
+    assert all(name in text for name in ("hardmax", "top-2", "sparsemax:1/2", "relu", "7 cells"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rules", "hardmax"), "--rules belongs to --plot"),
+        (("--rules", "hardmax", "--plot", "a.png", "--k", 2), "--rules belongs to --plot"),
+        (("--rules", "top2", "--plot", "a.png"), "holds 'top2'"),
+        (("--rules", "sparsemax:x", "--plot", "a.png"), "'x'"),
+        (("--rule", "sparsemax"), "temperature must be given"),
+        (("--rule", "sparsemax", "--temperature", 0), "temperature must be above 0"),
+        (("--rule", "top-k", "--k", 7), "k must be at most the number of keys"),
+        (("--k", 2), "k must be left out with rule 'hardmax'"),
+    ],
+)
+def test_rules_that_make_no_sense(options, message):
+    assert message in refused(HEAD, "--box", -3, 3, *options)
+
+
+def test_a_network_without_attention_has_no_rule():
+    assert "network must have attention" in refused(MLP, "--box", -3, 3, "--rule", "relu")

@@ -14,7 +14,9 @@ from tests.oracles.rational_regions import enumerate_rationally, exact_forward
 
 
 def feed_forward(rng, width, d, e, numbers):
-    return hm.FeedForward(numbers(rng, (width, d)), numbers(rng, width), numbers(rng, (e, width)), numbers(rng, e))
+    return hm.FeedForward(
+        numbers(rng, (width, d)), numbers(rng, width), numbers(rng, (e, width)), numbers(rng, e)
+    )
 
 
 def normal(rng, shape):
@@ -61,7 +63,8 @@ def instance(seed, d):
 def assert_right(network, domain, expected):
     """The cells of brute force, each found once, with the same exact map and size."""
     found = hm.enumerate_regions(network, domain)
-    assert found.complete and found.exact
+    assert found.complete
+    assert found.exact
     cells = {cell.signature: cell for cell in expected.cells}
     seen = set()
     for i in range(found.n_cells):
@@ -69,9 +72,11 @@ def assert_right(network, domain, expected):
         seen.add(signature)
         linear, offset = found.exact_map(i)
         wanted = cells[signature].map
-        assert [row[: network.d] for row in wanted.linear] == linear and wanted.offset == offset
+        assert [row[: network.d] for row in wanted.linear] == linear
+        assert wanted.offset == offset
         assert float(cells[signature].area) == pytest.approx(found.volumes[i], rel=1e-7, abs=1e-12)
-    assert seen == cells.keys() and len(seen) == found.n_cells
+    assert seen == cells.keys()
+    assert len(seen) == found.n_cells
     return found
 
 
@@ -121,7 +126,8 @@ def plain_value(block, x):
     for e in runs:
         expert = block.experts[e]
         parts.append(
-            expert.w_out.floats @ np.maximum(expert.w_in.floats @ x + expert.b_in.floats, 0) + expert.b_out.floats
+            expert.w_out.floats @ np.maximum(expert.w_in.floats @ x + expert.b_in.floats, 0)
+            + expert.b_out.floats
         )
     return sum(parts) / block.k + (x if block.skip else 0)
 
@@ -139,7 +145,8 @@ def test_values_and_maps(seed):
         np.testing.assert_allclose(linear @ x + offset, y, rtol=1e-12, atol=1e-12)
         routings, bits, value = exact_forward(network, x.tolist())
         assert list(network.exact_value(x)) == value
-        assert bits == tuple(network.signature(x).relu[0].astype(int).tolist()) and routings == ()
+        assert bits == tuple(network.signature(x).relu[0].astype(int).tolist())
+        assert routings == ()
 
 
 def test_torch_agrees():
@@ -162,9 +169,11 @@ def test_torch_agrees():
 def test_equal_scores_let_the_first_expert_run():
     experts = [hm.FeedForward([[1.0]], [1.0], [[v]]) for v in (1.0, 10.0)]
     network = hm.Network([MixtureOfExperts([[2.0], [2.0]], None, experts)])
-    assert network([1.0])[0] == 2.0 and network.exact_value([1]) == (2,)
+    assert network([1.0])[0] == 2.0
+    assert network.exact_value([1]) == (2,)
     found = hm.enumerate_regions(network, hm.Box([0], [1]))
-    assert found.n_cells == 1 and found.exact_map(0) == ([[1]], [1])
+    assert found.n_cells == 1
+    assert found.exact_map(0) == ([[1]], [1])
     assert found.chosen(0).tolist() == [[[True, False]]]
 
 
@@ -183,7 +192,8 @@ def test_numbers_of_any_size(scale):
     rng = np.random.default_rng(0)
     block = mixture(rng, 1, 1, normal, n=3, k=2, skip=False)
     experts = [
-        hm.FeedForward(expert.w_in, expert.b_in.floats * scale, expert.w_out, expert.b_out) for expert in block.experts
+        hm.FeedForward(expert.w_in, expert.b_in.floats * scale, expert.w_out, expert.b_out)
+        for expert in block.experts
     ]
     scaled = MixtureOfExperts(block.router, block.router_bias.floats * scale, experts, k=2)
     want = hm.count_cells(hm.Network([block]), hm.Box([-3], [3])).n_cells
@@ -196,11 +206,13 @@ def test_files(tmp_path):
     network.save(tmp_path / "network.npz")
     again = hm.load(tmp_path / "network.npz")
     x = [Fraction(1, 7), Fraction(2, 3)]
-    assert again.exact_value(x) == network.exact_value(x) and repr(again.blocks) == repr(network.blocks)
+    assert again.exact_value(x) == network.exact_value(x)
+    assert repr(again.blocks) == repr(network.blocks)
     found = hm.enumerate_regions(network, hm.Box.cube(2, -2, 2))
     found.save(tmp_path / "cells.npz")
     loaded = hm.load(tmp_path / "cells.npz")
-    assert loaded.n_regions == found.n_regions and (loaded.chosen(0) == found.chosen(0)).all()
+    assert loaded.n_regions == found.n_regions
+    assert (loaded.chosen(0) == found.chosen(0)).all()
     assert all(loaded.exact_map(i) == found.exact_map(i) for i in range(found.n_cells))
     assert loaded.verify().ok
 
@@ -210,8 +222,10 @@ def test_verification_and_limits():
     box = hm.Box.cube(2, -3, 3)
     assert hm.enumerate_regions(network, box).verify().ok
     part = hm.enumerate_regions(network, box, max_cells=3)
-    assert not part.complete and part.n_cells <= 3
-    assert part.outlook is not None and part.outlook.upper.value >= hm.count_cells(network, box).n_cells
+    assert not part.complete
+    assert part.n_cells <= 3
+    assert part.outlook is not None
+    assert part.outlook.upper.value >= hm.count_cells(network, box).n_cells
 
 
 ONE = hm.FeedForward([[1.0]], None, [[1.0]])

@@ -31,7 +31,8 @@ def test_signatures_seen_are_those_of_cells(name):
     found = hm.enumerate_regions(network, box)
     seen = hm.estimate_cells(network, box, n_samples=30_000, rng=1, first_points=True)
     cells = found.locate(seen.first_points)
-    assert (cells >= 0).all() and len(set(cells.tolist())) == seen.n_signatures
+    assert (cells >= 0).all()
+    assert len(set(cells.tolist())) == seen.n_signatures
     areas = np.array(found.volumes, dtype=float) / 16
     assert set(np.flatnonzero(areas > 1e-3).tolist()) <= set(cells.tolist())
     shares = seen.counts / seen.n_samples

@@ -40,7 +40,8 @@ from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine, FeedForward, Maxout
-from hardmax.networks.layers import ArgmaxLayer, Layer
+from hardmax.networks.experts import MixtureOfExperts
+from hardmax.networks.layers import ArgmaxLayer, Layer, sets_unknown
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
@@ -417,6 +418,8 @@ def signature_beyond(
     bits: list[bool] = []
     level = False
     for block in network.blocks:
+        if isinstance(block, MixtureOfExperts):
+            raise sets_unknown(block)
         if isinstance(block, Affine):
             y = _product(block.w, y, block.b)
             continue
