@@ -145,8 +145,9 @@ class MixtureOfExperts(BaseBlock):
             )
         biases = vector_of(router_bias, "router_bias", n, "expert")
         # who wins is decided as in a head; what it puts out is no constant
-        of_one: Any = [array.rearranged(lambda values: values[None]) for array in (slopes, biases)]
-        head = Attention(*of_one, np.zeros((1, n, 1)), rule="top-k", k=int(k), ties="leftmost", skip=False)
+        nothing = np.zeros((1, n, 1))
+        a, b = (_as_head(array) for array in (slopes, biases))
+        head = Attention(a, b, nothing, rule="top-k", k=int(k), ties="leftmost", skip=False)
         self._set(router=slopes, router_bias=biases, experts=all_experts, k=int(k), gates=gates)
         self._set(skip=bool(skip), head=head)
 
@@ -245,6 +246,11 @@ class MixtureOfExperts(BaseBlock):
             f"MixtureOfExperts({self.k} of {many(self.n_experts, 'expert')}, {size}"
             f"{', skip' if self.skip else ''})"
         )
+
+
+def _as_head(array: ExactArray) -> Any:
+    """An array over keys as one over heads and keys, of a single head."""
+    return array.rearranged(lambda values: values[None])
 
 
 def _checked(experts: Any, n: int, d: int) -> tuple[FeedForward, ...]:
