@@ -200,7 +200,7 @@ class Attention(HeadBlock):
 
     >>> soft = Attention([[[-1], [1]]], None, [[[-1], [1]]], rule="sparsemax", temperature=1)
     >>> soft([[-0.5], [0.25], [0.5]])[:, 0]
-    array([-1.5,  0.75,  1.5 ])
+    array([-1.5 ,  0.75,  1.5 ])
     """
 
     scores: ExactArray
