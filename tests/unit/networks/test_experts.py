@@ -33,8 +33,9 @@ def thirds(rng, shape):
 
 
 def mixture(rng, d, e, numbers, *, n=None, k=None, skip=None):
-    n = int(rng.integers(1, 5)) if n is None else n
-    k = int(rng.integers(1, n + 1)) if k is None else k
+    n = int(rng.integers(1, 6)) if n is None else n
+    if k is None:  # mostly fewer than all experts: otherwise the router chooses nothing
+        k = n if n == 1 or rng.random() < 0.1 else int(rng.integers(1, n))
     experts = [feed_forward(rng, int(rng.integers(1, 4)), d, e, numbers) for _ in range(n)]
     if numbers is not normal and n > 1 and rng.random() < 0.3:
         experts[1] = experts[0]
