@@ -27,10 +27,10 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,7 +39,7 @@ import hardmax as hm
 from hardmax.regions import api
 from hardmax.regions.engine import tasks, workers
 
-EXECUTOR = workers._executor
+FAR_WORKERS = workers.far_workers
 NETWORKS = {  # name: widths, half the side of the square, in cells about
     "small": ([2, 1500, 1], 4.0),  # 9e5
     "line-1e7": ([2, 5000, 1], 4.0),
@@ -274,32 +274,37 @@ class Recorded(tasks.Schedule):
 
 
 class Counted:
-    """An executor that notes the bytes of every message and its answer, and how long the worker had it."""
+    """Workers of which the bytes of every message and its answer are noted, and how long they had it."""
 
-    def __init__(self, executor: Any, notes: list[dict[str, Any]]) -> None:
-        self._executor, self._notes = executor, notes
+    def __init__(self, far: Any, notes: list[dict[str, Any]]) -> None:
+        self._far, self._notes = far, notes
+        self._note: dict[Any, dict[str, Any]] = {}
+        self.lost = far.lost
 
-    def submit(self, function: Any, message: workers.Message, question: Any) -> Future[Any]:
-        sent = len(pickle.dumps(message, protocol=5))
-        note = {"sent": sent, "tasks": len(message.tasks)}
-        self._notes.append(note)
-        inner, outer = self._executor.submit(timed, message, question), Future()
+    def send(self, messages: list[workers.Message]) -> list[Any]:
+        futures = self._far.send(messages, timed)
+        for message, future in zip(messages, futures, strict=True):
+            note = {"sent": len(pickle.dumps(message, protocol=5)), "tasks": len(message.tasks)}
+            self._notes.append(note)
+            self._note[future] = note
+        return futures
 
-        def done(inner: Future[Any]) -> None:
-            try:
-                answer, seconds, note["start"] = inner.result()
-            except BaseException as error:
-                outer.set_exception(error)
-                return
-            found = [task for tasks in answer.tasks or [] for task in tasks]
-            note["returned"] = len(pickle.dumps(answer, protocol=5))
-            note["seconds"], note["inside"] = seconds, sum(task.seconds for task in found)
-            note["left"] = sum(task.state is not None for task in found)
-            note["cut"] = len(found)
-            outer.set_result(answer)
+    def results(self, futures: list[Any]) -> list[Any]:
+        return [
+            self._noted(self._note.pop(future), result)
+            for future, result in zip(futures, self._far.results(futures), strict=True)
+        ]
 
-        inner.add_done_callback(done)
-        return outer
+    def _noted(self, note: dict[str, Any], result: Any) -> Any:
+        if isinstance(result, BaseException):
+            return result
+        answer, seconds, note["start"] = result
+        found = [task for tasks in answer.tasks or [] for task in tasks]
+        note["returned"] = len(pickle.dumps(answer, protocol=5))
+        note["seconds"], note["inside"] = seconds, sum(task.seconds for task in found)
+        note["left"] = sum(task.state is not None for task in found)
+        note["cut"] = len(found)
+        return answer
 
 
 def timed(message: workers.Message, question: Any) -> tuple[workers.Answer, float, float]:
@@ -312,7 +317,7 @@ def timed(message: workers.Message, question: Any) -> tuple[workers.Answer, floa
     return answer, time.thread_time() - ready, ready - begin
 
 
-def nothing(data: Any) -> Any:
+def nothing(data: Any, question: Any) -> Any:
     """A task without work: what is left is the cost of a message."""
     return data
 
@@ -346,21 +351,35 @@ def local_cluster(n_workers: int) -> Iterator[tuple[Any, int]]:
                 process.wait()
 
 
-def message_cost(client: Any, scheduler: int, size: int, n: int = 400) -> tuple[float, float]:
-    """Processor seconds of the scheduler and of the client per message of this size."""
+def message_cost(client: Any, scheduler: int, size: int, n: int = 1000) -> tuple[float, float]:
+    """Processor seconds of the scheduler and of the client per message of this size, on the way that
+    :mod:`hardmax.regions.engine.workers` goes, with as many under way as a bundle holds."""
     import psutil
 
     def used() -> tuple[float, float]:
         return tuple(sum(psutil.Process(pid).cpu_times()[:2]) for pid in (scheduler, os.getpid()))
 
-    executor, data = client.get_executor(pure=False), np.zeros(max(size // 8, 1))
-    list(executor.map(nothing, [data] * 20))
-    before, waiting = used(), deque(executor.submit(nothing, data) for _ in range(8))
-    for _ in range(n - 8):
-        waiting.popleft().result()
-        waiting.append(executor.submit(nothing, data))
-    for future in waiting:
-        future.result()
+    far, answers = workers.DaskWorkers(client, {}), SimpleQueue()
+
+    def send(count: int) -> None:
+        for future in far.send([np.zeros(max(size // 8, 1)) for _ in range(count)], nothing):
+            future.add_done_callback(answers.put)
+
+    def exchange(messages: int) -> None:
+        send(min(messages, workers.LETTER))
+        handed, back = min(messages, workers.LETTER), 0
+        while back < messages:
+            done = workers._waiting(answers, workers.LETTER)
+            far.results(done)
+            back += len(done)
+            count = min(len(done), messages - handed)
+            handed += count
+            if count:
+                send(count)
+
+    exchange(50)
+    before = used()
+    exchange(n)
     after = used()
     return (after[0] - before[0]) / n, (after[1] - before[1]) / n
 
@@ -374,11 +393,7 @@ def measure(name: str) -> Measured:
     hm.count_cells(network, domain, max_cells=1000)  # compiles
     notes: list[dict[str, Any]] = []
 
-    def counted(*arguments: Any) -> tuple[Any, Any]:
-        inner, question = EXECUTOR(*arguments)
-        return Counted(inner, notes), question
-
-    workers._executor = counted
+    workers.far_workers = lambda *arguments: Counted(FAR_WORKERS(*arguments), notes)
     api.Schedule = Recorded  # type: ignore[misc]
     Recorded.joined_tasks.clear()
     with local_cluster(2) as (client, scheduler):

@@ -67,6 +67,7 @@ class SearchMachine(StackMachine):
     saved = (*StackMachine.saved, "rows", "row_errors", "base_at", "pend", "totals")
     stack = (1 << 12, 1 << 12)
     slow = 4
+    begins_at_once = False
 
     def __init__(
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float = 0.0
