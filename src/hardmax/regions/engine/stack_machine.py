@@ -507,6 +507,20 @@ class StackMachine(ABC):
         control[cls.kernels.C_SERIAL] = number << SERIALS
         return {**state, "control": control}
 
+    def weight(self, state: State) -> float:
+        """About how many cells a piece has: with p units that cross a cell there may be about p^2 / 2.
+
+        It only says which pieces are worth a message of their own to a cluster.
+        """
+        ints, total = state["stack_ints"], 0.0
+        end = len(ints)
+        while end > 0:
+            layer, pending = int(ints[end - HEADER + 1]), int(ints[end - HEADER + 4])
+            row = self.program.row(layer)
+            total += 0.5 * (1.0 + (pending if row.kind == FOLD and pending >= 0 else row.rows)) ** 2
+            end -= int(ints[end - 2])
+        return total
+
     @classmethod
     def depth(cls, state: State) -> tuple[int, int, int]:
         """How far the node on top of a piece is from the root: the lower, the bigger its subtree may be."""

@@ -53,6 +53,21 @@ def far_slice(under_way: int) -> float:
     return max(0.5, 0.0025 * under_way)
 
 
+def enough_weight(waiting: float, jobs: int) -> float:
+    """Of tasks of this weight that wait for so many workers: how much is worth a message.
+
+    Small tasks go out together, as many as weigh as much as a big one. The list of tasks does not depend on
+    that, only who processes them.
+    """
+    return max(waiting, 1.0) / (2.0 * jobs)
+
+
+def last_task(seconds: float) -> float:
+    """The part of a message's time in which no task is begun, so that few come back unfinished: those have
+    all the maps of the machine along, ten times as many bytes as a piece that waits."""
+    return min(0.5, 0.5 * seconds)
+
+
 class Worker:
     """A machine that works on one task after the other."""
 
@@ -93,17 +108,18 @@ class Worker:
         self._at = snapshot(machine)
         return Outcome(self._at, machine.tally, cells, used)
 
-    def explore(self, task: Task, limit: int, numbers: Iterator[int], end: float) -> list[Task]:
+    def explore(self, task: Task, limit: int, numbers: Iterator[int], begin: float, end: float) -> list[Task]:
         """Process a task and the tasks it is cut into, as long as there is time and there are numbers.
 
-        Returns all of them, in order. They are those that the list of tasks would have cut.
+        After ``begin`` none is begun, at ``end`` one is left unfinished. Returns all of them, in order. They
+        are those that the list of tasks would have cut.
         """
         tasks, at = [task], 0
         while at < len(tasks):
-            task, left = tasks[at], end - time.monotonic()
-            if task.state is None or (left <= 0 and at > 0):
+            task, now = tasks[at], time.monotonic()
+            if task.state is None or (now >= begin and at > 0):
                 break
-            task.take(self.work(task.state, limit if at == 0 else task.quota, max(left, 0.0)))
+            task.take(self.work(task.state, limit if at == 0 else task.quota, max(end - now, 0.0)))
             at += 1
             if task.used_up and task.generation:
                 pieces = cut_task(self.machine, task, numbers)
@@ -302,11 +318,12 @@ def work(message: Message, question: dict[str, Any] | None) -> Answer:
         asked = Question.of_message(question)
         _here.worker, _here.run = Worker(asked, asked.machine()), message.run
     numbers, end = iter(message.numbers), time.monotonic() + message.seconds
+    begin = end - last_task(message.seconds)
     results: list[list[Task]] = []
     for task, limit in message.tasks:
-        if results and time.monotonic() >= end:
+        if results and time.monotonic() >= begin:
             break
-        results.append(_here.worker.explore(task, limit, numbers, end))
+        results.append(_here.worker.explore(task, limit, numbers, begin, end))
     return Answer(results, len(message.numbers) - len(list(numbers)))
 
 
@@ -468,12 +485,14 @@ class _Messages:
         """A message with the first tasks that wait; ``None`` if there are none."""
         if self.stopped:
             return None
-        schedule, tasks = self.schedule, []
-        for _ in range(max(1, min(BUNDLE, schedule.n_waiting // (2 * self.jobs)))):
+        schedule, tasks, weight = self.schedule, [], 0.0
+        enough = enough_weight(schedule.weight_waiting, self.jobs)
+        while len(tasks) < BUNDLE and not weight >= enough:
             task = schedule.next()
             if task is None:
                 break
             tasks.append(task)
+            weight += task.weight
         if not tasks:
             return None
         # with a limit on cells, tasks are cut here, where it is known who comes before
