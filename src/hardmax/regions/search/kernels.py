@@ -9,7 +9,8 @@ witness answers one of them at once, and the other is a linear program
 caller decides it in rationals.
 
 In a box the rows of a cone are only the cuts on the way to it, and witnesses are points :math:`(x, 1)`; the
-sides of the box are bounds of the programs.
+sides of the box are bounds of the programs. A bounded polytope is searched in a box around it, with its sides
+as rows.
 
 A head is searched in the same way (the largest margin of a key over those that are known to win, as one more
 variable). A cone enters the next layer without the rows that are proven to follow from the others: it is
@@ -441,9 +442,9 @@ def hidden_of(n, net, path, layer, word, units, hidden):
 
 
 @kernel(inlined=True)
-def sides_of(lp, n):
+def sides_of(lp):
     """Sides of the domain that are bounds of the programs."""
-    return 2 * (n - 1) if lp.reach[0] > 0.0 else 0
+    return lp.sides[0]
 
 
 @kernel(inner=True)
@@ -467,7 +468,7 @@ def emit(net, state, cones, lp, out, start, m, w, known, tied):
         out.witness[cell * n + k] = x
         size = max(size, abs(x))
     size *= np.sqrt(n)
-    for s in range(sides_of(lp, n)):
+    for s in range(sides_of(lp)):
         out.codes[facet] = SIDE - s
         facet += 1
         if margin > 0.0:
@@ -566,7 +567,7 @@ def run(net, units, state, cones, work, lp, out, budget):
             return
         if control[C_EMIT] == 1 and (
             control[C_OUT_CELLS] + 1 >= out.tied.shape[0]
-            or control[C_OUT_FACETS] + sides_of(lp, n) + m + n_cuts + 1 >= out.codes.shape[0]
+            or control[C_OUT_FACETS] + sides_of(lp) + m + n_cuts + 1 >= out.codes.shape[0]
         ):
             control[C_STATUS] = OUTPUT_FULL
             return

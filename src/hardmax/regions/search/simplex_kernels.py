@@ -3,9 +3,9 @@ r"""The compiled linear programs of the search engine: does a cone, or its part 
 .. math:: \min\; c \cdot y \quad\text{subject to}\quad g_l \cdot y \ge 0,\; l \le y \le h .
 
 *In a box* :math:`y = (x, 1)` and the bounds are those of the domain: its sides are no rows, so a program has
-only as many rows as there are cuts on the way to a cell, in seven dimensions and in seven hundred. *In a
-cone* (a polytope or the whole space) the sides of the domain and :math:`x_0 > 0` are rows, and
-:math:`|y_k| \le 1` only keeps the program bounded.
+only as many rows as there are cuts on the way to a cell, in seven dimensions and in seven hundred. A bounded
+polytope lies in a box, too, and its sides are rows. *In a cone* (the domain is unbounded) the sides of the
+domain and :math:`x_0 > 0` are rows, and :math:`|y_k| \le 1` only keeps the program bounded.
 
 The dual simplex method starts from the corner of the bounds that is best for c and ends in one of two ways.
 A point with :math:`c \cdot y < 0`, moved a little towards a point inside, is a witness of the other side; it
@@ -37,12 +37,14 @@ class Simplex(NamedTuple):
     """Room for a linear program, its bounds, and its solution ``y``.
 
     The last variable of the bounds is t, that of a lifted program. ``reach`` is a bound on |y| in a box, and
-    zero for a cone. ``work`` counts multiplications.
+    zero for a cone. ``sides`` counts the sides of the domain that are bounds. ``work`` counts
+    multiplications.
     """
 
     low: Floats
     high: Floats
     reach: Floats
+    sides: Integers
     work: Integers
     lifted: Floats
     lifted_error: Floats
