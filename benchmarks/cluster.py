@@ -40,6 +40,7 @@ from hardmax.regions import api
 from hardmax.regions.engine import tasks, workers
 
 FAR_WORKERS = workers.far_workers
+MOST_TASKS = 5_000_000  # in a simulation; it takes about a gigabyte
 NETWORKS = {  # name: widths, half the side of the square, in cells about
     "small": ([2, 1500, 1], 4.0),  # 9e5
     "line-1e7": ([2, 5000, 1], 4.0),
@@ -486,8 +487,9 @@ def cluster_of(measured: Measured, n: int, **options: Any) -> Cluster:
     return Cluster(n, **costs | options)
 
 
-def smallest(measured: Measured, n: int, busy: float = 0.85) -> int:
-    """Copies of the tree from which so many workers are busy for this share of the time, within a tenth."""
+def smallest(measured: Measured, n: int, busy: float = 0.85) -> int | None:
+    """Copies of the tree from which so many workers are busy for this share of the time, within a tenth;
+    ``None``: more tasks than are simulated."""
 
     def enough(copies: int) -> bool:
         return simulate(Tree.of(measured, copies), cluster_of(measured, n)).busy >= busy
@@ -498,6 +500,8 @@ def smallest(measured: Measured, n: int, busy: float = 0.85) -> int:
     high = 2 * low
     while not enough(high):
         low, high = high, 2 * high
+        if high * len(measured.cells) > MOST_TASKS:
+            return None
     while high > 1.1 * low + 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -531,6 +535,9 @@ def main() -> None:
         print("  workers are 85 % busy from cells   processor hours   seconds per worker")
         for n in sizes:
             copies = smallest(measured, n)
+            if copies is None:
+                print(f"  {n:7,} more than {MOST_TASKS * measured.n_cells / len(measured.cells) / 2:10.2g}")
+                continue
             work = Tree.of(measured, copies).work
             found = f"{copies * measured.n_cells:20.2g} {work / 3600:17.2g} {work / n:20.1f}"
             print(f"  {n:7,} {found}", flush=True)

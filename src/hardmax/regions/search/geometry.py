@@ -295,7 +295,7 @@ def _ratio(value: flint.fmpq) -> Fraction:
     return Fraction(int(value.p), int(value.q))
 
 
-def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
+def units_of(layers: tuple[Layer, ...], box: Box | None, sides: Sequence[IntegerRow] = ()) -> Units:
     """The units of the last place of a network whose weights have few bits; zeros where they have not."""
     table = np.zeros((len(layers) + 1, 6))
     entering: int | None = 0  # the identity enters
@@ -322,7 +322,8 @@ def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
         entering = leaving
     low, high = (None, None) if box is None else (_last_place(box.low), _last_place(box.high))
     corner = 0.0 if low is None or high is None else _power(min(low, high))
-    return Units(table, np.array([corner]))
+    small = [[float(v) for v in row] if max(map(abs, row)) < 2**53 else [0.0] * len(row) for row in sides]
+    return Units(table, np.array([corner]), np.array(small or [[0.0]]))
 
 
 def _last_place(array: ExactArray) -> int | None:
@@ -363,7 +364,8 @@ def workspace(
     cell |= {"cuts": 2 * (size + 2), "hidden": n * widest, "above": widest + 1}
     program: dict[str, Any] = dict.fromkeys(types_of(Simplex), n + 1)
     program |= {"reach": 1, "sides": 1, "work": 1, "size": 1, "lifted_error": size + 2}
-    program |= {"lifted": (size + 2, n + 1), "inverse": (n + 1, n + 1)}
+    program |= {"lifted": (size + 2, n + 1), "codes_kept": (n + 1, 2)}
+    program |= dict.fromkeys(("inverse", "square", "whole"), (n + 1, n + 1))
     simplex: Simplex = allocated(Simplex, program)
     if box is None:
         simplex.low[:], simplex.high[:] = -1.0, 1.0

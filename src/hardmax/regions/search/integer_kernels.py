@@ -5,13 +5,6 @@ them. A sum of products of such numbers is exact in floats, in any order and fus
 of the absolute values is below :math:`2^{53}` times the unit of the last place. The units depend on the
 network only (:func:`hardmax.regions.search.geometry.units_of`); the sizes are looked at cell by cell. Rows
 without rounding have no error, and one that is zero is known to be.
-
-In such networks hyperplanes coincide, or touch a cell without cutting it: z = g + g' where g and g' are
-positive on the cell, for instance. No bound on an error can prove that. Multipliers
-:math:`\lambda \ge 0` do, if :math:`\sum_l \lambda_l g_l` of *whole numbers* is nowhere positive in the box
-(zero, in a cone), for then the rows are not all positive at any point. Their ratios are read off the linear
-program that found the place and rounded to small fractions. The sum is then computed without rounding, so
-it does not matter where the fractions came from.
 """
 
 from __future__ import annotations
@@ -40,15 +33,16 @@ Floats = NDArray[np.float64]
 # columns of the table of units
 Z_UNIT, OUT_UNIT, Z_SUM, Z_CONSTANT, OUT_SUM, OUT_CONSTANT = range(6)
 DIGITS = 2.0**53
-DENOMINATORS = 60
 
 
 class Units(NamedTuple):
     """The unit of the last place of every layer's scores, and of what leaves it; sums of weights and sizes of
-    constants that bound them. A unit of zero: there is none. ``box`` is the unit of the box's corners."""
+    constants that bound them. A unit of zero: there is none. ``box`` is the unit of the box's corners;
+    ``sides`` are those of the domain as whole numbers, zeros where they are too large for a float."""
 
     layers: Floats
     box: Floats
+    sides: Floats
 
 
 @kernel(inner=True)
@@ -102,13 +96,20 @@ def is_zero(n, net, path, errors, layer, unit):
 
 @kernel(inner=True)
 def whole_row(n, net, units, path, errors, code, sign, infinity, out):
-    """The row of a fold as whole numbers, positive inside; False: it is not known without rounding."""
+    """The row of a fold or side as whole numbers, positive inside; False: it is not known without rounding."""
     if code == infinity:
         for k in range(n - 1):
             out[k] = 0.0
         out[n - 1] = 1.0
         return True
-    if code < 0 or (code >> 19) & 0x7FFFF != code & 0x7FFFF:
+    if code < infinity:
+        side = infinity - 1 - code  # codes of sides begin below that of infinity
+        known = False
+        for k in range(n):
+            out[k] = units.sides[side, k]
+            known = known or out[k] != 0.0
+        return known
+    if (code >> 19) & 0x7FFFF != code & 0x7FFFF:
         return False
     layer, unit = code >> 54, (code >> 38) & 0xFFFF
     here = layer_row(net.table, layer)
@@ -118,66 +119,3 @@ def whole_row(n, net, units, path, errors, code, sign, infinity, out):
     for k in range(n):
         out[k] = scale * path[here.z_at + k * here.rows + unit]
     return True
-
-
-@kernel(inner=True)
-def vanishes_in_integers(n, net, units, path, errors, codes, signs, m, z_code, z_sign, infinity, lp):
-    """Whether m rows of folds and the row z are proven never to be positive together in the box, or at all.
-
-    The program that was solved last is that of these rows, lifted, z behind the others; its multipliers are
-    the hint.
-    """
-    k = lp.size[0]
-    row, total, sizes = lp.slopes, lp.column, lp.sizes
-    boxed = lp.reach[0] > 0.0
-    # multipliers of rows of whole numbers, instead of rows of length 1; that of z becomes 1
-    of_z = 0.0
-    for b in range(k):
-        lp.falls[b] = 0.0
-        if not lp.weights[b] > 1e-9:
-            continue
-        i = lp.tight[b]
-        code, sign = (codes[i], signs[i]) if i < m else (z_code, z_sign)
-        if not whole_row(n, net, units, path, errors, code, sign, infinity, row):
-            return False
-        square = 0.0
-        for j in range(n):
-            square += row[j] * row[j]
-        lp.falls[b] = lp.weights[b] / np.sqrt(square)
-        if i == m:
-            of_z = lp.falls[b]
-    if not of_z > 0.0:
-        return False
-    for denominator in range(1, DENOMINATORS + 1):
-        fits = True
-        for b in range(k):
-            ratio = denominator * lp.falls[b] / of_z
-            fits = fits and abs(ratio - np.round(ratio)) < 1e-6 and ratio < 1e9
-        if not fits:
-            continue
-        for j in range(n):
-            total[j] = 0.0
-            sizes[j] = 0.0
-        for b in range(k):
-            factor = np.round(denominator * lp.falls[b] / of_z)
-            if factor > 0.0:
-                i = lp.tight[b]
-                code, sign = (codes[i], signs[i]) if i < m else (z_code, z_sign)
-                whole_row(n, net, units, path, errors, code, sign, infinity, row)
-                for j in range(n):
-                    total[j] += factor * row[j]
-                    sizes[j] += abs(factor * row[j])
-        size = 0.0
-        best = 0.0
-        zero = True
-        for j in range(n):
-            far = max(abs(lp.low[j]), abs(lp.high[j]), 1.0) if boxed else 1.0
-            size += sizes[j] * far
-            if boxed:
-                best += max(total[j] * lp.low[j], total[j] * lp.high[j])
-            zero = zero and total[j] == 0.0
-        # every number above is a multiple of the box's unit and smaller than 2^53 of it: nothing was rounded
-        exact = 1.001 * size < DIGITS * (units.box[0] if boxed else 1.0)
-        if exact and (zero or (boxed and best <= 0.0)):
-            return True
-    return False

@@ -52,7 +52,8 @@ from hardmax.regions.engine.layer_kernels import (
     write_header,
     write_signature,
 )
-from hardmax.regions.search.integer_kernels import is_zero, mark_exact, vanishes_in_integers
+from hardmax.regions.search.dependence_kernels import never_negative
+from hardmax.regions.search.integer_kernels import is_zero, mark_exact
 from hardmax.regions.search.simplex_kernels import (
     EMPTY,
     INSIDE,
@@ -600,9 +601,10 @@ def run(net, units, state, cones, work, lp, out, budget):
                             z[k] = rows[row, k] if s > 0.0 else -rows[row, k]
                         control[C_PROGRAMS] += 1
                         other = other_side(lp, cone, cone_error, m, z, row_errors[row], w, n, trust, outside)
-                        if other == OPEN and vanishes_in_integers(
-                            n, net, units, path, errors, cones.code[start:], cones.sign[start:], m,
-                            (layer << 54) | (i << 38), -1 if s > 0.0 else 1, INFINITY, lp,
+                        if other == OPEN and never_negative(
+                            n, net, units, path, errors, signs, cone, cone_error, cones.code[start:],
+                            cones.sign[start:], m, z, row_errors[row], (layer << 54) | (i << 38), INFINITY,
+                            lp,
                         ):  # fmt: skip
                             other = EMPTY
                         if s > 0.0:

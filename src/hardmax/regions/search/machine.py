@@ -90,7 +90,7 @@ class SearchMachine(StackMachine):
         sides = 0 if self._box else domain.b.shape[0]
         self._base = base_of(64 + 4 * (sides + 2), n)
         self._make_work(64 + 2 * (sides + 2))
-        self._units = units_of(program.layers, self._box)
+        self._units = units_of(program.layers, self._box, self._sides)
         self._make_output(1 << 8 if store else 0, 1 << 11 if store else 0)
         self.control[kernels.C_STATUS] = kernels.WAITING
 
@@ -153,7 +153,7 @@ class SearchMachine(StackMachine):
         """Solve programs in the box around the domain."""
         self._bounds = Box(*self.around)
         self._make_work(self._size)
-        self._units = units_of(self.program.layers, self._bounds)
+        self._units = units_of(self.program.layers, self._bounds, self._sides)
 
     def _middle(self, box: Box) -> tuple[Floats, int]:
         """The middle of a box, which is inside without any program, and whether its floats are inside too."""
@@ -170,6 +170,11 @@ class SearchMachine(StackMachine):
         base.code[:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
         base.sign[:m] = 1
         return m
+
+    @cached_property
+    def _sides(self) -> list[IntegerRow]:
+        """The sides of a domain that is no box as integers."""
+        return [] if self._box else [self.exact_maps.domain_line(i) for i in range(self.domain.b.shape[0])]
 
     @cached_property
     def _domain_rows(self) -> list[IntegerRow]:

@@ -54,6 +54,9 @@ class Simplex(NamedTuple):
     position: Integers  # of a variable among the free ones; -1: at a bound
     flips: Integers
     inverse: Floats
+    square: Floats
+    whole: Integers
+    codes_kept: Integers
     weights: Floats  # multipliers of the tight rows
     reduced: Floats  # reduced costs of the variables
     falls: Floats
