@@ -36,7 +36,7 @@ _SLICE = 0.05  # seconds between two looks at the clock
 BUNDLE = 64  # tasks in a message to a worker of a cluster, at most
 AHEAD = 2  # messages per worker that are under way: one waits while one is processed
 LETTER = 32  # messages that are handed out, or collected, at once
-_LETTER_BYTES = 1 << 23
+_LETTER_BYTES = 1 << 22  # about as many bytes at once, and in a message; Dask warns at ten million
 _NUMBERS = 1 << 10  # tasks that a message may lead to
 _EARLY = 1.0  # seconds after which it is worth to know what to expect
 _MOST_STEPS = 1 << 20  # in a call; an engine may return after fewer
@@ -461,6 +461,10 @@ class _Sent:
     tasks: list[Task]
 
 
+def _bytes(task: Task) -> int:
+    return sum(array.nbytes for array in (task.state or {}).values())
+
+
 class _Messages:
     """Messages to the workers of a cluster, and their answers."""
 
@@ -478,21 +482,22 @@ class _Messages:
             if sent is None:
                 break
             ready.append(sent)
-            size += sum(array.nbytes for task in sent.tasks for array in (task.state or {}).values())
+            size += sum(map(_bytes, sent.tasks))
         return ready
 
     def next(self, under_way: int) -> _Sent | None:
         """A message with the first tasks that wait; ``None`` if there are none."""
         if self.stopped:
             return None
-        schedule, tasks, weight = self.schedule, [], 0.0
+        schedule, tasks, weight, size = self.schedule, [], 0.0, 0
         enough = enough_weight(schedule.weight_waiting, self.jobs)
-        while len(tasks) < BUNDLE and not weight >= enough:
+        while len(tasks) < BUNDLE and size < _LETTER_BYTES and not weight >= enough:
             task = schedule.next()
             if task is None:
                 break
             tasks.append(task)
             weight += task.weight
+            size += _bytes(task)
         if not tasks:
             return None
         # with a limit on cells, tasks are cut here, where it is known who comes before

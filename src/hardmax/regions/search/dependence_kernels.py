@@ -8,8 +8,8 @@ combination in *all* coordinates if it depends on the rows, which is a statement
 without any error, in one of three ways:
 
 - there are as many rows as variables;
-- all rows are composed of the k units of an earlier layer that are on, and a constant, and there are k + 1 of
-  them: a space of dimension at most k + 1 has no room for one more;
+- all rows are composed of the k units of an earlier layer that are on, and a constant, and there are k + 1
+  of them: a space of dimension at most k + 1 has no room for one more;
 - the rows are whole numbers (weights of few bits), and modulo primes whose product exceeds every minor
   (Hadamard's bound) the rank does not grow with z.
 """
@@ -20,9 +20,19 @@ import numpy as np
 
 from hardmax.compiling import kernel
 from hardmax.exact.residues import primes_below
-from hardmax.regions.engine.layer_kernels import FOLD, UNIT, copy, layer_row
+from hardmax.regions.engine.layer_kernels import CERTIFIED, FOLD, UNIT, copy, layer_row
 from hardmax.regions.search.integer_kernels import DIGITS, whole_row
-from hardmax.regions.search.simplex_kernels import GIVEN_UP, certify, minimise
+from hardmax.regions.search.simplex_kernels import (
+    EMPTY,
+    GIVEN_UP,
+    INSIDE,
+    OPEN,
+    certify,
+    largest_margin,
+    length_of,
+    minimise,
+    slopes_of,
+)
 
 _list = primes_below(1 << 31)
 PRIMES = np.array([next(_list) for _ in range(24)])
@@ -116,15 +126,15 @@ def invert(lp, k, n):
 
 
 @kernel(inner=True)
-def made_of_few(net, path_signs, codes, k, z_code, infinity):
-    """Whether the k rows and z are known to lie in a space of dimension k: functions of the units that are on
-    in an earlier layer, and of the constant."""
-    for layer in range(z_code >> 54):
+def made_of_few(net, path_signs, codes, count, most, layers, infinity):
+    """Whether rows, or their slopes, are known to lie in a space of at most so many dimensions: functions of
+    the units that are on in one of the first layers. A constant is one more function."""
+    for layer in range(layers):
         here = layer_row(net.table, layer)
         if here.kind != FOLD or here.skip == 1:
             continue
         inside = True
-        for i in range(k):
+        for i in range(count):
             code = codes[i, 0]
             if code == infinity:
                 continue
@@ -140,7 +150,7 @@ def made_of_few(net, path_signs, codes, k, z_code, infinity):
             while word != np.uint64(0):
                 word &= word - np.uint64(1)
                 on += 1
-        if on + 1 <= k:
+        if on <= most:
             return True
     return False
 
@@ -202,15 +212,14 @@ def rank_at_most(n, a, count, most, prime):
 
 
 @kernel(inner=True)
-def dependent_as_integers(n, net, units, path, errors, k, z_code, infinity, lp):
-    """Whether the k rows in ``lifted`` and z have rank k at most, by residues of whole numbers."""
+def dependent_as_integers(n, columns, net, units, path, errors, codes, count, most, infinity, lp):
+    """Whether the first columns of rows have rank ``most`` at most, by residues of whole numbers."""
     bits = 1.0
-    for i in range(k + 1):
-        code, sign = (lp.codes_kept[i, 0], lp.codes_kept[i, 1]) if i < k else (z_code, 1)
-        if not whole(n, net, units, path, errors, code, sign, infinity, lp, lp.square[i]):
+    for i in range(count):
+        if not whole(n, net, units, path, errors, codes[i, 0], codes[i, 1], infinity, lp, lp.square[i]):
             return False
         square = 0.0
-        for j in range(n):
+        for j in range(columns):
             square += lp.square[i, j] * lp.square[i, j]
         if not square >= 1.0:
             return False
@@ -220,11 +229,11 @@ def dependent_as_integers(n, net, units, path, errors, k, z_code, infinity, lp):
         if used == PRIMES.shape[0]:
             return False
         prime = PRIMES[used]
-        for i in range(k + 1):
-            for j in range(n):
+        for i in range(count):
+            for j in range(columns):
                 value = np.int64(lp.square[i, j]) % prime
                 lp.whole[i, j] = value + prime if value < 0 else value
-        if not rank_at_most(n, lp.whole, k + 1, k, prime):
+        if not rank_at_most(columns, lp.whole, count, most, prime):
             return False
         bits -= PRIME_BITS
         used += 1
@@ -232,24 +241,151 @@ def dependent_as_integers(n, net, units, path, errors, k, z_code, infinity, lp):
 
 
 @kernel(inner=True)
-def never_negative(
-    n, net, units, path, errors, path_signs, rows, row_errors, codes, signs, m, z, z_error, z_code, infinity, lp
-):
-    """Whether z is proven positive where m rows are (and in the box): a positive combination of some of them,
-    found by a program and proven as the head of this module says."""
-    lifted, outside = 0, -1
-    if minimise(lp, rows, row_errors, m, outside, z, z_error, n, lifted, 40 + 10 * n) == GIVEN_UP:
-        return False
-    k = gather(lp, rows, row_errors, codes, signs, n)
-    if k < 1 or not invert(lp, k, n):
+def combination(lp, z, z_error, k, n):
+    """Whether, in some k of n coordinates, z is proven to be a positive combination of the k rows in
+    ``lifted``, and these are proven to be independent."""
+    if not invert(lp, k, n):
         return False
     for i in range(k):
         lp.tight[i] = i
         lp.weights[i] = 0.0
         for j in range(k):
             lp.weights[i] += lp.inverse[i, j] * z[lp.free[j]]
-    if not certify(lp, lp.lifted, lp.lifted_error, z, z_error, k):
+    return certify(lp, lp.lifted, lp.lifted_error, z, z_error, k)
+
+
+@kernel(inner=True)
+def never_negative(
+    n, net, units, path, errors, path_signs, rows, row_errors, codes, signs, m, z, z_error, z_code, infinity, lp
+):  # fmt: skip
+    """Whether z is proven positive where m rows are (and in the box): a positive combination of some of them,
+    found by a program and proven as the head of this module says."""
+    lifted, outside = 0, -1
+    if minimise(lp, rows, row_errors, m, outside, z, z_error, n, lifted, 40 + 10 * n) == GIVEN_UP:
         return False
-    if k == n or made_of_few(net, path_signs, lp.codes_kept, k, z_code, infinity):
+    k = gather(lp, rows, row_errors, codes, signs, n)
+    if k < 1 or not combination(lp, z, z_error, k, n):
+        return False
+    if k == n:
         return True
-    return dependent_as_integers(n, net, units, path, errors, k, z_code, infinity, lp)
+    kept = lp.codes_kept
+    kept[k, 0], kept[k, 1] = z_code, 1
+    if made_of_few(net, path_signs, kept, k, k - 1, z_code >> 54, infinity):  # the constant is the last
+        return True
+    return dependent_as_integers(n, n, net, units, path, errors, kept, k + 1, k, infinity, lp)
+
+
+@kernel(inner=True)
+def without(lp, rows, errors, i, k, g):
+    """Row i without the k rows in ``lifted`` that were inverted, in the other coordinates, in ``column``;
+    returns the bound on its error.
+
+    The exact coefficients differ from those computed by at most twice the norm of the inverse times what is
+    left in the chosen coordinates, because the inverse is right up to a factor of one half.
+    """
+    inverse, free, kept = lp.inverse, lp.free, lp.lifted
+    largest = sizes = unsure = 0.0
+    for b in range(k):
+        total, norm = 0.0, 0.0
+        for f in range(k):
+            total += inverse[b, f] * rows[i, free[f]]
+            norm += abs(inverse[b, f])
+        lp.falls[b] = total
+        largest = max(largest, norm)
+        sizes += abs(total)
+        unsure += abs(total) * lp.lifted_error[b]
+    rest = 0.0
+    for f in range(k):
+        left = rows[i, free[f]]
+        for b in range(k):
+            left -= lp.falls[b] * kept[b, free[f]]
+        rest = max(rest, abs(left))
+    rounding = 2.0 * (k + 4) * UNIT * (1.0 + sizes)
+    unsure += errors[i]
+    at = 0
+    for j in range(g):
+        if lp.position[j] < 0:
+            value = rows[i, j]
+            for b in range(k):
+                value -= lp.falls[b] * kept[b, j]
+            lp.column[at] = value
+            at += 1
+    coefficients = 2.01 * largest * (rest + unsure + rounding)
+    return 1.01 * (unsure + (k + 1) * coefficients + rounding * np.sqrt(g + 1.0))
+
+
+@kernel(inner=True)
+def recedes(
+    n, net, units, path, errors, path_signs, layer, rows, row_errors, codes, signs, m, infinity, trust, lp
+):  # fmt: skip
+    """Is there a direction in which no row falls, so that the cell is unbounded? ``EMPTY``: it is bounded.
+
+    Rows whose positive combination vanishes are constant in every such direction. Where that is proven, the
+    question goes on in the coordinates that they leave, without the rows that are proven to depend on
+    them. Overwrites the rows.
+    """
+    count = slopes_of(rows, row_errors, codes, signs, m, n)
+    g, gone, kept, z = n - 1, 0, lp.codes_kept, lp.c
+    while True:
+        if count == 0 or g == 0:
+            return INSIDE if g > 0 else EMPTY
+        verdict = largest_margin(lp, rows, row_errors, count, g, trust)
+        if verdict != OPEN or trust != CERTIFIED:
+            return verdict
+        k = 0
+        for b in range(lp.size[0]):
+            if lp.weights[b] > SMALL:
+                lp.flips[k] = lp.tight[b]
+                k += 1
+        if k < 2 or k > g + 1 or gone + k > n:
+            return OPEN
+        k -= 1
+        last = lp.flips[k]
+        for b in range(k + 1):
+            i = lp.flips[b]
+            kept[gone + b, 0], kept[gone + b, 1] = codes[i], signs[i]
+            if b < k:
+                copy(rows[i], 0, lp.lifted[b], 0, g)
+                lp.lifted_error[b] = row_errors[i]
+        for j in range(g):
+            z[j] = -rows[last, j]
+        if not combination(lp, z, row_errors[last], k, g):
+            return OPEN
+        if k == g:
+            return EMPTY
+        gone += k
+        if not (
+            made_of_few(net, path_signs, kept, gone + 1, gone, layer, infinity)
+            or dependent_as_integers(n, n - 1, net, units, path, errors, kept, gone + 1, gone, infinity, lp)
+        ):
+            return OPEN
+        for j in range(g):
+            lp.position[j] = -1
+        for f in range(k):
+            lp.position[lp.free[f]] = f
+        left = 0
+        for i in range(count):
+            among = False
+            for b in range(k + 1):
+                among = among or lp.flips[b] == i
+            if among:
+                continue
+            error = without(lp, rows, row_errors, i, k, g)
+            length = length_of(lp.column, g - k)
+            if error < 0.1 * length:
+                for j in range(g - k):
+                    rows[left, j] = lp.column[j] / length
+                row_errors[left] = 1.01 * error / length + 2.0 * UNIT
+                codes[left], signs[left] = codes[i], signs[i]
+                left += 1
+                continue
+            kept[gone, 0], kept[gone, 1] = codes[i], signs[i]
+            if not (
+                made_of_few(net, path_signs, kept, gone + 1, gone, layer, infinity)
+                or dependent_as_integers(
+                    n, n - 1, net, units, path, errors, kept, gone + 1, gone, infinity, lp
+                )
+            ):
+                return OPEN
+        count = left
+        g -= k

@@ -52,7 +52,7 @@ from hardmax.regions.engine.layer_kernels import (
     write_header,
     write_signature,
 )
-from hardmax.regions.search.dependence_kernels import never_negative
+from hardmax.regions.search.dependence_kernels import never_negative, recedes
 from hardmax.regions.search.integer_kernels import is_zero, mark_exact
 from hardmax.regions.search.simplex_kernels import (
     EMPTY,
@@ -708,8 +708,10 @@ def run(net, units, state, cones, work, lp, out, budget):
                 if reach == OPEN and trust != EXACT:
                     copy_rows(cones, start, start + m, m, n)
                     control[C_PROGRAMS] += 1
-                    slopes, slope_error = base[start + m :], base_error[start + m :]
-                    reach = grows_somewhere(lp, slopes, slope_error, m, n, trust)
+                    reach = recedes(
+                        n, net, units, path, errors, signs, layer, base[start + m :], base_error[start + m :],
+                        cones.code[start + m :], cones.sign[start + m :], m, INFINITY, trust, lp,
+                    )  # fmt: skip
                 if reach == OPEN:
                     control[C_STATUS] = UNDECIDED_CELL
                     return
@@ -856,7 +858,7 @@ def outline(
                 verdict[f] = found == INSIDE
         unbounded[i] = 0
         if not bounded_domain:
-            found = grows_somewhere(lp, base, base_error, m, n, CERTIFIED)
+            found = grows_somewhere(lp, base, base_error, cones.code, cones.sign, m, n, CERTIFIED)
             unbounded[i] = 2 if found == OPEN else found == INSIDE
 
 

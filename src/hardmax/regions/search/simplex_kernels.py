@@ -561,11 +561,9 @@ def largest_margin(lp, rows, errors, m, n, trust):
 
 
 @kernel(inner=True)
-def grows_somewhere(lp, rows, errors, m, n, trust):
-    """Is there a direction in which all rows grow, so that the cell is unbounded? ``EMPTY``: it is bounded.
-
-    Overwrites the rows with their slopes. The row of x_0, which has none, counts for nothing.
-    """
+def slopes_of(rows, errors, codes, signs, m, n):
+    """Overwrite rows with their slopes at length 1, and return how many there are: the row of x_0, which has
+    none, is left out."""
     count = 0
     for i in range(m):
         square = 0.0
@@ -578,7 +576,18 @@ def grows_somewhere(lp, rows, errors, m, n, trust):
         errors[count] = 1.01 * errors[i] / length + 2.0 * UNIT if sure else np.inf
         for k in range(n - 1):
             rows[count, k] = rows[i, k] / length if sure else 0.0
+        codes[count], signs[count] = codes[i], signs[i]
         count += 1
+    return count
+
+
+@kernel(inner=True)
+def grows_somewhere(lp, rows, errors, codes, signs, m, n, trust):
+    """Is there a direction in which all rows grow, so that the cell is unbounded? ``EMPTY``: it is bounded.
+
+    Overwrites the rows with their slopes.
+    """
+    count = slopes_of(rows, errors, codes, signs, m, n)
     if count == 0:
         return INSIDE
     return largest_margin(lp, rows, errors, count, n - 1, trust)
