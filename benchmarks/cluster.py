@@ -468,9 +468,7 @@ def describe(measured: Measured) -> None:
 def table(measured: Measured, copies: int, sizes: list[int], **options: Any) -> None:
     """Print what clusters of these sizes would do."""
     tree, cells = Tree.of(measured, copies), measured.n_cells * copies
-    print(
-        f"{measured.name} x {copies}: {cells:.3g} cells, {tree.work:,.0f} s of work, {options or ''}"
-    )
+    print(f"{measured.name} x {copies}: {cells:.3g} cells, {tree.work:,.0f} s of work, {options or ''}")
     print("  workers  makespan s   busy  messages  scheduler  client  repeated s  waiting tasks")
     for n in sizes:
         run = simulate(tree, cluster_of(measured, n, **options))

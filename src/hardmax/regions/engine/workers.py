@@ -489,7 +489,8 @@ class _Messages:
         """A message with the first tasks that wait; ``None`` if there are none."""
         if self.stopped:
             return None
-        schedule, tasks, weight, size = self.schedule, [], 0.0, 0
+        schedule, weight, size = self.schedule, 0.0, 0
+        tasks: list[Task] = []
         enough = enough_weight(schedule.weight_waiting, self.jobs)
         while len(tasks) < BUNDLE and size < _LETTER_BYTES and not weight >= enough:
             task = schedule.next()

@@ -256,7 +256,8 @@ def combination(lp, z, z_error, k, n):
 
 @kernel(inner=True)
 def never_negative(
-    n, net, units, path, errors, path_signs, rows, row_errors, codes, signs, m, z, z_error, z_code, infinity, lp
+    n, net, units, path, errors, path_signs, rows, row_errors, codes, signs, m, z, z_error, z_code,
+    infinity, lp,
 ):  # fmt: skip
     """Whether z is proven positive where m rows are (and in the box): a positive combination of some of them,
     found by a program and proven as the head of this module says."""

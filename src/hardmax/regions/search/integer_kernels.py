@@ -96,7 +96,7 @@ def is_zero(n, net, path, errors, layer, unit):
 
 @kernel(inner=True)
 def whole_row(n, net, units, path, errors, code, sign, infinity, out):
-    """The row of a fold or side as whole numbers, positive inside; False: it is not known without rounding."""
+    """The row of a fold or side as whole numbers, positive inside; False: it is known with rounding only."""
     if code == infinity:
         for k in range(n - 1):
             out[k] = 0.0
