@@ -106,8 +106,9 @@ class Question:
     def machine(self) -> Any:
         """A machine at its beginning."""
         layers, domain = self._laid_out
-        program = self._program  # the machine asks for the same
-        program.take_norms(self.norms)
+        if self.norms:
+            program = self._program  # the machine asks for the same
+            program.take_norms(self.norms)
         kind = getattr(
             import_module(f"hardmax.regions.{self.name}.machine"), f"{self.name.capitalize()}Machine"
         )
