@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cmp_to_key
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -280,7 +281,7 @@ def _cut(block: Any, tokens: tuple[int, ...], piece: Piece) -> list[Piece]:
     inside = [p for p in ordered(places) if compare(piece.begin, p) < 0 and compare(p, piece.end) < 0]
     ends = [piece.begin, *inside, piece.end]
     parts: list[Piece] = []
-    for begin, end in zip(ends[:-1], ends[1:], strict=True):
+    for begin, end in pairwise(ends):
         s = between(begin, end)
         winners = {}
         for at, row in scores.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -56,17 +57,11 @@ def assert_same_piece(seed: int, trace: Any, i: int, piece: Piece) -> None:
     s = piece.middle
     if len(piece.states) < 4:
         x0, x1 = (np.array(a, dtype=object) for a in (trace.start.numbers, trace.end.numbers))
-        exact_x = [[hm_fraction(a) + s * (hm_fraction(b) - hm_fraction(a)) for a, b in zip(u, v, strict=True)]
+        exact_x = [[Fraction(a) + s * (Fraction(b) - Fraction(a)) for a, b in zip(u, v, strict=True)]
                    for u, v in zip(x0, x1, strict=True)]  # fmt: skip
         at = transformer.exact_value(exact_x)
         for j, t in enumerate(read):
             assert [value(p, s) for p in piece.states[t]] == list(at[j]), (seed, i)
-
-
-def hm_fraction(v: Any) -> Any:
-    from fractions import Fraction
-
-    return Fraction(v)
 
 
 @pytest.mark.parametrize("first", range(0, _MANY, _PART))

@@ -319,7 +319,7 @@ def settle(rows, tokens, changed, moving, units, a, b, event, dirty, log, opened
             if t == event[0] and g == event[1]:
                 target, flipped, again = event[2], w, True
             if moving and not again:
-                if changed[w]:
+                if changed[w] or rows.tied[t, g]:  # a key that shared may do so no longer
                     again = True
                 else:
                     of_w = rows.quadratics[t, g, w]
