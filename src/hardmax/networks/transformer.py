@@ -159,11 +159,12 @@ class Transformer(Result):
                     f"block {i + 1} must take what block {i} gives, but block {i}, {before!r}, gives "
                     f"{many(before.d_out, 'coordinate')} and block {i + 1}, {after!r}, takes {after.d_in}."
                 )
-        lengths = {block.n_tokens for block in blocks if isinstance(block, SequenceBlock)} - {None}
+        fixed = {block.n_tokens for block in blocks if isinstance(block, SequenceBlock)}
+        lengths = sorted(n for n in fixed if n is not None)
         if len(lengths) > 1:
             raise DimensionMismatchError(
                 "blocks must be of sequences of one length, but are of the lengths "
-                f"{', '.join(map(str, sorted(lengths)))}."
+                f"{', '.join(map(str, lengths))}."
             )
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "read", _read(self.read, self.n_tokens))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hardmax.geometry.domains import Box
     from hardmax.regions.result import RegionSet
     from hardmax.regions.segment.trace import SegmentTrace
+    from hardmax.regions.sequences.trace import TransformerTrace
 
 
 Floats = NDArray[np.float64]
@@ -148,12 +149,12 @@ def _draw_curves(ax: Axes, ends: Floats, values: Floats) -> list[Line2D]:
     return curves
 
 
-def draw_trace(result: SegmentTrace, *, ax: Axes | None) -> Axes:
-    """Draw the outputs of a network along a segment.
+def draw_trace(result: SegmentTrace | TransformerTrace, *, ax: Axes | None) -> Axes:
+    """Draw the outputs of a network along a segment; those of a transformer token by token.
 
     Parameters
     ----------
-    result : SegmentTrace
+    result : SegmentTrace or TransformerTrace
         The pieces of the network.
 
     Examples
@@ -166,7 +167,8 @@ def draw_trace(result: SegmentTrace, *, ax: Axes | None) -> Axes:
     """
     places = np.concatenate([[0.0], result.breakpoints, [result.reach]])
     ends = np.column_stack([places[:-1], places[1:]])[: result.n_pieces]
-    values = np.swapaxes(result.values, 1, 2)[:, :_CURVES]  # (pieces, outputs, 2)
+    flat = result.values.reshape(result.n_pieces, 2, -1)
+    values = np.swapaxes(flat, 1, 2)[:, :_CURVES]  # (pieces, outputs, 2)
     with styled():
         ax = given_or_new(ax, 6.4, 4.2)
         low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))

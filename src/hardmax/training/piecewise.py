@@ -24,7 +24,7 @@ from hardmax.training.states import head_weights, parameter_arrays
 def transformer_of(
     shape: TransformerShape, parameters: ArrayLike, mean: Any, scale: Any, *, rule: str = "hardmax"
 ) -> Transformer:
-    """The transformer of a shape and a vector of parameters; predictions are ``mean + scale *`` its output."""
+    """The transformer of a shape and its parameters; a prediction is ``mean + scale *`` the output."""
     if shape.activation != "relu" or shape.layer_norm:
         kind = "a layer norm" if shape.layer_norm else shape.activation
         raise InvalidInputError(
@@ -59,7 +59,7 @@ def transformer_of(
         names = (f"{inside}.weight", f"{inside}.bias", f"{outside}.weight", f"{outside}.bias")
         blocks.append(FeedForward(*(arrays[name] for name in names)))
     blocks.append(Affine(np.diag(np.asarray(scale, dtype=np.float64)), np.asarray(mean, dtype=np.float64)))
-    return Transformer(blocks, (n,), {"made_by": "hardmax training"})
+    return Transformer(tuple(blocks), (n,), {"made_by": "hardmax training"})
 
 
 def _padded(array: NDArray[Any], rows: int) -> NDArray[Any]:
@@ -79,5 +79,5 @@ def _places(shape: TransformerShape, arrays: Any, first: Any) -> NDArray[np.obje
             own = fractions_of(as_exact(places[:, n], "positions", ndim=1))
             cls[width - len(places) :] += own
     exact = fractions_of(as_exact(added, "positions", ndim=2)).copy()
-    exact[n] = cls - Transformer([first]).exact_value(np.zeros((1, shape.d_token)))[0]
+    exact[n] = cls - Transformer((first,)).exact_value(np.zeros((1, shape.d_token)))[0]
     return exact

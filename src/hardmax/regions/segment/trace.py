@@ -41,13 +41,27 @@ _STEPS = 1_000  # intervals between two looks at the clock
 
 
 @overload
-def trace_segment(network: Network, start: ArrayLike, end: ArrayLike, **options: Any) -> SegmentTrace: ...
+def trace_segment(
+    network: Network,
+    start: ArrayLike,
+    end: ArrayLike,
+    *,
+    arithmetic: str = ...,
+    max_pieces: int | None = ...,
+    time_limit: float | None = ...,
+    progress: bool | Callable[[Progress], object] | None = ...,
+) -> SegmentTrace: ...
 @overload
 def trace_segment(
-    network: Transformer, start: ArrayLike, end: ArrayLike, **options: Any
+    network: Transformer,
+    start: ArrayLike,
+    end: ArrayLike,
+    *,
+    arithmetic: str = ...,
+    max_pieces: int | None = ...,
+    time_limit: float | None = ...,
+    progress: bool | Callable[[Progress], object] | None = ...,
 ) -> TransformerTrace: ...
-
-
 def trace_segment(
     network: Network | Transformer,
     start: ArrayLike,
