@@ -229,15 +229,24 @@ class Transformer(Result):
         tau = None if temperature is None else checked_temperature(temperature)
         y, single = sequences_of(x, self.d, self.n_tokens)
         self._check_read(y.shape[1])
-        for block in self.blocks:
-            if isinstance(block, SequenceBlock):
-                y = block.forward(y, tau)
+        everyone = tuple(range(y.shape[1]))
+        before = everyone
+        for block, tokens in zip(self.blocks, self.computed(len(everyone)), strict=True):
+            if isinstance(block, SelfAttention):
+                y = block.forward(y, tau, None if tokens == everyone else tokens)
             else:
-                y = block.forward(y.reshape(-1, block.d_in)).reshape(*y.shape[:2], block.d_out)
+                y = y if tokens == before else y[:, list(tokens)]
+                y = self._passed(block, y, tokens)
+            before = tokens
         if not np.isfinite(y).all():
             raise NotFiniteError("f(x) must stay within float64, but overflows at some x; rescale the input.")
-        y = y if self.read is None else y[:, list(self.read)]
         return y[0] if single else y
+
+    def _passed(self, block: Positions | TokenBlock, y: Floats, tokens: tuple[int, ...]) -> Floats:
+        """Some tokens behind a block that does not mix them."""
+        if isinstance(block, Positions):
+            return np.asarray(y + block.values.floats[list(tokens)])
+        return block.forward(y.reshape(-1, block.d_in)).reshape(*y.shape[:2], block.d_out)
 
     def exact_value(self, x: ArrayLike) -> NDArray[np.object_]:
         """The output at one sequence at temperature zero, as fractions: nothing is rounded.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from oracles.random_transformers import drawn_transformer
 
 import hardmax as hm
 from hardmax.errors import InvalidInputError
+from hardmax.flow.theorems.depth_separation import _most_opposite
+from hardmax.networks.constructions import genuine_sawtooth
 from hardmax.regions.sequences.stages import spectral_bound
 
 
@@ -225,3 +229,40 @@ def test_a_frozen_network_needs_the_mean_of_ties():
         hm.regions.frozen_context(hm.Transformer([last]), [[1.0], [2.0]], 0)
     with pytest.raises(InvalidInputError, match="token must be in range"):
         hm.regions.frozen_context(transformer, start, 99)
+
+
+# Constructions of the papers
+# ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_tokens", "teeth", "depth"), [(2, 1, 1), (3, 2, 1), (2, 2, 2)])
+def test_the_genuine_sawtooth_with_keys_that_move(n_tokens, teeth, depth):
+    """Theorem V.7 of P1: the token that moves has a key and a value that do not, so both pictures agree."""
+    layer, tokens = genuine_sawtooth(1, n_tokens, teeth)
+    attention = hm.SelfAttention(layer.w_q, layer.w_k, layer.w_v, layer.w_o)
+    transformer = hm.Transformer([attention, layer.feed_forward()] * depth, [n_tokens])
+    end = tokens.copy()
+    end[-1, 0] = Fraction(1)
+    trace = hm.trace_segment(transformer, tokens, end)
+    net = hm.networks.sawtooth_network(1, n_tokens, teeth, depth, variant="genuine")
+    expected = hm.trace_segment(net, [0], [1])
+    own = trace.routings[:, :, n_tokens], trace.relu[:, :, n_tokens]
+    assert trace.n_pieces == expected.n_pieces
+    assert np.array_equal(own[0], expected.signatures.routings)
+    assert np.array_equal(own[1], expected.signatures.relu)
+    for i in range(trace.n_pieces - 1):
+        assert trace.exact_breakpoint(i) == expected.exact_breakpoint(i)
+
+
+def test_the_first_layer_of_the_depth_separation():
+    """Theorem 1 of P2: every token reads the one that is most opposite to it."""
+    layer = _most_opposite()
+    attention = hm.SelfAttention(layer.w_q, layer.w_k, layer.w_v, [layer.w_o])
+    rng = np.random.default_rng(0)
+    start, end = (np.concatenate([rng.uniform(-1, 1, (9, 3)), np.zeros((9, 3))], axis=1) for _ in range(2))
+    trace = hm.trace_segment(hm.Transformer([attention]), start, end)
+    assert trace.n_pieces > 20
+    ends = np.concatenate([[0.0], trace.breakpoints, [1.0]])
+    for i, s in enumerate(0.5 * (ends[:-1] + ends[1:])):
+        x = trace.point(s)[:, :3]
+        assert np.array_equal(trace.routings[i, 0], (-x @ x.T).argmax(axis=1))
