@@ -266,3 +266,42 @@ def test_the_first_layer_of_the_depth_separation():
     for i, s in enumerate(0.5 * (ends[:-1] + ends[1:])):
         x = trace.point(s)[:, :3]
         assert np.array_equal(trace.routings[i, 0], (-x @ x.T).argmax(axis=1))
+
+
+# Far below the resolution of floats
+# ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_breaks_that_floats_cannot_tell_apart(first):
+    """Two heads change at roots of 2 that differ by about 1e-40; which comes first is decided exactly."""
+    tiny = [Fraction(0), Fraction(1, 10**40)]
+    biases = [2 + tiny[first], 2 + tiny[1 - first]]  # head h: the key of token 0, s^2, beats bias / 4
+    shift = np.zeros((2, 2, 2), dtype=object)
+    for h in range(2):
+        shift[h, :, 1] = biases[h] / 4
+    one = [[[1]], [[1]]]
+    block = hm.SelfAttention(one, one, one, one, score_bias=shift)
+    trace = hm.trace_segment(hm.Transformer([block], [0]), [[0], [0]], [[1], [0]])
+    assert trace.n_pieces == 3
+    assert trace.routings[:, :, 0].tolist() == [[1, 1], [0, 1] if first == 0 else [1, 0], [0, 0]]
+    assert trace.exact_breakpoint(0) < trace.exact_breakpoint(1)
+    assert float(trace.exact_breakpoint(0)) == float(trace.exact_breakpoint(1)) == 0.5**0.5
+    assert trace.n_exact > 0
+
+
+def test_breaks_that_coincide_are_one():
+    block = hm.SelfAttention([[[1]], [[2]]], [[[1]], [[2]]], [[[1]]] * 2, [[[1]]] * 2,
+                             score_bias=[[[0, Fraction(1, 2)]] * 2, [[0, 2]] * 2])  # fmt: skip
+    trace = hm.trace_segment(hm.Transformer([block], [0]), [[0], [0]], [[1], [0]])
+    assert trace.n_pieces == 2
+    assert str(trace.exact_breakpoint(0)) == "sqrt(1/2)"
+
+
+def test_a_rival_that_only_touches_is_no_break():
+    """The scores s^2 and s - 1/4 meet at 1/2, where one touches the other."""
+    shift = [[0, Fraction(-1, 4)], [0, 0]]
+    block = hm.SelfAttention([[[1, 0]]], [[[1, 0]]], [[[1, 0]]], [[[1], [0]]], score_bias=shift)
+    trace = hm.trace_segment(hm.Transformer([block], [0]), [[0, 0], [1, 0]], [[1, 0], [1, 0]])
+    assert trace.n_pieces == 1
+    assert trace.routings[0, 0, 0] == 0
