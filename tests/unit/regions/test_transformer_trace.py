@@ -9,7 +9,8 @@ import pytest
 from oracles.random_transformers import drawn_transformer
 
 import hardmax as hm
-from hardmax.errors import InvalidInputError
+from hardmax import storage
+from hardmax.errors import FileFormatError, InvalidInputError
 from hardmax.flow.theorems.depth_separation import _most_opposite
 from hardmax.networks.constructions import genuine_sawtooth
 from hardmax.regions.sequences.stages import spectral_bound
@@ -305,3 +306,24 @@ def test_a_rival_that_only_touches_is_no_break():
     trace = hm.trace_segment(hm.Transformer([block], [0]), [[0, 0], [1, 0]], [[1, 0], [1, 0]])
     assert trace.n_pieces == 1
     assert trace.routings[0, 0, 0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "spoiled"),
+    [
+        ("changes", lambda a: a + 99),
+        ("changes", lambda a: -1 - a),
+        ("broken", lambda a: a[1:]),
+        ("first", lambda a: a[:-1]),
+        ("lows", lambda a: a[:-1]),
+        ("ties", lambda a: [[0, 99, 0, 0, [0]]]),
+    ],
+)
+def test_a_damaged_file_is_refused(name, spoiled, tmp_path):
+    transformer, start, end = random_transformer(4, 4, 1, 2, 3, 3)
+    trace = hm.trace_segment(transformer, start, end)
+    state = trace._state()
+    state[name] = spoiled(state[name])
+    path = storage.write(tmp_path / "trace.npz", storage.Stored(trace.kind, state, trace.provenance))
+    with pytest.raises(FileFormatError, match="do not fit together"):
+        hm.load(path)

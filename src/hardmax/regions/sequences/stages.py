@@ -167,7 +167,8 @@ class AttentionStage(Stage):
         rank, inner = self._q.weights.shape[2], self._v.weights.shape[2]
         self._queries, self._keys = empty_states(heads, n, rank), empty_states(heads, n, rank)
         self._inner, self._values = empty_states(heads, n, inner), empty_states(heads, n, e)
-        self._shifts = np.zeros((0, 0, 0)) if block.shifts is None else block.shifts.floats
+        # a copy, because kernels are compiled once for arrays that can be written
+        self._shifts = np.zeros((0, 0, 0)) if block.shifts is None else block.shifts.floats.copy()
         self._first = linear_of([ExactArray(np.zeros((e, d)))], [block.b_O], d)
         self.rows = _rows(n, heads, n)
         self.rows.present[:] = block.present(n)[:, None, :]

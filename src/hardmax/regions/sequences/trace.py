@@ -349,7 +349,29 @@ class TransformerTrace(Result):
         for name in ("start", "end"):
             whole[name] = as_exact(state[name], name, ndim=2)
         whole["first"] = tuple(state["first"])
-        return cls(**whole)
+        trace = cls(**whole)
+        trace._check()
+        return trace
+
+    def _check(self) -> None:
+        """Refuse a file whose parts do not fit together."""
+        cutting = [block for block in self.transformer.blocks if block.heads + block.width]
+        shapes = [(self.n_tokens, block.heads + block.width) for block in cutting]
+        rows = [*self.broken.tolist(), *(change[1:] for change in self.changes.tolist())]
+        rows += [[*tie[1:4], *tie[4]] for tie in self.ties]
+        fits = (
+            self.start.shape == self.end.shape
+            and [array.shape for array in self.first] == shapes
+            and self.lows.shape == self.highs.shape == (len(self.broken),)
+            and all(0 <= i < len(self.transformer.blocks) and t < self.n_tokens for i, t, *_ in rows)
+            and all(number >= 0 for row in rows for number in row)
+            and all(
+                g < self.transformer.blocks[i].heads + self.transformer.blocks[i].width
+                for i, _, g, *_ in rows
+            )
+        )
+        if not fits:
+            raise ValueError("pieces that do not belong to the transformer")
 
     def _summary(self) -> str:
         pieces = "1 piece" if self.n_pieces == 1 else f"{self.n_pieces} pieces"
