@@ -38,6 +38,8 @@ _IN_A_BOX = {
 _WHOLE = {
     "MinkowskiVertices": ("polytopes.draw_sum", "a Minkowski sum"),
     "SegmentTrace": ("profiles.draw_trace", "a segment"),
+    "TransformerTrace": ("profiles.draw_trace", "a segment"),
+    "FrozenContextEffect": ("profiles.draw_frozen_context", "a segment"),
     "InformationFlow": ("flows.draw_flow", "a flow"),
     "HeadBudget": ("growth.draw_budget", "a budget"),
     "StabilityReport": ("temperatures.draw_report", "a report"),

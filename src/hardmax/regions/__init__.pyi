@@ -8,3 +8,7 @@ from hardmax.regions.sampling.estimate import CellEstimate as CellEstimate
 from hardmax.regions.sampling.estimate import estimate_cells as estimate_cells
 from hardmax.regions.segment.trace import SegmentTrace as SegmentTrace
 from hardmax.regions.segment.trace import trace_segment as trace_segment
+from hardmax.regions.sequences.frozen_context import FrozenContextEffect as FrozenContextEffect
+from hardmax.regions.sequences.frozen_context import frozen_context as frozen_context
+from hardmax.regions.sequences.frozen_context import frozen_context_effect as frozen_context_effect
+from hardmax.regions.sequences.trace import TransformerTrace as TransformerTrace

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,12 +24,14 @@ from hardmax.geometry.domains import Box
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature
+from hardmax.networks.transformer import Transformer
 from hardmax.progress import Progress, shown
 from hardmax.regions.cells import Cells
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.result import _how_sure
 from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
 from hardmax.regions.segment.machine import SegmentMachine, Stage, stages_of
+from hardmax.regions.sequences.trace import TransformerTrace, trace_transformer
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -38,8 +40,30 @@ _ARITHMETICS = ("certified", "exact", "float")
 _STEPS = 1_000  # intervals between two looks at the clock
 
 
+@overload
 def trace_segment(
     network: Network,
+    start: ArrayLike,
+    end: ArrayLike,
+    *,
+    arithmetic: str = ...,
+    max_pieces: int | None = ...,
+    time_limit: float | None = ...,
+    progress: bool | Callable[[Progress], object] | None = ...,
+) -> SegmentTrace: ...
+@overload
+def trace_segment(
+    network: Transformer,
+    start: ArrayLike,
+    end: ArrayLike,
+    *,
+    arithmetic: str = ...,
+    max_pieces: int | None = ...,
+    time_limit: float | None = ...,
+    progress: bool | Callable[[Progress], object] | None = ...,
+) -> TransformerTrace: ...
+def trace_segment(
+    network: Network | Transformer,
     start: ArrayLike,
     end: ArrayLike,
     *,
@@ -47,17 +71,17 @@ def trace_segment(
     max_pieces: int | None = None,
     time_limit: float | None = None,
     progress: bool | Callable[[Progress], object] | None = None,
-) -> SegmentTrace:
+) -> SegmentTrace | TransformerTrace:
     r"""The pieces of a network along the segment from ``start`` to ``end``, exactly and in order.
 
     Parameters
     ----------
-    network : Network
-        With inputs of any dimension d.
-    start, end : (d,) array_like
-        Two different points.
+    network : Network or Transformer
+        With inputs of any dimension d. In a transformer keys and values move with the sequence.
+    start, end : (d,) or, for a transformer, (T, d) array_like
+        Two different points or sequences.
     arithmetic : {"certified", "exact", "float"}
-        As in :func:`~hardmax.regions.api.enumerate_regions`.
+        As in :func:`~hardmax.regions.api.enumerate_regions`; a transformer knows only "certified".
     max_pieces, time_limit : int, float, optional
         Stop early, after so many pieces from ``start`` on or so many seconds; the result then says
         ``complete=False``.
@@ -67,6 +91,7 @@ def trace_segment(
     Returns
     -------
     SegmentTrace
+        For a transformer a :class:`~hardmax.regions.sequences.trace.TransformerTrace`.
 
     Examples
     --------
@@ -78,7 +103,16 @@ def trace_segment(
     >>> trace.signatures.routings[0]
     array([9, 4, 9, 6, 5, 7, 8, 3], dtype=int32)
     """
-    first, last = _checked(network, start, end, arithmetic, max_pieces, time_limit)
+    _check_limits(arithmetic, max_pieces, time_limit)
+    if isinstance(network, Transformer):
+        if arithmetic != "certified":
+            raise InvalidInputError(
+                f'arithmetic must be "certified" for a transformer, but was {arithmetic!r}; it is exact.'
+            )
+        return trace_transformer(
+            network, start, end, max_pieces=max_pieces, time_limit=time_limit, progress=progress
+        )
+    first, last = _checked(network, start, end)
     begin = time.monotonic()
     layers, stages = _laid_out(network, first, last)
     machine = SegmentMachine(
@@ -279,16 +313,11 @@ class SegmentTrace(Result):
         return table
 
 
-def _checked(
-    network: Network,
-    start: ArrayLike,
-    end: ArrayLike,
-    arithmetic: str,
-    max_pieces: int | None,
-    time_limit: float | None,
-) -> tuple[ExactArray, ExactArray]:
+def _checked(network: Network, start: ArrayLike, end: ArrayLike) -> tuple[ExactArray, ExactArray]:
     if not isinstance(network, Network):
-        raise InvalidInputError(f"network must be a hardmax Network, but was {type(network).__name__}.")
+        raise InvalidInputError(
+            f"network must be a hardmax Network or Transformer, but was {type(network).__name__}."
+        )
     first, last = as_exact(start, "start", ndim=1), as_exact(end, "end", ndim=1)
     for name, point in (("start", first), ("end", last)):
         if point.shape[0] != network.d:
@@ -298,6 +327,10 @@ def _checked(
             )
     if all(first.rational(i) == last.rational(i) for i in range(network.d)):
         raise InvalidInputError("start and end must be different points, but are the same.")
+    return first, last
+
+
+def _check_limits(arithmetic: str, max_pieces: int | None, time_limit: float | None) -> None:
     if arithmetic not in _ARITHMETICS:
         raise InvalidInputError(
             f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."
@@ -306,7 +339,6 @@ def _checked(
         raise InvalidInputError(f"max_pieces must be at least 1, but was {max_pieces}.")
     if time_limit is not None and not time_limit > 0:
         raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
-    return first, last
 
 
 def _way(start: ExactArray, end: ExactArray) -> AffineLayer:
