@@ -26,6 +26,7 @@ from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature
 from hardmax.progress import Progress, shown
 from hardmax.regions.cells import Cells
+from hardmax.regions.enclosures.trace import CertifiedTrace, certified_trace
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.result import _how_sure
 from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
@@ -47,8 +48,12 @@ def trace_segment(
     max_pieces: int | None = None,
     time_limit: float | None = None,
     progress: bool | Callable[[Progress], object] | None = None,
-) -> SegmentTrace:
+    bracket_width: float = 1e-12,
+) -> SegmentTrace | CertifiedTrace:
     r"""The pieces of a network along the segment from ``start`` to ``end``, exactly and in order.
+
+    A network with norms, smooth activations or softmax has no exact breakpoints: every change of its signature
+    is enclosed in a bracket, with proof, and the result says what could not be separated.
 
     Parameters
     ----------
@@ -63,10 +68,16 @@ def trace_segment(
         ``complete=False``.
     progress : bool or callable, optional
         As in :func:`~hardmax.regions.api.enumerate_regions`.
+    bracket_width : float, default 1e-12
+        For networks that are not piecewise affine: how short brackets should be, as a share of the segment.
+        Where float64 cannot tell, they are longer.
 
     Returns
     -------
     SegmentTrace
+        Of a piecewise-affine network.
+    CertifiedTrace
+        Of any other.
 
     Examples
     --------
@@ -79,6 +90,13 @@ def trace_segment(
     array([9, 4, 9, 6, 5, 7, 8, 3], dtype=int32)
     """
     first, last = _checked(network, start, end, arithmetic, max_pieces, time_limit)
+    if any(block.smooth for block in network.blocks):
+        if arithmetic != "certified":
+            raise InvalidInputError(
+                f"arithmetic must be 'certified' for a network that is not piecewise affine, but was "
+                f"{arithmetic!r}."
+            )
+        return _enclosed(network, first, last, bracket_width, max_pieces, time_limit, progress)
     begin = time.monotonic()
     layers, stages = _laid_out(network, first, last)
     machine = SegmentMachine(
@@ -96,6 +114,27 @@ def trace_segment(
             if time_limit is not None and seconds >= time_limit:
                 break
     return SegmentTrace._of(network, first, last, machine.take(), arithmetic, machine.done)
+
+
+def _enclosed(
+    network: Network,
+    start: ExactArray,
+    end: ExactArray,
+    bracket_width: float,
+    max_pieces: int | None,
+    time_limit: float | None,
+    progress: bool | Callable[[Progress], object] | None,
+) -> CertifiedTrace:
+    with shown(progress, Progress.line) as report:
+        return certified_trace(
+            network,
+            start,
+            end,
+            bracket_width=bracket_width,
+            max_pieces=max_pieces,
+            time_limit=time_limit,
+            report=None if report is None else lambda n, seconds: report(Progress(n, None, seconds)),
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,0 +1,141 @@
+"""The two arithmetics of an enclosure: float64 for many intervals at once, python-flint for one at a time.
+
+A place on the segment is a float or a ``Fraction``, exact in either case; what is computed at it is a ball.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.exact.balls import TINY, ArbBalls, FloatBalls, U
+from hardmax.exact.rationals import rational
+from hardmax.regions.enclosures.jets import Jet
+
+Places = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class FloatField:
+    """Places are floats.
+
+    Attributes
+    ----------
+    width : float
+        How short a bracket should be.
+    least : float
+        Intervals below this length are not halved any more.
+    """
+
+    width: float
+    least: float = 2.0**-46
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Overflow is no error: what overflows is not proven."""
+        with np.errstate(all="ignore"):
+            yield
+
+    def places(self, values: Any) -> Places:
+        """An array of places."""
+        return np.array([float(v) for v in values])
+
+    def variable(self, a: Places, b: Places, orders: int) -> Jet:
+        """The variable s itself as a jet on intervals [a, b], or at the points a."""
+        if orders == 1:
+            return Jet(FloatBalls.exactly(a[None, :, None]), np.zeros(len(a)))
+        m = self.middle(a, b)
+        r = np.maximum(m - a, b - m) * (1.0 + 4 * U) + TINY
+        one = np.ones_like(m)
+        return Jet(FloatBalls.exactly(np.stack([m, one, 0.0 * m])[:, :, None]), r)
+
+    def middle(self, a: Places, b: Places, share: float = 0.5) -> Places:
+        """Places between a and b."""
+        return np.asarray(np.clip(a + (b - a) * share, a, b))
+
+    def newton(self, m: Places, value: FloatBalls, slope: FloatBalls) -> tuple[Places, Places]:
+        """Where the root of an increasing function can be that has this value at m."""
+        q = value * slope.reciprocal()
+        off = q.rad + 4 * U * (np.abs(m) + np.abs(q.mid)) + TINY
+        low, high = (m - q.mid) - off, (m - q.mid) + off
+        fine = np.isfinite(low) & np.isfinite(high)
+        return np.where(fine, low, -np.inf), np.where(fine, high, np.inf)
+
+    @property
+    def batch(self) -> int:
+        """How many intervals at once."""
+        return 1 << 30
+
+
+@dataclass(frozen=True)
+class ArbField:
+    """Places are fractions, numbers are balls of ``precision`` bits."""
+
+    precision: int
+    width: Fraction
+    least: Fraction
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """At the precision of this field."""
+        before = flint.ctx.prec
+        flint.ctx.prec = self.precision
+        try:
+            yield
+        finally:
+            flint.ctx.prec = before
+
+    def places(self, values: Any) -> Places:
+        """An array of places."""
+        array = np.empty(len(values), dtype=object)
+        array[:] = [Fraction(v) for v in values]
+        return array
+
+    def variable(self, a: Places, b: Places, orders: int) -> Jet:
+        """The variable s itself as a jet."""
+        m = self.middle(a, b) if orders > 1 else a
+        values = np.empty((orders, len(a), 1), dtype=object)
+        radius = np.empty(len(a), dtype=object)
+        for i in range(len(a)):
+            values[:, i, 0] = [flint.arb(rational(m[i])), flint.arb(1), flint.arb(0)][:orders]
+            radius[i] = flint.arb(rational(max(m[i] - a[i], b[i] - m[i]))).upper()
+        return Jet(ArbBalls(values), radius)
+
+    def middle(self, a: Places, b: Places, share: float = 0.5) -> Places:
+        """Places between a and b, with few digits."""
+        exact = a + (b - a) * Fraction(share)
+        out = np.empty(len(a), dtype=object)
+        for i, (low, high, place) in enumerate(zip(a, b, exact, strict=True)):
+            digits = 1 << (max(0, (high - low).denominator.bit_length() - (high - low).numerator.bit_length()) + 8)
+            out[i] = min(max(Fraction(round(place * digits), digits), low), high)
+        return out
+
+    def newton(self, m: Places, value: ArbBalls, slope: ArbBalls) -> tuple[Places, Places]:
+        """Where the root of an increasing function can be that has this value at m."""
+        low, high = np.empty(len(m), dtype=object), np.empty(len(m), dtype=object)
+        for i, q in enumerate((value * slope.reciprocal()).arb):
+            if q.is_finite():
+                low[i], high[i] = m[i] - _fraction(q.upper()), m[i] - _fraction(q.lower())
+            else:
+                low[i], high[i] = Fraction(-1), Fraction(2)
+        return low, high
+
+    @property
+    def batch(self) -> int:
+        """How many intervals at once."""
+        return 16
+
+
+Field = FloatField | ArbField
+
+
+def _fraction(x: flint.arb) -> Fraction:
+    mantissa, exponent = x.mid().man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
