@@ -84,6 +84,11 @@ class FloatBalls:
         """Balls along a new axis."""
         return cls(np.stack([p.mid for p in parts], axis), np.stack([p.rad for p in parts], axis))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self], axis: int = 0) -> Self:
+        """Balls one behind the other along an axis."""
+        return cls(np.concatenate([p.mid for p in parts], axis), np.concatenate([p.rad for p in parts], axis))
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape."""
@@ -113,10 +118,6 @@ class FloatBalls:
         rad = (size + self.rad) * other.rad + self.rad * np.abs(other.mid) + U * np.abs(mid)
         return type(self)(mid, rad * (1.0 + 8 * U) + TINY)
 
-    def doubled(self) -> Self:
-        """Twice the balls, exactly."""
-        return type(self)(2.0 * self.mid, 2.0 * self.rad)
-
     def sum(self, axis: int) -> Self:
         """Sums, along an axis that is kept with length one."""
         n = self.mid.shape[axis]
@@ -140,12 +141,23 @@ class FloatBalls:
             rad = (rad + U * np.abs(mid) + offsets.off * offsets.size) * (1.0 + 8 * U)
         return type(self)(mid, rad)
 
-    def matmul(self, other: Self) -> Self:
-        """Products of matrices along the last two axes."""
-        n = self.mid.shape[-1]
+    def convolved(self, other: Self, *, matrix: bool = False) -> Self:
+        """Products of power series along the first axis, entry by entry, or as matrices along the last two."""
+        orders, n = self.mid.shape[0], self.mid.shape[-1] if matrix else 1
+        times = np.matmul if matrix else np.multiply
         size, other_size = np.abs(self.mid), np.abs(other.mid)
-        rad = self.rad @ (other_size + other.rad) + size @ (other.rad + (n + 4) * U * other_size)
-        return type(self)(self.mid @ other.mid, rad * (1.0 + (2 * n + 8) * U) + n * TINY)
+        slack, other_wide = (n + orders + 4) * U * size, other_size + other.rad
+        mid = times(self.mid[0], other.mid)
+        rad = times(size[0], other.rad) + times(self.rad[0] + slack[0], other_wide)
+        for i in range(1, orders):
+            mid[i:] += times(self.mid[i], other.mid[:-i])
+            rad[i:] += times(size[i], other.rad[:-i]) + times(self.rad[i] + slack[i], other_wide[:-i])
+        return type(self)(mid, rad * (1.0 + (2 * n + 2 * orders + 8) * U) + n * orders * TINY)
+
+    def over(self, m: int) -> Self:
+        """Divided by a positive integer."""
+        mid = self.mid / m
+        return type(self)(mid, (self.rad / m + U * np.abs(mid)) * (1.0 + 8 * U) + TINY)
 
     def magnitude(self) -> Floats:
         """Upper bounds on the absolute values."""
@@ -243,6 +255,11 @@ class ArbBalls:
         """Balls along a new axis."""
         return cls(np.stack([p.arb for p in parts], axis))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self], axis: int = 0) -> Self:
+        """Balls one behind the other along an axis."""
+        return cls(np.concatenate([p.arb for p in parts], axis))
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape."""
@@ -267,10 +284,6 @@ class ArbBalls:
     def __mul__(self, other: Self) -> Self:
         return type(self)(self.arb * other.arb)
 
-    def doubled(self) -> Self:
-        """Twice the balls."""
-        return type(self)(self.arb * 2)
-
     def sum(self, axis: int) -> Self:
         """Sums, along an axis that is kept with length one."""
         return type(self)(self.arb.sum(axis=axis, keepdims=True))
@@ -284,9 +297,17 @@ class ArbBalls:
             values = values + offsets.arbs
         return type(self)(values)
 
-    def matmul(self, other: Self) -> Self:
-        """Products of matrices along the last two axes."""
-        return type(self)(self.arb @ other.arb)
+    def convolved(self, other: Self, *, matrix: bool = False) -> Self:
+        """Products of power series along the first axis, entry by entry, or as matrices along the last two."""
+        times = np.matmul if matrix else np.multiply
+        found = [
+            sum(times(self.arb[i], other.arb[m - i]) for i in range(m + 1)) for m in range(self.arb.shape[0])
+        ]
+        return type(self)(np.stack(found))
+
+    def over(self, m: int) -> Self:
+        """Divided by a positive integer."""
+        return type(self)(self.arb / m)
 
     def magnitude(self) -> NDArray[Any]:
         """Upper bounds on the absolute values."""

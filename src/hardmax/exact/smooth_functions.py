@@ -1,4 +1,4 @@
-r"""Smooth activations with proven errors: GELU, its tanh form, SiLU and tanh, with two derivatives.
+r"""Smooth activations with proven errors: GELU, its tanh form, SiLU and tanh, with their derivatives.
 
 A function is tabulated as Taylor polynomials of degree 12 at the multiples of 1/32, whose coefficients
 python-flint computes in balls. A value is the polynomial of the nearest node at a distance of at most 1/64.
@@ -23,6 +23,9 @@ from hardmax.exact.balls import U
 
 Floats = NDArray[np.float64]
 Series = Callable[[flint.arb_series], flint.arb_series]
+
+ORDERS = 8
+"""Taylor coefficients are tabulated up to this order."""
 
 _DEGREE = 12
 _NODES = 32  # per unit
@@ -66,16 +69,16 @@ class SmoothFunction:
     Attributes
     ----------
     coefficients : (n_nodes, degree + 1) float64
-    errors : (3, n_nodes) float64
-        Bounds on the errors of value, first and second derivative near each node.
-    second, third : float
-        Bounds on the second and third derivative anywhere.
-    tail : (3,) float64
-        Bounds on how far value and derivatives are from their limits beyond the table.
+    errors : (ORDERS + 1, n_nodes) float64
+        Bounds on the errors of the Taylor coefficients near each node.
+    bounds : (ORDERS + 3,) float64
+        Bounds on the Taylor coefficients anywhere.
+    tail : (ORDERS + 1,) float64
+        Bounds on how far they are from their limits beyond the table.
 
     Examples
     --------
-    >>> values, errors = smooth_function("silu")(np.array([0.0, 100.0]))
+    >>> values, errors = smooth_function("silu")(np.array([0.0, 100.0]), 2)
     >>> values[:, 1], bool((errors < 1e-14).all())
     (array([100.,   1.,   0.]), True)
     """
@@ -83,39 +86,38 @@ class SmoothFunction:
     name: str
     coefficients: Floats
     errors: Floats
-    second: float
-    third: float
+    bounds: Floats
     tail: Floats
 
-    def __call__(self, x: Floats) -> tuple[Floats, Floats]:
-        """Value, first and second derivative at floats (3, ...), and bounds on their errors."""
+    def __call__(self, x: Floats, order: int) -> tuple[Floats, Floats]:
+        """Taylor coefficients 0 to ``order`` at floats, along a first axis, and bounds on their errors."""
         _, reach, grows = _FUNCTIONS[self.name]
         inside = np.abs(x) <= reach
         near = np.where(inside, x, 0.0)  # also for NaN
         node = np.rint(near * _NODES)
         t = near - node / _NODES
         index = node.astype(np.int64) + reach * _NODES
-        a = self.coefficients[index]
-        value = a[..., _DEGREE]
-        first = np.zeros_like(t)
-        half = np.zeros_like(t)
-        for k in range(_DEGREE - 1, -1, -1):
-            half = half * t + first
-            first = first * t + value
-            value = value * t + a[..., k]
-        values, errors = np.stack([value, first, 2.0 * half]), self.errors[:, index]
+        a = np.moveaxis(self.coefficients[index], -1, 0)
+        values = np.zeros((order + 1, *x.shape))
+        for k in range(_DEGREE, -1, -1):  # Horner's scheme for the value and all derivatives
+            for j in range(min(order, _DEGREE - k), 0, -1):
+                values[j] = values[j] * t + values[j - 1]
+            values[0] = values[0] * t + a[k]
+        errors = self.errors[: order + 1, index]
         if not inside.all():
             above = x > 0.0
-            limits = [np.where(above, x, 0.0), 1.0 * above] if grows else [np.sign(x), np.zeros_like(x)]
-            values = np.where(inside, values, np.stack([*limits, np.zeros_like(x)]))
-            tails = self.tail.reshape(3, *[1] * x.ndim)
+            limits = np.zeros_like(values)
+            limits[0] = np.where(above, x, 0.0) if grows else np.sign(x)
+            if order and grows:
+                limits[1] = above
+            values = np.where(inside, values, limits)
+            tails = self.tail[: order + 1].reshape(-1, *[1] * x.ndim)
             errors = np.where(inside, errors, np.where(np.isfinite(x), tails, np.inf))
         return values, errors
 
-    def arb(self, x: flint.arb) -> tuple[flint.arb, flint.arb, flint.arb]:
-        """Value, first and second derivative over a ball."""
-        a, b, c = _coefficients(_FUNCTIONS[self.name][0], x, 3)
-        return a, b, 2 * c
+    def arb(self, x: flint.arb, order: int) -> list[flint.arb]:
+        """Taylor coefficients over a ball."""
+        return _coefficients(_FUNCTIONS[self.name][0], x, order + 1)
 
 
 @cache
@@ -124,37 +126,37 @@ def smooth_function(name: str) -> SmoothFunction:
     function, reach, grows = _FUNCTIONS[name]
     steps = range(-reach * _NODES, reach * _NODES + 1)
     coefficients = np.empty((len(steps), _DEGREE + 1))
-    errors = np.empty((3, len(steps)))
-    derivatives = np.zeros(4)
-    before = flint.ctx.prec, flint.ctx.cap
+    errors = np.empty((ORDERS + 1, len(steps)))
+    bounds = np.zeros(ORDERS + 3)
+    before = flint.ctx.prec
     try:
-        flint.ctx.prec, flint.ctx.cap = 128, _DEGREE + 2  # series are cut at the cap
+        flint.ctx.prec = 128
         for i, step in enumerate(steps):
             middle = flint.arb(flint.fmpq(step, _NODES))
             at = _coefficients(function, middle, _DEGREE + 1)
             around = _coefficients(function, middle + flint.arb(0, _REACH), _DEGREE + 2)
             coefficients[i] = [float(a) for a in at]
-            for k in range(3):
-                errors[k, i] = _error([abs(float(a)) for a in at], float(around[-1].abs_upper()), k)
-            for k in (2, 3):
-                derivatives[k] = max(derivatives[k], math.factorial(k) * _above(around[k]))
-        tail = np.zeros(3)
+            sizes, next_size = [abs(float(a)) for a in at], _above(around[-1])
+            errors[:, i] = [_error(sizes, next_size, k) for k in range(ORDERS + 1)]
+            bounds = np.maximum(bounds, [_size(sizes, next_size, k) for k in range(ORDERS + 3)])
+        tail = np.zeros(ORDERS + 1)
         for sign in (-1, 1):
-            a = _coefficients(function, flint.arb(sign * reach), 3)
-            limits = [flint.arb(reach if sign > 0 else 0), int(sign > 0), 0] if grows else [sign, 0, 0]
-            for k, limit in enumerate(limits):
-                tail[k] = max(tail[k], math.factorial(k) * _above(a[k] - limit))
+            a = _coefficients(function, flint.arb(sign * reach), ORDERS + 1)
+            limits = [reach * (sign > 0), int(sign > 0)] if grows else [sign, 0]
+            limits += [0] * (ORDERS - 1)
+            tail = np.maximum(tail, [_above(value - limit) for value, limit in zip(a, limits, strict=True)])
     finally:
-        flint.ctx.prec, flint.ctx.cap = before
-    return SmoothFunction(
-        name, coefficients, errors, float(derivatives[2]), float(derivatives[3]), tail * 1.0001
-    )
+        flint.ctx.prec = before
+    return SmoothFunction(name, coefficients, errors, bounds * 1.0001, tail * 1.0001)
 
 
 def _coefficients(function: Series, x: flint.arb, n: int) -> list[flint.arb]:
-    found = function(flint.arb_series([x, 1], n)).coeffs()
-    if flint.ctx.cap < n:
-        raise ValueError(f"flint.ctx.cap must be at least {n} for these series, but is {flint.ctx.cap}")
+    cap = flint.ctx.cap
+    try:
+        flint.ctx.cap = n  # series are cut there
+        found = function(flint.arb_series([x, 1], n)).coeffs()
+    finally:
+        flint.ctx.cap = cap
     return [*found, *[flint.arb(0)] * (n - len(found))]
 
 
@@ -162,12 +164,17 @@ def _above(x: flint.arb) -> float:
     return float(x.abs_upper()) * (1.0 + 4 * U)
 
 
+def _size(sizes: list[float], next_size: float, k: int) -> float:
+    """A bound on Taylor coefficient k near a node."""
+    all_sizes = [*sizes, next_size]
+    return sum(math.comb(j, k) * all_sizes[j] * _REACH ** (j - k) for j in range(k, len(all_sizes)))
+
+
 def _error(sizes: list[float], next_size: float, k: int) -> float:
-    """The error of derivative k of a polynomial near its node: rounding, then the remainder."""
+    """The error of Taylor coefficient k of a polynomial near its node: rounding, then the remainder."""
     n = len(sizes) - 1
-    rounding = 0.0
-    for j in range(k, n + 1):
-        falling = math.perm(j, k)
-        rounding += falling * sizes[j] * _REACH ** (j - k) * (2 * j + 6) * U
-    remainder = math.perm(n + 1, k) * next_size * _REACH ** (n + 1 - k)
+    rounding = sum(
+        math.comb(j, k) * sizes[j] * _REACH ** (j - k) * (2 * j + 6) * U for j in range(k, n + 1)
+    )
+    remainder = math.comb(n + 1, k) * next_size * _REACH ** (n + 1 - k)
     return (rounding + remainder) * 1.01 + 1e-300

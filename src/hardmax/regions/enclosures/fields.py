@@ -36,6 +36,7 @@ class FloatField:
 
     width: float
     least: float = 2.0**-46
+    order: int = 5
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -47,14 +48,22 @@ class FloatField:
         """An array of places."""
         return np.array([float(v) for v in values])
 
-    def variable(self, a: Places, b: Places, orders: int) -> Jet:
+    def variable(self, a: Places, b: Places, order: int) -> Jet:
         """The variable s itself as a jet on intervals [a, b], or at the points a."""
-        if orders == 1:
-            return Jet(FloatBalls.exactly(a[None, :, None]), np.zeros(len(a)))
         m = self.middle(a, b)
-        r = np.maximum(m - a, b - m) * (1.0 + 4 * U) + TINY
-        one = np.ones_like(m)
-        return Jet(FloatBalls.exactly(np.stack([m, one, 0.0 * m])[:, :, None]), r)
+        r = np.maximum(m - a, b - m) * (1.0 + 4 * U) + TINY * (a < b)
+        values = np.zeros((order + 1, len(m), 1))
+        values[0, :, 0] = m
+        values[1:2] = 1.0
+        return Jet(FloatBalls.exactly(values), r)
+
+    def outward(self, low: Any, high: Any) -> tuple[Places, Places]:
+        """Fractions as floats, rounded away from each other."""
+        floats = np.array([[float(v) for v in low], [float(v) for v in high]])
+        down = [Fraction(x) > v for x, v in zip(floats[0], low, strict=True)]
+        up = [Fraction(x) < v for x, v in zip(floats[1], high, strict=True)]
+        low_floats = np.where(down, np.nextafter(floats[0], -np.inf), floats[0])
+        return low_floats, np.where(up, np.nextafter(floats[1], np.inf), floats[1])
 
     def middle(self, a: Places, b: Places, share: float = 0.5) -> Places:
         """Places between a and b."""
@@ -81,6 +90,7 @@ class ArbField:
     precision: int
     width: Fraction
     least: Fraction
+    order: int = 5
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -98,13 +108,14 @@ class ArbField:
         array[:] = [Fraction(v) for v in values]
         return array
 
-    def variable(self, a: Places, b: Places, orders: int) -> Jet:
+    def variable(self, a: Places, b: Places, order: int) -> Jet:
         """The variable s itself as a jet."""
-        m = self.middle(a, b) if orders > 1 else a
-        values = np.empty((orders, len(a), 1), dtype=object)
+        m = self.middle(a, b)
+        values = np.empty((order + 1, len(a), 1), dtype=object)
         radius = np.empty(len(a), dtype=object)
         for i in range(len(a)):
-            values[:, i, 0] = [flint.arb(rational(m[i])), flint.arb(1), flint.arb(0)][:orders]
+            series = [flint.arb(rational(m[i])), flint.arb(1), *[flint.arb(0)] * order]
+            values[:, i, 0] = series[: order + 1]
             radius[i] = flint.arb(rational(max(m[i] - a[i], b[i] - m[i]))).upper()
         return Jet(ArbBalls(values), radius)
 
@@ -113,6 +124,9 @@ class ArbField:
         exact = a + (b - a) * Fraction(share)
         out = np.empty(len(a), dtype=object)
         for i, (low, high, place) in enumerate(zip(a, b, exact, strict=True)):
+            if low == high:
+                out[i] = low
+                continue
             digits = 1 << (max(0, (high - low).denominator.bit_length() - (high - low).numerator.bit_length()) + 8)
             out[i] = min(max(Fraction(round(place * digits), digits), low), high)
         return out

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -32,6 +33,7 @@ from hardmax.regions.enclosures.stages import Stage, midpoints, taken
 
 _NUMBERS = 1 << 19  # of a jet at once
 _SHARES = (0.5, 0.4375, 0.578125, 0.34375, 0.65625)  # where an item may be cut
+_LONG = 1 / 64
 _NEWTON = 80  # steps at most; the usual number is four
 
 
@@ -63,6 +65,9 @@ class Choices:
         """Room for n rows."""
         units, groups = sum(s.units for s in stages), sum(s.groups for s in stages)
         return cls(np.zeros((n, units), dtype=np.bool_), np.zeros((n, groups), dtype=np.int32))
+
+
+Certain = tuple[Choices, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +141,12 @@ class Passed:
 class Isolation:
     """The isolation of all changes along a segment, in one arithmetic."""
 
-    def __init__(self, stages: Sequence[Stage], field: Field) -> None:
+    def __init__(
+        self, stages: Sequence[Stage], field: Field, backup: Isolation | None = None, allowance: int = 1 << 60
+    ) -> None:
         self.stages, self.field = tuple(stages), field
+        self.backup = backup  # sharper, for points and roots that this arithmetic leaves open
+        self.allowance = allowance  # evaluations that a backup may cost
         self.n_evaluations = 0
         self._last = max((i for i, stage in enumerate(self.stages) if stage.decide is not None), default=-1)
         self._widest = 1
@@ -145,21 +154,35 @@ class Isolation:
     # Sending jets through the network
     # ------------------------------------------------------------------------------------------------------
 
-    def points(self, places: NDArray[Any], level: NDArray[np.int64], known: Choices) -> tuple[Choices, NDArray[np.bool_]]:
-        """The choices of all stages at points, and where all of them are certain."""
+    def points(
+        self, places: NDArray[Any], level: NDArray[np.int64], known: Choices, *, insist: bool = False
+    ) -> Certain:
+        """The choices of all stages at points, and where all of them are certain; the backup may insist."""
         if len(places) == 0:
             return known, np.zeros(0, dtype=np.bool_)
         parts = [self._points(places[rows], level[rows], known[rows]) for rows in self._parts(len(places))]
-        return Choices.joined([c for c, _ in parts]), np.concatenate([sure for _, sure in parts])
+        found, sure = Choices.joined([c for c, _ in parts]), np.concatenate([sure for _, sure in parts])
+        if insist and not sure.all() and self._backed(np.count_nonzero(~sure)):
+            assert self.backup is not None
+            open_ = np.flatnonzero(~sure)
+            with self.backup.field.active():
+                exact = self.backup.field.places(places[open_])
+                better, sure[open_] = self.backup.points(exact, level[open_], known[open_])
+            found.bits[open_], found.winners[open_] = better.bits, better.winners
+        return found, sure
 
-    def _points(self, places: NDArray[Any], level: NDArray[np.int64], known: Choices) -> tuple[Choices, NDArray[np.bool_]]:
+    def _backed(self, n: int) -> bool:
+        """Whether the backup can be asked for n evaluations."""
+        return self.backup is not None and self.backup.n_evaluations + n <= self.backup.allowance
+
+    def _points(self, places: NDArray[Any], level: NDArray[np.int64], known: Choices) -> Certain:
         found, sure = known.copy(), np.ones(len(places), dtype=np.bool_)
         self.n_evaluations += len(places)
-        jet = self.field.variable(places, places, 1)
+        jet = self.field.variable(places, places, 0)
         ends = np.asarray((places == 0) | (places == 1), dtype=np.bool_)
         full = None  # with slopes, for ties at the two ends of the segment
         if ends.any():
-            full = self.field.variable(places[ends], places[ends], 3)
+            full = self.field.variable(places[ends], places[ends], 1)
             inward = np.where(np.asarray(places[ends] == 0, dtype=np.bool_), 1, -1)
         for number, stage in enumerate(self.stages[: self._last + 1]):
             if stage.decide is None:
@@ -198,7 +221,7 @@ class Isolation:
         stopped = np.full(n, len(self.stages))
         halve = np.zeros(n, dtype=np.bool_)
         events: list[Event] = []
-        jet = self.field.variable(items.a, items.b, 3)
+        jet = self.field.variable(items.a, items.b, self.field.order)
         alive = np.arange(n)
         for number, stage in enumerate(self.stages[: self._last + 1]):
             if stage.decide is None:
@@ -246,8 +269,11 @@ class Isolation:
     def brackets(self, items: Items, events: list[Event]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Short intervals that hold the roots of events, one each."""
         at = np.array([event.item for event in events])
-        a, b = items.a[at].copy(), items.b[at].copy()
-        known, at_a = items.known[at], items.at_a[at]
+        return self._shrunk(events, items.a[at].copy(), items.b[at].copy(), items.known[at], items.at_a[at])
+
+    def _shrunk(
+        self, events: list[Event], a: NDArray[Any], b: NDArray[Any], known: Choices, at_a: Choices
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         busy = np.arange(len(events))
         for _ in range(_NEWTON):
             done = []
@@ -270,12 +296,20 @@ class Isolation:
             busy = busy[~np.concatenate(done)]
             if not len(busy):
                 break
+        wide = np.flatnonzero(np.asarray(b - a > 2 * self.field.width, dtype=np.bool_))
+        if len(wide) and self._backed(8 * len(wide)):
+            assert self.backup is not None
+            with self.backup.field.active():
+                sharp = self.backup
+                ends = sharp.field.places(a[wide]), sharp.field.places(b[wide])
+                low, high = sharp._shrunk([events[i] for i in wide.tolist()], *ends, known[wide], at_a[wide])
+            a[wide], b[wide] = self.field.outward(low, high)
         return a, b
 
     def _functions(self, events: list[Event], a: NDArray[Any], b: NDArray[Any], known: Choices, at_a: Choices) -> Jet:
         """The functions of events as jets of increasing functions, on intervals of their own."""
         self.n_evaluations += len(events)
-        jet = self.field.variable(a, b, 3)
+        jet = self.field.variable(a, b, 2)
         order = np.array([event.stage for event in events])
         found: list[tuple[NDArray[Any], Jet]] = []
         alive = np.arange(len(events))
@@ -295,7 +329,7 @@ class Isolation:
                 jet, functions = jet.rows(~here), functions.rows(~here)
             jet = stage.leave(jet, functions, known.of(stage)[alive])
         rows = np.concatenate([rows for rows, _ in found])
-        balls = found[0][1].balls if len(found) == 1 else _rows_joined([jet.balls for _, jet in found])
+        balls = type(found[0][1].balls).joined([jet.balls for _, jet in found], 1)
         back = np.argsort(rows)
         radius = np.concatenate([jet.radius for _, jet in found])
         return Jet(balls[:, back], radius[back])
@@ -309,7 +343,7 @@ class Isolation:
         nothing = Choices.nothing(2, self.stages)
         level = np.zeros(2, dtype=np.int64)
         with self.field.active():
-            found, sure = self.points(ends, level, nothing)
+            found, sure = self.points(ends, level, nothing, insist=True)
         if not sure.all():
             return None
         return self.between(ends[:1], ends[1:], found[:1], found[1:])
@@ -346,13 +380,16 @@ class Isolation:
         """Items cut in two where all signs are certain; those that cannot be cut are recorded as stuck."""
         short = np.asarray((items.b - items.a) <= self.field.least, dtype=np.bool_)
         waiting = np.flatnonzero(~short)
+        long_ = bool(len(items)) and float(max(items.b - items.a)) > _LONG
         cuts: list[tuple[NDArray[Any], NDArray[Any], Choices]] = []
         for share in _SHARES:
             if not len(waiting):
                 break
             places = self.field.middle(items.a[waiting], items.b[waiting], share)
             # what is known of the stage where it stopped is not certain at the cut
-            found, sure = self.points(places, items.level[waiting], items.known[waiting])
+            level, known = items.level[waiting], items.known[waiting]
+            # where points are not certain, short intervals are not either: the backup helps few, long ones
+            found, sure = self.points(places, level, known, insist=share == _SHARES[-1] and long_)
             sure &= np.asarray((places > items.a[waiting]) & (places < items.b[waiting]), dtype=np.bool_)
             cuts.append((waiting[sure], places[sure], found[sure]))
             waiting = waiting[~sure]
@@ -379,8 +416,14 @@ class Isolation:
             plans.append((i, self._cuts(items, i, [events[e] for e in mine], low[mine], high[mine], margin)))
         self._certify(items, plans, margin)
         made: list[Items] = []
+        failed = []
         for i, cuts in plans:
-            made += self._children(items, i, cuts, records)
+            if _in_order(cuts):
+                made += self._children(items, i, cuts, records)
+            else:
+                failed.append(i)
+        if failed:
+            made.append(self._halved(items[np.array(failed)], records))
         return Items.joined(made) if made else items[np.zeros(len(items), dtype=np.bool_)]
 
     def _cuts(self, items: Items, i: int, events: list[Event], low: Any, high: Any, margin: Any) -> list[_Cut]:
@@ -421,7 +464,7 @@ class Isolation:
                 places += [cut.beta, cut.alpha] if cut.single else [cut.alpha, cut.beta]
                 known += [cut.before, cut.after]
             levels = np.repeat([level[i] for i, _ in waiting], 2)
-            found, sure = self.points(self.field.places(places), levels, Choices.joined(known))
+            found, sure = self.points(self.field.places(places), levels, Choices.joined(known), insist=True)
             for k, (_, cut) in enumerate(waiting):
                 if sure[2 * k] and sure[2 * k + 1]:
                     cut.left, cut.right = found[2 * k : 2 * k + 1], found[2 * k + 1 : 2 * k + 2]
@@ -429,11 +472,6 @@ class Isolation:
     def _children(self, items: Items, i: int, cuts: list[_Cut], records: list[Record]) -> list[Items]:
         """The parts of an item between its brackets."""
         path, level = items.path[i], np.array([int(items.level[i]) + 1])
-        bad = any(cut.left is None for cut in cuts)
-        bad |= any(p.beta >= q.alpha and not (p.single and q.single) for p, q in zip(cuts, cuts[1:], strict=False))
-        if bad:
-            records.append(Record(path, items.a[i], items.b[i], None))
-            return []
         made = []
         begin, at_begin, number = items.a[i], items.at_a[i : i + 1], 0
         for cut in [*cuts, None]:
@@ -465,6 +503,11 @@ class _Cut:
     after: Choices
     left: Choices | None = None  # all choices at the end of the part before
     right: Choices | None = None  # and at the beginning of the part behind
+
+
+def _in_order(cuts: list[_Cut]) -> bool:
+    """Whether brackets are certified and apart."""
+    return all(cut.left is not None for cut in cuts) and all(p.beta < q.alpha for p, q in pairwise(cuts))
 
 
 # Decisions
@@ -559,12 +602,3 @@ def _switched(choices: Choices, stage: Stage, what: tuple[int, ...]) -> Choices:
 
 def _as_numbers(widths: NDArray[Any]) -> NDArray[np.float64]:
     return np.array([float(w) for w in widths]) if widths.dtype == object else widths
-
-
-def _rows_joined(parts: list[Any]) -> Any:
-    if hasattr(parts[0], "mid"):
-        return type(parts[0])(
-            np.concatenate([p.mid for p in parts], 1), np.concatenate([p.rad for p in parts], 1)
-        )
-    return type(parts[0])(np.concatenate([p.arb for p in parts], 1))
-

@@ -1,20 +1,22 @@
-r"""Functions of one variable on an interval: value and slope at its midpoint, second derivative all over it.
+r"""Functions of one variable on an interval: Taylor coefficients at its midpoint, the last one all over it.
 
-A jet of :math:`f` on :math:`[m - r, m + r]` is three balls :math:`c \ni f(m)`, :math:`g \ni f'(m)` and
-:math:`h \ni f''(s)` for every s. So
+A jet of order K of :math:`f` on :math:`[m - r, m + r]` is balls :math:`c_k \ni f^{(k)}(m)/k!` for
+:math:`k < K` and :math:`c_K \ni f^{(K)}(s)/K!` for every s, so that by Taylor's theorem
 
-.. math:: f(s) \in c + g\,(s - m) + \tfrac12 h\,(s - m)^2, \qquad f'(s) \in g + h\,(s - m) .
+.. math:: \frac{f^{(j)}(s)}{j!} \in C_j = \sum_{k=j}^{K} \binom{k}{j} c_k\, (s - m)^{k-j} .
 
-Midpoints pass through a matrix W, radii through :math:`|W|`; since only h has a radius that grows with r, the
-value is known up to :math:`O(r^3)`, however deep the network. Products and compositions follow the rules of
-calculus, in balls.
+Midpoints of balls pass through a matrix W, radii through :math:`|W|`, which blows them up layer by layer; but
+only :math:`c_K` has a radius beyond rounding, and it counts with :math:`r^K`. Products and compositions are
+those of power series, done twice: at the midpoint with the :math:`c_k`, and over the interval with the
+:math:`C_k`, of which only coefficient K is kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import comb
 from typing import Any, Self
 
-import flint
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +25,7 @@ from hardmax.exact.smooth_functions import smooth_function
 
 
 class Jet:
-    """Arrays of n functions each, on n intervals; ``balls`` has shape (3, n, ...), or (1, n, ...) at points.
+    """Arrays of n functions each, on n intervals; ``balls`` has shape (K + 1, n, ...), K = 0 at points.
 
     ``radius`` has shape (n,): floats, or python-flint's numbers beside :class:`ArbBalls`.
     """
@@ -34,28 +36,34 @@ class Jet:
         self.balls, self.radius = balls, radius
 
     @property
+    def order(self) -> int:
+        """K."""
+        return int(self.balls.shape[0]) - 1
+
+    @property
     def c(self) -> Any:
         """The values at the midpoints."""
         return self.balls[0]
 
-    @property
-    def pointwise(self) -> bool:
-        """Whether there are values only."""
-        return bool(self.balls.shape[0] == 1)
-
-    def _radius(self) -> NDArray[Any]:
-        return self.radius.reshape(-1, *[1] * (len(self.balls.shape) - 2))
-
     def value(self) -> Any:
         """The values over the intervals."""
-        if self.pointwise:
-            return self.c
-        r = self._radius()
-        return self.c.widened(r * (self.balls[1].magnitude() + r * self.balls[2].magnitude() / 2))
+        return self.ranges(1)[0]
 
     def slope(self) -> Any:
         """The derivatives over the intervals."""
-        return self.balls[1].widened(self._radius() * self.balls[2].magnitude())
+        return self.ranges(2)[1]
+
+    def ranges(self, count: int) -> Any:
+        """The first coefficients over the intervals."""
+        r = self.radius.reshape(-1, *[1] * (len(self.balls.shape) - 2))
+        sizes = self.balls.magnitude()
+        spread = [0 * sizes[0]] * count
+        power = r
+        for step in range(1, self.order + 1):
+            for j in range(min(count, self.order + 1 - step)):
+                spread[j] = spread[j] + comb(j + step, j) * power * sizes[j + step]
+            power = power * r
+        return self.balls[:count].widened(np.stack(spread))
 
     def rows(self, index: Any) -> Self:
         """Some of the intervals."""
@@ -71,16 +79,14 @@ class Jet:
     def __sub__(self, other: Self) -> Self:
         return type(self)(self.balls - other.balls, self.radius)
 
-    def __neg__(self) -> Self:
-        return type(self)(-self.balls, self.radius)
-
     def times(self, factor: Any) -> Self:
         """Multiplied by constant balls."""
         return type(self)(self.balls * factor, self.radius)
 
     def plus(self, constant: Any) -> Self:
         """With a constant added."""
-        return self._of([self.c + constant, *(self.balls[k] for k in range(1, self.balls.shape[0]))])
+        first = (self.c + constant).arranged(lambda array: array[None])
+        return type(self)(type(first).joined([first, self.balls[1:]]), self.radius)
 
     def sum(self, axis: int) -> Self:
         """Sums along a negative axis, which is kept with length one."""
@@ -88,92 +94,96 @@ class Jet:
 
     def affine(self, weights: Constant | None, offsets: Constant | None) -> Self:
         """:math:`Wy + b` of vectors along the last axis."""
-        balls = self.balls if weights is None else self.balls.affine(weights, None)
-        moved = type(self)(balls, self.radius)
-        if offsets is None:
-            return moved
-        rest = [balls[k] for k in range(1, balls.shape[0])]
-        return moved._of([balls[0].affine(None, offsets), *rest])
+        moved = self if weights is None else type(self)(self.balls.affine(weights, None), self.radius)
+        return moved if offsets is None else moved.plus(type(self.c).constant(offsets))
+
+    # What is not linear
+    # ------------------------------------------------------------------------------------------------------
 
     def __mul__(self, other: Self) -> Self:
-        return self._product(other, lambda a, b: a * b)
+        return self._of(self._both().convolved(other._both()))
 
     def matmul(self, other: Self) -> Self:
         """Products of matrices along the last two axes."""
-        return self._product(other, lambda a, b: a.matmul(b))
-
-    def _product(self, other: Self, times: Any) -> Self:
-        if self.pointwise:
-            return self._of([times(self.c, other.c)])
-        slope = times(self.balls[1], other.c) + times(self.c, other.balls[1])
-        a, b = self.value(), other.value()
-        bend = times(self.balls[2], b) + times(self.slope(), other.slope()).doubled()
-        return self._of([times(self.c, other.c), slope, bend + times(a, other.balls[2])])
-
-    def _composed(self, at: tuple[Any, Any], over: tuple[Any, Any]) -> Self:
-        """A function of the jet: its value and slope at the midpoints, slope and bend over the intervals."""
-        if self.pointwise:
-            return self._of([at[0]])
-        slope = self.slope()
-        bend = over[1] * (slope * slope) + over[0] * self.balls[2]
-        return self._of([at[0], at[1] * self.balls[1], bend])
+        return self._of(self._both().convolved(other._both(), matrix=True))
 
     def exp(self) -> Self:
         """The exponential function."""
-        e = self.c.exp()
-        wide = e if self.pointwise else self.value().exp()
-        return self._composed((e, e), (wide, wide))
+        return self._of(_exp(self._both()))
 
     def reciprocal(self) -> Self:
         """:math:`1/f`."""
-        p = self.c.reciprocal()
-        if self.pointwise:
-            return self._of([p])
-        wide = self.value().reciprocal()
-        square = wide * wide
-        return self._composed((p, -(p * p)), (-square, (square * wide).doubled()))
+        y = self._both()
+        first = y[0].reciprocal()
+        return self._of(_recursive(first, y, lambda m, i: -1, lambda m, total: total * first))
 
     def rsqrt(self, floor: float) -> Self:
         r""":math:`f^{-1/2}` of functions that are known to be at least ``floor``."""
-        p = self.c.at_least(floor).rsqrt()
-        if self.pointwise:
-            return self._of([p])
-        exactly = type(p).exactly
-        wide = self.value().at_least(floor).rsqrt()
-        square = wide * wide
-        over = square * wide * exactly([-0.5]), square * square * wide * exactly([0.75])
-        return self._composed((p, p * p * p * exactly([-0.5])), over)
+        y = self._both()
+        first = y[0].at_least(floor).rsqrt()
+        square = first * first
+        return self._of(
+            _recursive(first, y, lambda m, i: i - 2 * m, lambda m, total: (total * square).over(2 * m))
+        )
 
     def activated(self, name: str) -> Self:
         """A smooth activation of every entry."""
-        function = smooth_function(name)
-        if isinstance(self.c, ArbBalls):
-            at = _arb_values(function, self.c)
-            over = at if self.pointwise else _arb_values(function, self.value())
-            return self._composed((at[0], at[1]), (over[1], over[2]))
-        values, errors = function(self.c.mid)
-        rad = self.c.rad
-        near = errors[0] + (np.abs(values[1]) + errors[1] + function.second * rad) * rad
-        value = FloatBalls(values[0], near * (1.0 + 1e-14))
-        if self.pointwise:
-            return self._of([value])
+        y = self._both()
+        a = (_arb_coefficients if isinstance(y, ArbBalls) else _float_coefficients)(name, y[0], self.order)
+        if self.order == 0:
+            return self._of(a)
+        # Horner's scheme in the series without its constant
+        rest = type(y).joined([y[:1].masked(np.zeros(1, dtype=np.bool_)), y[1:]])
+        total = type(y).joined([a[-1:], rest[1:].masked(np.zeros(1, dtype=np.bool_))])
+        for k in range(self.order - 1, -1, -1):
+            total = total.convolved(rest)
+            total = type(y).joined([total[:1] + a[k : k + 1], total[1:]])
+        return self._of(total)
 
-        def slope(rad: NDArray[Any]) -> FloatBalls:
-            off = errors[1] + (np.abs(values[2]) + errors[2] + function.third * rad) * rad
-            return FloatBalls(values[1], off * (1.0 + 1e-14))
+    def _both(self) -> Any:
+        """The series at the midpoints and over the intervals, (K + 1, 2, n, ...); at points as they are."""
+        if self.order == 0:
+            return self.balls
+        return type(self.balls).stack([self.balls, self.ranges(self.order + 1)], axis=1)
 
-        wide = self.value().rad
-        bend = FloatBalls(values[2], (errors[2] + function.third * wide) * (1.0 + 1e-14))
-        return self._composed((value, slope(rad)), (slope(wide), bend))
+    def _of(self, both: Any) -> Self:
+        """The jet of two series."""
+        if self.order == 0:
+            return type(self)(both, self.radius)
+        return type(self)(type(both).joined([both[: self.order, 0], both[self.order :, 1]]), self.radius)
 
-    def _of(self, parts: list[Any]) -> Self:
-        return type(self)(type(parts[0]).stack(parts), self.radius)
+
+def _recursive(first: Any, y: Any, factor: Callable[[int, int], int], end: Callable[[int, Any], Any]) -> Any:
+    """A series whose term m is a sum over i = 1, ..., m of terms i of y and m - i of its own."""
+    found = [first]
+    kind = type(first)
+    for m in range(1, y.shape[0]):
+        factors = np.array([float(factor(m, i)) for i in range(1, m + 1)])
+        scaled = y[1 : m + 1] * kind.exactly(factors.reshape(-1, *[1] * (len(y.shape) - 1)))
+        total = (scaled * kind.stack(found[::-1])).sum(0)[0]
+        found.append(end(m, total))
+    return kind.stack(found)
 
 
-def _arb_values(function: Any, balls: ArbBalls) -> tuple[ArbBalls, ArbBalls, ArbBalls]:
-    flat = [function.arb(v) if v.is_finite() else (flint.arb("nan"),) * 3 for v in balls.arb.reshape(-1)]
-    arrays = np.empty((3, len(flat)), dtype=object)
-    for i, values in enumerate(flat):
-        arrays[:, i] = values
-    a, b, c = (ArbBalls(part.reshape(balls.shape)) for part in arrays)
-    return a, b, c
+def _exp(y: Any) -> Any:
+    return _recursive(y[0].exp(), y, lambda m, i: i, lambda m, total: total.over(m))
+
+
+def _float_coefficients(name: str, x: FloatBalls, order: int) -> FloatBalls:
+    """The Taylor coefficients of an activation over balls."""
+    function = smooth_function(name)
+    values, errors = function(x.mid, order + 1)
+    shape = (order + 1, *[1] * len(x.shape))
+    rise = np.arange(1.0, order + 2).reshape(shape)  # of coefficient k per step: (k + 1) times the next one
+    bend = (rise * (rise + 1.0) / 2.0) * function.bounds[2 : order + 3].reshape(shape)
+    rad = errors[:-1] + (rise * (np.abs(values[1:]) + errors[1:]) + bend * x.rad) * x.rad
+    return FloatBalls(values[:-1], rad * (1.0 + 1e-14))
+
+
+def _arb_coefficients(name: str, x: ArbBalls, order: int) -> ArbBalls:
+    function = smooth_function(name)
+    flat = x.arb.reshape(-1)
+    found = np.empty((order + 1, len(flat)), dtype=object)
+    for i, ball in enumerate(flat):
+        found[:, i] = function.arb(ball, order)
+    return ArbBalls(found.reshape(order + 1, *x.shape))

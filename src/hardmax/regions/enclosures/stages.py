@@ -137,7 +137,7 @@ def _max(layer: MaxLayer) -> Stage:
         best = taken(scores, winners)
         if not layer.skip:
             return best
-        return Jet(_joined(jet.balls, best.balls), jet.radius)
+        return Jet(type(jet.balls).joined([jet.balls, best.balls], -1), jet.radius)
 
     stage.leave = leave
     return stage
@@ -168,7 +168,11 @@ def softmax(scores: Jet, present: NDArray[np.bool_], temperature: Constant, weig
     """Probabilities along the last axis; the scores are taken relative to the largest one at the midpoint."""
     kind = type(scores.c)
     middle = np.where(present, midpoints(scores.c), -np.inf)
-    shifted = scores - taken(scores, middle.argmax(axis=-1), keep=True)
+    best = middle.argmax(axis=-1)
+    # the largest less itself is zero without any error, so a head that is nearly hard has nearly none
+    others = best[..., None] != np.arange(middle.shape[-1])
+    shifted = scores - taken(scores, best, keep=True)
+    shifted = Jet(shifted.balls.masked(others), shifted.radius)
     powers = shifted.times(kind.constant(temperature).reciprocal()).exp()
     if weights is not None:
         powers = powers.times(kind.constant(weights))
@@ -227,13 +231,6 @@ def midpoints(balls: Any) -> NDArray[np.float64]:
         return np.asarray(balls.mid)
     flat = [float(v.mid()) for v in balls.arb.reshape(-1)]
     return np.array(flat).reshape(balls.shape)
-
-
-def _joined(a: Any, b: Any) -> Any:
-    """Balls one behind the other along the last axis."""
-    if hasattr(a, "mid"):
-        return type(a)(np.concatenate([a.mid, b.mid], -1), np.concatenate([a.rad, b.rad], -1))
-    return type(a)(np.concatenate([a.arb, b.arb], -1))
 
 
 def _one_over(n: int) -> ExactArray:

@@ -28,7 +28,7 @@ from hardmax.results import Result
 
 Floats = NDArray[np.float64]
 
-_WORK = 3e8  # multiplications that one stuck bracket may cost with python-flint
+_WORK = 3e7  # multiplications at points that python-flint may do for a trace, and for each stuck bracket
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,7 +175,7 @@ def certified_trace(
         network=network,
         start=start,
         end=end,
-        pieces=_outward(parts.pieces, inward=True),
+        pieces=_inward(parts.pieces),
         brackets=_outward([(b.low, b.high) for b in parts.brackets]),
         proven=np.array([b.proven for b in parts.brackets], dtype=np.bool_),
         routings=_routings(choices, stages),
@@ -230,7 +230,9 @@ def isolated(
             report(n, seconds)
         return time_limit is not None and seconds >= time_limit
 
-    isolation = Isolation(stages, FloatField(width))
+    sharp = ArbField(128, Fraction(width) / 4, Fraction(1, 2**60))
+    backup = Isolation(stages, sharp, allowance=max(200, int(_WORK / max(1, size))))
+    isolation = Isolation(stages, FloatField(width), backup)
     items = isolation.start(0.0, 1.0)
     low, high = 0.0, 1.0
     if items is None:
@@ -351,21 +353,16 @@ def _routings(choices: Choices, stages: Sequence[Stage]) -> NDArray[np.int32]:
     return routings
 
 
-def _outward(pairs: list[tuple[Any, Any]], *, inward: bool = False) -> Floats:
-    """Pairs of places as floats, rounded away from each other, or towards each other."""
-    array = np.empty((len(pairs), 2))
-    for i, (low, high) in enumerate(pairs):
-        array[i] = _rounded(low, up=inward), _rounded(high, up=not inward)
-    return array
+def _outward(pairs: list[tuple[Any, Any]]) -> Floats:
+    """Pairs of places as floats, rounded away from each other."""
+    low, high = FloatField(1.0).outward([p[0] for p in pairs], [p[1] for p in pairs])
+    return np.column_stack([low, high])
 
 
-def _rounded(place: Any, *, up: bool) -> float:
-    value = float(place)
-    if up and Fraction(value) < place:
-        return float(np.nextafter(value, np.inf))
-    if not up and Fraction(value) > place:
-        return float(np.nextafter(value, -np.inf))
-    return value
+def _inward(pairs: list[tuple[Any, Any]]) -> Floats:
+    """Rounded towards each other."""
+    high, low = FloatField(1.0).outward([p[1] for p in pairs], [p[0] for p in pairs])
+    return np.column_stack([low, high])
 
 
 def _defined_at(network: Network, start: ExactArray, end: ExactArray) -> None:
