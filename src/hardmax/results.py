@@ -82,6 +82,8 @@ _HOME_OF_KIND = {
     "TokenFlow": "hardmax.models.influence.routing_flow",
     "TrainingResult": "hardmax.training.loop",
     "TrainingGeometry": "hardmax.training.learned_routing",
+    "Transformer": "hardmax.networks.transformer",
+    "TransformerTrace": "hardmax.regions.sequences.trace",
     "TransitionBand": "hardmax.temperature.bands",
 }
 

@@ -27,7 +27,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -51,6 +50,7 @@ from hardmax.networks.block import (
     no_units,
     not_affine,
 )
+from hardmax.networks.head_weights import matrices_of, scales_of, vectors_of
 from hardmax.networks.layers import ArgmaxLayer, Layer, SoftmaxLayer, decided_keys, mean_rows
 
 Floats = NDArray[np.float64]
@@ -512,28 +512,15 @@ def _factored(
             f"context must hold at least one token of one dimension, but has shape {c.shape}."
         )
     n_tokens, d_model = c.shape
-    w_q, w_k, w_v, w_o = (
-        _per_head(m, name, 2) for m, name in zip(matrices, ("W_Q", "W_K", "W_V", "W_O"), strict=True)
-    )
-    heads = len(w_q)
-    for name, some in (("W_K", w_k), ("W_V", w_v), ("W_O", w_o)):
-        if len(some) != heads:
-            raise DimensionMismatchError(
-                f"{name} must hold one matrix per head ({heads}), but holds {len(some)}."
-            )
-    d, e = w_q[0].shape[1], w_o[0].shape[0]
-    for h in range(heads):
-        _check(w_q[h], f"W_Q[{h}]", (w_q[h].shape[0], d), "d as in head 0")
-        _check(w_k[h], f"W_K[{h}]", (w_q[h].shape[0], d_model), "rank of W_Q, d_model of the context")
-        _check(w_v[h], f"W_V[{h}]", (w_v[h].shape[0], d_model), "d_model of the context")
-        _check(w_o[h], f"W_O[{h}]", (e, w_v[h].shape[0]), "e as in head 0, rank of W_V")
+    w_q, w_k, w_v, w_o = matrices_of(matrices, d_model)
+    heads, e = len(w_q), w_o[0].shape[0]
     b_q, b_k, b_v = (
-        _vectors(v, name, [m.shape[0] for m in some])
+        vectors_of(v, name, [m.shape[0] for m in some])
         for v, name, some in zip(vectors, ("b_Q", "b_K", "b_V"), (w_q, w_k, w_v), strict=True)
     )
-    scales = _scales(scale, heads)
+    scales = scales_of(scale, heads)
     shifts = _score_biases(score_bias, heads, n_tokens)
-    offset = None if b_O is None else _vectors([b_O], "b_O", [e])[0]
+    offset = None if b_O is None else vectors_of([b_O], "b_O", [e])[0]
 
     ones = ExactArray(np.ones((n_tokens, 1)))
     tokens = exact_stack([c, ones], axis=1)
@@ -562,49 +549,6 @@ def _factored(
         ExactProduct(biases, scales, column=True) if biased else ExactArray(np.zeros((heads, n_tokens))),
         ExactProduct(outputs),
     )
-
-
-def _per_head(values: Any, name: str, ndim: int) -> list[ExactArray]:
-    try:
-        parts = list(values)
-    except TypeError:
-        parts = []
-    if not parts:
-        raise InvalidInputError(f"{name} must hold one array per head, but was {values!r}.")
-    return [as_exact(part, f"{name}[{h}]", ndim=ndim) for h, part in enumerate(parts)]
-
-
-def _check(matrix: ExactArray, name: str, shape: tuple[int, int], why: str) -> None:
-    if matrix.shape != shape or 0 in shape:
-        raise DimensionMismatchError(f"{name} must have shape {shape} ({why}), but has shape {matrix.shape}.")
-
-
-def _vectors(values: Any, name: str, lengths: list[int]) -> Sequence[ExactArray | None]:
-    if values is None:
-        return [None] * len(lengths)
-    vectors = _per_head(values, name, 1)
-    found = [vector.shape[0] for vector in vectors]
-    if found != lengths:
-        raise DimensionMismatchError(
-            f"{name} must hold vectors of the lengths {lengths}, but holds vectors of the lengths {found}."
-        )
-    return vectors
-
-
-def _scales(scale: Any, heads: int) -> list[Fraction]:
-    try:
-        single = np.ndim(scale) == 0
-    except ValueError:
-        single = False
-    values = as_exact([scale] * heads if single else scale, "scale", ndim=1)
-    if values.shape[0] != heads:
-        raise DimensionMismatchError(
-            f"scale must be one number or one per head ({heads}), but holds {values.shape[0]}."
-        )
-    scales = list(fractions_of(values))
-    if min(scales) <= 0:
-        raise InvalidInputError(f"scale must be above 0, but holds {float(min(scales)):g}.")
-    return scales
 
 
 def _score_biases(values: Any, heads: int, n_tokens: int) -> ExactArray | None:

@@ -9,3 +9,4 @@ from hardmax.regions.sampling.estimate import CellEstimate as CellEstimate
 from hardmax.regions.sampling.estimate import estimate_cells as estimate_cells
 from hardmax.regions.segment.trace import SegmentTrace as SegmentTrace
 from hardmax.regions.segment.trace import trace_segment as trace_segment
+from hardmax.regions.sequences.trace import TransformerTrace as TransformerTrace

@@ -20,9 +20,11 @@ from hardmax.errors import InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.layers import all_layers_of
 from hardmax.networks.network import Network
-from hardmax.networks.signatures import Signature, pack_bits
+from hardmax.networks.signatures import Signature, pack_bits, unpack_bits
+from hardmax.networks.transformer import Transformer
 from hardmax.regions.enclosures.fields import ArbField, FloatField
 from hardmax.regions.enclosures.isolate import Choices, Isolation, Record
+from hardmax.regions.enclosures.sequences import sequence_stages, signature_of
 from hardmax.regions.enclosures.stages import Stage, stage_of, way
 from hardmax.results import Result
 
@@ -56,8 +58,13 @@ class CertifiedTrace(Result):
         The midpoints of the brackets, and half their widths.
     n_unseparated : int
         The number of brackets that are not proven.
+    routings : ndarray of int32, (n_pieces, heads)
+        The winning key of every head; of a softmax head that with the largest score. For a transformer
+        (n_pieces, heads, T), with -1 where a token is not computed.
+    relu : ndarray of bool, (n_pieces, units)
+        Which ReLU units are on; for a transformer (n_pieces, units, T).
     signatures : Signature
-        One row per piece. The routing of a softmax head is the key with the largest score.
+        Both, for a network.
     complete : bool
         Whether the whole segment was searched; brackets may still be unproven.
 
@@ -75,7 +82,7 @@ class CertifiedTrace(Result):
 
     kind: ClassVar[str] = "CertifiedTrace"
 
-    network: Network
+    network: Network | Transformer
     start: ExactArray
     end: ExactArray
     pieces: Floats
@@ -107,8 +114,16 @@ class CertifiedTrace(Result):
 
     @cached_property
     def signatures(self) -> Signature:
-        """The signatures of the pieces, in order."""
+        """The signatures of the pieces of a network, in order."""
+        if isinstance(self.network, Transformer):
+            raise InvalidInputError("signatures are those of a network; a transformer has routings and relu.")
         return Signature(self.routings, self.bits, self.network.units_total)
+
+    @cached_property
+    def relu(self) -> NDArray[np.bool_]:
+        """Which units are on: (n_pieces, units), with one more axis for the tokens of a transformer."""
+        shape = (self.network.units_total, *self.routings.shape[2:])
+        return unpack_bits(self.bits, int(np.prod(shape))).reshape(self.n_pieces, *shape)
 
     def point(self, t: float) -> Floats:
         """The point of the input space at a share ``t`` of the way."""
@@ -125,10 +140,13 @@ class CertifiedTrace(Result):
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        ends = {name: as_exact(state[name], name, ndim=1) for name in ("start", "end")}
+        whole = state["network"]
+        network: Any = (Transformer if "read" in whole else Network)._from_state(whole)
+        axes = 2 if isinstance(network, Transformer) else 1
+        ends = {name: as_exact(state[name], name, ndim=axes) for name in ("start", "end")}
         arrays = {name: np.asarray(state[name]) for name in _ARRAYS}
         return cls(
-            network=Network._from_state(state["network"]),
+            network=network,
             **ends,
             **arrays,
             complete=bool(state["complete"]),
@@ -141,7 +159,7 @@ class CertifiedTrace(Result):
 
     def _table(self) -> dict[str, Any]:
         table: dict[str, Any] = {"begin": self.pieces[:, 0], "end": self.pieces[:, 1]}
-        if self.routings.shape[1]:
+        if self.routings.ndim == 2 and self.routings.shape[1]:
             table["routing"] = self.routings
         return table
 
@@ -150,7 +168,7 @@ _ARRAYS = ("pieces", "brackets", "proven", "routings", "bits")
 
 
 def certified_trace(
-    network: Network,
+    network: Network | Transformer,
     start: ExactArray,
     end: ExactArray,
     *,
@@ -165,12 +183,19 @@ def certified_trace(
             f"bracket_width must be from 4e-15 to 0.1 of the segment, but was {bracket_width}."
         )
     _defined_at(network, start, end)
-    stages = [way(start, end), *map(stage_of, all_layers_of(network))]
-    size = sum(block.d_in * max(block.width, block.n_tokens * block.heads, block.d_out) for block in network.blocks)
+    if isinstance(network, Transformer):
+        stages, places = sequence_stages(network, start, end)
+    else:
+        stages, places = [way(start, end), *map(stage_of, all_layers_of(network))], []
+    size = _size(network, start.shape[0])
     parts = isolated(stages, bracket_width, time_limit, size, report)
     if max_pieces is not None and len(parts.pieces) > max_pieces:
         parts = parts.first(max_pieces)
     choices = parts.choices if parts.pieces else Choices.nothing(0, stages)
+    if isinstance(network, Transformer):
+        routings, relu = signature_of(choices, stages, places, network, start.shape[0])
+    else:
+        routings, relu = _routings(choices, stages), choices.bits
     return CertifiedTrace(
         network=network,
         start=start,
@@ -178,10 +203,18 @@ def certified_trace(
         pieces=_inward(parts.pieces),
         brackets=_outward([(b.low, b.high) for b in parts.brackets]),
         proven=np.array([b.proven for b in parts.brackets], dtype=np.bool_),
-        routings=_routings(choices, stages),
-        bits=pack_bits(choices.bits),
+        routings=routings,
+        bits=pack_bits(relu.reshape(len(relu), -1)),
         complete=parts.complete,
     )
+
+
+def _size(network: Network | Transformer, rows: int) -> int:
+    """About how many multiplications a forward pass takes."""
+    if isinstance(network, Transformer):
+        inner = [getattr(block, "largest", block.d_in) for block in network.blocks]
+        return sum(rows * block.d_in * max(4 * block.d_in, n) for block, n in zip(network.blocks, inner, strict=True))
+    return sum(block.d_in * max(block.largest, block.n_tokens * block.heads) for block in network.blocks)
 
 
 @dataclass
@@ -365,7 +398,7 @@ def _inward(pairs: list[tuple[Any, Any]]) -> Floats:
     return np.column_stack([low, high])
 
 
-def _defined_at(network: Network, start: ExactArray, end: ExactArray) -> None:
+def _defined_at(network: Network | Transformer, start: ExactArray, end: ExactArray) -> None:
     """Both ends must have a value: a norm with epsilon 0 is not defined everywhere."""
     for name, point in (("start", start), ("end", end)):
         try:

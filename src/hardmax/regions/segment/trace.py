@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ from hardmax.geometry.domains import Box
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature
+from hardmax.networks.transformer import Transformer
 from hardmax.progress import Progress, shown
 from hardmax.regions.cells import Cells
 from hardmax.regions.enclosures.trace import CertifiedTrace, certified_trace
@@ -31,6 +32,7 @@ from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.result import _how_sure
 from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
 from hardmax.regions.segment.machine import SegmentMachine, Stage, stages_of
+from hardmax.regions.sequences.trace import TransformerTrace, segment_of, trace_transformer
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -39,8 +41,14 @@ _ARITHMETICS = ("certified", "exact", "float")
 _STEPS = 1_000  # intervals between two looks at the clock
 
 
+@overload
+def trace_segment(network: Network, start: ArrayLike, end: ArrayLike, **options: Any) -> Any: ...
+@overload
+def trace_segment(network: Transformer, start: ArrayLike, end: ArrayLike, **options: Any) -> Any: ...
+
+
 def trace_segment(
-    network: Network,
+    network: Network | Transformer,
     start: ArrayLike,
     end: ArrayLike,
     *,
@@ -49,7 +57,7 @@ def trace_segment(
     time_limit: float | None = None,
     progress: bool | Callable[[Progress], object] | None = None,
     bracket_width: float = 1e-12,
-) -> SegmentTrace | CertifiedTrace:
+) -> SegmentTrace | TransformerTrace | CertifiedTrace:
     r"""The pieces of a network along the segment from ``start`` to ``end``, exactly and in order.
 
     A network with norms, smooth activations or softmax has no exact breakpoints: every change of its signature
@@ -57,12 +65,12 @@ def trace_segment(
 
     Parameters
     ----------
-    network : Network
-        With inputs of any dimension d.
-    start, end : (d,) array_like
-        Two different points.
+    network : Network or Transformer
+        With inputs of any dimension d. In a transformer keys and values move with the sequence.
+    start, end : (d,) or, for a transformer, (T, d) array_like
+        Two different points or sequences.
     arithmetic : {"certified", "exact", "float"}
-        As in :func:`~hardmax.regions.api.enumerate_regions`.
+        As in :func:`~hardmax.regions.api.enumerate_regions`; a transformer knows only "certified".
     max_pieces, time_limit : int, float, optional
         Stop early, after so many pieces from ``start`` on or so many seconds; the result then says
         ``complete=False``.
@@ -76,8 +84,10 @@ def trace_segment(
     -------
     SegmentTrace
         Of a piecewise-affine network.
+    TransformerTrace
+        Of a piecewise-affine transformer.
     CertifiedTrace
-        Of any other.
+        Of any network or transformer with norms, smooth activations or softmax.
 
     Examples
     --------
@@ -89,11 +99,23 @@ def trace_segment(
     >>> trace.signatures.routings[0]
     array([9, 4, 9, 6, 5, 7, 8, 3], dtype=int32)
     """
-    first, last = _checked(network, start, end, arithmetic, max_pieces, time_limit)
+    _check_limits(arithmetic, max_pieces, time_limit)
+    if isinstance(network, Transformer):
+        if arithmetic != "certified":
+            raise InvalidInputError(
+                f'arithmetic must be "certified" for a transformer, but was {arithmetic!r}; it is exact.'
+            )
+        if network.piecewise_affine:
+            return trace_transformer(
+                network, start, end, max_pieces=max_pieces, time_limit=time_limit, progress=progress
+            )
+        first, last = segment_of(network, start, end)
+        return _enclosed(network, first, last, bracket_width, max_pieces, time_limit, progress)
+    first, last = _checked(network, start, end)
     if any(block.smooth for block in network.blocks):
         if arithmetic != "certified":
             raise InvalidInputError(
-                f"arithmetic must be 'certified' for a network that is not piecewise affine, but was "
+                'arithmetic must be "certified" for a network that is not piecewise affine, but was '
                 f"{arithmetic!r}."
             )
         return _enclosed(network, first, last, bracket_width, max_pieces, time_limit, progress)
@@ -117,7 +139,7 @@ def trace_segment(
 
 
 def _enclosed(
-    network: Network,
+    network: Network | Transformer,
     start: ExactArray,
     end: ExactArray,
     bracket_width: float,
@@ -318,16 +340,11 @@ class SegmentTrace(Result):
         return table
 
 
-def _checked(
-    network: Network,
-    start: ArrayLike,
-    end: ArrayLike,
-    arithmetic: str,
-    max_pieces: int | None,
-    time_limit: float | None,
-) -> tuple[ExactArray, ExactArray]:
+def _checked(network: Network, start: ArrayLike, end: ArrayLike) -> tuple[ExactArray, ExactArray]:
     if not isinstance(network, Network):
-        raise InvalidInputError(f"network must be a hardmax Network, but was {type(network).__name__}.")
+        raise InvalidInputError(
+            f"network must be a hardmax Network or Transformer, but was {type(network).__name__}."
+        )
     first, last = as_exact(start, "start", ndim=1), as_exact(end, "end", ndim=1)
     for name, point in (("start", first), ("end", last)):
         if point.shape[0] != network.d:
@@ -337,6 +354,10 @@ def _checked(
             )
     if all(first.rational(i) == last.rational(i) for i in range(network.d)):
         raise InvalidInputError("start and end must be different points, but are the same.")
+    return first, last
+
+
+def _check_limits(arithmetic: str, max_pieces: int | None, time_limit: float | None) -> None:
     if arithmetic not in _ARITHMETICS:
         raise InvalidInputError(
             f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."
@@ -345,7 +366,6 @@ def _checked(
         raise InvalidInputError(f"max_pieces must be at least 1, but was {max_pieces}.")
     if time_limit is not None and not time_limit > 0:
         raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
-    return first, last
 
 
 def _way(start: ExactArray, end: ExactArray) -> AffineLayer:
