@@ -183,7 +183,7 @@ class FloatBalls:
         size = np.abs(self.mid)
         gap = (size - self.rad) * (1.0 - 4 * U)
         mid = 1.0 / self.mid
-        rad = self.rad / (gap * size) * (1.0 + 16 * U) + 2 * U * np.abs(mid) + TINY
+        rad = self.rad / gap / size * (1.0 + 16 * U) + 2 * U * np.abs(mid) + TINY
         return type(self)(mid, np.where(gap > 0.0, rad, np.inf))
 
     def rsqrt(self) -> Self:

@@ -7,7 +7,7 @@ r"""Normalisation: LayerNorm and RMSNorm as blocks of a network.
 Neither is piecewise affine, so the engines that list cells refuse a network with a norm. Along a segment,
 :func:`hardmax.trace_segment` encloses it with proof. One case is polyhedral all the same: scores without bias
 behind a norm without shift see :math:`x` only up to a positive factor, and the factor does not change the
-winner (:func:`hardmax.regions.normed.routing_network`).
+winner (:func:`hardmax.networks.normed_routing.routing_network`).
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ def certified_trace(
         brackets=_outward([(b.low, b.high) for b in parts.brackets]),
         proven=np.array([b.proven for b in parts.brackets], dtype=np.bool_),
         routings=routings,
-        bits=pack_bits(relu.reshape(len(relu), -1)),
+        bits=pack_bits(relu.reshape(len(relu), int(np.prod(relu.shape[1:])))),
         complete=parts.complete,
     )
 
