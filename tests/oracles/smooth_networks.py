@@ -99,7 +99,11 @@ def judge(trace: Any, changes: np.ndarray) -> str | None:
     low, high = trace.brackets.T
     slack = 1e-13  # samples are rounded, and so are their signatures
     at = np.searchsorted(high, changes[:, 0] - slack)
-    held = (at < len(low)) & (low[np.minimum(at, max(len(low) - 1, 0))] <= changes[:, 1] + slack) if len(low) else False
+    held = (
+        (at < len(low)) & (low[np.minimum(at, max(len(low) - 1, 0))] <= changes[:, 1] + slack)
+        if len(low)
+        else False
+    )
     if not np.all(held):
         lost = changes[~np.broadcast_to(held, len(changes))]
         return f"{len(lost)} changes in no bracket, the first at {lost[0].tolist()}"

@@ -173,8 +173,6 @@ def _size(sizes: list[float], next_size: float, k: int) -> float:
 def _error(sizes: list[float], next_size: float, k: int) -> float:
     """The error of Taylor coefficient k of a polynomial near its node: rounding, then the remainder."""
     n = len(sizes) - 1
-    rounding = sum(
-        math.comb(j, k) * sizes[j] * _REACH ** (j - k) * (2 * j + 6) * U for j in range(k, n + 1)
-    )
+    rounding = sum(math.comb(j, k) * sizes[j] * _REACH ** (j - k) * (2 * j + 6) * U for j in range(k, n + 1))
     remainder = math.comb(n + 1, k) * next_size * _REACH ** (n + 1 - k)
     return (rounding + remainder) * 1.01 + 1e-300

@@ -309,9 +309,7 @@ class Attention(HeadBlock):
 
     def state(self) -> dict[str, Any]:
         """What must survive a file; hardmax need not be named."""
-        return super().state() | (
-            {"rule": self.rule, "temperature": self.temperature} if self.smooth else {}
-        )
+        return super().state() | ({"rule": self.rule, "temperature": self.temperature} if self.smooth else {})
 
     def layers(self, head: int, unit: int) -> list[Layer]:
         """The internal form: keys with the same score become one key with the mean of their outputs."""

@@ -99,7 +99,9 @@ class Positions:
 
 
 SequenceBlock = SelfAttention | Positions
-TokenBlock = FeedForward | Maxout | Affine | LayerNorm | RMSNorm | SmoothFeedForward  # a map that all tokens pass through
+TokenBlock = (
+    FeedForward | Maxout | Affine | LayerNorm | RMSNorm | SmoothFeedForward
+)  # a map that all tokens pass through
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -37,6 +37,8 @@ _IN_A_BOX = {
 _WHOLE = {
     "MinkowskiVertices": ("polytopes.draw_sum", "a Minkowski sum"),
     "SegmentTrace": ("profiles.draw_trace", "a segment"),
+    "CertifiedTrace": ("enclosures.draw_certified", "a segment"),
+    "NormedDiagram": ("enclosures.draw_normed", "a diagram"),
     "InformationFlow": ("flows.draw_flow", "a flow"),
     "HeadBudget": ("growth.draw_budget", "a budget"),
     "StabilityReport": ("temperatures.draw_report", "a report"),

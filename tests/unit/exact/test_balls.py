@@ -58,12 +58,17 @@ def test_zero_stays_zero():
 
 def test_exponential_is_within_its_bound():
     rng = np.random.default_rng(1)
-    x = np.concatenate([rng.uniform(-700, 700, 3000), rng.normal(size=3000), np.arange(-200, 200) * np.log(2) / 2])
+    x = np.concatenate(
+        [rng.uniform(-700, 700, 3000), rng.normal(size=3000), np.arange(-200, 200) * np.log(2) / 2]
+    )
     values = _exponential(x)
     before = flint.ctx.prec
     try:
         flint.ctx.prec = 120
-        ratio = [abs(flint.arb(v) / flint.arb(t).exp() - 1) for t, v in zip(x.tolist(), values.tolist(), strict=True)]
+        ratio = [
+            abs(flint.arb(v) / flint.arb(t).exp() - 1)
+            for t, v in zip(x.tolist(), values.tolist(), strict=True)
+        ]
         assert max(float(r.abs_upper()) for r in ratio) < 8 * 2.0**-53
     finally:
         flint.ctx.prec = before

@@ -63,8 +63,12 @@ def test_norms_of_the_largest_and_smallest_numbers():
 
 def test_saved_and_loaded(tmp_path):
     third = [Fraction(1, 3)] * 6
-    head = hm.Attention(RNG.normal(size=(1, 3, 6)), None, RNG.normal(size=(1, 3, 6)), rule="softmax", temperature=2)
-    net = hm.Network([LayerNorm(third, SHIFT), RMSNorm(SCALE), head, SmoothFeedForward(*WEIGHTS, activation="silu")])
+    head = hm.Attention(
+        RNG.normal(size=(1, 3, 6)), None, RNG.normal(size=(1, 3, 6)), rule="softmax", temperature=2
+    )
+    net = hm.Network(
+        [LayerNorm(third, SHIFT), RMSNorm(SCALE), head, SmoothFeedForward(*WEIGHTS, activation="silu")]
+    )
     again = hm.load(net.save(tmp_path / "net.npz"))
     assert np.array_equal(again(X), net(X))
     assert again.blocks[0].scale.rational(0) == net.blocks[0].scale.rational(0)
@@ -80,7 +84,10 @@ def test_saved_and_loaded(tmp_path):
         (lambda: RMSNorm([]), "scale must hold"),
         (lambda: LayerNorm(SCALE, [1.0]), "shift must hold one number per coordinate"),
         (lambda: SmoothFeedForward(*WEIGHTS, activation="relu"), "activation must be one of gelu"),
-        (lambda: hm.Attention([[[1.0]]], None, [[[1.0]]], rule="softmax"), "temperature must be a finite number"),
+        (
+            lambda: hm.Attention([[[1.0]]], None, [[[1.0]]], rule="softmax"),
+            "temperature must be a finite number",
+        ),
         (lambda: hm.Attention([[[1.0]]], None, [[[1.0]]], rule="softmax", temperature=0), "above 0"),
         (lambda: hm.Attention([[[1.0]]], None, [[[1.0]]], temperature=1), "belongs to rule='softmax'"),
         (lambda: hm.Attention([[[1.0]]], None, [[[1.0]]], rule="soft"), "rule must be"),
@@ -122,7 +129,9 @@ def test_routing_without_bias_does_not_see_the_norm():
         cells = hm.enumerate_regions(flat, hm.Box.cube(2, -3, 3))
         assert (net.signature(cells.witnesses).routings == cells.routings).all()
         assert hm.count_cells(flat, hm.Box.cube(2, -3, 3)).n_cells == cells.n_cells
-    shifted = hm.Network([LayerNorm([1, 1], [0, 1]), hm.Attention([[[1, 0], [0, 1]]], None, [[[1, 0], [0, 1]]])])
+    shifted = hm.Network(
+        [LayerNorm([1, 1], [0, 1]), hm.Attention([[[1, 0], [0, 1]]], None, [[[1, 0], [0, 1]]])]
+    )
     with pytest.raises(InvalidInputError, match="head 0 has constants from 0 to 1"):
         routing_network(shifted)
     with pytest.raises(InvalidInputError, match="must begin with"):

@@ -17,7 +17,9 @@ from hardmax.regions.enclosures.trace import certified_trace
 
 def enclosed(network, start, end, **options):
     axes = np.ndim(start)
-    return certified_trace(network, as_exact(start, "start", ndim=axes), as_exact(end, "end", ndim=axes), **options)
+    return certified_trace(
+        network, as_exact(start, "start", ndim=axes), as_exact(end, "end", ndim=axes), **options
+    )
 
 
 def ends(seed, *shape):
@@ -48,7 +50,9 @@ def test_piecewise_affine_networks_have_the_breaks_of_the_exact_engine(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_transformers_have_the_breaks_of_the_exact_engine(seed):
     net = smooth_transformer(seed, "tanh, softmax")
-    hard = [hm.SelfAttention(b.W_Q, b.W_K, b.W_V, b.W_O, b_Q=b.b_Q, mask=b.mask) for b in net.blocks if b.heads]
+    hard = [
+        hm.SelfAttention(b.W_Q, b.W_K, b.W_V, b.W_O, b_Q=b.b_Q, mask=b.mask) for b in net.blocks if b.heads
+    ]
     relu = [b for b in net.blocks if b.width]
     plain = hm.Transformer([hard[0], relu[0], hard[1], relu[1]], read=None if seed % 2 else (1, 3))
     start, end = ends(seed, 5, 4)
@@ -118,7 +122,10 @@ def test_rational_instances_against_sympy(seed):
     b = [Fraction(int(n), 3) for n in rng.integers(-3, 4, 4)]
     epsilon = Fraction(int(rng.integers(0, 3)), 8)
     s = sympy.symbols("s", real=True)
-    x = [sympy.Rational(p) + s * (sympy.Rational(q) - sympy.Rational(p)) for p, q in zip(start, end, strict=True)]
+    x = [
+        sympy.Rational(p) + s * (sympy.Rational(q) - sympy.Rational(p))
+        for p, q in zip(start, end, strict=True)
+    ]
     square = sum(v**2 for v in x) / 3 + sympy.Rational(epsilon)
     roots = set()
     for row, bias in zip(w, b, strict=True):
@@ -147,18 +154,22 @@ def test_units_that_switch_together_make_one_bracket():
 
 def test_a_start_where_all_scores_tie():
     keys = np.random.default_rng(3).normal(size=(1, 5, 3))
-    net = hm.Network([RMSNorm([1, 1, 1], epsilon=1e-3), hm.Attention(keys, None, keys, rule="softmax", temperature=1)])
+    net = hm.Network(
+        [RMSNorm([1, 1, 1], epsilon=1e-3), hm.Attention(keys, None, keys, rule="softmax", temperature=1)]
+    )
     trace = hm.trace_segment(net, [0, 0, 0], [1.0, 2.0, -1.0])
     assert trace.n_pieces == 1 and len(trace.brackets) == 0
     assert trace.pieces.tolist() == [[0.0, 1.0]]
 
 
 def test_a_unit_that_touches_zero_is_not_separated():
-    parabola = hm.Network([
-        hm.Affine([[1.0], [0.0]], [-0.5, 1.0]),  # (s - 1/2, 1)
-        RMSNorm([1, 1], epsilon=0),
-        hm.FeedForward([[0, -1]], [Fraction(7, 5)], [[1.0]]),  # 1 / rho <= sqrt 2, which is above 7/5
-    ])
+    parabola = hm.Network(
+        [
+            hm.Affine([[1.0], [0.0]], [-0.5, 1.0]),  # (s - 1/2, 1)
+            RMSNorm([1, 1], epsilon=0),
+            hm.FeedForward([[0, -1]], [Fraction(7, 5)], [[1.0]]),  # 1 / rho <= sqrt 2, which is above 7/5
+        ]
+    )
     crossing = hm.trace_segment(parabola, [0.0], [1.0])
     assert crossing.n_pieces == 3 and crossing.n_unseparated == 0
     square = SmoothFeedForward([[1.0]], None, [[1.0]], activation="silu")
@@ -193,7 +204,10 @@ def test_limits_and_bad_input(tmp_path):
     wide = hm.trace_segment(net, start, end, bracket_width=1e-4)
     assert wide.n_pieces <= trace.n_pieces
     assert not hm.trace_segment(net, start, end, time_limit=1e-9).complete
-    for options, sentence in (({"bracket_width": 0}, "bracket_width"), ({"arithmetic": "exact"}, "certified")):
+    for options, sentence in (
+        ({"bracket_width": 0}, "bracket_width"),
+        ({"arithmetic": "exact"}, "certified"),
+    ):
         with pytest.raises(InvalidInputError, match=sentence):
             hm.trace_segment(net, start, end, **options)
     with pytest.raises(InvalidInputError, match="different points"):

@@ -127,7 +127,9 @@ class ArbField:
             if low == high:
                 out[i] = low
                 continue
-            digits = 1 << (max(0, (high - low).denominator.bit_length() - (high - low).numerator.bit_length()) + 8)
+            digits = 1 << (
+                max(0, (high - low).denominator.bit_length() - (high - low).numerator.bit_length()) + 8
+            )
             out[i] = min(max(Fraction(round(place * digits), digits), low), high)
         return out
 

@@ -206,7 +206,9 @@ class Isolation:
 
     def passed(self, items: Items) -> Passed:
         """Send items through the network until something is not decided."""
-        parts = [self._passed(items[np.arange(len(items))[rows]], rows.start) for rows in self._parts(len(items))]
+        parts = [
+            self._passed(items[np.arange(len(items))[rows]], rows.start) for rows in self._parts(len(items))
+        ]
         return Passed(
             np.concatenate([p.stage for p in parts]),
             Choices.joined([p.known for p in parts]),
@@ -235,7 +237,9 @@ class Isolation:
                 rows = alive[open_]
                 ends = items.at_a.of(stage)[rows], items.at_b.of(stage)[rows]
                 part = functions if len(open_) == len(alive) else functions.rows(open_)
-                decided, choice, single, what = (_decide_signs if stage.units else _decide_largest)(part, stage, *ends)
+                decided, choice, single, what = (_decide_signs if stage.units else _decide_largest)(
+                    part, stage, *ends
+                )
                 fine = decided.all(axis=1)
                 known.of(stage)[rows[fine]] = choice[fine]
                 going[open_[~fine]] = False
@@ -279,14 +283,18 @@ class Isolation:
             done = []
             for rows in self._parts(len(busy)):
                 some = busy[rows]
-                function = self._functions([events[i] for i in some.tolist()], a[some], b[some], known[some], at_a[some])
+                function = self._functions(
+                    [events[i] for i in some.tolist()], a[some], b[some], known[some], at_a[some]
+                )
                 m = self.field.middle(a[some], b[some])
                 low, high = self.field.newton(m, function.c, function.slope())
                 above, below = function.c.positive(), function.c.negative()
                 low = np.where(below, np.maximum(low, m), low)
                 high = np.where(above, np.minimum(high, m), high)
                 new_a, new_b = np.maximum(a[some], low), np.minimum(b[some], high)
-                crossed = np.asarray(new_a > new_b, dtype=np.bool_)  # only rounding of the last digits can do that
+                crossed = np.asarray(
+                    new_a > new_b, dtype=np.bool_
+                )  # only rounding of the last digits can do that
                 new_a, new_b = np.where(crossed, a[some], new_a), np.where(crossed, b[some], new_b)
                 width = new_b - new_a
                 slow = _as_numbers(width) > 0.9 * _as_numbers(b[some] - a[some])
@@ -306,7 +314,9 @@ class Isolation:
             a[wide], b[wide] = self.field.outward(low, high)
         return a, b
 
-    def _functions(self, events: list[Event], a: NDArray[Any], b: NDArray[Any], known: Choices, at_a: Choices) -> Jet:
+    def _functions(
+        self, events: list[Event], a: NDArray[Any], b: NDArray[Any], known: Choices, at_a: Choices
+    ) -> Jet:
         """The functions of events as jets of increasing functions, on intervals of their own."""
         self.n_evaluations += len(events)
         jet = self.field.variable(a, b, 2)
@@ -359,7 +369,9 @@ class Isolation:
         with self.field.active():
             while len(items):
                 if stop(len(records)):
-                    records += [Record(p, a, b, None) for p, a, b in zip(items.path, items.a, items.b, strict=True)]
+                    records += [
+                        Record(p, a, b, None) for p, a, b in zip(items.path, items.a, items.b, strict=True)
+                    ]
                     break
                 passed = self.passed(items)
                 items = replace(items, known=passed.known, level=np.maximum(items.level, passed.stage))
@@ -426,7 +438,9 @@ class Isolation:
             made.append(self._halved(items[np.array(failed)], records))
         return Items.joined(made) if made else items[np.zeros(len(items), dtype=np.bool_)]
 
-    def _cuts(self, items: Items, i: int, events: list[Event], low: Any, high: Any, margin: Any) -> list[_Cut]:
+    def _cuts(
+        self, items: Items, i: int, events: list[Event], low: Any, high: Any, margin: Any
+    ) -> list[_Cut]:
         """Brackets in order, those that overlap joined; with the choices before and behind each."""
         a, b = items.a[i], items.b[i]
         cuts: list[_Cut] = []
@@ -559,7 +573,9 @@ def _decide_signs(z: Jet, stage: Stage, at_a: NDArray[Any], at_b: NDArray[Any]) 
     return decided, bits, monotone & (at_a != at_b), lambda i, unit: (unit,)
 
 
-def _decide_largest(scores: Jet, stage: Stage, at_a: NDArray[Any], at_b: NDArray[Any]) -> tuple[Any, Any, Any, Any]:
+def _decide_largest(
+    scores: Jet, stage: Stage, at_a: NDArray[Any], at_b: NDArray[Any]
+) -> tuple[Any, Any, Any, Any]:
     """Which groups keep their winner, the winners at a, and which of the others change it exactly once."""
     places = np.arange(stage.present.shape[1])
     ahead = taken(scores, at_a, keep=True) - scores

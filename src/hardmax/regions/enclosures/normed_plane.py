@@ -194,7 +194,10 @@ class _Sweep:
         slopes, constants = normed_scores(norm, head)
         lines, shifts = slopes.dot(a), slopes.dot(o)  # (H, K, 2), (H, K)
         self.scores = [
-            {j: ((*lines[h, j], shifts[h, j]), constants[h, j]) for j in np.flatnonzero(head.mask[h]).tolist()}
+            {
+                j: ((*lines[h, j], shifts[h, j]), constants[h, j])
+                for j in np.flatnonzero(head.mask[h]).tolist()
+            }
             for h in range(head.heads)
         ]
         if norm.centred:
@@ -256,7 +259,9 @@ class _Sweep:
             by_head.setdefault(wall.head, []).append(wall)
         for wall in walls:
             p, q, _ = wall.line
-            along = q - self.slant * p  # the slope of l along the sweeping line, whose direction is (-slant, 1)
+            along = (
+                q - self.slant * p
+            )  # the slope of l along the sweeping line, whose direction is (-slant, 1)
             if wall.c == 0:
                 if along == 0:
                     raise _NotProven("a straight wall is parallel to the sweeping line")
@@ -388,7 +393,7 @@ class _Sweep:
             places = _fraction(point.place.lower()) - step, _fraction(point.place.upper()) + step
             places = _rounded(places[0], step), _rounded(places[1], step)
             spans = [self._span(place) for place in places]
-            window = Fraction(float(step) ** (1 / 3)) / 2  
+            window = Fraction(float(step) ** (1 / 3)) / 2
             try:
                 (left, before), (right, behind) = (self._column(place) for place in places)
             except _NotProven:

@@ -159,7 +159,9 @@ def _self_attention(block: SelfAttention, n_tokens: int, queries: list[int]) -> 
             if block.scale[h] != 1:
                 s = s.times(constant(scales[h]))
             scores.append(s if biases is None else s.plus(constant(biases[h])))
-        balls = type(scores[0].balls).joined([s.balls for s in scores], 2)  # (K + 1, n, heads * queries, keys)
+        balls = type(scores[0].balls).joined(
+            [s.balls for s in scores], 2
+        )  # (K + 1, n, heads * queries, keys)
         return Jet(balls, jet.radius)
 
     def leave(jet: Jet, scores: Jet, winners: Choice) -> Jet:
@@ -188,7 +190,11 @@ def _rows(bias: ExactArray, h: int, queries: list[int]) -> ExactArray:
 
 
 def signature_of(
-    choices: Any, stages: Sequence[Stage], places: Sequence[Place | None], transformer: Transformer, n_tokens: int
+    choices: Any,
+    stages: Sequence[Stage],
+    places: Sequence[Place | None],
+    transformer: Transformer,
+    n_tokens: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """Routings (n, heads, tokens), -1 where a token is not computed, and bits (n, units, tokens)."""
     n = len(choices.bits)

@@ -256,4 +256,3 @@ def way(start: ExactArray, end: ExactArray) -> Stage:
     steps = fractions_of(end) - fractions_of(start)
     w, b = Constant(as_exact(steps[:, None], "end", ndim=2)), Constant(start)
     return Stage(lambda jet, f, choice: jet.affine(w, b))
-

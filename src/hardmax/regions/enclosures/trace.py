@@ -213,7 +213,9 @@ def _size(network: Network | Transformer, rows: int) -> int:
     """About how many multiplications a forward pass takes."""
     if isinstance(network, Transformer):
         inner = [getattr(block, "largest", block.d_in) for block in network.blocks]
-        return sum(rows * block.d_in * max(4 * block.d_in, n) for block, n in zip(network.blocks, inner, strict=True))
+        return sum(
+            rows * block.d_in * max(4 * block.d_in, n) for block, n in zip(network.blocks, inner, strict=True)
+        )
     return sum(block.d_in * max(block.largest, block.n_tokens * block.heads) for block in network.blocks)
 
 
@@ -300,7 +302,9 @@ def assembled(records: list[Record], complete: bool) -> Parts:
 
     Two pieces that follow one another overlap in the bracket of the change between them.
     """
-    stack: list[tuple[Bracket | None, Any, Choices | None]] = []  # bracket, end of the piece behind it, choices
+    stack: list[
+        tuple[Bracket | None, Any, Choices | None]
+    ] = []  # bracket, end of the piece behind it, choices
 
     def push(bracket: Bracket, end: Any, choices: Choices | None) -> None:
         while stack and stack[-1][0] is not None and bracket.low <= stack[-1][0].high:
@@ -336,7 +340,9 @@ def assembled(records: list[Record], complete: bool) -> Parts:
     return Parts(pieces, rows, brackets, complete)
 
 
-def _refined(stages: Sequence[Stage], parts: Parts, width: float, size: int, late: Callable[[int], bool]) -> Parts:
+def _refined(
+    stages: Sequence[Stage], parts: Parts, width: float, size: int, late: Callable[[int], bool]
+) -> Parts:
     """Brackets that are not proven, searched again with python-flint's balls."""
     records: list[Record] = []
     most = max(200, int(_WORK / max(1, size)))
@@ -404,4 +410,6 @@ def _defined_at(network: Network | Transformer, start: ExactArray, end: ExactArr
         try:
             network(point.floats)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{name} must be a point at which the network has a value: {error}") from None
+            raise InvalidInputError(
+                f"{name} must be a point at which the network has a value: {error}"
+            ) from None
