@@ -72,7 +72,8 @@ def test_changes_found_by_sampling_lie_in_brackets(kind):
         trace = hm.trace_segment(net, start, end)
         changes = sampled(net, start, end, 20_000)
         assert judge(trace, changes) is None
-        assert trace.complete and trace.n_unseparated == 0
+        assert trace.complete
+        assert trace.n_unseparated == 0
         assert len(changes) + 1 == trace.n_pieces  # these are not closer than samples
         middles = trace.pieces.mean(axis=1)
         seen = net.signature(np.array([trace.point(t) for t in middles]))
@@ -100,9 +101,11 @@ def test_the_bundled_model_with_gelu_and_softmax():
     start, end = (model.with_cls(x) for x in np.random.default_rng(0).uniform(-1, 1, size=(2, 15, 4)))
     assert np.allclose(net(start), model(start[None, :15]), atol=1e-5)
     trace = hm.trace_segment(net, start, end)
-    assert trace.complete and trace.n_unseparated == 0
+    assert trace.complete
+    assert trace.n_unseparated == 0
     assert trace.routings.shape == (trace.n_pieces, 4, 16)
-    assert (trace.routings[:, :2] >= 0).all() and (trace.routings[:, 2:, :15] == -1).all()
+    assert (trace.routings[:, :2] >= 0).all()
+    assert (trace.routings[:, 2:, :15] == -1).all()
     for i in range(0, trace.n_pieces, 9):
         y = trace.point(trace.pieces[i].mean())[None]
         for block in net.blocks:
@@ -147,7 +150,8 @@ def test_units_that_switch_together_make_one_bracket():
     both = hm.FeedForward([[1, 2], [-2, -4], [0, 0]], [-1, 2, 0], np.eye(3))
     net = hm.Network([LayerNorm([1, 1], [3, -1], epsilon=1), both])
     trace = hm.trace_segment(net, [-1, 4], [5, 0])
-    assert trace.n_pieces == 2 and trace.n_unseparated == 0
+    assert trace.n_pieces == 2
+    assert trace.n_unseparated == 0
     assert (trace.relu[:, 2] == 0).all()  # no weights: off
     assert (trace.relu[:, 0] != trace.relu[:, 1]).all()
 
@@ -158,7 +162,8 @@ def test_a_start_where_all_scores_tie():
         [RMSNorm([1, 1, 1], epsilon=1e-3), hm.Attention(keys, None, keys, rule="softmax", temperature=1)]
     )
     trace = hm.trace_segment(net, [0, 0, 0], [1.0, 2.0, -1.0])
-    assert trace.n_pieces == 1 and len(trace.brackets) == 0
+    assert trace.n_pieces == 1
+    assert len(trace.brackets) == 0
     assert trace.pieces.tolist() == [[0.0, 1.0]]
 
 
@@ -171,7 +176,8 @@ def test_a_unit_that_touches_zero_is_not_separated():
         ]
     )
     crossing = hm.trace_segment(parabola, [0.0], [1.0])
-    assert crossing.n_pieces == 3 and crossing.n_unseparated == 0
+    assert crossing.n_pieces == 3
+    assert crossing.n_unseparated == 0
     square = SmoothFeedForward([[1.0]], None, [[1.0]], activation="silu")
     least = -0.27846454276107379510  # near the least value of SiLU
     touching = hm.Network([hm.Affine([[8.0]], [-4.0]), square, hm.FeedForward([[1.0]], [-least], [[1.0]])])
@@ -185,9 +191,11 @@ def test_a_norm_that_is_not_defined_on_the_way():
     with pytest.raises(InvalidInputError, match="start must be a point at which the network has a value"):
         hm.trace_segment(net, [0, 0], [1, 1])
     trace = hm.trace_segment(net, [-1, -1], [2, 1])  # beside the origin
-    assert trace.n_pieces == 2 and trace.proven.all()
+    assert trace.n_pieces == 2
+    assert trace.proven.all()
     through = hm.trace_segment(net, [-1, -1], [1, 1])
-    assert through.n_pieces == 2 and not through.proven.any()
+    assert through.n_pieces == 2
+    assert not through.proven.any()
     assert through.brackets[0, 0] < 0.5 < through.brackets[0, 1]
 
 
@@ -199,7 +207,8 @@ def test_limits_and_bad_input(tmp_path):
     assert np.array_equal(again.brackets, trace.brackets)
     assert (again.signatures.relu == trace.signatures.relu).all()
     some = hm.trace_segment(net, start, end, max_pieces=3)
-    assert some.n_pieces == 3 and not some.complete
+    assert some.n_pieces == 3
+    assert not some.complete
     assert np.array_equal(some.pieces, trace.pieces[:3])
     wide = hm.trace_segment(net, start, end, bracket_width=1e-4)
     assert wide.n_pieces <= trace.n_pieces

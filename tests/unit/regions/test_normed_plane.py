@@ -25,10 +25,12 @@ def lifted(scores, biases, *, epsilon=0):
 def test_a_circle():
     # 1 / rho > 3/2, so x^2 + y^2 + 1 < 4/3
     diagram = normed_diagram(lifted([[[0, 0, 1], [0, 0, 0]]], [[0, 1.5]]), BOX)
-    assert diagram.n_cells == 2 and len(diagram.vertices) == 0
+    assert diagram.n_cells == 2
+    assert len(diagram.vertices) == 0
     # a circle that leaves the square at its four sides: the four corners are parts of their own
     wide = normed_diagram(lifted([[[0, 0, 1], [0, 0, 0]]], [[0, 1.15]]), BOX)
-    assert wide.n_cells == 5 and len(wide.routings) == 2
+    assert wide.n_cells == 5
+    assert len(wide.routings) == 2
 
 
 def test_a_strip():
@@ -93,13 +95,15 @@ def test_saved_drawn_and_not_proven(tmp_path):
     diagram = normed_diagram(net, BOX)
     again = hm.load(diagram.save(tmp_path / "diagram.npz"))
     assert again.n_cells == diagram.n_cells == 4
-    assert np.array_equal(again.vertices, diagram.vertices) and len(diagram.vertices) == 2
+    assert np.array_equal(again.vertices, diagram.vertices)
+    assert len(diagram.vertices) == 2
     pytest.importorskip("matplotlib")
     assert diagram.plot().get_title() == "4 cells, proven"
     plane = [[[1, 0], [0, 1]]]
     origin = hm.Network([RMSNorm([1, 1], epsilon=0), hm.Attention(plane, [[0, 0.3]], plane)])
     open_ = normed_diagram(origin, BOX)
-    assert open_.n_cells is None and "norm may vanish" in open_.reason
+    assert open_.n_cells is None
+    assert "norm may vanish" in open_.reason
     assert normed_diagram(origin, hm.Box([0.25, 0.25], [1, 1])).n_cells == 2
     with pytest.raises(InvalidInputError, match="must begin with"):
         normed_diagram(hm.Network([hm.Affine([[1, 0]])]), BOX)
