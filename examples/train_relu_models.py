@@ -17,7 +17,7 @@ from hardmax.training.loop import train
 from hardmax.training.trained_models import TrainedModel
 
 NAMES = {15: "pairwise-2-relu", 64: "pairwise-2-relu-64"}
-SAMPLES = {15: 4_000_000, 64: 2_000_000}
+SAMPLES = {15: 16_000_000, 64: 16_000_000}
 
 
 def job(n_tokens: int) -> Job:

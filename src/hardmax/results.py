@@ -65,6 +65,7 @@ _HOME_OF_KIND = {
     "InfluenceReport": "hardmax.models.influence.influence_report",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "Network": "hardmax.networks.network",
+    "FrozenContextEffect": "hardmax.regions.sequences.frozen_context",
     "FrozenNormEffect": "hardmax.models.atlas.frozen_norms",
     "PowerDiagram": "hardmax.geometry.diagrams.power_diagrams",
     "AssumptionReport": "hardmax.models.atlas.assumptions",

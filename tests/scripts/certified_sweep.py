@@ -49,9 +49,10 @@ def main() -> int:
                 pieces, seen = pieces + trace.n_pieces, seen + len(changes) + 1
                 unseparated += trace.n_unseparated
                 equal += trace.n_pieces == len(changes) + 1
+            share = 1e3 * seconds / max(pieces, 1)
             print(
-                f"{maker.__name__}, {kind}: {pieces} pieces, {seen} seen by sampling, {equal} of {options.count} "
-                f"equal, {unseparated} not separated, {1e3 * seconds / max(pieces, 1):.1f} ms per piece",
+                f"{maker.__name__}, {kind}: {pieces} pieces, {seen} seen by sampling, "
+                f"{equal} of {options.count} equal, {unseparated} not separated, {share:.1f} ms per piece",
                 flush=True,
             )
     print(f"{wrong} wrong")

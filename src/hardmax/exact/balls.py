@@ -142,7 +142,7 @@ class FloatBalls:
         return type(self)(mid, rad)
 
     def convolved(self, other: Self, *, matrix: bool = False) -> Self:
-        """Products of power series along the first axis, entry by entry, or as matrices along the last two."""
+        """Products of power series along the first axis, of entries or of matrices along the last two."""
         orders, n = self.mid.shape[0], self.mid.shape[-1] if matrix else 1
         times = np.matmul if matrix else np.multiply
         size, other_size = np.abs(self.mid), np.abs(other.mid)
@@ -298,7 +298,7 @@ class ArbBalls:
         return type(self)(values)
 
     def convolved(self, other: Self, *, matrix: bool = False) -> Self:
-        """Products of power series along the first axis, entry by entry, or as matrices along the last two."""
+        """Products of power series along the first axis, of entries or of matrices along the last two."""
         times = np.matmul if matrix else np.multiply
         found = [
             sum(times(self.arb[i], other.arb[m - i]) for i in range(m + 1)) for m in range(self.arb.shape[0])
@@ -341,7 +341,8 @@ class ArbBalls:
 
     def masked(self, present: NDArray[np.bool_]) -> Self:
         """Exactly zero where something is absent."""
-        return type(self)(np.where(np.broadcast_to(present, self.arb.shape), self.arb, flint.arb(0)))
+        zeros: Any = np.full(self.arb.shape, flint.arb(0), dtype=object)
+        return type(self)(np.where(np.broadcast_to(present, self.arb.shape), self.arb, zeros))
 
     def positive(self) -> NDArray[np.bool_]:
         """Where it is proven that the number is above zero."""
@@ -382,7 +383,7 @@ def _exponential(x: Floats) -> Floats:
     p = np.full_like(t, 1.0 / 40320.0)
     for factor in (5040.0, 720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0):
         p = p * t + 1.0 / factor
-    return np.ldexp(p * _SIXTEENTHS[j.astype(np.int64) + 6], k.astype(np.int64))
+    return np.asarray(np.ldexp(p * _SIXTEENTHS[j.astype(np.int64) + 6], k.astype(np.int64)))
 
 
 def _each(function: Any, array: NDArray[Any]) -> NDArray[Any]:
@@ -397,8 +398,8 @@ def _each(function: Any, array: NDArray[Any]) -> NDArray[Any]:
 def _product(values: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
     """Rows times a matrix, by flint."""
     rows = values.reshape(-1, values.shape[-1])
-    a = flint.arb_mat(*rows.shape, rows.reshape(-1).tolist())
-    b = flint.arb_mat(*weights.shape, weights.reshape(-1).tolist())
+    a = flint.arb_mat(rows.shape[0], rows.shape[1], rows.reshape(-1).tolist())
+    b = flint.arb_mat(weights.shape[0], weights.shape[1], weights.reshape(-1).tolist())
     found = np.empty(len(rows) * weights.shape[1], dtype=object)
     found[:] = (a * b).entries()
     return found.reshape(*values.shape[:-1], weights.shape[1])

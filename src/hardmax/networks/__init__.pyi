@@ -4,7 +4,6 @@ from hardmax.networks.blocks import FeedForward as FeedForward
 from hardmax.networks.blocks import Maxout as Maxout
 from hardmax.networks.constructions import sawtooth_network as sawtooth_network
 from hardmax.networks.network import Network as Network
-from hardmax.networks.normed_routing import routing_network as routing_network
 from hardmax.networks.norms import LayerNorm as LayerNorm
 from hardmax.networks.norms import RMSNorm as RMSNorm
 from hardmax.networks.self_attention import SelfAttention as SelfAttention

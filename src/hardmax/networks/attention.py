@@ -378,7 +378,7 @@ def _rule_temperature(rule: str, temperature: Any) -> float | None:
     if rule == "hardmax":
         if temperature is not None:
             raise InvalidInputError(
-                f"temperature belongs to rule='softmax', but rule was 'hardmax' and temperature {temperature}."
+                f"temperature belongs to rule='softmax', but was {temperature} and rule was 'hardmax'."
             )
         return None
     if rule != "softmax":

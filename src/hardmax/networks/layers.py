@@ -263,8 +263,8 @@ class SoftmaxLayer(ArgmaxLayer):
 
 @dataclass(frozen=True, eq=False)
 class NormLayer(_AnyLayer):
-    r""":math:`y \mapsto \gamma \odot y / \sqrt{|y|^2 / d + \varepsilon} + \beta`, of :math:`y` less its mean if
-    ``centred``.
+    r""":math:`y \mapsto \gamma \odot y / \sqrt{|y|^2 / d + \varepsilon} + \beta`; ``centred``: of :math:`y`
+    less its mean.
     """
 
     scale: ExactArray
@@ -315,7 +315,7 @@ def refuse_smooth(network: Network) -> None:
         if block.smooth:
             raise InvalidInputError(
                 f"network must be piecewise affine, but block {i} is {block!r}; try trace_segment, which "
-                "follows such a network along a segment, or hm.networks.routing_network for the cells of its "
+                "follows such a network along a segment, or hm.regions.routing_network for the cells of its "
                 "first routing."
             )
 

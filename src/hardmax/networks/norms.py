@@ -7,7 +7,7 @@ r"""Normalisation: LayerNorm and RMSNorm as blocks of a network.
 Neither is piecewise affine, so the engines that list cells refuse a network with a norm. Along a segment,
 :func:`hardmax.trace_segment` encloses it with proof. One case is polyhedral all the same: scores without bias
 behind a norm without shift see :math:`x` only up to a positive factor, and the factor does not change the
-winner (:func:`hardmax.networks.normed_routing.routing_network`).
+winner (:func:`hardmax.regions.enclosures.normed_routing.routing_network`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks.block import SmoothBlock, Traced, no_routings, no_units
-from hardmax.networks.layers import Layer, NormLayer
+from hardmax.networks.layers import NormLayer
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ class NormBlock(SmoothBlock):
             no_units(points),
         )
 
-    def layers(self, head: int, unit: int) -> list[Layer]:
+    def layers(self, head: int, unit: int) -> list[Any]:
         """The internal form."""
         return [NormLayer(self.scale, self.shift, self.epsilon, self.centred)]
 

@@ -11,6 +11,7 @@ of sequences.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -30,6 +31,7 @@ from hardmax.networks.head_weights import matrices_of, scales_of, vectors_of
 Floats = NDArray[np.float64]
 
 RULES = ("hardmax", "softmax")
+_ALL = slice(None)  # tokens
 TIES = ("mean", "leftmost", "rightmost")
 
 
@@ -195,36 +197,45 @@ class SelfAttention:
         y = self.forward(sequences, temperature)
         return y[0] if single else y
 
-    def forward(self, x: Floats, temperature: float | None = None) -> Floats:
-        """The output at sequences (B, T, d); a temperature replaces the rule of the layer, 0 by hardmax."""
+    def forward(
+        self, x: Floats, temperature: float | None = None, queries: Sequence[int] | None = None
+    ) -> Floats:
+        """The output at sequences (B, T, d), of all tokens or of some.
+
+        A temperature replaces the rule of the layer, 0 by hardmax.
+        """
         tau = self.temperature if temperature is None else temperature
-        return self._outputs(x, self._weights(x, tau or 0.0)[0])
+        asking = _ALL if queries is None else list(queries)
+        return self._outputs(x, asking, self._weights(x, tau or 0.0, asking)[0])
 
     def trace(self, x: Floats) -> tuple[Floats, NDArray[np.int32]]:
         """The output at sequences (B, T, d) at temperature zero, and the winning keys (B, H, T).
 
         Among tied keys the lowest index, with ``ties="rightmost"`` the highest.
         """
-        weights, winners = self._weights(x, 0.0)
-        return self._outputs(x, weights), winners
+        weights, winners = self._weights(x, 0.0, _ALL)
+        return self._outputs(x, _ALL, weights), winners
 
-    def scores(self, x: Floats) -> Floats:
+    def scores(self, x: Floats, asking: slice | list[int] = _ALL) -> Floats:
         """The scores (B, H, T, T) of queries against keys, minus infinity where the mask hides a key."""
-        s = np.empty((len(x), self.heads, x.shape[1], x.shape[1]))
+        queries = x[:, asking]
+        s = np.empty((len(x), self.heads, queries.shape[1], x.shape[1]))
         with np.errstate(over="ignore", invalid="ignore"):
             for h in range(self.heads):
-                q = _affine(x, self.W_Q[h], self.b_Q[h])
+                q = _affine(queries, self.W_Q[h], self.b_Q[h])
                 k = _affine(x, self.W_K[h], self.b_K[h])
-                s[:, h] = float(self.scale[h]) * (q @ k.swapaxes(1, 2))
+                s[:, h] = q @ k.swapaxes(1, 2)
+                if self.scale[h] != 1:
+                    s[:, h] *= float(self.scale[h])
             if self.score_bias is not None:
-                s += self.score_bias.floats
+                s += self.score_bias.floats[:, asking]
         if self.mask is not None:
-            s[:, :, ~self.present(x.shape[1])] = -np.inf
+            s[:, :, ~self.present(x.shape[1])[asking]] = -np.inf
         return s
 
-    def _weights(self, x: Floats, tau: float) -> tuple[Floats, NDArray[np.int32]]:
+    def _weights(self, x: Floats, tau: float, asking: slice | list[int]) -> tuple[Floats, NDArray[np.int32]]:
         """What each query reads of each key (B, H, T, T), and the keys with the largest score."""
-        s = self.scores(x)
+        s = self.scores(x, asking)
         if self.ties == "rightmost":
             winners = s.shape[3] - 1 - s[..., ::-1].argmax(axis=3)
         else:
@@ -244,8 +255,8 @@ class SelfAttention:
         weights /= weights.sum(axis=3, keepdims=True)
         return weights, winners.astype(np.int32)
 
-    def _outputs(self, x: Floats, weights: Floats) -> Floats:
-        y = x.copy() if self.skip else np.zeros((*x.shape[:2], self.d_out))
+    def _outputs(self, x: Floats, asking: slice | list[int], weights: Floats) -> Floats:
+        y = x[:, asking].copy() if self.skip else np.zeros((len(x), weights.shape[2], self.d_out))
         with np.errstate(over="ignore", invalid="ignore"):
             for h in range(self.heads):
                 v = _affine(x, self.W_V[h], self.b_V[h])

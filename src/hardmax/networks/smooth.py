@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,7 @@ from scipy import special
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks.block import SmoothBlock, Traced, many, no_routings, no_units
-from hardmax.networks.layers import Layer, SmoothLayer
+from hardmax.networks.layers import SmoothLayer
 
 Floats = NDArray[np.float64]
 
@@ -140,7 +140,7 @@ class SmoothFeedForward(SmoothBlock):
                 y += points
         return y, no_routings(points), no_units(points)
 
-    def layers(self, head: int, unit: int) -> list[Layer]:
+    def layers(self, head: int, unit: int) -> list[Any]:
         """The internal form."""
         return [SmoothLayer(self.w_in, self.b_in, self.w_out, self.b_out, self.skip, self.activation)]
 

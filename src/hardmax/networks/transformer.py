@@ -110,7 +110,8 @@ class Transformer(Result):
 
     Parameters
     ----------
-    blocks : sequence of SelfAttention, Positions, FeedForward, Maxout, Affine, LayerNorm, RMSNorm, SmoothFeedForward
+    blocks : sequence of blocks
+        SelfAttention, Positions, FeedForward, Maxout, Affine, LayerNorm, RMSNorm, SmoothFeedForward.
         Each must take what the one before it gives.
     read : sequence of int, optional
         The tokens whose output counts, as that of the classification token; all of them when left out. The
@@ -163,11 +164,12 @@ class Transformer(Result):
                     f"block {i + 1} must take what block {i} gives, but block {i}, {before!r}, gives "
                     f"{many(before.d_out, 'coordinate')} and block {i + 1}, {after!r}, takes {after.d_in}."
                 )
-        lengths = {block.n_tokens for block in blocks if isinstance(block, SequenceBlock)} - {None}
+        fixed = {block.n_tokens for block in blocks if isinstance(block, SequenceBlock)}
+        lengths = sorted(n for n in fixed if n is not None)
         if len(lengths) > 1:
             raise DimensionMismatchError(
                 "blocks must be of sequences of one length, but are of the lengths "
-                f"{', '.join(map(str, sorted(lengths)))}."
+                f"{', '.join(map(str, lengths))}."
             )
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "read", _read(self.read, self.n_tokens))
@@ -235,15 +237,24 @@ class Transformer(Result):
         tau = None if temperature is None else checked_temperature(temperature)
         y, single = sequences_of(x, self.d, self.n_tokens)
         self._check_read(y.shape[1])
-        for block in self.blocks:
-            if isinstance(block, SequenceBlock):
-                y = block.forward(y, tau)
+        everyone = tuple(range(y.shape[1]))
+        before = everyone
+        for block, tokens in zip(self.blocks, self.computed(len(everyone)), strict=True):
+            if isinstance(block, SelfAttention):
+                y = block.forward(y, tau, None if tokens == everyone else tokens)
             else:
-                y = block.forward(y.reshape(-1, block.d_in)).reshape(*y.shape[:2], block.d_out)
+                y = y if tokens == before else y[:, list(tokens)]
+                y = self._passed(block, y, tokens)
+            before = tokens
         if not np.isfinite(y).all():
             raise NotFiniteError("f(x) must stay within float64, but overflows at some x; rescale the input.")
-        y = y if self.read is None else y[:, list(self.read)]
         return y[0] if single else y
+
+    def _passed(self, block: Positions | TokenBlock, y: Floats, tokens: tuple[int, ...]) -> Floats:
+        """Some tokens behind a block that does not mix them."""
+        if isinstance(block, Positions):
+            return np.asarray(y + block.values.floats[list(tokens)])
+        return block.forward(y.reshape(-1, block.d_in)).reshape(*y.shape[:2], block.d_out)
 
     def exact_value(self, x: ArrayLike) -> NDArray[np.object_]:
         """The output at one sequence at temperature zero, as fractions: nothing is rounded.

@@ -39,6 +39,8 @@ _WHOLE = {
     "SegmentTrace": ("profiles.draw_trace", "a segment"),
     "CertifiedTrace": ("enclosures.draw_certified", "a segment"),
     "NormedDiagram": ("enclosures.draw_normed", "a diagram"),
+    "TransformerTrace": ("profiles.draw_trace", "a segment"),
+    "FrozenContextEffect": ("profiles.draw_frozen_context", "a segment"),
     "InformationFlow": ("flows.draw_flow", "a flow"),
     "HeadBudget": ("growth.draw_budget", "a budget"),
     "StabilityReport": ("temperatures.draw_report", "a report"),

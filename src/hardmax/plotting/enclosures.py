@@ -1,4 +1,4 @@
-"""What is enclosed with proof: a smooth network along a segment with its brackets, and cells with conic walls.
+"""What is enclosed with proof: a smooth network along a segment, and cells with conic walls.
 
 Along a segment a bracket that holds one change is a dark line, one in which changes could not be separated a
 red band. Cells behind a norm are coloured by their routing, point by point; the picture shows what floats

@@ -26,11 +26,11 @@ from hardmax.training.states import head_weights, parameter_arrays
 def transformer_of(
     shape: TransformerShape, parameters: ArrayLike, mean: Any, scale: Any, *, rule: str = "hardmax"
 ) -> Transformer:
-    """The transformer of a shape and a vector of parameters; predictions are ``mean + scale *`` its output."""
+    """The transformer of a shape and its parameters; a prediction is ``mean + scale *`` the output."""
     if shape.encoder_hidden and shape.activation != "relu":
         raise InvalidInputError(
-            f"shape must have a linear encoder, or ReLU units, but has an encoder with {shape.activation}: CLS "
-            "is made of what the encoder gives for zeros, without rounding."
+            f"shape must have a linear encoder or ReLU units, but has an encoder with {shape.activation}: "
+            "CLS is made of what the encoder gives for zeros, without rounding."
         )
     arrays = parameter_arrays(shape, parameters)
     n, width = shape.n_tokens, shape.widths[0]
@@ -69,7 +69,7 @@ def transformer_of(
             smooth = {"gelu": "gelu-tanh", "tanh": "tanh"}[shape.activation]
             blocks.append(SmoothFeedForward(*weights, activation=smooth))
     blocks.append(Affine(np.diag(np.asarray(scale, dtype=np.float64)), np.asarray(mean, dtype=np.float64)))
-    return Transformer(blocks, (n,), {"made_by": "hardmax training"})
+    return Transformer(tuple(blocks), (n,), {"made_by": "hardmax training"})
 
 
 def _padded(array: NDArray[Any], rows: int) -> NDArray[Any]:
@@ -89,5 +89,5 @@ def _places(shape: TransformerShape, arrays: Any, first: Any) -> NDArray[np.obje
             own = fractions_of(as_exact(places[:, n], "positions", ndim=1))
             cls[width - len(places) :] += own
     exact = fractions_of(as_exact(added, "positions", ndim=2)).copy()
-    exact[n] = cls - Transformer([first]).exact_value(np.zeros((1, shape.d_token)))[0]
+    exact[n] = cls - Transformer((first,)).exact_value(np.zeros((1, shape.d_token)))[0]
     return exact

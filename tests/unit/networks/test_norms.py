@@ -9,7 +9,8 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import InvalidInputError
-from hardmax.networks import LayerNorm, RMSNorm, SmoothFeedForward, routing_network
+from hardmax.networks import LayerNorm, RMSNorm, SmoothFeedForward
+from hardmax.regions import routing_network
 
 RNG = np.random.default_rng(0)
 X = 3 * RNG.normal(size=(50, 6))

@@ -8,8 +8,8 @@ from scipy import ndimage
 
 import hardmax as hm
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
-from hardmax.networks import LayerNorm, RMSNorm, routing_network
-from hardmax.regions import normed_diagram
+from hardmax.networks import LayerNorm, RMSNorm
+from hardmax.regions import normed_diagram, routing_network
 
 BOX = hm.Box.cube(2, -1, 1)
 

@@ -1,1 +1,1 @@
-"""Networks that are not piecewise affine, along a segment: enclosures that prove where a signature changes."""
+"""Networks that are not piecewise affine: enclosures that prove where a signature changes."""

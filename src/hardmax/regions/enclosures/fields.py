@@ -57,14 +57,6 @@ class FloatField:
         values[1:2] = 1.0
         return Jet(FloatBalls.exactly(values), r)
 
-    def outward(self, low: Any, high: Any) -> tuple[Places, Places]:
-        """Fractions as floats, rounded away from each other."""
-        floats = np.array([[float(v) for v in low], [float(v) for v in high]])
-        down = [Fraction(x) > v for x, v in zip(floats[0], low, strict=True)]
-        up = [Fraction(x) < v for x, v in zip(floats[1], high, strict=True)]
-        low_floats = np.where(down, np.nextafter(floats[0], -np.inf), floats[0])
-        return low_floats, np.where(up, np.nextafter(floats[1], np.inf), floats[1])
-
     def middle(self, a: Places, b: Places, share: float = 0.5) -> Places:
         """Places between a and b."""
         return np.asarray(np.clip(a + (b - a) * share, a, b))
@@ -150,6 +142,19 @@ class ArbField:
 
 
 Field = FloatField | ArbField
+
+
+def outward(low: Any, high: Any) -> tuple[Places, Places]:
+    """Exact places as floats, rounded away from each other.
+
+    >>> outward([Fraction(1, 3)], [Fraction(1, 2)])
+    (array([0.33333333]), array([0.5]))
+    """
+    floats = np.array([[float(v) for v in low], [float(v) for v in high]])
+    down = [Fraction(x) > v for x, v in zip(floats[0], low, strict=True)]
+    up = [Fraction(x) < v for x, v in zip(floats[1], high, strict=True)]
+    low_floats = np.where(down, np.nextafter(floats[0], -np.inf), floats[0])
+    return low_floats, np.where(up, np.nextafter(floats[1], np.inf), floats[1])
 
 
 def _fraction(x: flint.arb) -> Fraction:

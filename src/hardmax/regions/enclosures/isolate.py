@@ -1,7 +1,7 @@
 r"""Every change of a signature along [0, 1], isolated with proof.
 
-An *item* is an interval [a, b] on which the choices of the first stages are known. At both ends the choices of
-all stages are certified, on the smooth function that belongs to the known ones. Items are sent through the
+An *item* is an interval [a, b] on which the choices of the first stages are known. At both ends the choices
+of all stages are certified, on the smooth function that belongs to the known ones. Items are sent through the
 network as jets, many at a time. At a stage every function must have one sign on the item, or be monotone with
 the same sign at both ends. What is left is split:
 
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.regions.enclosures.fields import Field
+from hardmax.regions.enclosures.fields import Field, outward
 from hardmax.regions.enclosures.jets import Jet
 from hardmax.regions.enclosures.stages import Stage, midpoints, taken
 
@@ -162,7 +162,7 @@ class Isolation:
             return known, np.zeros(0, dtype=np.bool_)
         parts = [self._points(places[rows], level[rows], known[rows]) for rows in self._parts(len(places))]
         found, sure = Choices.joined([c for c, _ in parts]), np.concatenate([sure for _, sure in parts])
-        if insist and not sure.all() and self._backed(np.count_nonzero(~sure)):
+        if insist and not sure.all() and self._backed(int(np.count_nonzero(~sure))):
             assert self.backup is not None
             open_ = np.flatnonzero(~sure)
             with self.backup.field.active():
@@ -311,7 +311,7 @@ class Isolation:
                 sharp = self.backup
                 ends = sharp.field.places(a[wide]), sharp.field.places(b[wide])
                 low, high = sharp._shrunk([events[i] for i in wide.tolist()], *ends, known[wide], at_a[wide])
-            a[wide], b[wide] = self.field.outward(low, high)
+            a[wide], b[wide] = outward(low, high)
         return a, b
 
     def _functions(

@@ -5,11 +5,11 @@ Behind a norm the scores of a head are, up to the positive factor :math:`1/\rho(
 :math:`\ell + c\rho = 0`: in space, with :math:`z = \rho(x)`, they are planes. So two walls meet on a line,
 where one quadratic equation is left, and so do a wall and its tangents of one direction.
 
-A line sweeps over the box. Its *critical* positions are those at corners of walls, at tangents, and at the sides
-and corners of the box: all of them are enclosed, with python-flint. Shortly before and shortly behind each of
-them the sequence of cells along the line is traced with proof. Outside a small window around the critical
-point the two sequences are the same, which is proven as well, and cells that correspond are one. The number of
-cells, connected ones, is what remains.
+A line sweeps over the box. Its *critical* positions are those at corners of walls, at tangents, and at the
+sides and corners of the box: all of them are enclosed, with python-flint. Shortly before and shortly behind
+each of them the sequence of cells along the line is traced with proof. Outside a small window around the
+critical point the two sequences are the same, which is proven as well, and cells that correspond are one. The
+number of cells, connected ones, is what remains.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import as_exact, rational
 from hardmax.geometry.domains import Box
 from hardmax.networks.network import Network
-from hardmax.networks.normed_routing import normed_head, normed_scores
+from hardmax.regions.enclosures.normed_routing import normed_head, normed_scores
 from hardmax.regions.enclosures.trace import CertifiedTrace, certified_trace
 from hardmax.results import Result
 
@@ -121,6 +121,17 @@ def normed_diagram(network: Network, domain: Box) -> NormedDiagram:
     Returns
     -------
     NormedDiagram
+
+    Examples
+    --------
+    The inside of a circle, and its outside.
+
+    >>> import hardmax as hm
+    >>> up = hm.Affine([[1, 0], [0, 1], [0, 0]], [0, 0, 1])
+    >>> head = hm.Attention([[[0, 0, 1], [0, 0, 0]]], [[0, 1.5]], [[[0, 0, 0], [0, 0, 0]]])
+    >>> net = hm.Network([up, hm.networks.RMSNorm([1, 1, 1], epsilon=0), head])
+    >>> normed_diagram(net, hm.Box.cube(2, -1, 1)).n_cells
+    2
     """
     found = normed_head(network)
     if found is None:
@@ -130,7 +141,7 @@ def normed_diagram(network: Network, domain: Box) -> NormedDiagram:
         )
     if network.d != 2 or not isinstance(domain, Box) or domain.d != 2:
         raise UnsupportedDimensionError(
-            f"normed_diagram needs two inputs and a Box of the plane, but the network has {network.d} inputs; "
+            f"normed_diagram needs two inputs and a Box of the plane, but the network takes {network.d}; "
             "try network.restrict(origin, directions) with two directions."
         )
     first = network.truncate(len(found[0]) + 2)
@@ -226,7 +237,7 @@ class _Sweep:
                 (a, c), (b, e) = scores[i], scores[j]
                 line = tuple(p - q for p, q in zip(a, b, strict=True))
                 if any(line) or c != e:  # equal keys never part
-                    walls.append(_Wall(h, i, j, line, c - e))  # type: ignore[arg-type]
+                    walls.append(_Wall(h, i, j, line, c - e))
         return walls
 
     def _on_line(self, wall: _Wall, line: tuple[Any, Any, Any]) -> Iterator[tuple[Any, Any]]:
@@ -294,7 +305,7 @@ class _Sweep:
             first = second
         elif first.c == 0:
             first, second = second, first
-        self._add(found, first, line, [first, second], vertex=True)  # type: ignore[arg-type]
+        self._add(found, first, line, [first, second], vertex=True)
 
     def _add(self, found: list[_Point], wall: _Wall, line: Any, walls: list[_Wall], *, vertex: bool) -> None:
         for x, y in self._on_line(wall, line):

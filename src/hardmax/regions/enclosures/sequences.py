@@ -36,7 +36,8 @@ def sequence_stages(
 ) -> tuple[list[Stage], list[Place | None]]:
     """The stages of a transformer behind a segment of sequences, and where their choices stand."""
     n_tokens = start.shape[0]
-    stages, places = [_way(start, end)], [None]
+    stages: list[Stage] = [_way(start, end)]
+    places: list[Place | None] = [None]
     units = groups = unit = head = 0
     seen: tuple[int, ...] = tuple(range(n_tokens))
     for block, tokens in zip(transformer.blocks, transformer.computed(n_tokens), strict=True):

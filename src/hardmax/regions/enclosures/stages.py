@@ -45,7 +45,7 @@ class Stage:
     first : int
         The number of its first unit or group among all.
     same : callable
-        Whether two events, (unit,) or (group, old, new), are roots of proportional functions: decided exactly.
+        Whether two events, (unit,) or (group, old, new), are roots of proportional functions, exactly.
     """
 
     leave: Callable[[Jet, Any, Any], Jet]

@@ -22,7 +22,7 @@ from hardmax.networks.layers import all_layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, pack_bits, unpack_bits
 from hardmax.networks.transformer import Transformer
-from hardmax.regions.enclosures.fields import ArbField, FloatField
+from hardmax.regions.enclosures.fields import ArbField, FloatField, outward
 from hardmax.regions.enclosures.isolate import Choices, Isolation, Record
 from hardmax.regions.enclosures.sequences import sequence_stages, signature_of
 from hardmax.regions.enclosures.stages import Stage, stage_of, way
@@ -143,8 +143,8 @@ class CertifiedTrace(Result):
         whole = state["network"]
         network: Any = (Transformer if "read" in whole else Network)._from_state(whole)
         axes = 2 if isinstance(network, Transformer) else 1
-        ends = {name: as_exact(state[name], name, ndim=axes) for name in ("start", "end")}
-        arrays = {name: np.asarray(state[name]) for name in _ARRAYS}
+        ends: dict[str, Any] = {name: as_exact(state[name], name, ndim=axes) for name in ("start", "end")}
+        arrays: dict[str, Any] = {name: np.asarray(state[name]) for name in _ARRAYS}
         return cls(
             network=network,
             **ends,
@@ -350,14 +350,12 @@ def _refined(
     brackets = list(parts.brackets)
     ends = {piece[1]: rows for piece, rows in pieces}
     begins = {piece[0]: rows for piece, rows in pieces}
-    number = 0
-    for (low, high), rows in pieces:
+    for number, ((low, high), rows) in enumerate(pieces):
         before = next((b for b in brackets if b.high == low), None)
         behind = next((b for b in brackets if b.low == high), None)
         a = before.low if before is not None and before.proven else low
         b = behind.high if behind is not None and behind.proven else high
-        records.append(Record((2 * number,), a, b, rows))
-        number += 1
+        records.append(Record((number,), a, b, rows))
     open_ = [bracket for bracket in brackets if not bracket.proven]
     for bracket in open_:
         at_a, at_b = ends.get(bracket.low), begins.get(bracket.high)
@@ -394,13 +392,13 @@ def _routings(choices: Choices, stages: Sequence[Stage]) -> NDArray[np.int32]:
 
 def _outward(pairs: list[tuple[Any, Any]]) -> Floats:
     """Pairs of places as floats, rounded away from each other."""
-    low, high = FloatField(1.0).outward([p[0] for p in pairs], [p[1] for p in pairs])
+    low, high = outward([p[0] for p in pairs], [p[1] for p in pairs])
     return np.column_stack([low, high])
 
 
 def _inward(pairs: list[tuple[Any, Any]]) -> Floats:
     """Rounded towards each other."""
-    high, low = FloatField(1.0).outward([p[1] for p in pairs], [p[0] for p in pairs])
+    high, low = outward([p[1] for p in pairs], [p[0] for p in pairs])
     return np.column_stack([low, high])
 
 

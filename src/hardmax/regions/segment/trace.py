@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,19 +32,13 @@ from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.result import _how_sure
 from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
 from hardmax.regions.segment.machine import SegmentMachine, Stage, stages_of
-from hardmax.regions.sequences.trace import TransformerTrace, segment_of, trace_transformer
+from hardmax.regions.sequences.trace import segment_of, trace_transformer
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
 
 _ARITHMETICS = ("certified", "exact", "float")
 _STEPS = 1_000  # intervals between two looks at the clock
-
-
-@overload
-def trace_segment(network: Network, start: ArrayLike, end: ArrayLike, **options: Any) -> Any: ...
-@overload
-def trace_segment(network: Transformer, start: ArrayLike, end: ArrayLike, **options: Any) -> Any: ...
 
 
 def trace_segment(
@@ -57,11 +51,11 @@ def trace_segment(
     time_limit: float | None = None,
     progress: bool | Callable[[Progress], object] | None = None,
     bracket_width: float = 1e-12,
-) -> SegmentTrace | TransformerTrace | CertifiedTrace:
+) -> Any:
     r"""The pieces of a network along the segment from ``start`` to ``end``, exactly and in order.
 
-    A network with norms, smooth activations or softmax has no exact breakpoints: every change of its signature
-    is enclosed in a bracket, with proof, and the result says what could not be separated.
+    A network with norms, smooth activations or softmax has no exact breakpoints: every change of its
+    signature is enclosed in a bracket, with proof, and the result says what could not be separated.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hardmax.exact.quadratic_numbers import Polynomial
 from hardmax.exact.rationals import ExactArray
 from hardmax.networks.affine_maps import exact_affine
-from hardmax.networks.blocks import FeedForward, Maxout
+from hardmax.networks.blocks import FeedForward
 from hardmax.networks.self_attention import SelfAttention
 from hardmax.networks.transformer import Positions, Transformer
 
@@ -40,7 +40,7 @@ class ExactStates:
     def __init__(
         self, transformer: Transformer, start: ExactArray, step: ExactArray, winners: Winners, ties: Ties
     ) -> None:
-        self._blocks = transformer.blocks
+        self._blocks: tuple[Any, ...] = transformer.blocks
         self._start, self._step = start, step
         self._winners, self._ties = winners, ties
         self.state: Any = cache(self._state)
@@ -64,7 +64,10 @@ class ExactStates:
             return block.added(t, before)
         winners = self._winners[i - 1]
         choice = None if winners is None else winners[t]
-        return block.compose_exactly(before, choice if block.heads or choice is None else choice == 1)
+        composed: flint.fmpq_mat = block.compose_exactly(
+            before, choice if block.heads or choice is None else choice == 1
+        )
+        return composed
 
     def _keys_read(self, i: int, t: int, h: int) -> tuple[int, ...]:
         winners = self._winners[i]
@@ -83,15 +86,14 @@ class ExactStates:
         if isinstance(block, FeedForward):
             if key == 0:
                 return zero, zero, zero
-            weights, offset = block.w_in, block.b_in.rational(g)
-            if weights is None:
-                row = [self.state(i, t)[g, c] for c in range(2)]
-                return row[1] + offset, row[0], zero
-            taken: Any = weights.take(slice(g, g + 1)), block.b_in.take(slice(g, g + 1))
+            if block.w_in is None:
+                state = self.state(i, t)
+                return state[g, 1] + block.b_in.rational(g), state[g, 0], zero
+            weights, offset = block.w_in.take(slice(g, g + 1)), block.b_in.take(slice(g, g + 1))
         else:
-            assert isinstance(block, Maxout)
-            taken = block.scores.take((slice(g, g + 1), key)), block.biases.take((slice(g, g + 1), key))
-        row = exact_affine(*taken, self.state(i, t))
+            at = (slice(g, g + 1), key)
+            weights, offset = block.scores.take(at), block.biases.take(at)
+        row = exact_affine(weights, offset, self.state(i, t))
         return row[0, 1], row[0, 0], zero
 
 

@@ -46,8 +46,9 @@ def first_states(start: ExactArray, step: ExactArray) -> States:
     states = empty_states(1, n, d)
     for c, part in enumerate((start, step)):
         states.vectors[0, :, c] = part.floats
-        norms = np.abs(part.floats).sum(axis=1) if d else np.zeros(n)
-        norms = np.minimum(norms, np.where(norms > 1e-100, np.linalg.norm(part.floats, axis=1), np.inf))
+        with np.errstate(over="ignore"):
+            norms = np.abs(part.floats).sum(axis=1)
+            norms = np.minimum(norms, np.where(norms > 1e-100, np.linalg.norm(part.floats, axis=1), np.inf))
         states.errors[0, :, c] = UNIT * norms * SAFE + 2.0**-1000 if part.rounded else 0.0
         states.norms[0, :, c] = norms * SAFE + states.errors[0, :, c]
     return states
@@ -84,20 +85,16 @@ def spectral_bound(a: Floats, frobenius: float) -> float:
     if not 1e-100 < frobenius < 1e100:
         return frobenius
     square = (a if a.shape[0] <= a.shape[1] else a.T) / frobenius
-    gamma = (max(a.shape) + 8) * UNIT
-    errors = []  # of each square, relative to the square of the norm before
+    error = (max(a.shape) + 8) * UNIT * SAFE  # of each square: the norms before are at most 1
     scales = []
-    size = 1.0
     for _ in range(6):
         square = square @ square.T
         square = 0.5 * (square + square.T)
-        errors.append(gamma * SAFE)
-        size = float(np.linalg.norm(square)) * SAFE + 2.0**-900
-        scales.append(size)
-        square = square / size
+        scales.append(float(np.linalg.norm(square)) * SAFE + 2.0**-900)
+        square = square / scales[-1]
     bound = 1.0  # of the last one, which is divided by its Frobenius norm
-    for scale, error in zip(reversed(scales), reversed(errors), strict=True):
-        bound = float(np.sqrt(bound * scale * SAFE + error)) * SAFE
+    for scale in reversed(scales):
+        bound = float(np.sqrt(bound * scale + error)) * SAFE
     return min(frobenius, bound * frobenius * SAFE)
 
 

@@ -192,8 +192,8 @@ class Sweep:
             if not competing:
                 break
             for k in competing:
-                places[k] = self._overtakes_at(self._difference(row, k, w))
-                lows[k], highs[k] = (np.inf, np.inf) if places[k] is None else places[k].enclosure()
+                place = places[k] = self._overtakes_at(self._difference(row, k, w))
+                lows[k], highs[k] = (np.inf, np.inf) if place is None else place.enclosure()
         self._summarise(row, lows, highs)
         return min((place for place in places.values() if place is not None), default=None)
 

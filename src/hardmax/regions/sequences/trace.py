@@ -31,7 +31,7 @@ from hardmax.results import Result
 Floats = NDArray[np.float64]
 Winners = list[NDArray[np.int32] | None]
 
-_EVERY = 64  # pieces between two looks at the clock
+_EVERY = 64  # pieces between two reports of progress
 
 
 def trace_transformer(
@@ -50,12 +50,9 @@ def trace_transformer(
     with shown(progress, Progress.line) as report:
         while not sweep.done and not (max_pieces is not None and sweep.n_pieces > max_pieces):
             sweep.advance()
-            if sweep.n_pieces % _EVERY and not sweep.done:
-                continue
             seconds = time.monotonic() - begin
-            if report is not None:
-                share = 1.0 if sweep.done else sweep.place.low
-                report(Progress(sweep.n_pieces, share, seconds))
+            if report is not None and (sweep.done or sweep.n_pieces % _EVERY == 0):
+                report(Progress(sweep.n_pieces, 1.0 if sweep.done else sweep.place.low, seconds))
             if time_limit is not None and seconds >= time_limit:
                 break
     return TransformerTrace._of(transformer, first, last, sweep.record, sweep.done)

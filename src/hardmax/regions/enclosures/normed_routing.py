@@ -4,9 +4,9 @@ A norm divides by a positive number :math:`\rho(x)`. Behind it, the score of key
 
 .. math:: \frac{a_j \cdot (\gamma \odot Py)}{\rho} + c_j, \qquad c_j = a_j \cdot \beta + b_j .
 
-If the :math:`c_j` of a head are equal, the winner is that of :math:`a_j \cdot (\gamma \odot Py)`: the norm can be
-left out, and the cells are polyhedra. Otherwise walls are :math:`\ell(x) + c\,\rho(x) = 0`: parts of conics on
-a plane.
+If the :math:`c_j` of a head are equal, the winner is that of :math:`a_j \cdot (\gamma \odot Py)`: the norm
+can be left out, and the cells are polyhedra. Otherwise walls are :math:`\ell(x) + c\,\rho(x) = 0`: parts of
+conics on a plane.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def normed_head(network: Network) -> tuple[tuple[Affine, ...], NormBlock, Attent
 
 
 def normed_scores(norm: NormBlock, head: Attention) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-    r"""The slopes :math:`(a_j \odot \gamma) P` and the constants :math:`c_j`, as fractions, over heads and keys."""
+    r"""The slopes :math:`(a_j \odot \gamma) P` and the constants :math:`c_j`, as fractions."""
     a, b = fractions_of(head.scores), fractions_of(head.biases)
     slopes = a * fractions_of(norm.scale)
     if norm.centred:
@@ -69,7 +69,7 @@ def routing_network(network: Network) -> Network:
     >>> import hardmax as hm
     >>> keys = [[[1, 0], [0, 1], [-1, -1]]]
     >>> net = hm.Network([hm.networks.RMSNorm([1, 2]), hm.Attention(keys, None, keys)])
-    >>> hm.count_cells(hm.networks.routing_network(net), hm.Box.cube(2, -1, 1))
+    >>> hm.count_cells(hm.regions.routing_network(net), hm.Box.cube(2, -1, 1))
     <CellCount: 3 cells, complete, exact>
     """
     found = normed_head(network)
@@ -84,7 +84,7 @@ def routing_network(network: Network) -> Network:
         values = constants[h][head.mask[h]]
         if (values != values[0]).any():
             raise InvalidInputError(
-                "the keys of a head must have the same constant behind the norm (no biases, no shift), or its "
+                "the keys of a head must have the same constant behind the norm (no bias, no shift), or its "
                 f"walls are not flat, but head {h} has constants from {float(min(values)):g} to "
                 f"{float(max(values)):g}; on a plane try hm.regions.normed_diagram."
             )
