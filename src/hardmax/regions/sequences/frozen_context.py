@@ -119,6 +119,14 @@ class FrozenContextEffect(Result):
         Where one of both pictures has a break, ends of the way included.
     frozen, moving : ndarray of int32, (len(breakpoints) - 1, heads)
         Which token each head reads between them.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> layer = hm.SelfAttention([[[1.0]]], [[[1.0]]], [[[1.0]]], [[[1.0]]])
+    >>> effect = frozen_context_effect(hm.Transformer([layer]), [[1.0], [2.0]], 0, [4.0])
+    >>> effect.frozen[:, 0], effect.moving[:, 0]    # behind 2 the token reads itself, if its key moves
+    (array([1, 1], dtype=int32), array([1, 0], dtype=int32))
     """
 
     kind: ClassVar[str] = "FrozenContextEffect"

@@ -15,6 +15,11 @@ happens before :math:`l` if :math:`D + E < 0` on the way to it: at both ends whe
 :math:`l` where it is concave and still rises there. Something has happened at :math:`h` if
 :math:`D(h) > E`. Floats only guess :math:`l` and :math:`h` (as roots of :math:`D \pm 2E`); the guess is
 checked, and :math:`E` holds the rounding of the check. What cannot be checked is left open.
+
+A break itself is known between two floats :math:`a \le b`, so a winner behind it is certain only if its
+rivals stay behind up to :math:`b`. A rival that has just been overtaken meets the new winner in between; it
+stays behind up to any later place where :math:`D + E < 0`, because a quadratic that falls below zero either
+never returns or is convex.
 """
 
 from __future__ import annotations
@@ -192,7 +197,7 @@ def score_rows(queries, keys, shifts, tokens, changed, rows):
                     e += TINY
                 if shifts.shape[0] > 0:
                     c0 += shifts[g, t, s]
-                    e += 2 * UNIT * abs(shifts[g, t, s])
+                    e += 2 * UNIT * abs(shifts[g, t, s]) + TINY
                 q = rows.quadratics[t, g, s]
                 q[0], q[1], q[2] = c0, c1, c2
                 rows.errors[t, g, s] = (e + SLACK * (abs(c0) + abs(c1) + abs(c2))) * SAFE
@@ -213,11 +218,11 @@ def upward(c, d1, d2):
 
 
 @kernel(inlined=True)
-def crossing(d0, d1, d2, e, a, below):
-    """Between which places a rival that is behind overtakes, looking from ``a`` on.
+def crossing(d0, d1, d2, e, a, b, below):
+    """Between which places a rival that is behind overtakes, looking from a place between ``a`` and ``b``.
 
-    (-1, inf): it is not certain that the rival is behind at ``a``. (inf, inf): it never overtakes. With
-    ``below`` it is known that the rival falls behind at a place not before ``a``, where both meet.
+    (-1, inf): it is not certain that the rival is behind there. (inf, inf): it never overtakes. With
+    ``below`` it is known that the rival falls behind at that place, where both meet.
     """
     u = d0 + e
     if not below and not u + a * (d1 + a * d2) < 0.0:
@@ -232,14 +237,16 @@ def crossing(d0, d1, d2, e, a, below):
     checked = a < low <= 1.0 and u + low * (d1 + low * d2) < 0.0
     if not (checked and (below or d2 >= 0.0 or d1 + 2.0 * d2 * low >= 0.0)):
         low = a
+    if low < b and not below:  # it may have overtaken before we are there
+        return -1.0, np.inf
     high = upward(d0 - 2.0 * e, d1, d2)
-    if not (low <= high <= 1.0 and (d0 - e) + high * (d1 + high * d2) > 0.0):
+    if not (b < high <= 1.0 and low <= high and (d0 - e) + high * (d1 + high * d2) > 0.0):
         high = np.inf
     return low, high
 
 
 @kernel
-def crossings(rows, t, g, a, lows, highs):
+def crossings(rows, t, g, a, b, lows, highs):
     """For every rival of the winner of a row the places between which it overtakes."""
     w = rows.winner[t, g]
     of_w = rows.quadratics[t, g, w]
@@ -248,7 +255,7 @@ def crossings(rows, t, g, a, lows, highs):
         if k != w and rows.present[t, g, k]:
             q = rows.quadratics[t, g, k]
             e = rows.errors[t, g, k] + rows.errors[t, g, w]
-            lows[k], highs[k] = crossing(q[0] - of_w[0], q[1] - of_w[1], q[2] - of_w[2], e, a, False)
+            lows[k], highs[k] = crossing(q[0] - of_w[0], q[1] - of_w[1], q[2] - of_w[2], e, a, b, False)
 
 
 @kernel(inlined=True)
@@ -261,7 +268,7 @@ def _insert(rows, t, g, k, low, high):
 
 
 @kernel(inner=True)
-def settle_row(rows, t, g, w, flipped, units, a):
+def settle_row(rows, t, g, w, flipped, units, a, b):
     """Look for the rivals that may overtake winner w; False if it is not certain that w wins."""
     rows.low[t, g], rows.high[t, g], rows.second[t, g], rows.rival[t, g] = np.inf, np.inf, np.inf, -1
     of_w = rows.quadratics[t, g, w]
@@ -273,7 +280,7 @@ def settle_row(rows, t, g, w, flipped, units, a):
         d0, d1, d2 = q[0] - of_w[0], q[1] - of_w[1], q[2] - of_w[2]
         if units and e == 0.0 and w == 0 and d0 == 0.0 and d1 == 0.0:
             continue  # a unit that is zero all along is off
-        low, high = crossing(d0, d1, d2, e, a, k == flipped)
+        low, high = crossing(d0, d1, d2, e, a, b, k == flipped)
         if low < 0.0:
             return False
         _insert(rows, t, g, k, low, high)
@@ -331,7 +338,7 @@ def settle(rows, tokens, changed, moving, units, a, b, event, dirty, log, opened
                             break
                         q = rows.quadratics[t, g, k]
                         e = rows.errors[t, g, k] + rows.errors[t, g, w]
-                        low, high = crossing(q[0] - of_w[0], q[1] - of_w[1], q[2] - of_w[2], e, a, False)
+                        low, high = crossing(q[0] - of_w[0], q[1] - of_w[1], q[2] - of_w[2], e, a, b, False)
                         if low < 0.0:
                             again = True
                             break
@@ -340,7 +347,7 @@ def settle(rows, tokens, changed, moving, units, a, b, event, dirty, log, opened
                 continue
             if target < 0:
                 target = _best_at(rows, t, g, b)
-            if rows.tied[t, g] or not settle_row(rows, t, g, target, flipped, units, a):
+            if rows.tied[t, g] or not settle_row(rows, t, g, target, flipped, units, a, b):
                 opened[n_open, 0], opened[n_open, 1] = t, g
                 n_open += 1
                 continue

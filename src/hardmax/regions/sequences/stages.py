@@ -62,13 +62,15 @@ def linear_of(matrices: Sequence[ExactArray | None], offsets: Sequence[ExactArra
     added = np.zeros((len(arrays), rows))
     norms = np.zeros((len(arrays), 3))
     with np.errstate(over="ignore"):
-        for g, (a, b) in enumerate(zip(arrays, offsets, strict=True)):
+        for g, (m, a, b) in enumerate(zip(matrices, arrays, offsets, strict=True)):
             weights[g, : a.shape[1], : len(a)] = a.T
             norms[g, 0] = _up(np.linalg.norm(a), np.abs(a).sum())
             norms[g, 1] = spectral_bound(a, norms[g, 0])
+            if (m is not None and _loses_digits(m)) or (b is not None and _loses_digits(b)):
+                norms[g] = np.inf
             if b is not None:
                 added[g, : len(a)] = b.floats
-                norms[g, 2] = _up(np.linalg.norm(b.floats), np.abs(b.floats).sum())
+                norms[g, 2] = max(norms[g, 2], _up(np.linalg.norm(b.floats), np.abs(b.floats).sum()))
     return Linear(weights, added, norms)
 
 
@@ -96,6 +98,14 @@ def spectral_bound(a: Floats, frobenius: float) -> float:
     for scale in reversed(scales):
         bound = float(np.sqrt(bound * scale + error)) * SAFE
     return min(frobenius, bound * frobenius * SAFE)
+
+
+def _loses_digits(array: ExactArray) -> bool:
+    """Whether some fraction is so small that its float is off by more than a unit in the last place."""
+    if array.fractions is None:
+        return False
+    tiny = np.abs(array.floats) < 2.0**-1000
+    return bool(array.fractions[tiny].any())
 
 
 def _up(norm: Any, total: Any) -> float:
@@ -282,7 +292,6 @@ class PositionStage(Stage):
     def __init__(self, block: Positions, source: States, tokens: Tokens) -> None:
         super().__init__(block, source, tokens)
         self._added = first_states(block.values, ExactArray(np.zeros(block.values.shape)))
-        self._added.errors[0, :, 0] = UNIT * self._added.norms[0, :, 0]  # fractions were rounded
 
     def output(self, tokens: Tokens) -> None:
         """The tokens and their positions."""

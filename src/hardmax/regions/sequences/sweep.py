@@ -183,7 +183,7 @@ class Sweep:
         i, t, g = row
         rows = self._rows(i)
         lows, highs = np.empty((2, rows.present.shape[2]))
-        crossings(rows, t, g, self.place.low, lows, highs)
+        crossings(rows, t, g, self.place.low, self.place.high, lows, highs)
         w = int(rows.winner[t, g])
         places: dict[int, QuadraticNumber | None] = {}
         while True:
@@ -275,7 +275,7 @@ class Sweep:
         if np.isfinite(values).any() and not np.isnan(values).any():
             guess = best = int(values.argmax())
         rows.winner[t, g] = guess
-        crossings(rows, t, g, self.place.low, lows, highs)
+        crossings(rows, t, g, self.place.low, self.place.high, lows, highs)
         near = [k for k in range(len(lows)) if lows[k] < 0.0]
         for k in near:
             if here.sign_after(self._difference(row, k, best)) > 0:
@@ -284,7 +284,7 @@ class Sweep:
         chosen = stage.block.chosen(tied) if isinstance(stage.block, SelfAttention) else tied[:1]
         winner = rows.winner[t, g] = chosen[0]
         if winner != guess:
-            crossings(rows, t, g, self.place.low, lows, highs)
+            crossings(rows, t, g, self.place.low, self.place.high, lows, highs)
         for k in np.flatnonzero(lows < 0.0).tolist():
             place = self._overtakes_at(self._difference(row, k, winner))
             lows[k], highs[k] = (np.inf, np.inf) if place is None else place.enclosure()
