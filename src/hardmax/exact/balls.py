@@ -59,8 +59,8 @@ class FloatBalls:
     Examples
     --------
     >>> third = FloatBalls.exactly([1.0]) * FloatBalls.exactly([3.0]).reciprocal()
-    >>> bool(third.positive()[0]), third.mid[0], 0 < third.rad[0] < 1e-15
-    (True, 0.3333333333333333, True)
+    >>> third.positive(), third.mid, bool(0 < third.rad[0] < 1e-15)
+    (array([ True]), array([0.33333333]), True)
     """
 
     __slots__ = ("mid", "rad")

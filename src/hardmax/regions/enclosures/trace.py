@@ -77,7 +77,7 @@ class CertifiedTrace(Result):
     >>> trace
     <CertifiedTrace: 2 pieces, complete, certified>
     >>> trace.signatures.routings[:, 0], trace.breakpoints.round(6)
-    (array([0, 1], dtype=int32), array([0.410731]))
+    (array([0, 1], dtype=int32), array([0.437006]))
     """
 
     kind: ClassVar[str] = "CertifiedTrace"
