@@ -23,6 +23,7 @@ and its outputs are a product of the same shape. Multiplying floats would round;
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,9 +48,10 @@ from hardmax.networks.block import (
     many,
     mask_of,
     no_units,
+    not_affine,
 )
 from hardmax.networks.head_weights import matrices_of, scales_of, vectors_of
-from hardmax.networks.layers import ArgmaxLayer, Layer, decided_keys, mean_rows
+from hardmax.networks.layers import ArgmaxLayer, Layer, SoftmaxLayer, decided_keys, mean_rows
 
 Floats = NDArray[np.float64]
 
@@ -112,7 +114,7 @@ class HeadBlock(BaseBlock):
         masked = int((~self.mask).sum())
         return (
             f"{type(self).__name__}({many(self.heads, head)}, {many(self.n_tokens, key)}, "
-            f"{self.d_in} -> {self.d_out}{', skip' if self.skip else ''}"
+            f"{self.d_in} -> {self.d_out}{', softmax' if self.smooth else ''}{', skip' if self.skip else ''}"
             f"{f', {masked} masked' if masked else ''})"
         )
 
@@ -137,12 +139,19 @@ class Attention(HeadBlock):
         ``True`` where a key is present. Every head needs one.
     skip : bool, default True
         Whether the input is added (then :math:`e = d`).
+    rule : {"hardmax", "softmax"}
+        ``"softmax"``: each head adds :math:`\sum_j p_j v_{hj}` with :math:`p = \mathrm{softmax}(s / \tau)`,
+        whatever temperature the network is evaluated at. The routing is still the largest score.
+    temperature : float, optional
+        :math:`\tau > 0` of softmax.
 
     Attributes
     ----------
     scores, biases, outputs : ExactArray
     mask : (H, N) bool, read-only
     skip : bool
+    rule : str
+    temperature : float or None
     d_in, d_out, heads, n_tokens : int
 
     Notes
@@ -166,6 +175,8 @@ class Attention(HeadBlock):
     outputs: ExactArray
     mask: NDArray[np.bool_]
     skip: bool
+    rule: str
+    temperature: float | None
     name: ClassVar[str] = "attention"
     _arrays: ClassVar[dict[str, int]] = {"scores": 3, "biases": 2, "outputs": 3}
     _options: ClassVar[tuple[str, ...]] = ("mask", "skip")
@@ -176,6 +187,8 @@ class Attention(HeadBlock):
         biases: ArrayLike | Sequence[ArrayLike] | None,
         outputs: ArrayLike | Sequence[ArrayLike],
         *,
+        rule: str = "hardmax",
+        temperature: float | None = None,
         mask: ArrayLike | Sequence[ArrayLike] | None = None,
         skip: bool = True,
     ) -> None:
@@ -189,7 +202,13 @@ class Attention(HeadBlock):
                 f"a skip connection needs outputs of the dimension of the input ({self.d_in}), but they have "
                 f"{v.shape[2]}; say skip=False or change the outputs."
             )
-        self._set(outputs=v, skip=bool(skip))
+        tau = _rule_temperature(rule, temperature)
+        self._set(outputs=v, skip=bool(skip), rule=rule, temperature=tau)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the block is not piecewise affine."""
+        return self.rule == "softmax"
 
     @property
     def d_out(self) -> int:
@@ -270,20 +289,27 @@ class Attention(HeadBlock):
 
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:
         """The output at the rows of a float64 matrix."""
-        if temperature == 0.0:
+        if temperature == 0.0 or self.smooth:
             return self.trace(points)[0]
         return self._sum(points, self.keys.soft(points, temperature))
 
     def trace(self, points: Floats) -> Traced:
         """The output at temperature zero and the winning keys (n, H), the lowest index among ties."""
         added, routings = self.keys.hard(points)
+        if self.temperature is not None:
+            added = self.keys.soft(points, self.temperature)
         return self._sum(points, added), routings, no_units(points)
 
     def with_keys(self, n_tokens: int) -> Self:
         """The same block with the first keys of each head only; the others are masked."""
         kept: Any = (self.scores, self.biases, self.outputs)
         first = np.arange(self.n_tokens) < n_tokens
-        return type(self)(*kept, mask=self.mask & first, skip=self.skip)
+        rule: Any = {"rule": self.rule, "temperature": self.temperature}
+        return type(self)(*kept, **rule, mask=self.mask & first, skip=self.skip)
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a file; hardmax need not be named."""
+        return super().state() | ({"rule": self.rule, "temperature": self.temperature} if self.smooth else {})
 
     def layers(self, head: int, unit: int) -> list[Layer]:
         """The internal form: keys with the same score become one key with the mean of their outputs."""
@@ -291,11 +317,16 @@ class Attention(HeadBlock):
         outputs = self.outputs.rearranged(lambda array: array.reshape(-1, self.d_out))
         sizes = np.array([len(group) for group in groups], dtype=np.int64)
         means = mean_rows(outputs, groups)
-        return [ArgmaxLayer(**decided, multiplicities=sizes, outputs=means, skip=self.skip, first_head=head)]
+        fields = {**decided, "multiplicities": sizes, "outputs": means, "skip": self.skip, "first_head": head}
+        if self.temperature is not None:
+            return [SoftmaxLayer(**fields, temperature=self.temperature)]
+        return [ArgmaxLayer(**fields)]
 
     def _added(
         self, current: FloatMap, choice: NDArray[Any], exactly: Callable[[], flint.fmpq_mat]
     ) -> FloatMap:
+        if self.smooth:
+            raise not_affine(self)
         constant = np.zeros((self.d_out, current.rows.shape[1]))
         for h, key in enumerate(choice.tolist()):
             constant[:, -1] += self._output(h, key, current, exactly)
@@ -322,6 +353,8 @@ class Attention(HeadBlock):
         return np.asarray((weights[:, None] * outputs).cumsum(axis=0)[-1] / weights.sum())
 
     def _added_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat:
+        if self.smooth:
+            raise not_affine(self)
         last = current.ncols() - 1
         added = flint.fmpq_mat(self.d_out, last + 1)
         for h, rows in enumerate(exact_scores(self.scores, self.biases, self.mask, current)):
@@ -338,6 +371,25 @@ class Attention(HeadBlock):
             for part in added:
                 y += part
         return y
+
+
+def _rule_temperature(rule: str, temperature: Any) -> float | None:
+    """The temperature that a rule needs."""
+    if rule == "hardmax":
+        if temperature is not None:
+            raise InvalidInputError(
+                f"temperature belongs to rule='softmax', but was {temperature} and rule was 'hardmax'."
+            )
+        return None
+    if rule != "softmax":
+        raise InvalidInputError(f"rule must be 'hardmax' or 'softmax', but was {rule!r}.")
+    tau = math.nan if temperature is None else float(temperature)
+    if not 0.0 < tau < math.inf:
+        raise InvalidInputError(
+            f"temperature must be a finite number above 0 for rule='softmax', but was {temperature}; "
+            "rule='hardmax' is temperature 0."
+        )
+    return tau
 
 
 def working_floats(array: ExactArray) -> Floats:

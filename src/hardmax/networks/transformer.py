@@ -21,7 +21,9 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteE
 from hardmax.exact.rationals import ExactArray, as_exact, fraction
 from hardmax.networks.block import checked_temperature, many
 from hardmax.networks.blocks import Affine, FeedForward, Maxout, block_of
+from hardmax.networks.norms import LayerNorm, RMSNorm
 from hardmax.networks.self_attention import SelfAttention, sequences_of
+from hardmax.networks.smooth import SmoothFeedForward
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -97,7 +99,9 @@ class Positions:
 
 
 SequenceBlock = SelfAttention | Positions
-TokenBlock = FeedForward | Maxout | Affine  # a map that all tokens pass through
+TokenBlock = (
+    FeedForward | Maxout | Affine | LayerNorm | RMSNorm | SmoothFeedForward
+)  # a map that all tokens pass through
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,7 +110,8 @@ class Transformer(Result):
 
     Parameters
     ----------
-    blocks : sequence of SelfAttention, Positions, FeedForward, Maxout, Affine
+    blocks : sequence of blocks
+        SelfAttention, Positions, FeedForward, Maxout, Affine, LayerNorm, RMSNorm, SmoothFeedForward.
         Each must take what the one before it gives.
     read : sequence of int, optional
         The tokens whose output counts, as that of the classification token; all of them when left out. The
@@ -123,7 +128,7 @@ class Transformer(Result):
     n_tokens : int or None
         The length of sequences, where a block fixes it.
     piecewise_affine : bool
-        Whether it is piecewise affine along segments: no softmax.
+        Whether it is piecewise affine along segments: no softmax, norm or smooth activation.
 
     Examples
     --------
@@ -150,8 +155,8 @@ class Transformer(Result):
         for i, block in enumerate(blocks):
             if not isinstance(block, SequenceBlock | TokenBlock):
                 raise InvalidInputError(
-                    "blocks must hold SelfAttention, Positions, FeedForward, Maxout and Affine, but block "
-                    f"{i} is a {type(block).__name__}."
+                    "blocks must hold SelfAttention, Positions, FeedForward, Maxout, Affine, LayerNorm, "
+                    f"RMSNorm and SmoothFeedForward, but block {i} is a {type(block).__name__}."
                 )
         for i, (before, after) in enumerate(pairwise(blocks)):
             if before.d_out != after.d_in:
@@ -197,8 +202,11 @@ class Transformer(Result):
 
     @property
     def piecewise_affine(self) -> bool:
-        """Whether it is piecewise affine along segments: every head is hardmax."""
-        return all(block.rule == "hardmax" for block in self.blocks if isinstance(block, SelfAttention))
+        """Whether it is piecewise affine along segments: every head is hardmax, and nothing is smooth."""
+        return not any(
+            block.rule == "softmax" if isinstance(block, SelfAttention) else getattr(block, "smooth", False)
+            for block in self.blocks
+        )
 
     def computed(self, n_tokens: int) -> list[tuple[int, ...]]:
         """For each block the tokens that it is computed for."""

@@ -1,6 +1,10 @@
 from hardmax.regions.api import count_cells as count_cells
 from hardmax.regions.api import count_regions as count_regions
 from hardmax.regions.api import enumerate_regions as enumerate_regions
+from hardmax.regions.enclosures.normed_plane import NormedDiagram as NormedDiagram
+from hardmax.regions.enclosures.normed_plane import normed_diagram as normed_diagram
+from hardmax.regions.enclosures.normed_routing import routing_network as routing_network
+from hardmax.regions.enclosures.trace import CertifiedTrace as CertifiedTrace
 from hardmax.regions.result import CellCount as CellCount
 from hardmax.regions.result import RegionCount as RegionCount
 from hardmax.regions.result import RegionSet as RegionSet

@@ -15,7 +15,9 @@ from hardmax.errors import InvalidInputError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import as_exact
 from hardmax.networks.blocks import Affine, FeedForward
+from hardmax.networks.norms import LayerNorm
 from hardmax.networks.self_attention import SelfAttention
+from hardmax.networks.smooth import SmoothFeedForward
 from hardmax.networks.transformer import Positions, Transformer
 from hardmax.training.layout import TransformerShape
 from hardmax.training.states import head_weights, parameter_arrays
@@ -25,10 +27,10 @@ def transformer_of(
     shape: TransformerShape, parameters: ArrayLike, mean: Any, scale: Any, *, rule: str = "hardmax"
 ) -> Transformer:
     """The transformer of a shape and its parameters; a prediction is ``mean + scale *`` the output."""
-    if shape.activation != "relu" or shape.layer_norm:
-        kind = "a layer norm" if shape.layer_norm else shape.activation
+    if shape.encoder_hidden and shape.activation != "relu":
         raise InvalidInputError(
-            f"shape must have ReLU units and no norms to be a transformer of blocks, but has {kind}."
+            f"shape must have a linear encoder or ReLU units, but has an encoder with {shape.activation}: "
+            "CLS is made of what the encoder gives for zeros, without rounding."
         )
     arrays = parameter_arrays(shape, parameters)
     n, width = shape.n_tokens, shape.widths[0]
@@ -57,7 +59,15 @@ def transformer_of(
         )
         inside, outside = f"layers.{layer}.hidden", f"layers.{layer}.out"
         names = (f"{inside}.weight", f"{inside}.bias", f"{outside}.weight", f"{outside}.bias")
-        blocks.append(FeedForward(*(arrays[name] for name in names)))
+        if shape.layer_norm:
+            scaled, shifted = (arrays[f"layers.{layer}.norm.{part}"] for part in ("weight", "bias"))
+            blocks.append(LayerNorm(scaled, shifted, epsilon=1e-5))
+        weights = [arrays[name] for name in names]
+        if shape.activation == "relu":
+            blocks.append(FeedForward(*weights))
+        else:  # GELU in its tanh form
+            smooth = {"gelu": "gelu-tanh", "tanh": "tanh"}[shape.activation]
+            blocks.append(SmoothFeedForward(*weights, activation=smooth))
     blocks.append(Affine(np.diag(np.asarray(scale, dtype=np.float64)), np.asarray(mean, dtype=np.float64)))
     return Transformer(tuple(blocks), (n,), {"made_by": "hardmax training"})
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,11 +27,12 @@ from hardmax.networks.signatures import Signature
 from hardmax.networks.transformer import Transformer
 from hardmax.progress import Progress, shown
 from hardmax.regions.cells import Cells
+from hardmax.regions.enclosures.trace import CertifiedTrace, certified_trace
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.result import _how_sure
 from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
 from hardmax.regions.segment.machine import SegmentMachine, Stage, stages_of
-from hardmax.regions.sequences.trace import TransformerTrace, trace_transformer
+from hardmax.regions.sequences.trace import segment_of, trace_transformer
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -40,28 +41,6 @@ _ARITHMETICS = ("certified", "exact", "float")
 _STEPS = 1_000  # intervals between two looks at the clock
 
 
-@overload
-def trace_segment(
-    network: Network,
-    start: ArrayLike,
-    end: ArrayLike,
-    *,
-    arithmetic: str = ...,
-    max_pieces: int | None = ...,
-    time_limit: float | None = ...,
-    progress: bool | Callable[[Progress], object] | None = ...,
-) -> SegmentTrace: ...
-@overload
-def trace_segment(
-    network: Transformer,
-    start: ArrayLike,
-    end: ArrayLike,
-    *,
-    arithmetic: str = ...,
-    max_pieces: int | None = ...,
-    time_limit: float | None = ...,
-    progress: bool | Callable[[Progress], object] | None = ...,
-) -> TransformerTrace: ...
 def trace_segment(
     network: Network | Transformer,
     start: ArrayLike,
@@ -71,8 +50,12 @@ def trace_segment(
     max_pieces: int | None = None,
     time_limit: float | None = None,
     progress: bool | Callable[[Progress], object] | None = None,
-) -> SegmentTrace | TransformerTrace:
+    bracket_width: float = 1e-12,
+) -> Any:
     r"""The pieces of a network along the segment from ``start`` to ``end``, exactly and in order.
+
+    A network with norms, smooth activations or softmax has no exact breakpoints: every change of its
+    signature is enclosed in a bracket, with proof, and the result says what could not be separated.
 
     Parameters
     ----------
@@ -87,11 +70,18 @@ def trace_segment(
         ``complete=False``.
     progress : bool or callable, optional
         As in :func:`~hardmax.regions.api.enumerate_regions`.
+    bracket_width : float, default 1e-12
+        For networks that are not piecewise affine: how short brackets should be, as a share of the segment.
+        Where float64 cannot tell, they are longer.
 
     Returns
     -------
     SegmentTrace
-        For a transformer a :class:`~hardmax.regions.sequences.trace.TransformerTrace`.
+        Of a piecewise-affine network.
+    TransformerTrace
+        Of a piecewise-affine transformer.
+    CertifiedTrace
+        Of any network or transformer with norms, smooth activations or softmax.
 
     Examples
     --------
@@ -109,10 +99,20 @@ def trace_segment(
             raise InvalidInputError(
                 f'arithmetic must be "certified" for a transformer, but was {arithmetic!r}; it is exact.'
             )
-        return trace_transformer(
-            network, start, end, max_pieces=max_pieces, time_limit=time_limit, progress=progress
-        )
+        if network.piecewise_affine:
+            return trace_transformer(
+                network, start, end, max_pieces=max_pieces, time_limit=time_limit, progress=progress
+            )
+        first, last = segment_of(network, start, end)
+        return _enclosed(network, first, last, bracket_width, max_pieces, time_limit, progress)
     first, last = _checked(network, start, end)
+    if any(block.smooth for block in network.blocks):
+        if arithmetic != "certified":
+            raise InvalidInputError(
+                'arithmetic must be "certified" for a network that is not piecewise affine, but was '
+                f"{arithmetic!r}."
+            )
+        return _enclosed(network, first, last, bracket_width, max_pieces, time_limit, progress)
     begin = time.monotonic()
     layers, stages = _laid_out(network, first, last)
     machine = SegmentMachine(
@@ -130,6 +130,27 @@ def trace_segment(
             if time_limit is not None and seconds >= time_limit:
                 break
     return SegmentTrace._of(network, first, last, machine.take(), arithmetic, machine.done)
+
+
+def _enclosed(
+    network: Network | Transformer,
+    start: ExactArray,
+    end: ExactArray,
+    bracket_width: float,
+    max_pieces: int | None,
+    time_limit: float | None,
+    progress: bool | Callable[[Progress], object] | None,
+) -> CertifiedTrace:
+    with shown(progress, Progress.line) as report:
+        return certified_trace(
+            network,
+            start,
+            end,
+            bracket_width=bracket_width,
+            max_pieces=max_pieces,
+            time_limit=time_limit,
+            report=None if report is None else lambda n, seconds: report(Progress(n, None, seconds)),
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -44,17 +44,7 @@ def trace_transformer(
     progress: bool | Callable[[Progress], object] | None = None,
 ) -> TransformerTrace:
     """The pieces of a transformer along a segment; :func:`hardmax.trace_segment` calls this."""
-    if not transformer.piecewise_affine:
-        raise InvalidInputError(
-            'transformer must be piecewise affine, rule="hardmax" in every SelfAttention, but has softmax.'
-        )
-    first, last = transformer.sequence(start, "start"), transformer.sequence(end, "end")
-    if first.shape != last.shape:
-        raise InvalidInputError(
-            f"start and end must be sequences of one shape, but have shapes {first.shape} and {last.shape}."
-        )
-    if not step_of(first, last).numbers.any():
-        raise InvalidInputError("start and end must be different sequences, but are the same.")
+    first, last = segment_of(transformer, start, end)
     begin = time.monotonic()
     sweep = Sweep(transformer, first, last)
     with shown(progress, Progress.line) as report:
@@ -66,6 +56,18 @@ def trace_transformer(
             if time_limit is not None and seconds >= time_limit:
                 break
     return TransformerTrace._of(transformer, first, last, sweep.record, sweep.done)
+
+
+def segment_of(transformer: Transformer, start: ArrayLike, end: ArrayLike) -> tuple[ExactArray, ExactArray]:
+    """The two ends of a segment of sequences, checked."""
+    first, last = transformer.sequence(start, "start"), transformer.sequence(end, "end")
+    if first.shape != last.shape:
+        raise InvalidInputError(
+            f"start and end must be sequences of one shape, but have shapes {first.shape} and {last.shape}."
+        )
+    if not step_of(first, last).numbers.any():
+        raise InvalidInputError("start and end must be different sequences, but are the same.")
+    return first, last
 
 
 @dataclass(frozen=True, eq=False, repr=False)
