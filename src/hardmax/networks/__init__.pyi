@@ -4,4 +4,10 @@ from hardmax.networks.blocks import FeedForward as FeedForward
 from hardmax.networks.blocks import Maxout as Maxout
 from hardmax.networks.constructions import sawtooth_network as sawtooth_network
 from hardmax.networks.network import Network as Network
+from hardmax.networks.norms import LayerNorm as LayerNorm
+from hardmax.networks.norms import RMSNorm as RMSNorm
+from hardmax.networks.self_attention import SelfAttention as SelfAttention
 from hardmax.networks.signatures import Signature as Signature
+from hardmax.networks.smooth import SmoothFeedForward as SmoothFeedForward
+from hardmax.networks.transformer import Positions as Positions
+from hardmax.networks.transformer import Transformer as Transformer

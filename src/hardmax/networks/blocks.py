@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import flint
 import numpy as np
@@ -37,6 +37,8 @@ from hardmax.networks.affine_maps import FloatMap, exact_affine, exact_scores
 from hardmax.networks.attention import Attention, DistinctKeys, HeadBlock, distinct_keys
 from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units
 from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer, decided_keys, near_rows
+from hardmax.networks.norms import LayerNorm, RMSNorm
+from hardmax.networks.smooth import SmoothFeedForward
 
 Floats = NDArray[np.float64]
 Exactly = Callable[[], flint.fmpq_mat]
@@ -470,7 +472,7 @@ class Maxout(HeadBlock):
         return exact_affine(self.w_out, self.b_out, exact_affine(*self._winning(choice), current))
 
 
-Block = Attention | FeedForward | Maxout | Affine
+Block = Attention | FeedForward | Maxout | Affine | LayerNorm | RMSNorm | SmoothFeedForward
 
 
 def plain_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -496,7 +498,7 @@ def block_of(state: Mapping[str, Any]) -> Block:
     >>> block_of(Affine([[2.0]], [1.0]).state())([3.0])
     array([7.])
     """
-    kinds: dict[str, type[Block]] = {kind.__name__: kind for kind in (Attention, FeedForward, Maxout, Affine)}
+    kinds: dict[str, type[Block]] = {kind.__name__: kind for kind in get_args(Block)}
     kind = kinds[state["block"]]
     factors = [as_exact(values, "factor", ndim=2) for values in state.get("factors", [])]
     options: dict[str, Any] = {name: state[name] for name in kind._options}

@@ -4,8 +4,8 @@ A top-k head is a hardmax head whose keys are the sets of k keys, with the sums 
 of their outputs. The threshold of sparsemax is a maximum over sets (:mod:`hardmax.networks.rules`), and its
 weights are ReLU units behind that: :math:`\max(s_j - t, 0) / \tau`. There are too many sets to list them all,
 but few of them win anywhere in a domain. :func:`listed` writes a network with the sets that are known; which
-ones an enumeration needs is found by :mod:`hardmax.regions.listing`. Sums and means are fractions where floats
-would round them.
+ones an enumeration needs is found by :mod:`hardmax.regions.listing`. Sums and means are fractions where
+floats would round them.
 
 Keys of a head with the same score are exchangeable. A set holds the first of them (the last with
 ``ties="rightmost"``), and with ``ties="mean"`` its places are shared by all.
@@ -272,9 +272,7 @@ def choices_of(network: Network) -> dict[int, Choices]:
     return {b: Choices(block) for b, block in enumerate(network.blocks) if block.chooses_sets}  # type: ignore[arg-type]
 
 
-def listed(
-    network: Network, choices: dict[int, Choices], sets: dict[int, list[set[Set]]]
-) -> Listed:
+def listed(network: Network, choices: dict[int, Choices], sets: dict[int, list[set[Set]]]) -> Listed:
     """The network with these sets of each head of the blocks that choose sets."""
     blocks: list[Block] = []
     deciders, ordered = {}, {}

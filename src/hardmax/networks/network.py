@@ -37,8 +37,9 @@ class Network(Result):
 
     Parameters
     ----------
-    blocks : sequence of Attention, FeedForward, Maxout, Affine
-        Each must take what the one before it gives.
+    blocks : sequence of Attention, FeedForward, Maxout, Affine, LayerNorm, RMSNorm, SmoothFeedForward
+        Each must take what the one before it gives. With one of the last three, or with softmax, the network
+        is not piecewise affine: it has values and can be traced along segments, but has no linear regions.
     description : dict, optional
         How the network was made, in plain values; it is saved along.
 
@@ -80,8 +81,8 @@ class Network(Result):
         for i, block in enumerate(blocks):
             if not isinstance(block, Block):
                 raise InvalidInputError(
-                    f"blocks must hold Attention, FeedForward, Maxout and Affine, but block {i} is a "
-                    f"{type(block).__name__}."
+                    "blocks must hold Attention, FeedForward, Maxout, Affine, LayerNorm, RMSNorm and "
+                    f"SmoothFeedForward, but block {i} is a {type(block).__name__}."
                 )
         for i, (before, after) in enumerate(pairwise(blocks)):
             if before.d_out != after.d_in:

@@ -294,8 +294,8 @@ class _Run:
         """The same for a network whose heads choose sets: again and again, until no set is missing."""
         if self.checkpoint is not None:
             raise InvalidInputError(
-                "checkpoint must be left out for a network with top-k or sparsemax heads: their cells are found "
-                "more than once; try max_cells or time_limit."
+                "checkpoint must be left out for a network with top-k or sparsemax heads: their cells are "
+                "found more than once; try max_cells or time_limit."
             )
         asked, begin = self.question, time.monotonic()
 
@@ -339,7 +339,9 @@ class _Run:
         exact = question.arithmetic != "float"
         if any(block.chooses_sets for block in question.network.blocks):
             found = self.found()
-            return RegionCount(found.regions.n_regions, found.tally.n_cells, found.complete, exact, found.outlook)
+            return RegionCount(
+                found.regions.n_regions, found.tally.n_cells, found.complete, exact, found.outlook
+            )
 
         def next_run(question: Question, max_cells: int | None = None) -> _Run:
             left = None if end is None else max(end - time.monotonic(), 1e-3)

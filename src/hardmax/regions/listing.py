@@ -120,8 +120,8 @@ class KeySetList:
             n_inside = sum(j in chosen for j in level)
             if comb(len(level), n_inside) > _MOST_TIED:
                 raise InvalidInputError(
-                    f"head {h} of block {b} has {len(level)} keys that tie for {n_inside} places on a whole cell, "
-                    'too many to share them exactly; try ties="leftmost".'
+                    f"head {h} of block {b} has {len(level)} keys that tie for {n_inside} places on a whole "
+                    'cell, too many to share them exactly; try ties="leftmost".'
                 )
             for members in choices.tied_sets(h, chosen, level):
                 some = choices.canonical(h, members)
@@ -178,9 +178,7 @@ class _Check:
         self.above: list[tuple[int, NDArray[np.bool_]]] = []
 
     def _neighbour(self, h: int, s: int, a: int, j: int) -> Set:
-        """A set with its member number ``a`` exchanged for key ``j``; of sparsemax, with key j more or fewer.
-
-        """
+        """A set with member number ``a`` exchanged for key ``j``; of sparsemax, with key j more or fewer."""
         members = self.sets[h][s]
         if self.rule.k is None:
             return tuple(sorted({*members} ^ {j}))

@@ -353,6 +353,10 @@ def _checked(network: Any, readout: ArrayLike | None) -> tuple[Block, ...]:
         raise InvalidInputError(f"network must be a Network, but was a {type(network).__name__}.")
     for i, block in enumerate(network.blocks):
         rule = getattr(block, "rule", "hardmax")
+        if rule == "hardmax" and not isinstance(block, Attention | FeedForward | Maxout | Affine):
+            raise InvalidInputError(
+                f"network must have heads with hardmax and piecewise-affine blocks, but block {i} is {block!r}."
+            )
         if rule != "hardmax":
             raise InvalidInputError(
                 f"network must have heads with hardmax, of which softmax is the version at a "

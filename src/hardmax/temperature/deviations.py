@@ -339,7 +339,7 @@ def soft_value(blocks: Sequence[Block], point: Sequence[Fraction], temperature: 
             bent = [p.max(0) + block.slope.rational(u) * p.min(0) for u, p in enumerate(z)]
             added = _image(block.w_out, block.b_out, bent)
             y = [p + q for p, q in zip(added, y, strict=True)] if block.skip else added
-        else:
+        elif isinstance(block, Maxout):
             best = []
             for h in range(block.heads):
                 pieces = _scores(block, h, y)

@@ -40,7 +40,7 @@ from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine, FeedForward, Maxout
-from hardmax.networks.layers import ArgmaxLayer, Layer
+from hardmax.networks.layers import ArgmaxLayer, Layer, refuse_smooth
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
@@ -416,7 +416,9 @@ def signature_beyond(
     routings: list[int] = []
     bits: list[bool] = []
     level = False
-    for block in network.blocks:
+    refuse_smooth(network)
+    blocks: tuple[Any, ...] = network.blocks
+    for block in blocks:
         if isinstance(block, Affine):
             y = _product(block.w, y, block.b)
             continue
@@ -463,9 +465,7 @@ def _winners(
     return best, tied[::-1] if getattr(block, "ties", "mean") == "rightmost" else tied
 
 
-def _scores(
-    block: Attention | Maxout, h: int, y: flint.fmpq_mat
-) -> dict[int, tuple[flint.fmpq, flint.fmpq]]:
+def _scores(block: Attention | Maxout, h: int, y: flint.fmpq_mat) -> dict[int, tuple[flint.fmpq, flint.fmpq]]:
     """The scores of the keys of a head that are present, each as value and slope."""
     scores = {}
     for j in np.flatnonzero(block.mask[h]).tolist():
