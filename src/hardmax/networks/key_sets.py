@@ -232,10 +232,18 @@ class Listed:
         soft = [b for b, choices in self.choices.items() if choices.block.rule == "sparsemax"]
         return {self.layers_before[b] - total for b in soft}
 
-    def chosen(self, block: int, routings: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which keys a block of ``source`` chooses where ``network`` has these routings, (n, H, N)."""
+    def chosen(self, block: int, routings: NDArray[np.int32], bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which keys a block of ``source`` chooses where ``network`` has this signature, (n, H, N).
+
+        Keys that are level with the threshold of sparsemax on a whole cell may be in the set that attains
+        it, but have no weight. So the units say which keys are chosen.
+        """
         choices, first = self.choices[block], self.first_heads[block]
         found = np.zeros((len(routings), *choices.block.mask.shape), dtype=np.bool_)
+        if choices.block.rule == "sparsemax":
+            unit = sum(other.width for other in self.network.blocks[: self.deciders[block]])
+            found.reshape(len(routings), -1)[:, choices.rows] = bits[:, unit : unit + len(choices.rows)]
+            return found
         for h, (sets, keys) in enumerate(zip(self.sets[block], choices.keys, strict=True)):
             table = np.zeros((len(sets), found.shape[2]), dtype=np.bool_)
             for row, members in zip(table, sets, strict=True):
@@ -249,9 +257,7 @@ def choices_of(network: Network) -> dict[int, Choices]:
     return {b: Choices(block) for b, block in enumerate(network.blocks) if block.chooses_sets}  # type: ignore[arg-type]
 
 
-def listed(
-    network: Network, choices: dict[int, Choices], sets: dict[int, list[set[Set]]]
-) -> Listed:
+def listed(network: Network, choices: dict[int, Choices], sets: dict[int, list[set[Set]]]) -> Listed:
     """The network with these sets of each head of the blocks that choose sets."""
     blocks: list[Block] = []
     deciders, ordered = {}, {}

@@ -261,7 +261,7 @@ class _Check:
                     if self._is_listed(h, s, a, j):
                         continue
                     row = self._above(h, s, a, j, scores[start:stop], int(q))
-                    if any(row) and inner_point([*rows, row], exact_maps.d) is not None:
+                    if any(row) and inner_point([*rows, row]) is not None:
                         self.missing[h][s, a, j] = True
                         proven[i] = False
         return proven
