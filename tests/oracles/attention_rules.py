@@ -1,20 +1,20 @@
 """Cells of small networks with any rule of attention by brute force, in integers: slow, plain, and right.
 
-Nothing here is shared with the library: the arrays of the blocks are read number by number, and every decision
-is the sign of an integer. A cell is a polytope of full dimension in a box, with an affine map. A block cuts it
-once for every conceivable state and keeps the parts with an inside:
+Nothing here is shared with the library: the arrays of the blocks are read number by number, and every
+decision is the sign of an integer. A cell is a polytope of full dimension in a box, with an affine map. A
+block cuts it once for every conceivable state and keeps the parts with an inside:
 
 * hardmax: one key, above all others;
 * top-k: each set of k keys, every member above every other key;
-* sparsemax: each set S of keys as support, with the threshold t = (sum of its scores - tau) / |S|: members are
-  above t, the others are not;
+* sparsemax: each set S of keys as support, with the threshold t = (sum of its scores - tau) / |S|: members
+  are above t, the others are not;
 * ReLU attention and ReLU units: each pattern of signs, unit by unit; a score that is zero on the cell is off.
 
 Keys whose scores are the same function on a cell tie there: of all sets that win together the one with the
 lowest keys (the highest for "rightmost") is listed. With ties="mean" keys that are level share their places.
 
-A polytope is its vertices, homogeneous integers (x, t) with t > 0, each with the numbers of the half-spaces on
-whose boundary it lies. Two vertices span an edge if no third one lies on all boundaries that they have in
+A polytope is its vertices, homogeneous integers (x, t) with t > 0, each with the numbers of the half-spaces
+on whose boundary it lies. Two vertices span an edge if no third one lies on all boundaries that they have in
 common. So clipping is the same in every dimension.
 """
 

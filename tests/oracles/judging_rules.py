@@ -9,7 +9,7 @@ import numpy as np
 
 import hardmax as hm
 
-from .attention_rules import RuleCells, cells_by_rules, value_by_rules
+from .attention_rules import RuleCell, RuleCells, cells_by_rules, value_by_rules
 from .random_networks import Instance
 from .rational_regions import exact
 
@@ -18,13 +18,13 @@ from .rational_regions import exact
 class Expected:
     """What the sweep sums up."""
 
-    cells: RuleCells
+    cells: list[RuleCell]
     n_regions: int
     adjacency: dict = field(default_factory=dict)
 
     @property
     def n_cells(self) -> int:
-        return self.cells.n_cells
+        return len(self.cells)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def judge_rules(case: Instance, arithmetics: tuple[str, ...] = ("certified",)) -
     """Hold an instance against the oracle: all arithmetics, and another engine for every third of a rule."""
     low, high = (exact(end).tolist() for end in (case.domain.low, case.domain.high))
     cells = cells_by_rules(case.network, low, high)
-    expected = Expected(cells, cells.n_regions)
+    expected = Expected(cells.cells, cells.n_regions)
     engines: list[tuple[str | None, str]] = [(None, arithmetic) for arithmetic in arithmetics]
     others = OTHER_ENGINES[case.domain.d]
     if case.number // 5 % 3 == 0:

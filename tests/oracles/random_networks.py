@@ -59,7 +59,8 @@ def described(network, domain) -> str:
             inside += [f"mask={mask}", f"skip={block.skip}"]
             if (block.rule, block.ties) != ("hardmax", "mean"):
                 tau = text(block.temperature)
-                inside += [f"rule={block.rule!r}", f"k={block.k}", f"temperature={tau}", f"ties={block.ties!r}"]
+                inside += [f"rule={block.rule!r}", f"k={block.k}", f"temperature={tau}"]
+                inside += [f"ties={block.ties!r}"]
         elif kind == "FeedForward":
             inside = [text(a) for a in (block.w_in, block.b_in, block.w_out, block.b_out)]
             inside += [f"skip={block.skip}", f"slope={text(block.slope)}"]

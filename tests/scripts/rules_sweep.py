@@ -4,9 +4,9 @@
     python tests/scripts/rules_sweep.py 2000 --start 7 --jobs 1
 
 Number modulo 5 decides about the first block: top-k, sparsemax, ReLU, hardmax with ties to the left, to the
-right; the rest of the network and the box follow from the number. Finished numbers are written to a log in the
-folder ``--out``; the same command with the same sources goes on where it stopped. A mismatch leaves a program
-there that repeats it. Exits with 1 if there was one.
+right; the rest of the network and the box follow from the number. Finished numbers are written to a log in
+the folder ``--out``; the same command with the same sources goes on where it stopped. A mismatch leaves a
+program there that repeats it. Exits with 1 if there was one.
 """
 
 from __future__ import annotations
