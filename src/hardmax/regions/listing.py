@@ -75,6 +75,8 @@ class KeySetList:
     def grow(self, found: Listed, cells: Cells, exact_maps: ExactMaps) -> NDArray[np.bool_]:
         """List what the cells of ``found`` lack; returns which of them are cells of the network as given."""
         proven = np.ones(cells.n, dtype=np.bool_)
+        if cells.n == 0:  # stopped before the first one
+            return proven
         layers = exact_maps.layers
         front = len(layers) - _n_layers(found, layers)
         for b, choices in self.choices.items():
