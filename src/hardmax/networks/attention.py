@@ -77,6 +77,7 @@ class HeadBlock(BaseBlock):
     mask: NDArray[np.bool_]
     _words: ClassVar[tuple[str, str]] = ("head", "key")  # what heads and keys are called
     near: Any = None  # lists of the keys that can have a wall with each key of a head, if others cannot
+    counts: Any = None  # how many keys each stands for where keys share a tie, (H, N), if not one
 
     def _set_scores(self, scores: Any, biases: Any, mask: Any) -> list[int]:
         """Check and keep the keys; returns how many each head has."""
@@ -419,8 +420,9 @@ class Attention(HeadBlock):
         mean, all_groups = self.ties == "mean", groups
         if not mean:
             groups = [group[:1] for group in groups]
-        sizes = np.array([len(group) for group in groups], dtype=np.int64)
-        means = mean_rows(outputs, groups)
+        counts = (np.ones_like(self.mask, dtype=np.int64) if self.counts is None else self.counts).ravel()
+        sizes = np.add.reduceat(counts[np.concatenate(groups)], np.cumsum([0, *map(len, groups)])[:-1])
+        means = mean_rows(outputs, groups, counts)
         fields = {**decided, "multiplicities": sizes, "outputs": means, "skip": self.skip, "first_head": head}
         if self.smooth:
             return [SoftmaxLayer(**fields, temperature=float(self._rule.temperatures[0]))]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
+from math import comb, prod
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from hardmax.networks.network import Network
 
 Set = tuple[int, ...]  # keys of a head, ascending
 Floats = NDArray[np.float64]
+
+MOST_TIED = 5000  # sets that may win together on a cell
 
 
 class Choices:
@@ -105,8 +108,21 @@ class Choices:
         ties = "mean" if block.ties == "mean" else "leftmost"  # sets are in the order of preference
         scores, biases = [rows[:, :-1] for rows in sums], [rows[:, -1] for rows in sums]
         heads = Attention(scores, biases, outputs, ties=ties, skip=block.skip)
-        heads._set(near=[exchanges(of_head) for of_head in sets])
+        heads._set(near=[exchanges(of_head) for of_head in sets], counts=self._counts(sets))
         return (heads,)
+
+    def _counts(self, sets: Sequence[Sequence[Set]]) -> NDArray[np.int64]:
+        """How many sets each stands for, cut off above what may tie on a cell: they share ties equally."""
+        counts = np.ones((len(sets), max(map(len, sets))), dtype=np.int64)
+        for h, of_head in enumerate(sets):
+            if self._all_different[h]:
+                continue
+            sizes, first = np.bincount(self.groups[h]), self.groups[h]
+            for s, members in enumerate(of_head):
+                inside = np.bincount(first[list(members)], minlength=len(sizes))
+                stands_for = prod(map(comb, sizes.tolist(), inside.tolist()))
+                counts[h, s] = min(stands_for, MOST_TIED + 1)
+        return counts
 
     def _sums(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
         """Sums of scores, one row per set, the bias last."""
@@ -255,10 +271,18 @@ class Listed:
         soft = [b for b, choices in self.choices.items() if choices.block.rule == "sparsemax"]
         return {self.layers_before[b] - total for b in soft}
 
-    def chosen(self, block: int, routings: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which keys a block of ``source`` chooses where ``network`` has these routings, (n, H, N)."""
+    def chosen(self, block: int, routings: NDArray[np.int32], bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which keys a block of ``source`` chooses where ``network`` has this signature, (n, H, N).
+
+        Keys that are level with the threshold of sparsemax on a whole cell may be in the set that attains
+        it, but have no weight. So the units say which keys are chosen.
+        """
         choices, first = self.choices[block], self.first_heads[block]
         found = np.zeros((len(routings), *choices.block.mask.shape), dtype=np.bool_)
+        if choices.block.rule == "sparsemax":
+            unit = sum(other.width for other in self.network.blocks[: self.deciders[block]])
+            found.reshape(len(routings), -1)[:, choices.rows] = bits[:, unit : unit + len(choices.rows)]
+            return found
         for h, (sets, keys) in enumerate(zip(self.sets[block], choices.keys, strict=True)):
             table = np.zeros((len(sets), found.shape[2]), dtype=np.bool_)
             for row, members in zip(table, sets, strict=True):

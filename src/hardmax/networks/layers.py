@@ -429,13 +429,14 @@ def near_rows(groups: list[list[int]], n_tokens: int, near: list[list[list[int]]
     return found
 
 
-def mean_rows(array: ExactArray, groups: list[list[int]]) -> ExactArray:
-    """The mean of each group of rows, exactly."""
+def mean_rows(array: ExactArray, groups: list[list[int]], counts: NDArray[np.int64]) -> ExactArray:
+    """The mean of each group of rows, exactly; ``counts`` says how often each row of the array counts."""
     first = array.take([group[0] for group in groups])
     if all(len(group) == 1 for group in groups):
         return first
     values = fractions_of(first).copy()
     for place, group in enumerate(groups):
         if len(group) > 1:
-            values[place] = fractions_of(array.take(group)).sum(axis=0) * Fraction(1, len(group))
+            total = fractions_of(array.take(group)) * counts[group, None].astype(object)
+            values[place] = total.sum(axis=0) * Fraction(1, int(counts[group].sum()))
     return as_exact(values, "outputs", ndim=2)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.domains import Domain, WholeSpace
-from hardmax.networks.key_sets import Choices, Listed, Set, choices_of, listed
+from hardmax.networks.key_sets import MOST_TIED, Choices, Listed, Set, choices_of, listed
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.rules import chosen_keys, sparsemax
@@ -44,7 +44,6 @@ Floats = NDArray[np.float64]
 Sets = dict[int, list[set[Set]]]
 
 _POINTS = 2048  # random points whose sets are the first list
-_MOST_TIED = 5000  # sets that may win together on a cell
 
 
 class KeySetList:
@@ -78,6 +77,8 @@ class KeySetList:
     def grow(self, found: Listed, cells: Cells, exact_maps: ExactMaps) -> NDArray[np.bool_]:
         """List what the cells of ``found`` lack; returns which of them are cells of the network as given."""
         proven = np.ones(cells.n, dtype=np.bool_)
+        if cells.n == 0:  # stopped before the first one
+            return proven
         layers = exact_maps.layers
         front = len(layers) - _n_layers(found, layers)
         for b, choices in self.choices.items():
@@ -117,8 +118,10 @@ class KeySetList:
             if not level:
                 continue
             level = [j for j in range(len(scores)) if tuple(scores[j]) == tuple(scores[level[0]])]
+            if len(set(choices.groups[h][level].tolist())) == 1:
+                continue  # keys with the same score everywhere: one set stands for all
             n_inside = sum(j in chosen for j in level)
-            if comb(len(level), n_inside) > _MOST_TIED:
+            if comb(len(level), n_inside) > MOST_TIED:
                 raise InvalidInputError(
                     f"head {h} of block {b} has {len(level)} keys that tie for {n_inside} places on a whole "
                     'cell, too many to share them exactly; try ties="leftmost".'
@@ -268,7 +271,8 @@ class _Check:
                     if self._is_listed(h, s, a, j):
                         continue
                     row = self._above(h, s, a, j, scores[start:stop], int(q))
-                    if any(row) and inner_point([*rows, row], exact_maps.d) is not None:
+                    level = not any(row)  # ties on the whole cell: shared by all sets, or won by the first
+                    if self.rule.k is not None if level else inner_point([*rows, row]) is not None:
                         self.missing[h][s, a, j] = True
                         proven[i] = False
         return proven

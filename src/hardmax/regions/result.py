@@ -244,7 +244,7 @@ class RegionSet(Result):
             raise InvalidInputError(
                 f"block must be the number of one whose heads choose sets of keys, but was {block!r}."
             )
-        return self.listed.chosen(block, self.cells.routings)
+        return self.listed.chosen(block, self.cells.routings, self.relu_bits)
 
     def signature(self, i: int) -> Signature:
         """The signature of cell ``i``."""
