@@ -49,6 +49,8 @@ from hardmax.networks.block import (
     no_routings,
     no_units,
     not_affine,
+    reached,
+    rounded_up,
 )
 from hardmax.networks.head_weights import matrices_of, scales_of, vectors_of
 from hardmax.networks.layers import (
@@ -391,6 +393,19 @@ class Attention(HeadBlock):
             added = [weights[:, h] @ outputs[h] for h in range(self.n_heads)]
         return self._sum(points, added), no_routings(points), chosen.reshape(len(points), -1)
 
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output; the weights of a head add up to 1, but for ReLU's."""
+        weights = np.ones(self.biases.shape)
+        if self.rule == "relu":
+            taus = np.array([float(tau) for tau in self._rule.temperatures])
+            weights = np.stack(
+                [reached(self.scores.take(h), self.biases.take(h), size) for h in range(len(taus))]
+            )
+            weights = rounded_up(weights / taus[:, None])
+        values = weights[:, :, None] * np.abs(self.outputs.floats) * self.mask[:, :, None]
+        added = values.sum(axis=(0, 1)) if self.rule == "relu" else values.max(axis=1).sum(axis=0)
+        return rounded_up(added + size if self.skip else added)
+
     def chosen(self, points: Floats) -> NDArray[np.bool_]:
         """Which keys have weight at the rows of a float64 matrix, (n, H, N)."""
         return self._rule.weights(self.keys.scores_of_keys(points))[1]
@@ -398,6 +413,12 @@ class Attention(HeadBlock):
     def with_keys(self, n_tokens: int) -> Self:
         """The same block with the first keys of each head only; the others are masked."""
         return self._with(mask=self.mask & (np.arange(self.n_tokens) < n_tokens))
+
+    def with_rule(self, **changes: Any) -> Self:
+        """The same block with another rule; what belonged to the old one goes with it."""
+        if "rule" in changes:
+            changes = {"k": None, "temperature": None, "ties": "mean"} | changes
+        return self._with(**changes)
 
     def _with(self, **changes: Any) -> Self:
         """The same block with other options."""
@@ -411,8 +432,6 @@ class Attention(HeadBlock):
         Keys with the same score become one key with the mean of their outputs, or that of the first. Heads
         that choose sets have one when the sets are listed: :mod:`hardmax.networks.key_sets`.
         """
-        if self.chooses_sets:
-            raise InvalidInputError(f"{self!r} chooses sets of keys, which must be listed first.")
         outputs = self.outputs.rearranged(lambda array: array.reshape(-1, self.d_out))
         if self.rule == "relu":
             return [self._units(outputs, unit)]

@@ -121,6 +121,13 @@ class BaseBlock(ABC):
         Among tied keys the lowest index wins; a unit is on when its pre-activation is above zero.
         """
 
+    @abstractmethod
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output, where those of the input are at most ``size``.
+
+        They hold beyond rounding errors; infinite or NaN where floats overflow.
+        """
+
     # The affine map of a cell, from that of the blocks before
     # ------------------------------------------------------------------------------------------------------
 
@@ -152,6 +159,10 @@ class BaseBlock(ABC):
 
     def with_keys(self, n_tokens: int) -> Self:
         """The same block with the first keys of each head only."""
+        return self
+
+    def with_rule(self, **changes: Any) -> Self:
+        """The same block with another rule, k, temperature or ties, if it has heads with a rule."""
         return self
 
     def plain(self) -> tuple[Block, ...]:
@@ -209,6 +220,27 @@ def not_affine(block: BaseBlock) -> InvalidInputError:
         f"this question needs a piecewise-affine network, but {block!r} is not piecewise affine; "
         "trace_segment follows such a network along a segment, with proof."
     )
+
+
+def reached(weights: ExactArray | None, offsets: ExactArray, size: Floats) -> Floats:
+    """A bound on :math:`|Wy + b|` where :math:`|y|` is at most ``size``.
+
+    >>> reached(as_exact([[1, -2]], "w", ndim=2), as_exact([3], "b", ndim=1), np.array([1.0, 1.0])).round(3)
+    array([6.])
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        seen = size if weights is None else np.abs(weights.floats) @ size
+        return rounded_up(seen + np.abs(offsets.floats), float(size.sum()))
+
+
+def rounded_up(values: Floats, terms: float = 1.0) -> Floats:
+    """Sums and products of numbers that are not negative, above all roundings and underflows.
+
+    Each of up to :math:`2^{30}` terms is off by less than :math:`2^{-51}` of itself, or by a multiple of the
+    least float that ``terms`` bounds.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values * (1.0 + 2.0**-20) + (1.0 + terms) * 2.0**-1000
 
 
 def no_routings(points: Floats) -> NDArray[np.int32]:

@@ -1,8 +1,9 @@
 r"""The blocks of a network: attention, ReLU layers, maxout, affine maps (P1 Definition III.1).
 
 All numbers are :class:`~hardmax.exact.rationals.ExactArray`: floats drive the forward pass, and the exact
-numbers behind them, where they differ, decide about regions. :class:`Attention` has a module of its own,
-:mod:`hardmax.networks.attention`.
+numbers behind them, where they differ, decide about regions. :class:`Attention` and
+:class:`MixtureOfExperts` have modules of their own, :mod:`hardmax.networks.attention` and
+:mod:`hardmax.networks.experts`.
 
 A leaky ReLU layer is a plain one between two affine maps, exactly. With :math:`\alpha \ne 0`,
 
@@ -35,7 +36,8 @@ from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks.affine_maps import FloatMap, exact_affine, exact_scores
 from hardmax.networks.attention import Attention, DistinctKeys, HeadBlock, distinct_keys
-from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units
+from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units, reached, rounded_up
+from hardmax.networks.experts import MixtureOfExperts
 from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer, decided_keys, near_rows
 from hardmax.networks.norms import LayerNorm, RMSNorm
 from hardmax.networks.smooth import SmoothFeedForward
@@ -179,6 +181,13 @@ class FeedForward(BaseBlock):
                 y += points
         return y, no_routings(points), on
 
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output."""
+        steepest = np.maximum(1.0, np.abs(self.slope.floats))
+        seen = rounded_up(reached(self.w_in, self.b_in, size) * steepest)
+        added = reached(self.w_out, self.b_out, seen)
+        return rounded_up(added + size) if self.skip else added
+
     def plain(self) -> tuple[Block, ...]:
         """The same map without leaky units, as at most three plain blocks."""
         return tuple(self._plain()) if self.leaky else (self,)
@@ -196,16 +205,16 @@ class FeedForward(BaseBlock):
         simple = size == n
         if not (simple and self.w_in is None and self.b_in.all_zero()):
             w_in = ExactArray(np.eye(d)) if self.w_in is None else self.w_in
-            w = _assembled((size, d), kept_part, (np.ix_(places, np.arange(d)), w_in))
-            yield Affine(w, _assembled((size,), ((places,), self.b_in)))
+            w = assembled((size, d), kept_part, (np.ix_(places, np.arange(d)), w_in))
+            yield Affine(w, assembled((size,), ((places,), self.b_in)))
         factors = [Fraction(1) if slope == 0 else (1 - slope) / slope for slope in slopes]
         steeper = as_exact(np.array(factors, dtype=object), "(1 - slope) / slope", ndim=1)
-        selected = _assembled((n, size), ((np.arange(n), places), ExactArray(np.ones(n))))
-        added = _assembled((size, n), ((ends, np.arange(n)), steeper))
+        selected = assembled((n, size), ((np.arange(n), places), ExactArray(np.ones(n))))
+        added = assembled((size, n), ((ends, np.arange(n)), steeper))
         yield FeedForward(None if simple else selected, None, added, None, skip=True)
         w_out = _scaled(self.w_out, [Fraction(1) if slope == 0 else slope for slope in slopes])
         b_out: Any = self.b_out
-        yield Affine(_assembled((e, size), kept_part, (np.ix_(np.arange(e), ends), w_out)), b_out)
+        yield Affine(assembled((e, size), kept_part, (np.ix_(np.arange(e), ends), w_out)), b_out)
 
     def layers(self, head: int, unit: int) -> list[Layer]:
         """The internal form; an identity in front is left out."""
@@ -288,6 +297,10 @@ class Affine(BaseBlock):
         with np.errstate(over="ignore", invalid="ignore"):
             y = np.asarray(points @ self.w.floats.T + self.b.floats)
         return y, no_routings(points), no_units(points)
+
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output."""
+        return reached(self.w, self.b, size)
 
     def layers(self, head: int, unit: int) -> list[Layer]:
         """The internal form."""
@@ -442,6 +455,13 @@ class Maxout(HeadBlock):
                 y += points
         return y, keys.first[np.arange(len(keys.first)), winners[:, :, 0]], no_units(points)
 
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output."""
+        pieces = [reached(self.scores.take(g), self.biases.take(g), size) for g in range(self.heads)]
+        best = np.array([values[present].max() for values, present in zip(pieces, self.mask, strict=True)])
+        added = reached(self.w_out, self.b_out, best)
+        return rounded_up(added + size) if self.skip else added
+
     def layers(self, head: int, unit: int) -> list[Layer]:
         """The internal form: the maxima and, unless they go on as they are, an affine layer."""
         decided, groups = decided_keys(self.scores, self.biases, self.mask)
@@ -472,7 +492,7 @@ class Maxout(HeadBlock):
         return exact_affine(self.w_out, self.b_out, exact_affine(*self._winning(choice), current))
 
 
-Block = Attention | FeedForward | Maxout | Affine | LayerNorm | RMSNorm | SmoothFeedForward
+Block = Attention | FeedForward | Maxout | MixtureOfExperts | Affine | LayerNorm | RMSNorm | SmoothFeedForward
 
 
 def plain_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -510,6 +530,8 @@ def block_of(state: Mapping[str, Any]) -> Block:
             options[name] = ExactProduct(chains, values["scales"], column=values["column"])
         else:
             options[name] = None if values is None else as_exact(values, name, ndim=ndim)
+    if "experts" in state:
+        options["experts"] = [block_of(expert) for expert in state["experts"]]
     if "slope" in state:
         options["slope"] = as_exact(state["slope"], "slope", ndim=1)
     if not isinstance(options.get("skip", False), bool):
@@ -525,7 +547,7 @@ def _check_skip(skip: bool, d_in: int, d_out: int) -> None:
         )
 
 
-def _assembled(shape: tuple[int, ...], *parts: tuple[Any, ExactArray]) -> Any:
+def assembled(shape: tuple[int, ...], *parts: tuple[Any, ExactArray]) -> Any:
     """An exact array that is zero but for its parts, each an index and what stands there."""
     floats = np.zeros(shape)
     for index, part in parts:

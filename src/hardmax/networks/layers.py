@@ -370,10 +370,20 @@ def all_layers_of(network: Network) -> tuple[Any, ...]:
     layers: list[Any] = []
     head = unit = 0
     for block in network.blocks:
+        if block.chooses_sets:
+            raise sets_unknown(block)
         for plain in block.plain():
             layers += plain.layers(head, unit)
         head, unit = head + block.heads, unit + block.width
     return tuple(layers)
+
+
+def sets_unknown(block: object) -> InvalidInputError:
+    """What to say where single keys must win."""
+    return InvalidInputError(
+        f"network must have blocks that choose single keys here, but has {block!r}, whose sets only "
+        "enumerate_regions, count_cells and count_regions find; try one of these."
+    )
 
 
 def decided_keys(

@@ -21,6 +21,7 @@ engine) linear programs look for a point of the cell at which a neighbour is abo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from math import comb
 from typing import Any
@@ -29,16 +30,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.geometry.domains import Domain, WholeSpace
+from hardmax.geometry.domains import Box, Domain, WholeSpace
+from hardmax.networks.block import rounded_up
 from hardmax.networks.key_sets import MOST_TIED, Choices, Listed, Set, choices_of, listed
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.rules import chosen_keys, sparsemax
 from hardmax.regions import listing_kernels as kernels
 from hardmax.regions.cells import Cells
-from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.maps.exact_maps import ExactMaps, inner_row
 from hardmax.regions.maps.float_maps import pattern_maps
 from hardmax.regions.sampling.signature_hashes import UniformPoints
+from hardmax.regions.search.geometry import inner_point
 
 Floats = NDArray[np.float64]
 Sets = dict[int, list[set[Set]]]
@@ -60,7 +63,7 @@ class KeySetList:
 
     def __init__(self, network: Network, domain: Domain) -> None:
         self.network, self.domain = network, domain
-        self.choices = choices_of(network)
+        self.choices = choices_of(network, partial(domain_size, domain))
         self.sets: Sets = {b: [set() for _ in c.keys] for b, c in self.choices.items()}
         y = _points(domain)
         for b, block in enumerate(network.blocks[: max(self.choices, default=-1) + 1]):
@@ -137,6 +140,42 @@ class KeySetList:
         for h, keys in enumerate(self.choices[b].keys):
             for row in _different(chosen[:, h, keys]):
                 self.sets[b][h].add(self.choices[b].canonical(h, np.flatnonzero(row).tolist()))
+
+
+def domain_size(domain: Domain) -> Floats:
+    """A bound on the absolute value of each coordinate in a domain; infinite where there is none.
+
+    A polytope is measured by linear programs in floats; rationals prove what they say, or the next power of
+    two.
+
+    >>> from hardmax.geometry.domains import Polytope
+    >>> domain_size(Polytope([[1, 1], [-1, 0], [0, -1]], [1, 0, 0]))
+    array([2., 2.])
+    """
+    if isinstance(domain, Box):
+        return rounded_up(np.maximum(np.abs(domain.low.floats), np.abs(domain.high.floats)))
+    found = np.full(domain.d, np.inf)
+    try:
+        source = None if isinstance(domain, WholeSpace) else UniformPoints(domain)
+    except InvalidInputError:
+        source = None
+    if source is None:
+        return found
+    lines = ExactMaps((), domain)
+    rows = [tuple(lines.domain_line(i)) for i in range(domain.b.shape[0])]
+    for i, end in enumerate(np.maximum(np.abs(source.low), np.abs(source.high)).tolist()):
+        power = int(np.frexp(end)[1])
+        for more in range(power, power + 3):
+            p, q = 2 ** max(more, 0), 2 ** max(-more, 0)
+            if all(inner_point([*rows, _beyond(domain.d, i, sign * q, p)]) is None for sign in (1, -1)):
+                found[i] = np.ldexp(1.0, more)
+                break
+    return found
+
+
+def _beyond(d: int, i: int, slope: int, most: int) -> tuple[int, ...]:
+    """The row that is positive where a coordinate times ``slope`` is above ``most``."""
+    return tuple(slope if j == i else -most if j == d else 0 for j in range(d + 1))
 
 
 def _n_layers(found: Listed, layers: tuple[Layer, ...]) -> int:
@@ -256,9 +295,6 @@ class _Check:
 
     def by_programs(self, exact_maps: ExactMaps) -> NDArray[np.bool_]:
         """The same for cells of which only half-spaces are known: a point at which a neighbour is above?"""
-        from hardmax.regions.maps.exact_maps import inner_row
-        from hardmax.regions.search.geometry import inner_point
-
         cells, proven = self.cells, np.ones(self.cells.n, dtype=np.bool_)
         for i in range(cells.n):
             bits, routings = cells.bits[i], cells.routings[i]

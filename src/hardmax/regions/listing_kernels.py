@@ -14,8 +14,9 @@ def scores_at(tau, rows, row_error, p, rays, errors, v, value):
 
     A score :math:`a \cdot x + b x_0` at a ray with errors :math:`\delta` in its entries, from rows with
     errors :math:`\varepsilon`, is off by at most
-    :math:`\varepsilon \|r\|_1 + \delta \|a\|_1 + (D + 2) u \sum |a_c r_c|`. The comparison of two scores doubles that. The mean of a set of scores less the temperature is a
-    mean of such errors, and :math:`n + 2` more roundings are counted for it.
+    :math:`\varepsilon \|r\|_1 + \delta \|a\|_1 + (D + 2) u \sum |a_c r_c|`. The comparison of two scores
+    doubles that. The mean of a set of scores less the temperature is a mean of such errors, and
+    :math:`n + 2` more roundings are counted for it.
     """
     n, D = rows.shape[1], rows.shape[2]
     length, slope, size = 0.0, 0.0, 0.0
