@@ -141,7 +141,7 @@ def regions(
       hardmax regions mlp:2,64,64,64,1,seed=0 --box -4 4 --count
       hardmax regions mlp:3,16,16,1,seed=0 --box -4 4 --regions --plot open.png
       hardmax regions transformer:n_tokens=50,heads=2,d_ff=64,depth=2,seed=0 --box -4 4 --regions --verify
-      hardmax regions transformer:n_tokens=8,heads=1,d_ff=0,depth=1 --box -3 3 --rule sparsemax --temperature 1/2
+      hardmax regions transformer:n_tokens=8,heads=1,d_ff=0,depth=1 --box -3 3 --rule top-k --k 2
       hardmax regions sawtooth:d=2,n_tokens=3,teeth=2,depth=1 --box 0 1 --exact --json
       hardmax regions wide.npz --slice 0,0,1:1,0,0:0,1,0 --whole --out cells.npz
       hardmax regions network.npz --box -8 8 --checkpoint run.npz --time-limit 600

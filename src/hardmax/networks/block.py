@@ -205,6 +205,10 @@ class SmoothBlock(BaseBlock):
         """Whether the block is not piecewise affine."""
         return True
 
+    def reach(self, size: Floats) -> Floats:
+        """Nobody asks for it: engines refuse such a network."""
+        raise not_affine(self)
+
     def _added(
         self, current: FloatMap, choice: NDArray[Any], exactly: Callable[[], flint.fmpq_mat]
     ) -> FloatMap:

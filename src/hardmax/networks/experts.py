@@ -145,10 +145,9 @@ class MixtureOfExperts(BaseBlock):
             )
         biases = vector_of(router_bias, "router_bias", n, "expert")
         # who wins is decided as in a head; what it puts out is no constant
-        head = Attention(
-            slopes.rearranged(lambda array: array[None]), biases.rearranged(lambda array: array[None]),
-            np.zeros((1, n, 1)), rule="top-k", k=int(k), ties="leftmost", skip=False,
-        )  # type: ignore[arg-type]  # fmt: skip
+        keys: Any = [array.rearranged(lambda numbers: numbers[None]) for array in (slopes, biases)]
+        outputs = np.zeros((1, n, 1))
+        head = Attention(*keys, outputs, rule="top-k", k=int(k), ties="leftmost", skip=False)
         self._set(router=slopes, router_bias=biases, experts=all_experts, k=int(k), gates=gates)
         self._set(skip=bool(skip), head=head)
 
@@ -209,7 +208,7 @@ class MixtureOfExperts(BaseBlock):
     def reach(self, size: Floats) -> Floats:
         """Bounds on the absolute values of the output."""
         parts = np.max([expert.reach(size) for expert in self.experts], axis=0)
-        return parts + size if self.skip else parts
+        return np.asarray(parts + size if self.skip else parts)
 
     def layers(self, head: int, unit: int) -> list[Layer]:
         """There is none before the sets of experts are listed: :mod:`hardmax.networks.key_sets`."""

@@ -400,8 +400,8 @@ def listed_in_file(network: Network, size: Callable[[], Floats], sets: Any) -> L
             members = {tuple(int(j) for j in some) for some in head}
             for some in members:
                 ascending = all(a < b for a, b in pairwise(some))
-                size = chosen.block.k or len(some)
-                if not some or not ascending or some[0] < 0 or some[-1] >= len(keys) or len(some) != size:
+                inside = bool(some) and some[0] >= 0 and some[-1] < len(keys)
+                if not inside or not ascending or len(some) != (chosen.block.k or len(some)):
                     raise ValueError(f"a set of block {b} must name keys of its head in order, not {some}.")
             found[b].append(members)
     return listed(network, choices, found)

@@ -221,7 +221,7 @@ class ArgmaxLayer(_AnyLayer):
     def mean_output(self, keys: NDArray[np.int64]) -> NDArray[np.float64]:
         """What keys of one head add that win together: the mean over the keys of the block."""
         if not self.mean:
-            return self.outputs.floats[keys[0]]
+            return np.asarray(self.outputs.floats[keys[0]])
         shares = self.multiplicities[keys] / self.multiplicities[keys].sum()
         parts = shares[:, None] * self.outputs.floats[keys]
         return np.array([fsum(column) for column in parts.T])  # off by three roundings, however many keys tie

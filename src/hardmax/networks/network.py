@@ -326,7 +326,7 @@ class Network(Result):
         if not any(block.name == "attention" for block in self.blocks):
             raise InvalidInputError(f"network must have attention to have a rule, but has {self.blocks!r}.")
         words = {name: str(value) for name, value in changes.items()}
-        return Network([block.with_rule(**changes) for block in self.blocks], self.description | words)
+        return Network(tuple(block.with_rule(**changes) for block in self.blocks), self.description | words)
 
     # Ways to make one
     # ------------------------------------------------------------------------------------------------------

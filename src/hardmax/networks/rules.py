@@ -220,7 +220,8 @@ def exact_weights(
     if chosen is None:
         order = sorted(rows, reverse=rule.ties == "rightmost")
         chosen = sorted(order, key=lambda j: rows[j], reverse=True)[:k]
-    members, shares = set(chosen), {}
+    members = set(chosen)
+    shares: dict[int, flint.fmpq] = {}
     groups: dict[Row, list[int]] = {}
     for j, row in rows.items():
         groups.setdefault(row, []).append(j)
@@ -238,7 +239,8 @@ def _exact_sparsemax(
     tau: flint.fmpq, rows: Mapping[int, Row], chosen: Sequence[int] | None
 ) -> dict[int, Row]:
     if chosen is None:
-        total, keys = -tau, []
+        total = -tau
+        keys: list[int] = []
         for j in sorted(rows, key=lambda j: rows[j], reverse=True):
             if keys and rows[j][0] * len(keys) <= total:
                 break

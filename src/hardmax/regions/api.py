@@ -331,7 +331,8 @@ class _Run:
         if not proven.all():
             tally = _tally_of(found, proven)
             found = replace(found, complete=False, table=cells.select(proven).table, tally=tally)
-        return replace(found, question=asked, listed=listed)
+        whole: _Found = replace(found, question=asked, listed=listed)
+        return whole
 
     def process(self, schedule: Schedule, begin: float, keeper: Checkpoint | None = None) -> None:
         """Process the tasks of a schedule, as far as the limits allow."""

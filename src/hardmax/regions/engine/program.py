@@ -252,9 +252,11 @@ class Program:
                 heads_at.extend(layer.head_start.tolist())
                 key_of.extend(layer.key.tolist())
                 multiplicities.extend((layer.multiplicities * layer.mean).tolist())
-                for rivals in layer.near or [None] * len(layer.key):
-                    near_at.append(-1 if rivals is None else len(near))
-                    near.extend([] if rivals is None else [len(rivals), *rivals])
+                if layer.near is None:
+                    near_at.extend([-1] * len(layer.key))
+                for rivals in layer.near or []:
+                    near_at.append(len(near))
+                    near.extend([len(rivals), *rivals])
                 heads += layer.heads
                 sign += 3 + layer.heads + 2 * len(layer.key)  # winners, then keys that win with others
             if row[kernels.SCORES] >= 0:

@@ -431,10 +431,11 @@ def signature_beyond(
             bent = [value * slope for row, slope in zip(rows, slopes, strict=True) for value in row]
             out = _product(block.w_out, flint.fmpq_mat(len(rows), 2, bent), block.b_out)
         elif block.width:  # ReLU attention
-            scores = [(h, _scores(block, h, y)) for h in range(len(block.mask))]
-            on = [h_scores.get(j, (-1, 0)) > (0, 0) for _, h_scores in scores for j in range(block.n_tokens)]
+            zero = (flint.fmpq(0), flint.fmpq(0))
+            scores = [_scores(block, h, y) for h in range(len(block.mask))]
+            on = [of_head.get(j, zero) > zero for of_head in scores for j in range(block.n_tokens)]
             bits += on
-            level |= any(score == (0, 0) for _, h_scores in scores for score in h_scores.values())
+            level |= any(score == zero for of_head in scores for score in of_head.values())
             out = block.compose_exactly(y, np.array(on)) - (y if block.skip else 0 * y)
         else:
             winners = [_winners(block, h, y) for h in range(block.heads)]
