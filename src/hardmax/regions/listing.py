@@ -69,7 +69,8 @@ class KeySetList:
         for b, block in enumerate(network.blocks[: max(self.choices, default=-1) + 1]):
             if b in self.choices:
                 y, _, chosen = block.trace(y)
-                self._add_chosen(b, chosen.reshape(len(y), *block.mask.shape))  # type: ignore[union-attr]
+                mask = self.choices[b].block.mask
+                self._add_chosen(b, chosen[:, : mask.size].reshape(len(y), *mask.shape))
             else:
                 y = block.forward(y)
 
