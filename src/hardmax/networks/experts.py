@@ -145,9 +145,9 @@ class MixtureOfExperts(BaseBlock):
             )
         biases = vector_of(router_bias, "router_bias", n, "expert")
         # who wins is decided as in a head; what it puts out is no constant
-        keys: Any = [array.rearranged(lambda numbers: numbers[None]) for array in (slopes, biases)]
+        keys: list[Any] = [array.rearranged(lambda numbers: numbers[None]) for array in (slopes, biases)]
         outputs = np.zeros((1, n, 1))
-        head = Attention(*keys, outputs, rule="top-k", k=int(k), ties="leftmost", skip=False)
+        head = Attention(keys[0], keys[1], outputs, rule="top-k", k=int(k), ties="leftmost", skip=False)
         self._set(router=slopes, router_bias=biases, experts=all_experts, k=int(k), gates=gates)
         self._set(skip=bool(skip), head=head)
 
