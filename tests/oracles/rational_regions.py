@@ -420,7 +420,9 @@ def _through_experts(cells: list[Cell], block) -> list[Cell]:
         for runs in combinations(range(n), k):
             rivals = [(e, f) for e in runs for f in range(n) if f not in runs]
             if all(scores[e] != scores[f] or e < f for e, f in rivals):
-                half_planes[runs] = [_minus(scores[e], scores[f]) for e, f in rivals if scores[e] != scores[f]]
+                half_planes[runs] = [
+                    _minus(scores[e], scores[f]) for e, f in rivals if scores[e] != scores[f]
+                ]
         for runs, polygons in _split(cell.polygons, half_planes).items():
             wall = (*cell.path, ("wall", tuple(int(e not in runs) for e in range(n))))
             parts = [(replace(cell, bits=(), path=wall, polygons=polygons), (), [])]

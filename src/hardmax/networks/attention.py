@@ -52,7 +52,8 @@ from hardmax.networks.block import (
     reached,
     rounded_up,
 )
-from hardmax.networks.head_weights import matrices_of, scales_of, vectors_of
+from hardmax.networks.heads.head_weights import matrices_of, scales_of, vectors_of
+from hardmax.networks.heads.rules import Rule, exact_weights, rule_of
 from hardmax.networks.layers import (
     ArgmaxLayer,
     Layer,
@@ -62,7 +63,6 @@ from hardmax.networks.layers import (
     mean_rows,
     near_rows,
 )
-from hardmax.networks.rules import Rule, exact_weights, rule_of
 
 Floats = NDArray[np.float64]
 
@@ -430,7 +430,7 @@ class Attention(HeadBlock):
         """The internal form of heads that choose one key, and of ReLU attention.
 
         Keys with the same score become one key with the mean of their outputs, or that of the first. Heads
-        that choose sets have one when the sets are listed: :mod:`hardmax.networks.key_sets`.
+        that choose sets have one when the sets are listed: :mod:`hardmax.networks.heads.key_sets`.
         """
         outputs = self.outputs.rearranged(lambda array: array.reshape(-1, self.d_out))
         if self.rule == "relu":

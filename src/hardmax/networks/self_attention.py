@@ -26,7 +26,7 @@ from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.affine_maps import exact_affine
 from hardmax.networks.block import many
-from hardmax.networks.head_weights import matrices_of, scales_of, vectors_of
+from hardmax.networks.heads.head_weights import matrices_of, scales_of, vectors_of
 
 Floats = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.networks.key_sets import Listed
+from hardmax.networks.heads.key_sets import Listed
 from hardmax.networks.network import Network
 from hardmax.progress import Progress as Progress
 from hardmax.progress import shown

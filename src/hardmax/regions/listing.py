@@ -1,7 +1,7 @@
 r"""Which sets of keys win somewhere: the lists that heads with several winners need, found with proof.
 
 An engine cuts cells with a list of keys. A top-k head has a key for every set of k, a sparsemax head for
-every support, far too many to list (:mod:`hardmax.networks.key_sets`). But a list is enough if no other set
+every support, far too many to list (:mod:`hardmax.networks.heads.key_sets`). But a list is enough if no other set
 wins anywhere, and that can be checked at the vertices of the cells that were found with it:
 
     On a cell, the winning set S has the largest score among those listed, exactly. It has the largest of all
@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.domains import Box, Domain, WholeSpace
 from hardmax.networks.block import rounded_up
-from hardmax.networks.key_sets import MOST_TIED, Choices, Listed, Set, choices_of, listed
+from hardmax.networks.heads.key_sets import MOST_TIED, Choices, Listed, Set, choices_of, listed
+from hardmax.networks.heads.rules import chosen_keys, sparsemax
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
-from hardmax.networks.rules import chosen_keys, sparsemax
 from hardmax.regions import listing_kernels as kernels
 from hardmax.regions.cells import Cells
 from hardmax.regions.maps.exact_maps import ExactMaps, inner_row

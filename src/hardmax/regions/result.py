@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.geometry.domains import Box, Domain, domain_of
-from hardmax.networks.key_sets import Listed, listed_in_file
+from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits

@@ -14,7 +14,9 @@ from tests.oracles.rational_regions import enumerate_rationally, exact_forward
 
 
 def feed_forward(rng, width, d, e, numbers):
-    return hm.FeedForward(numbers(rng, (width, d)), numbers(rng, width), numbers(rng, (e, width)), numbers(rng, e))
+    return hm.FeedForward(
+        numbers(rng, (width, d)), numbers(rng, width), numbers(rng, (e, width)), numbers(rng, e)
+    )
 
 
 def normal(rng, shape):
@@ -121,7 +123,8 @@ def plain_value(block, x):
     for e in runs:
         expert = block.experts[e]
         parts.append(
-            expert.w_out.floats @ np.maximum(expert.w_in.floats @ x + expert.b_in.floats, 0) + expert.b_out.floats
+            expert.w_out.floats @ np.maximum(expert.w_in.floats @ x + expert.b_in.floats, 0)
+            + expert.b_out.floats
         )
     return sum(parts) / block.k + (x if block.skip else 0)
 
@@ -183,7 +186,8 @@ def test_numbers_of_any_size(scale):
     rng = np.random.default_rng(0)
     block = mixture(rng, 1, 1, normal, n=3, k=2, skip=False)
     experts = [
-        hm.FeedForward(expert.w_in, expert.b_in.floats * scale, expert.w_out, expert.b_out) for expert in block.experts
+        hm.FeedForward(expert.w_in, expert.b_in.floats * scale, expert.w_out, expert.b_out)
+        for expert in block.experts
     ]
     scaled = MixtureOfExperts(block.router, block.router_bias.floats * scale, experts, k=2)
     want = hm.count_cells(hm.Network([block]), hm.Box([-3], [3])).n_cells

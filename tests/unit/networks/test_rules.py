@@ -132,7 +132,10 @@ REFUSED = [
     ({"rule": "sparsemax", "temperature": [1, -1]}, "temperature must be above 0 .* holds -1"),
     ({"rule": "sparsemax", "temperature": [1, 1, 1]}, r"one number or one per head \(2\), but holds 3"),
     ({"rule": "sparsemax", "temperature": float("nan")}, "temperature .*finite"),
-    ({"rule": "sparsemax", "temperature": 1, "ties": "leftmost"}, "ties must be left out with rule 'sparsemax'"),
+    (
+        {"rule": "sparsemax", "temperature": 1, "ties": "leftmost"},
+        "ties must be left out with rule 'sparsemax'",
+    ),
     ({"rule": "sparsemax", "temperature": 1, "k": 2}, "k must be left out with rule 'sparsemax', but was 2"),
     ({"rule": "relu", "temperature": 0}, "temperature must be above 0 with rule 'relu'"),
     ({"rule": "relu", "ties": "rightmost"}, "ties must be left out with rule 'relu'"),
@@ -254,9 +257,7 @@ def test_top_1_is_hardmax(ties, integers):
     head = block({}, 8, integers=integers)
     one, hard = (cells_of(with_rule(head, ties=ties, **o)) for o in ({"rule": "top-k", "k": 1}, {}))
     assert sorted(states_of(one)) == sorted(states_of(hard))
-    maps = [
-        {state: found.exact_map(i) for i, state in enumerate(states_of(found))} for found in (one, hard)
-    ]
+    maps = [{state: found.exact_map(i) for i, state in enumerate(states_of(found))} for found in (one, hard)]
     assert maps[0] == maps[1]
     assert one.n_regions == hard.n_regions
 
@@ -281,7 +282,11 @@ def exact_cells(head):
 @pytest.mark.parametrize("seed", range(3))
 def test_sparsemax_knows_differences_of_scores_only(seed):
     rng = np.random.default_rng(seed)
-    a, b, v = rng.integers(-8, 9, (2, 4, 2)) / 4, rng.integers(-8, 9, (2, 4)) / 4, rng.standard_normal((2, 4, 2))
+    a, b, v = (
+        rng.integers(-8, 9, (2, 4, 2)) / 4,
+        rng.integers(-8, 9, (2, 4)) / 4,
+        rng.standard_normal((2, 4, 2)),
+    )
     options = {"rule": "sparsemax", "temperature": Fraction(2, 3)}
     moved = hm.Attention(a + rng.integers(-3, 4, (2, 1, 2)), b + rng.integers(-3, 4, (2, 1)), v, **options)
     assert exact_cells(moved) == exact_cells(hm.Attention(a, b, v, **options))

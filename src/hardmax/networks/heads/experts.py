@@ -29,8 +29,8 @@ from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks.affine_maps import FloatMap, exact_scores
 from hardmax.networks.attention import Attention
 from hardmax.networks.block import BaseBlock, Traced, many, no_routings
+from hardmax.networks.heads.rules import exact_weights
 from hardmax.networks.layers import Layer, sets_unknown
-from hardmax.networks.rules import exact_weights
 
 if TYPE_CHECKING:
     from hardmax.networks.blocks import FeedForward
@@ -63,7 +63,7 @@ class MixtureOfExperts(BaseBlock):
         How many experts run.
     gates : {"uniform"}
         Each expert that runs counts the same. Other gates are not piecewise affine: see the head of
-        :mod:`hardmax.networks.experts`.
+        :mod:`hardmax.networks.heads.experts`.
     skip : bool, default False
         Whether the input is added.
 
@@ -211,7 +211,7 @@ class MixtureOfExperts(BaseBlock):
         return np.asarray(parts + size if self.skip else parts)
 
     def layers(self, head: int, unit: int) -> list[Layer]:
-        """There is none before the sets of experts are listed: :mod:`hardmax.networks.key_sets`."""
+        """There is none before the sets of experts are listed: :mod:`hardmax.networks.heads.key_sets`."""
         raise sets_unknown(self)
 
     def _added(
