@@ -36,6 +36,8 @@ from hardmax.networks.blocks import Affine as Affine
 from hardmax.networks.blocks import FeedForward as FeedForward
 from hardmax.networks.blocks import Maxout as Maxout
 from hardmax.networks.network import Network as Network
+from hardmax.networks.self_attention import SelfAttention as SelfAttention
+from hardmax.networks.transformer import Transformer as Transformer
 from hardmax.papers.ledger import check_claims as check_claims
 from hardmax.papers.recipes import reproduce as reproduce
 from hardmax.regions.api import count_cells as count_cells

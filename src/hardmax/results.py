@@ -66,6 +66,7 @@ _HOME_OF_KIND = {
     "InfluenceReport": "hardmax.models.influence.influence_report",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "Network": "hardmax.networks.network",
+    "FrozenContextEffect": "hardmax.regions.sequences.frozen_context",
     "FrozenNormEffect": "hardmax.models.atlas.frozen_norms",
     "OrderKDiagram": "hardmax.geometry.diagrams.order_k_diagrams",
     "PowerDiagram": "hardmax.geometry.diagrams.power_diagrams",
@@ -85,6 +86,8 @@ _HOME_OF_KIND = {
     "TokenFlow": "hardmax.models.influence.routing_flow",
     "TrainingResult": "hardmax.training.loop",
     "TrainingGeometry": "hardmax.training.learned_routing",
+    "Transformer": "hardmax.networks.transformer",
+    "TransformerTrace": "hardmax.regions.sequences.trace",
     "TransitionBand": "hardmax.temperature.bands",
 }
 

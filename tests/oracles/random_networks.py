@@ -57,6 +57,10 @@ def described(network, domain) -> str:
             mask = np.asarray(block.mask).tolist()
             inside = [text(block.scores), text(block.biases), text(block.outputs)]
             inside += [f"mask={mask}", f"skip={block.skip}"]
+            if (block.rule, block.ties) != ("hardmax", "mean"):
+                tau = text(block.temperature)
+                inside += [f"rule={block.rule!r}", f"k={block.k}", f"temperature={tau}"]
+                inside += [f"ties={block.ties!r}"]
         elif kind == "FeedForward":
             inside = [text(a) for a in (block.w_in, block.b_in, block.w_out, block.b_out)]
             inside += [f"skip={block.skip}", f"slope={text(block.slope)}"]

@@ -65,6 +65,13 @@ def _segment() -> None:
     hm.count_cells(hm.Network((meet, folds)), hm.Box([-1], [1]))
 
 
+def _moving_keys() -> None:
+    one = [[[1.0]]]
+    blocks = (hm.SelfAttention(one, one, one, one), hm.FeedForward([[1]], None, [[1]], skip=True))
+    transformer = hm.Transformer((*blocks, hm.Maxout([[[1], [-1]]])))
+    hm.trace_segment(transformer, [[1], [-1]], [[0], [2]])
+
+
 def _sampling() -> None:
     hm.estimate_cells(hm.Network.random(2, 3, 2, 2, 4, 0), hm.Box.cube(2, -4, 4), n_samples=100)
 
@@ -91,7 +98,7 @@ KERNELS: tuple[dict[str, Callable[[], object]], ...] = (
     {"plane": lambda: _count(2), "adjacency and merging": lambda: _glue(2)},
     {"search": lambda: _count(7, max_cells=20)},
     {"training": _training},
-    {"segment": _segment, "sampling": _sampling},
+    {"segment": _segment, "moving keys": _moving_keys, "sampling": _sampling},
     {
         "targets": lambda: hm.targets.triangle_center()([[[0.0, 0.0]]]),
         "tropical products": _tropical_products,

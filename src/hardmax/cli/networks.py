@@ -139,8 +139,8 @@ def _whole(text: str, options: dict[str, str], name: str, default: int | None) -
 def read_rules(text: str) -> dict[str, dict[str, Any]]:
     """The rules that a list names, each by how it was written.
 
-    >>> list(read_rules("top-2,sparsemax:1/2").values())
-    [{'rule': 'top-k', 'k': 2}, {'rule': 'sparsemax', 'temperature': Fraction(1, 2)}]
+    >>> read_rules("hardmax,top-2")
+    {'hardmax': {'rule': 'hardmax'}, 'top-2': {'rule': 'top-k', 'k': 2}}
     """
     found: dict[str, dict[str, Any]] = {}
     for entry in (part.strip() for part in text.split(",")):
@@ -150,8 +150,8 @@ def read_rules(text: str) -> dict[str, dict[str, Any]]:
             options = {"rule": "top-k", "k": int(name[4:])}
         elif name not in ("hardmax", "sparsemax", "relu"):
             raise InvalidInputError(
-                "--rules must list hardmax, top-K, sparsemax:T and relu:T, as in hardmax,top-2,sparsemax:1/2, but "
-                f"holds {entry!r}."
+                "--rules must list hardmax, top-K, sparsemax:T and relu:T, as in "
+                f"hardmax,top-2,sparsemax:0.5, but holds {entry!r}."
             )
         found[entry] = options | ({"temperature": exact_number(temperature)} if colon else {})
     return found

@@ -28,7 +28,7 @@ from hardmax.cli.outputs import (
     write_picture,
 )
 from hardmax.errors import CertificateError, InvalidInputError, MissingExtraError
-from hardmax.networks.rules import RULES, TIES
+from hardmax.networks.heads.rules import RULES, TIES
 from hardmax.progress import duration
 
 if TYPE_CHECKING:

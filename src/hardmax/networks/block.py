@@ -92,6 +92,11 @@ class BaseBlock(ABC):
         return self.heads + self.width > 0
 
     @property
+    def smooth(self) -> bool:
+        """Whether the block is not piecewise affine: then it has no cells, and segments only are traced."""
+        return False
+
+    @property
     def largest(self) -> int:
         """The most numbers that the forward pass holds per point."""
         return max(self.d_in, self.d_out, self.width)
@@ -190,6 +195,35 @@ class BaseBlock(ABC):
         if factors:
             state["factors"] = [factor.numbers for _, factor in factors.values()]
         return state | {name: getattr(self, name) for name in self._options}
+
+
+class SmoothBlock(BaseBlock):
+    """A block that is not piecewise affine: a norm, GELU, SiLU. It has values and no affine map of a cell."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the block is not piecewise affine."""
+        return True
+
+    def reach(self, size: Floats) -> Floats:
+        """Nobody asks for it: engines refuse such a network."""
+        raise not_affine(self)
+
+    def _added(
+        self, current: FloatMap, choice: NDArray[Any], exactly: Callable[[], flint.fmpq_mat]
+    ) -> FloatMap:
+        raise not_affine(self)
+
+    def _added_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat:
+        raise not_affine(self)
+
+
+def not_affine(block: BaseBlock) -> InvalidInputError:
+    """The error of a question that needs affine maps."""
+    return InvalidInputError(
+        f"this question needs a piecewise-affine network, but {block!r} is not piecewise affine; "
+        "trace_segment follows such a network along a segment, with proof."
+    )
 
 
 def reached(weights: ExactArray | None, offsets: ExactArray, size: Floats) -> Floats:

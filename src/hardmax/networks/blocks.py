@@ -3,7 +3,7 @@ r"""The blocks of a network: attention, ReLU layers, maxout, affine maps (P1 Def
 All numbers are :class:`~hardmax.exact.rationals.ExactArray`: floats drive the forward pass, and the exact
 numbers behind them, where they differ, decide about regions. :class:`Attention` and
 :class:`MixtureOfExperts` have modules of their own, :mod:`hardmax.networks.attention` and
-:mod:`hardmax.networks.experts`.
+:mod:`hardmax.networks.heads.experts`.
 
 A leaky ReLU layer is a plain one between two affine maps, exactly. With :math:`\alpha \ne 0`,
 
@@ -37,8 +37,10 @@ from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks.affine_maps import FloatMap, exact_affine, exact_scores
 from hardmax.networks.attention import Attention, DistinctKeys, HeadBlock, distinct_keys
 from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units, reached, rounded_up
-from hardmax.networks.experts import MixtureOfExperts
+from hardmax.networks.heads.experts import MixtureOfExperts
 from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer, decided_keys, near_rows
+from hardmax.networks.norms import LayerNorm, RMSNorm
+from hardmax.networks.smooth import SmoothFeedForward
 
 Floats = NDArray[np.float64]
 Exactly = Callable[[], flint.fmpq_mat]
@@ -490,7 +492,7 @@ class Maxout(HeadBlock):
         return exact_affine(self.w_out, self.b_out, exact_affine(*self._winning(choice), current))
 
 
-Block = Attention | FeedForward | Maxout | MixtureOfExperts | Affine
+Block = Attention | FeedForward | Maxout | MixtureOfExperts | Affine | LayerNorm | RMSNorm | SmoothFeedForward
 
 
 def plain_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:

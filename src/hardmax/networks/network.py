@@ -37,8 +37,10 @@ class Network(Result):
 
     Parameters
     ----------
-    blocks : sequence of Attention, FeedForward, Maxout, MixtureOfExperts, Affine
-        Each must take what the one before it gives.
+    blocks : sequence of Attention, FeedForward, Maxout, MixtureOfExperts, Affine, LayerNorm, RMSNorm,
+        SmoothFeedForward
+        Each must take what the one before it gives. With one of the last three, or with softmax, the network
+        is not piecewise affine: it has values and can be traced along segments, but has no linear regions.
     description : dict, optional
         How the network was made, in plain values; it is saved along.
 
@@ -80,8 +82,8 @@ class Network(Result):
         for i, block in enumerate(blocks):
             if not isinstance(block, Block):
                 raise InvalidInputError(
-                    "blocks must hold Attention, FeedForward, Maxout, MixtureOfExperts and Affine, but block "
-                    f"{i} is a {type(block).__name__}."
+                    "blocks must hold Attention, FeedForward, Maxout, MixtureOfExperts, Affine, LayerNorm, "
+                    f"RMSNorm and SmoothFeedForward, but block {i} is a {type(block).__name__}."
                 )
         for i, (before, after) in enumerate(pairwise(blocks)):
             if before.d_out != after.d_in:
@@ -324,8 +326,7 @@ class Network(Result):
         if not any(block.name == "attention" for block in self.blocks):
             raise InvalidInputError(f"network must have attention to have a rule, but has {self.blocks!r}.")
         words = {name: str(value) for name, value in changes.items()}
-        blocks = tuple(block.with_rule(**changes) for block in self.blocks)
-        return Network(blocks, self.description | words)
+        return Network(tuple(block.with_rule(**changes) for block in self.blocks), self.description | words)
 
     # Ways to make one
     # ------------------------------------------------------------------------------------------------------

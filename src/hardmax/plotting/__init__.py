@@ -38,6 +38,10 @@ _IN_A_BOX = {
 _WHOLE = {
     "MinkowskiVertices": ("polytopes.draw_sum", "a Minkowski sum"),
     "SegmentTrace": ("profiles.draw_trace", "a segment"),
+    "CertifiedTrace": ("enclosures.draw_certified", "a segment"),
+    "NormedDiagram": ("enclosures.draw_normed", "a diagram"),
+    "TransformerTrace": ("profiles.draw_trace", "a segment"),
+    "FrozenContextEffect": ("profiles.draw_frozen_context", "a segment"),
     "InformationFlow": ("flows.draw_flow", "a flow"),
     "HeadBudget": ("growth.draw_budget", "a budget"),
     "StabilityReport": ("temperatures.draw_report", "a report"),

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.networks.key_sets import Listed
+from hardmax.networks.heads.key_sets import Listed
 from hardmax.networks.network import Network
 from hardmax.progress import Progress as Progress
 from hardmax.progress import shown
@@ -266,6 +267,22 @@ class _Found:
         )
 
 
+def _tally_of(found: _Found, proven: NDArray[np.bool_]) -> Tally:
+    """What is counted of the proven cells alone; nothing is proven about the layers before the last."""
+    regions = found.regions
+    volumes, size = regions.volumes, 0.0
+    if volumes is not None and proven.any() and found.coverage is not None:
+        size = found.tally.size * float(volumes[proven].sum() / volumes.sum())
+    return replace(
+        found.tally,
+        n_cells=int(proven.sum()),
+        n_slivers=int(proven[regions.slivers].sum()),
+        n_unbounded=int((proven & ~regions.bounded).sum()),
+        size=size,
+        layer_cells=(),
+    )
+
+
 @dataclass(frozen=True)
 class _Run:
     """A question with limits, workers, and where to report and keep what was found so far."""
@@ -294,8 +311,8 @@ class _Run:
         """The same for a network whose heads choose sets: again and again, until no set is missing."""
         if self.checkpoint is not None:
             raise InvalidInputError(
-                "checkpoint must be left out for a network with top-k or sparsemax heads: their cells are found "
-                "more than once; try max_cells or time_limit."
+                "checkpoint must be left out for a network with top-k or sparsemax heads: their cells are "
+                "found more than once; try max_cells or time_limit."
             )
         asked, begin = self.question, time.monotonic()
 
@@ -311,10 +328,11 @@ class _Run:
             return result, result.cells, result.machine.exact_maps, limit is None or limit > 0
 
         listed, found, cells, proven = until_listed(KeySetList(asked.network, asked.domain), find)
-        whole = found.complete and bool(proven.all())
-        table = found.table if proven.all() else cells.select(proven).table
-        tally = found.tally if proven.all() else replace(found.tally, n_cells=int(proven.sum()))
-        return replace(found, question=asked, complete=whole, table=table, tally=tally, listed=listed)
+        if not proven.all():
+            tally = _tally_of(found, proven)
+            found = replace(found, complete=False, table=cells.select(proven).table, tally=tally)
+        whole: _Found = replace(found, question=asked, listed=listed)
+        return whole
 
     def process(self, schedule: Schedule, begin: float, keeper: Checkpoint | None = None) -> None:
         """Process the tasks of a schedule, as far as the limits allow."""
@@ -339,7 +357,9 @@ class _Run:
         exact = question.arithmetic != "float"
         if any(block.chooses_sets for block in question.network.blocks):
             found = self.found()
-            return RegionCount(found.regions.n_regions, found.tally.n_cells, found.complete, exact, found.outlook)
+            return RegionCount(
+                found.regions.n_regions, found.tally.n_cells, found.complete, exact, found.outlook
+            )
 
         def next_run(question: Question, max_cells: int | None = None) -> _Run:
             left = None if end is None else max(end - time.monotonic(), 1e-3)

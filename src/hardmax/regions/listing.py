@@ -1,7 +1,7 @@
 r"""Which sets of keys win somewhere: the lists that heads with several winners need, found with proof.
 
 An engine cuts cells with a list of keys. A top-k head has a key for every set of k, a sparsemax head for
-every support, far too many to list (:mod:`hardmax.networks.key_sets`). But a list is enough if no other set
+every support, far too many to list (:mod:`hardmax.networks.heads.key_sets`). But a list is enough if no other set
 wins anywhere, and that can be checked at the vertices of the cells that were found with it:
 
     On a cell, the winning set S has the largest score among those listed, exactly. It has the largest of all
@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.domains import Box, Domain, WholeSpace
 from hardmax.networks.block import rounded_up
-from hardmax.networks.key_sets import Choices, Listed, Set, choices_of, listed
+from hardmax.networks.heads.key_sets import MOST_TIED, Choices, Listed, Set, choices_of, listed
+from hardmax.networks.heads.rules import chosen_keys, sparsemax
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
-from hardmax.networks.rules import chosen_keys, sparsemax
 from hardmax.regions import listing_kernels as kernels
 from hardmax.regions.cells import Cells
 from hardmax.regions.maps.exact_maps import ExactMaps, inner_row
@@ -47,7 +47,6 @@ Floats = NDArray[np.float64]
 Sets = dict[int, list[set[Set]]]
 
 _POINTS = 2048  # random points whose sets are the first list
-_MOST_TIED = 5000  # sets that may win together on a cell
 
 
 class KeySetList:
@@ -82,6 +81,8 @@ class KeySetList:
     def grow(self, found: Listed, cells: Cells, exact_maps: ExactMaps) -> NDArray[np.bool_]:
         """List what the cells of ``found`` lack; returns which of them are cells of the network as given."""
         proven = np.ones(cells.n, dtype=np.bool_)
+        if cells.n == 0:  # stopped before the first one
+            return proven
         layers = exact_maps.layers
         front = len(layers) - _n_layers(found, layers)
         for b, choices in self.choices.items():
@@ -121,11 +122,13 @@ class KeySetList:
             if not level:
                 continue
             level = [j for j in range(len(scores)) if tuple(scores[j]) == tuple(scores[level[0]])]
+            if len(set(choices.groups[h][level].tolist())) == 1:
+                continue  # keys with the same score everywhere: one set stands for all
             n_inside = sum(j in chosen for j in level)
-            if comb(len(level), n_inside) > _MOST_TIED:
+            if comb(len(level), n_inside) > MOST_TIED:
                 raise InvalidInputError(
-                    f"head {h} of block {b} has {len(level)} keys that tie for {n_inside} places on a whole cell, "
-                    'too many to share them exactly; try ties="leftmost".'
+                    f"head {h} of block {b} has {len(level)} keys that tie for {n_inside} places on a whole "
+                    'cell, too many to share them exactly; try ties="leftmost".'
                 )
             for members in choices.tied_sets(h, chosen, level):
                 some = choices.canonical(h, members)
@@ -218,7 +221,7 @@ class _Check:
         self.above: list[tuple[int, NDArray[np.bool_]]] = []
 
     def _neighbour(self, h: int, s: int, a: int, j: int) -> Set:
-        """A set with its member number ``a`` exchanged for key ``j``; of sparsemax, with key j more or fewer."""
+        """A set with member number ``a`` exchanged for key ``j``; of sparsemax, with key j more or fewer."""
         members = self.sets[h][s]
         if self.rule.k is None:
             return tuple(sorted({*members} ^ {j}))
@@ -305,7 +308,8 @@ class _Check:
                     if self._is_listed(h, s, a, j):
                         continue
                     row = self._above(h, s, a, j, scores[start:stop], int(q))
-                    if any(row) and inner_point([*rows, row]) is not None:
+                    level = not any(row)  # ties on the whole cell: shared by all sets, or won by the first
+                    if self.rule.k is not None if level else inner_point([*rows, row]) is not None:
                         self.missing[h][s, a, j] = True
                         proven[i] = False
         return proven

@@ -26,7 +26,7 @@ from hardmax.bounds.large_integers import readable
 from hardmax.geometry.domains import Box, Domain, WholeSpace
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Block
-from hardmax.networks.experts import MixtureOfExperts
+from hardmax.networks.heads.experts import MixtureOfExperts
 from hardmax.networks.layers import Layer, ReluLayer, layers_of
 from hardmax.networks.network import Network
 

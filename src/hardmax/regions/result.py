@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.geometry.domains import Box, Domain, domain_of
-from hardmax.networks.key_sets import Listed, listed_in_file
+from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
@@ -245,7 +245,7 @@ class RegionSet(Result):
             raise InvalidInputError(
                 f"block must be the number of one whose heads choose sets of keys, but was {block!r}."
             )
-        return self.listed.chosen(block, self.cells.routings)
+        return self.listed.chosen(block, self.cells.routings, self.relu_bits)
 
     def signature(self, i: int) -> Signature:
         """The signature of cell ``i``."""

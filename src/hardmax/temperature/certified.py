@@ -41,8 +41,9 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import as_exact, fraction
+from hardmax.networks.attention import Attention
 from hardmax.networks.block import points_of
-from hardmax.networks.blocks import Affine, Block
+from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
 from hardmax.networks.network import Network
 from hardmax.results import Result
 from hardmax.temperature.deviations import INFINITE, ZERO, Direction, Walk, soft_value, walk
@@ -353,6 +354,10 @@ def _checked(network: Any, readout: ArrayLike | None) -> tuple[Block, ...]:
         raise InvalidInputError(f"network must be a Network, but was a {type(network).__name__}.")
     for i, block in enumerate(network.blocks):
         rule = getattr(block, "rule", "hardmax")
+        if rule == "hardmax" and not isinstance(block, Attention | FeedForward | Maxout | Affine):
+            raise InvalidInputError(
+                f"network must have hardmax heads and piecewise-affine blocks, but block {i} is {block!r}."
+            )
         if rule != "hardmax":
             raise InvalidInputError(
                 f"network must have heads with hardmax, of which softmax is the version at a "

@@ -48,7 +48,7 @@ from hardmax.exact.products import integer_matrix, integer_stack
 from hardmax.exact.rationals import ExactArray
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
-from hardmax.networks.experts import MixtureOfExperts
+from hardmax.networks.heads.experts import MixtureOfExperts
 from hardmax.networks.layers import sets_unknown
 
 Rational = flint.fmpq
@@ -343,7 +343,7 @@ def soft_value(blocks: Sequence[Block], point: Sequence[Fraction], temperature: 
             bent = [p.max(0) + block.slope.rational(u) * p.min(0) for u, p in enumerate(z)]
             added = _image(block.w_out, block.b_out, bent)
             y = [p + q for p, q in zip(added, y, strict=True)] if block.skip else added
-        else:
+        elif isinstance(block, Maxout):
             best = []
             for h in range(block.heads):
                 pieces = _scores(block, h, y)

@@ -79,7 +79,9 @@ class LayerRow(NamedTuple):
     words: int
     nonzero_scores: int  # where the lists of nonzero weights begin, row by row; -1 if most are not zero
     nonzero_outputs: int  # the same unit by unit
-    given: int  # where it stands which units are on for every winner of a layer before; -1 if that is not known
+    given: (
+        int  # where it stands which units are on for every winner of a layer before; -1 if that is not known
+    )
     giver: int  # that layer
 
 

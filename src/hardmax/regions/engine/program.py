@@ -65,6 +65,7 @@ class Program:
     widest: int
     words: int
     heads: int
+    columns: int
     given: tuple[Layer, ...]  # all layers, those behind the last max-group included
 
     @property
@@ -132,6 +133,15 @@ class Program:
         return np.array([*(_norms[layer] for layer in self.layers), [0.0] * 12])
 
     @property
+    def norms(self) -> dict[str, NDArray[Any]]:
+        """What took long to compute and is the same for whoever has the network, as far as it is known."""
+        return {name: self.__dict__[name] for name in ("bounds", "denominators") if name in self.__dict__}
+
+    def take_norms(self, norms: dict[str, NDArray[Any]]) -> None:
+        """Take over what another process has computed for the same network."""
+        self.__dict__.update(norms)
+
+    @property
     def row_at(self) -> Integers:
         """Where the scores of each layer begin among those of all layers."""
         return np.concatenate([[0], np.cumsum(self.table[: self.last + 1, kernels.ROWS])]).astype(np.int64)
@@ -144,6 +154,16 @@ class Program:
         """The rows of a head among those of its layer."""
         at = self.row(layer).head_at + head
         return slice(int(self.heads_at[at]), int(self.heads_at[at + 1]))
+
+    @property
+    def first(self) -> int:
+        """The first layer with a max-group."""
+        return next((i for i, layer in enumerate(self.layers) if layer.cuts), 0)
+
+    def path_end(self, layer: int) -> int:
+        """Where the composed maps up to the scores of a layer end in the path."""
+        row = self.row(layer)
+        return row.z_at + self.columns * row.rows
 
     def carried(self, layer: int) -> int:
         """How many rows of what leaves a layer its nodes carry along."""
@@ -232,9 +252,11 @@ class Program:
                 heads_at.extend(layer.head_start.tolist())
                 key_of.extend(layer.key.tolist())
                 multiplicities.extend((layer.multiplicities * layer.mean).tolist())
-                for rivals in layer.near or [None] * len(layer.key):
-                    near_at.append(-1 if rivals is None else len(near))
-                    near.extend([] if rivals is None else [len(rivals), *rivals])
+                if layer.near is None:
+                    near_at.extend([-1] * len(layer.key))
+                for rivals in layer.near or []:
+                    near_at.append(len(near))
+                    near.extend([len(rivals), *rivals])
                 heads += layer.heads
                 sign += 3 + layer.heads + 2 * len(layer.key)  # winners, then keys that win with others
             if row[kernels.SCORES] >= 0:
@@ -261,6 +283,7 @@ class Program:
             widest=widest,
             words=-(-units // 64),
             heads=heads,
+            columns=columns,
             given=given,
         )
 

@@ -20,7 +20,7 @@ from hardmax.errors import EmptyDomainError, InvalidInputError, NotFiniteError
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.attention import working_floats
-from hardmax.networks.layers import ArgmaxLayer, Layer
+from hardmax.networks.layers import ArgmaxLayer, Layer, refuse_smooth
 from hardmax.networks.network import Network
 from hardmax.regions.engine.layer_kernels import ROWS
 from hardmax.regions.engine.program import Program
@@ -165,6 +165,7 @@ class SignatureHasher:
 
 def _forward_layers(network: Network) -> tuple[Layer, ...]:
     """The layers of a network with the floats of its forward pass, where products are not multiplied out."""
+    refuse_smooth(network)
     layers: list[Layer] = []
     head = unit = 0
     for block in network.blocks:

@@ -676,6 +676,10 @@ class SegmentMachine:
         counts, layer_cells = [0] * 7, np.zeros_like(state["layer_cells"])
         return [_state(stack, counts, layer_cells, 0.0) for stack in reversed(ranges)]
 
+    def weight(self, state: State) -> float:
+        """About how many cells a piece has: one message to a cluster is as good for it as for any other."""
+        return 1.0
+
     def _part(self, frame: Frame, begin: int, end: int) -> Frame:
         """The children ``begin:end`` of a frame as a frame of their own."""
         n = len(frame.tied)

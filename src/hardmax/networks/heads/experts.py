@@ -29,8 +29,8 @@ from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks.affine_maps import FloatMap, exact_scores
 from hardmax.networks.attention import Attention
 from hardmax.networks.block import BaseBlock, Traced, many, no_routings, rounded_up
+from hardmax.networks.heads.rules import exact_weights
 from hardmax.networks.layers import Layer, sets_unknown
-from hardmax.networks.rules import exact_weights
 
 if TYPE_CHECKING:
     from hardmax.networks.blocks import FeedForward
@@ -63,7 +63,7 @@ class MixtureOfExperts(BaseBlock):
         How many experts run.
     gates : {"uniform"}
         Each expert that runs counts the same. Other gates are not piecewise affine: see the head of
-        :mod:`hardmax.networks.experts`.
+        :mod:`hardmax.networks.heads.experts`.
     skip : bool, default False
         Whether the input is added.
 
@@ -145,9 +145,9 @@ class MixtureOfExperts(BaseBlock):
             )
         biases = vector_of(router_bias, "router_bias", n, "expert")
         # who wins is decided as in a head; what it puts out is no constant
-        nothing = np.zeros((1, n, 1))
-        a, b = (_as_head(array) for array in (slopes, biases))
-        head = Attention(a, b, nothing, rule="top-k", k=int(k), ties="leftmost", skip=False)
+        keys: list[Any] = [array.rearranged(lambda numbers: numbers[None]) for array in (slopes, biases)]
+        outputs = np.zeros((1, n, 1))
+        head = Attention(keys[0], keys[1], outputs, rule="top-k", k=int(k), ties="leftmost", skip=False)
         self._set(router=slopes, router_bias=biases, experts=all_experts, k=int(k), gates=gates)
         self._set(skip=bool(skip), head=head)
 
@@ -207,7 +207,7 @@ class MixtureOfExperts(BaseBlock):
         return rounded_up(parts + size) if self.skip else parts
 
     def layers(self, head: int, unit: int) -> list[Layer]:
-        """There is none before the sets of experts are listed: :mod:`hardmax.networks.key_sets`."""
+        """There is none before the sets of experts are listed: :mod:`hardmax.networks.heads.key_sets`."""
         raise sets_unknown(self)
 
     def _added(
@@ -246,11 +246,6 @@ class MixtureOfExperts(BaseBlock):
             f"MixtureOfExperts({self.k} of {many(self.n_experts, 'expert')}, {size}"
             f"{', skip' if self.skip else ''})"
         )
-
-
-def _as_head(array: ExactArray) -> Any:
-    """An array over keys as one over heads and keys, of a single head."""
-    return array.rearranged(lambda values: values[None])
 
 
 def _checked(experts: Any, n: int, d: int) -> tuple[FeedForward, ...]:

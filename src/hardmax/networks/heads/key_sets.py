@@ -1,11 +1,11 @@
 r"""Heads that choose sets of keys, written with heads that choose one: a key for each set.
 
 A top-k head is a hardmax head whose keys are the sets of k keys, with the sums of their scores and the means
-of their outputs. The threshold of sparsemax is a maximum over sets (:mod:`hardmax.networks.rules`), and its
+of their outputs. The threshold of sparsemax is a maximum over sets (:mod:`hardmax.networks.heads.rules`), and its
 weights are ReLU units behind that: :math:`\max(s_j - t, 0) / \tau`. There are too many sets to list them all,
 but few of them win anywhere in a domain. :func:`listed` writes a network with the sets that are known; which
-ones an enumeration needs is found by :mod:`hardmax.regions.listing`. Sums and means are fractions where floats
-would round them.
+ones an enumeration needs is found by :mod:`hardmax.regions.listing`. Sums and means are fractions where
+floats would round them.
 
 Keys of a head with the same score are exchangeable. A set holds the first of them (the last with
 ``ties="rightmost"``), and with ``ties="mean"`` its places are shared by all.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 from itertools import combinations, pairwise
+from math import comb, prod
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,14 @@ from hardmax.exact.residues import common_denominator
 from hardmax.networks.attention import Attention
 from hardmax.networks.block import reached
 from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout, assembled
-from hardmax.networks.experts import MixtureOfExperts
+from hardmax.networks.heads.experts import MixtureOfExperts
 from hardmax.networks.layers import decided_keys, equal_scores, layers_of
 from hardmax.networks.network import Network
 
 Set = tuple[int, ...]  # keys of a head, ascending
 Floats = NDArray[np.float64]
+
+MOST_TIED = 5000  # sets that may win together on a cell
 
 
 class Choices:
@@ -108,8 +111,21 @@ class Choices:
         ties = "mean" if block.ties == "mean" else "leftmost"  # sets are in the order of preference
         scores, biases = [rows[:, :-1] for rows in sums], [rows[:, -1] for rows in sums]
         heads = Attention(scores, biases, outputs, ties=ties, skip=block.skip)
-        heads._set(near=[exchanges(of_head) for of_head in sets])
+        heads._set(near=[exchanges(of_head) for of_head in sets], counts=self._counts(sets))
         return (heads,)
+
+    def _counts(self, sets: Sequence[Sequence[Set]]) -> NDArray[np.int64]:
+        """How many sets each stands for, cut off above what may tie on a cell: they share ties equally."""
+        counts = np.ones((len(sets), max(map(len, sets))), dtype=np.int64)
+        for h, of_head in enumerate(sets):
+            if self._all_different[h]:
+                continue
+            sizes, first = np.bincount(self.groups[h]), self.groups[h]
+            for s, members in enumerate(of_head):
+                inside = np.bincount(first[list(members)], minlength=len(sizes))
+                stands_for = prod(map(comb, sizes.tolist(), inside.tolist()))
+                counts[h, s] = min(stands_for, MOST_TIED + 1)
+        return counts
 
     def _sums(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
         """Sums of scores, one row per set, the bias last."""
@@ -322,10 +338,18 @@ class Listed:
         soft = [b for b, choices in self.choices.items() if choices.block.rule == "sparsemax"]
         return {self.layers_before[b] - total for b in soft}
 
-    def chosen(self, block: int, routings: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which keys a block of ``source`` chooses where ``network`` has these routings, (n, H, N)."""
+    def chosen(self, block: int, routings: NDArray[np.int32], bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which keys a block of ``source`` chooses where ``network`` has this signature, (n, H, N).
+
+        Keys that are level with the threshold of sparsemax on a whole cell may be in the set that attains
+        it, but have no weight. So the units say which keys are chosen.
+        """
         choices, first = self.choices[block], self.first_heads[block]
         found = np.zeros((len(routings), *choices.block.mask.shape), dtype=np.bool_)
+        if choices.block.rule == "sparsemax":
+            unit = sum(other.width for other in self.network.blocks[: self.deciders[block]])
+            found.reshape(len(routings), -1)[:, choices.rows] = bits[:, unit : unit + len(choices.rows)]
+            return found
         for h, (sets, keys) in enumerate(zip(self.sets[block], choices.keys, strict=True)):
             table = np.zeros((len(sets), found.shape[2]), dtype=np.bool_)
             for row, members in zip(table, sets, strict=True):
@@ -376,8 +400,8 @@ def listed_in_file(network: Network, size: Callable[[], Floats], sets: Any) -> L
             members = {tuple(int(j) for j in some) for some in head}
             for some in members:
                 ascending = all(a < b for a, b in pairwise(some))
-                wanted = chosen.block.k or len(some)
-                if not some or not ascending or some[0] < 0 or some[-1] >= len(keys) or len(some) != wanted:
+                inside = bool(some) and some[0] >= 0 and some[-1] < len(keys)
+                if not inside or not ascending or len(some) != (chosen.block.k or len(some)):
                     raise ValueError(f"a set of block {b} must name keys of its head in order, not {some}.")
             found[b].append(members)
     return listed(network, choices, found)
