@@ -356,7 +356,9 @@ class _Run:
         exact = question.arithmetic != "float"
         if any(block.chooses_sets for block in question.network.blocks):
             found = self.found()
-            return RegionCount(found.regions.n_regions, found.tally.n_cells, found.complete, exact, found.outlook)
+            return RegionCount(
+                found.regions.n_regions, found.tally.n_cells, found.complete, exact, found.outlook
+            )
 
         def next_run(question: Question, max_cells: int | None = None) -> _Run:
             left = None if end is None else max(end - time.monotonic(), 1e-3)

@@ -1,4 +1,4 @@
-"""Rules of attention: weights against other packages, exact values, files, refusals, and the laws they obey."""
+"""Rules of attention: weights against other packages, exact values, files, refusals, and their laws."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def block(options, seed=0, *, d=2, n=5, integers=False, heads=2, **more):
 
 def test_sparsemax_is_that_of_entmax():
     torch, entmax = pytest.importorskip("torch"), pytest.importorskip("entmax")
-    head = block({"rule": "sparsemax", "temperature": [0.25, 3.0]}, mask=np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 0]]) > 0)
+    head = block(
+        {"rule": "sparsemax", "temperature": [0.25, 3.0]},
+        mask=np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 0]]) > 0,
+    )
     x = np.random.default_rng(1).standard_normal((300, 2))
     s = np.einsum("nd,hkd->nhk", x, head.scores.floats) + head.biases.floats
     s = np.where(head.mask, s / np.array([0.25, 3.0])[:, None], -np.inf)
@@ -133,7 +136,10 @@ REFUSED = [
     ({"rule": "sparsemax", "temperature": [1, -1]}, "temperature must be above 0 .* holds -1"),
     ({"rule": "sparsemax", "temperature": [1, 1, 1]}, r"one number or one per head \(2\), but holds 3"),
     ({"rule": "sparsemax", "temperature": float("nan")}, "temperature .*finite"),
-    ({"rule": "sparsemax", "temperature": 1, "ties": "leftmost"}, "ties must be left out with rule 'sparsemax'"),
+    (
+        {"rule": "sparsemax", "temperature": 1, "ties": "leftmost"},
+        "ties must be left out with rule 'sparsemax'",
+    ),
     ({"rule": "sparsemax", "temperature": 1, "k": 2}, "k must be left out with rule 'sparsemax', but was 2"),
     ({"rule": "relu", "temperature": 0}, "temperature must be above 0 with rule 'relu'"),
     ({"rule": "relu", "ties": "rightmost"}, "ties must be left out with rule 'relu'"),
@@ -182,8 +188,8 @@ def with_rule(head, **options):
 def test_a_single_key_has_all_weight_where_it_leads_by_the_temperature(seed):
     r"""Sparsemax gives all weight to key i exactly where :math:`s_i - s_j \ge \tau` for every other j.
 
-    The threshold is at least that of the set {i}, :math:`s_i - \tau`, with equality if and only if {i} attains
-    the maximum: then every other :math:`s_j \le t = s_i - \tau`. Conversely, if all others are below
+    The threshold is at least that of the set {i}, :math:`s_i - \tau`, with equality if and only if {i}
+    attains the maximum: then every other :math:`s_j \le t = s_i - \tau`. Conversely, if all others are below
     :math:`s_i - \tau`, no key can raise the threshold of {i} by joining, so it is the maximum.
 
     So the cell of the support {i} is the hardmax cell of i, moved inwards by :math:`\tau` in every difference
@@ -256,9 +262,7 @@ def test_top_1_is_hardmax(ties, integers):
     head = block({}, 8, integers=integers)
     one, hard = (cells_of(with_rule(head, ties=ties, **o)) for o in ({"rule": "top-k", "k": 1}, {}))
     assert sorted(states_of(one)) == sorted(states_of(hard))
-    maps = [
-        {state: found.exact_map(i) for i, state in enumerate(states_of(found))} for found in (one, hard)
-    ]
+    maps = [{state: found.exact_map(i) for i, state in enumerate(states_of(found))} for found in (one, hard)]
     assert maps[0] == maps[1]
     assert one.n_regions == hard.n_regions
 
@@ -283,7 +287,11 @@ def exact_cells(head):
 @pytest.mark.parametrize("seed", range(3))
 def test_sparsemax_knows_differences_of_scores_only(seed):
     rng = np.random.default_rng(seed)
-    a, b, v = rng.integers(-8, 9, (2, 4, 2)) / 4, rng.integers(-8, 9, (2, 4)) / 4, rng.standard_normal((2, 4, 2))
+    a, b, v = (
+        rng.integers(-8, 9, (2, 4, 2)) / 4,
+        rng.integers(-8, 9, (2, 4)) / 4,
+        rng.standard_normal((2, 4, 2)),
+    )
     options = {"rule": "sparsemax", "temperature": Fraction(2, 3)}
     moved = hm.Attention(a + rng.integers(-3, 4, (2, 1, 2)), b + rng.integers(-3, 4, (2, 1)), v, **options)
     assert exact_cells(moved) == exact_cells(hm.Attention(a, b, v, **options))
@@ -340,3 +348,36 @@ def test_equal_keys_and_keys_that_tie_on_a_cell_share_alike(engine):
         head = hm.Attention(keys, None, outputs, rule="top-k", k=1, ties=ties, skip=False)
         found = hm.enumerate_regions(hm.Network([off, head]), hm.Box.cube(2, -1, 1), engine=engine)
         assert found.exact_map(0)[1] == value
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("scale", "options"),
+    [
+        (2.0**60, {"rule": "sparsemax", "temperature": 1}),
+        (2.0**990, {"rule": "sparsemax", "temperature": 1}),
+        (2.0**-1060, {"rule": "sparsemax", "temperature": 2.0**-1000}),
+        (1.0, {"rule": "sparsemax", "temperature": Fraction(2) ** 1000}),
+        (2.0**1000, {"rule": "top-k", "k": 2}),
+        (2.0**-1065, {"rule": "top-k", "k": 2}),
+    ],
+    ids=str,
+)
+def test_cells_at_the_ends_of_the_range_of_floats(scale, options, d):
+    rng = np.random.default_rng(d)
+    a, b = rng.integers(-8, 9, (1, 4, d)) * scale, rng.integers(-8, 9, (1, 4)) * scale
+    network = hm.Network([hm.Attention(a, b, rng.standard_normal((1, 4, d)), **options)])
+    expected = cells_by_rules(network, [-1] * d, [1] * d)
+    found = hm.enumerate_regions(network, hm.Box.cube(d, -1, 1))
+    assert sorted(states_of(found)) == sorted(expected.by_states)
+    for i, state in enumerate(states_of(found)):
+        linear, offset = found.exact_map(i)
+        rows = tuple((*row, constant) for row, constant in zip(linear, offset, strict=True))
+        assert rows == expected.by_states[state].map
+
+
+def test_a_temperature_below_all_floats_is_hardmax_in_a_forward_pass():
+    head = block({}, 10)
+    x = np.random.default_rng(0).standard_normal((50, 2))
+    for tau in (Fraction(1, 10**400), 5e-324, Fraction(1, 2**1060)):
+        np.testing.assert_array_equal(with_rule(head, rule="sparsemax", temperature=tau)(x), head(x))

@@ -165,7 +165,9 @@ def test_the_whole_space_has_the_cells_of_a_large_box(options, d, engine, seed):
     found = hm.enumerate_regions(network, hm.WholeSpace(d), engine=engine)
     expected = cells_by_rules(network, [-FAR] * d, [FAR] * d)
     inner = [v for cell in expected.cells for v, _ in cell.piece.vertices]
-    assert all(abs(x) * 100 < FAR * v[-1] or max(map(abs, v[:-1])) == FAR * v[-1] for v in inner for x in v[:-1])
+    assert all(
+        abs(x) * 100 < FAR * v[-1] or max(map(abs, v[:-1])) == FAR * v[-1] for v in inner for x in v[:-1]
+    )
     problems = rule_problems(found, expected, expected.n_regions if engine is None else None)
     assert problems == []
     for i, state in enumerate(states_of(found)):
